@@ -1,0 +1,57 @@
+# Every target sets up what it needs; a second run finds it done.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+# Byte-compile what is installed: it halves the start of every command.
+export UV_COMPILE_BYTECODE := 1
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: help demo test check format lock clean
+
+help: ## Say what can be made.
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+demo: $(READY) ## Two agents work through a real MCP server; ends by itself with a summary.
+	@$(BIN)/python -P demo/two_agents.py
+
+test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL.
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: $(READY) ## Run the static checks: style, types, architecture.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## Format the code and mend what can be mended.
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: $(READY) ## Pin the dependencies anew, with hashes and without addresses.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --group dev pyproject.toml -o requirements/dev.txt
+	echo uv | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header - -o requirements/uv.txt
+
+clean: ## Remove everything that was made here.
+	rm -rf .venv build dist reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml requirements/dev.txt requirements/uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "deepwork needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Setting up .venv ..."
+	@$(PYTHON) -m venv .venv
+	@# uv is ten times faster than pip; where it cannot be had, pip does the same.
+	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt; then \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt && \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . ; \
+	else \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
+	fi
+	@touch $@

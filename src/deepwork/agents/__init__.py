@@ -1,0 +1,1 @@
+"""Who works, whether they are alive, and what they hold."""

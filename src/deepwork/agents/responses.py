@@ -1,0 +1,63 @@
+"""How the agent tools answer."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from deepwork.agents import rules
+from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
+from deepwork.shapes import Answer
+
+
+class AgentView(Answer):
+    """An agent as everybody sees it."""
+
+    id: str
+    name: str
+    runtime: Runtime
+    role: Role
+    status: AgentStatus
+    capabilities: list[str]
+    current_task_id: str | None = None
+    workspace_path: str | None = None
+    metadata: dict[str, Any]
+    last_heartbeat: int
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def of(cls, agent: Agent, now: int, lease_ms: int) -> Self:
+        return cls(
+            status=rules.status(agent, now, lease_ms),
+            capabilities=list(agent.capabilities),
+            metadata=dict(agent.metadata),
+            **{name: getattr(agent, name) for name in _SAME},
+        )
+
+
+_SAME = (
+    "id", "name", "runtime", "role", "current_task_id", "workspace_path",
+    "last_heartbeat", "created_at", "updated_at",
+)  # fmt: skip
+
+
+class Registered(Answer):
+    id: str
+    name: str
+    status: AgentStatus
+
+
+class Heartbeat(Answer):
+    success: bool = True
+    next_heartbeat_ms: int
+    lost_claims: list[str] | None = None
+
+
+class Agents(Answer):
+    agents: list[AgentView]
+    total: int
+
+
+class Unregistered(Answer):
+    success: bool = True
+    tasks_released: int

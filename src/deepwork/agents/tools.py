@@ -1,0 +1,137 @@
+"""What can be asked of agents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from deepwork.agents import rules
+from deepwork.agents.leases import LeaseStore
+from deepwork.agents.models import Agent, AgentEvent, AgentStatus, LivingStatus, Role, Runtime
+from deepwork.agents.presence import Presence
+from deepwork.agents.responses import Agents, AgentView, Heartbeat, Registered, Unregistered
+from deepwork.agents.store import AgentStore
+from deepwork.database.transaction import Database
+from deepwork.names import new_id
+from deepwork.shapes import UNCHANGED, Done, Id, Limit1000, Name, Traits
+
+
+class AgentTools:
+    """Agents come, show that they live, and leave."""
+
+    traits: ClassVar = Traits(
+        toolset="agents",
+        read_only=frozenset({"agent_get", "agent_list"}),
+        idempotent=frozenset({"agent_heartbeat", "agent_update", "agent_unregister"}),
+        destructive=frozenset({"agent_unregister"}),
+    )
+
+    def __init__(self, database: Database, presence: Presence) -> None:
+        self._database = database
+        self._presence = presence
+
+    def agent_register(
+        self,
+        name: Annotated[Name, Field(description="Human-friendly name")],
+        runtime: Runtime,
+        role: Role = Role.WORKER,
+        capabilities: Annotated[list[Name] | None, Field(description="e.g. python, testing")] = None,
+        workspace_path: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Registered:
+        """Register an agent at its start; use the id it gets in every later call."""
+        with self._database.transaction() as tx:
+            agent = Agent(
+                id=new_id("ag"), name=name, runtime=runtime, role=role, said=AgentStatus.ONLINE,
+                capabilities=tuple(dict.fromkeys(capabilities or ())), current_task_id=None,
+                workspace_path=workspace_path, metadata=metadata or {}, registered_by=tx.caller,
+                last_heartbeat=tx.now, silent_since=None, unregistered_at=None,
+                created_at=tx.now, updated_at=tx.now,
+            )  # fmt: skip
+            AgentStore(tx).add(agent)
+            self._presence.tell(tx, AgentEvent.REGISTERED, agent)
+            self._presence.notice_silence(tx)
+            return Registered(id=agent.id, name=agent.name, status=agent.said)
+
+    def agent_heartbeat(
+        self,
+        agent_id: Id,
+        current_task_id: Annotated[Id | None, Field(description="Task being worked on")] = None,
+        status: LivingStatus | None = None,
+    ) -> Heartbeat:
+        """Show that an agent lives; renews its claims and names those it lost while it was silent."""
+        with self._database.transaction() as tx:
+            agent = AgentStore(tx).hold(agent_id)
+            self._presence.sign_of_life(
+                tx,
+                agent,
+                said=AgentStatus(status) if status else rules.revived(agent),
+                current_task_id=current_task_id or agent.current_task_id,
+            )
+            return Heartbeat(
+                next_heartbeat_ms=rules.heartbeat_interval(self._presence.lease_ms),
+                lost_claims=LeaseStore(tx, self._presence.lease_ms).collect_losses(agent_id) or None,
+            )
+
+    def agent_update(
+        self,
+        id: Id,
+        status: AgentStatus | None = None,
+        current_task_id: Annotated[Id | None, Field(description="null clears it")] = UNCHANGED,
+        workspace_path: str | None = None,
+        metadata: Annotated[dict[str, Any] | None, Field(description="Merged into what is there")] = None,
+    ) -> Done:
+        """Change what an agent says of itself."""
+        with self._database.transaction() as tx:
+            agent = AgentStore(tx).hold(id)
+            self._presence.sign_of_life(
+                tx,
+                agent,
+                said=status or agent.said,
+                current_task_id=agent.current_task_id if current_task_id is UNCHANGED else current_task_id,
+                workspace_path=workspace_path or agent.workspace_path,
+                metadata={**agent.metadata, **(metadata or {})},
+            )
+            return Done()
+
+    def agent_get(self, id: Id) -> AgentView:
+        """One agent: its status, its task, when it was last heard of."""
+        with self._database.reading() as tx:
+            return self._presence.view(tx, AgentStore(tx).get(id))
+
+    def agent_list(
+        self,
+        status: list[AgentStatus] | None = None,
+        role: Role | None = None,
+        runtime: str | None = None,
+        limit: Limit1000 = 200,
+    ) -> Agents:
+        """Agents, oldest first; filter by status, role or runtime."""
+        with self._database.reading() as tx:
+            agents, total = AgentStore(tx).matching(
+                statuses=status, role=role, runtime=runtime and runtime.lower(),
+                alive_since=self._presence.alive_since(tx), limit=limit,
+            )  # fmt: skip
+            return Agents(agents=[self._presence.view(tx, agent) for agent in agents], total=total)
+
+    def agent_unregister(self, id: Id) -> Unregistered:
+        """Take leave: the agent goes offline for good and everything it holds becomes free."""
+        with self._database.transaction() as tx:
+            store = AgentStore(tx)
+            agent = store.hold(id)
+            if agent.unregistered_at is not None:
+                return Unregistered(tasks_released=0)
+            released = LeaseStore(tx, self._presence.lease_ms).release_all(id)
+            gone = replace(
+                agent,
+                said=AgentStatus.OFFLINE,
+                current_task_id=None,
+                unregistered_at=tx.now,
+                updated_at=tx.now,
+            )
+            store.keep(agent, gone)
+            self._presence.tell(tx, AgentEvent.UNREGISTERED, gone)
+            self._presence.notice_silence(tx)
+            return Unregistered(tasks_released=len(released))

@@ -1,0 +1,59 @@
+"""`deepwork events`: what happens, as it happens."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.output import printable
+from deepwork.events.feed import ResyncRequired
+from deepwork.events.log import Event
+from deepwork.server.house import House
+
+
+@click.group()
+def events() -> None:
+    """Follow what happens."""
+
+
+@events.command()
+@place_options
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="N", help="Begin after event N. Default: from now on."
+)
+@click.option("--workflow-id", metavar="ID", help="Only events of this workflow.")
+@click.option("--no-follow", is_flag=True, help="Print what is there, then stop.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def tail(
+    path: str, database: str | None, global_store: bool, since: int | None, workflow_id: str | None,
+    no_follow: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Print events of every process in this project, as they are stored."""
+    house = House(settings_from(path, database=database, global_store=global_store))
+    feed = house.feed
+    last = feed.last()
+    try:
+        for event in feed.follow(last if since is None else since, workflow_id=workflow_id):
+            if no_follow and (isinstance(event, ResyncRequired) or event.seq > last):
+                break
+            click.echo(json.dumps(_plain(event), ensure_ascii=False) if as_json else _line(event))
+            if no_follow and isinstance(event, Event) and event.seq == last:
+                break
+    finally:
+        house.close()
+
+
+def _plain(event: Event | ResyncRequired) -> dict[str, object]:
+    if isinstance(event, ResyncRequired):
+        return {"type": "resync_required", **asdict(event)}
+    return asdict(event)
+
+
+def _line(event: Event | ResyncRequired) -> str:
+    if isinstance(event, ResyncRequired):
+        return f"(events after {event.since} are no longer kept; going on after {event.resume_at})"
+    what = event.data.get("name") or event.data.get("subject") or event.data.get("id") or ""
+    return f"{event.seq:>6}  {event.ts}  {event.type:<20}  {printable(what)}"

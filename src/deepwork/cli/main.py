@@ -1,0 +1,76 @@
+"""`deepwork`: the command and what it can do."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import Any, cast
+
+import click
+
+from deepwork import __version__
+from deepwork.errors import DeepworkError
+
+# Where each command lives and what it is for, so that `deepwork --help` imports none of them.
+COMMANDS = {
+    "serve": ("deepwork.cli.serve:serve", "Run the MCP server."),
+    "doctor": ("deepwork.cli.doctor:doctor", "Say what is running, what is wrong and how to mend it."),
+    "events": ("deepwork.cli.events:events", "Follow what happens."),
+    "agents": ("deepwork.cli.verbs:agents", "Agents: who works, and whether they live."),
+    "messages": ("deepwork.cli.verbs:messages", "Messages between agents."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is called, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        return cast("click.Command", getattr(importlib.import_module(module), attribute))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="deepwork")
+def deepwork() -> None:
+    """Durable, reviewable, visible workflows for AI agents."""
+
+
+def main() -> None:
+    """Run the command; what goes wrong is one sentence and what to do about it, never a traceback."""
+    try:
+        deepwork.main(prog_name="deepwork", standalone_mode=False)
+    except DeepworkError as error:
+        complain(error)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.exit(0)
+
+
+def complain(error: DeepworkError) -> None:
+    """Say what went wrong, to a person or to a program."""
+    if "--json" in sys.argv:
+        print(json.dumps(error.as_dict()), file=sys.stderr)
+        return
+    print(f"Error: {error.message}", file=sys.stderr)
+    if error.suggestion:
+        print(error.suggestion, file=sys.stderr)
+
+
+def as_flags(**given: Any) -> dict[str, Any]:
+    """Options as settings understand them: one that was not given is not there."""
+    return {name: value for name, value in given.items() if value not in (None, False, ())}

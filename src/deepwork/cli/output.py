@@ -1,0 +1,58 @@
+"""Answers for people: plain, aligned, and safe to show in a terminal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import unicodedata
+from typing import Any
+
+
+def show(answer: Any, *, as_json: bool) -> None:
+    """Print an answer, for a person or for a program."""
+    if as_json:
+        print(json.dumps(answer, ensure_ascii=False))
+    else:
+        print("\n".join(lines(answer)))
+
+
+def lines(answer: Any) -> list[str]:
+    """An answer as lines: lists of things as tables, everything else as `key  value`."""
+    if not isinstance(answer, dict):
+        return [printable(answer)]
+    tables = {key: value for key, value in answer.items() if _is_table(value)}
+    plain = {key: value for key, value in answer.items() if key not in tables}
+    written = [line for key, rows in tables.items() for line in _table(key, rows)]
+    width = max((len(key) for key in plain), default=0)
+    return written + [f"{key:<{width}}  {printable(value)}" for key, value in plain.items()]
+
+
+def printable(value: Any) -> str:
+    """One line of text; control characters, which could drive the terminal, are shown instead of sent."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(
+        character
+        if unicodedata.category(character)[0] != "C"
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[printable(row.get(column, "")) for column in columns] for row in rows]
+    widths = [min(40, max(len(text) for text in column)) for column in zip(columns, *cells, strict=True)]
+    screen = shutil.get_terminal_size((200, 24)).columns
+    return [title.upper(), *(_aligned(row, widths)[:screen] for row in [columns, *cells]), ""]
+
+
+def _aligned(row: list[str], widths: list[int]) -> str:
+    shortened = [
+        text if len(text) <= width else text[: width - 1] + "…"
+        for text, width in zip(row, widths, strict=True)
+    ]
+    return "  ".join(f"{text:<{width}}" for text, width in zip(shortened, widths, strict=True)).rstrip()

@@ -1,0 +1,55 @@
+"""`deepwork serve`: the MCP server."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import click
+
+from deepwork.cli.options import place_options, settings_from
+from deepwork.config import OPTIONS, unknown_keys
+
+_HELP = {option.name: option.help for option in OPTIONS}
+
+
+@click.command()
+@place_options
+@click.option("--transport", type=click.Choice(["stdio"]), help=_HELP["transport"])
+@click.option("--toolsets", metavar="NAMES", help=_HELP["toolsets"] + " Default: all.")
+@click.option("--tools", metavar="NAMES", help=_HELP["tools"])
+@click.option("--exclude-tools", metavar="NAMES", help=_HELP["exclude_tools"])
+@click.option("--read-only", is_flag=True, help=_HELP["read_only"])
+@click.option("--output-schemas", is_flag=True, help=_HELP["output_schemas"])
+@click.option("--no-quality-gate", is_flag=True, help="Do not review the outputs of steps.")
+@click.option("--external-runner", metavar="NAME", help=_HELP["external_runner"])
+@click.option("--platform", metavar="NAME", help=_HELP["platform"])
+@click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
+def serve(path: str, no_quality_gate: bool, **flags: Any) -> None:
+    """Run the MCP server, for a client to start: it speaks over standard input and output."""
+    settings = settings_from(path, **flags)
+    if no_quality_gate:
+        settings = settings_from(path, **flags, quality_gate="false")
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for key in unknown_keys(settings.project_root):
+        logging.getLogger("deepwork").warning("config.yml has a key %r that means nothing here.", key)
+    _run(settings)
+
+
+def _run(settings: Any) -> None:
+    import anyio
+
+    from deepwork.server.app import server_of
+    from deepwork.server.house import House
+    from deepwork.server.stdio import serve_stdio
+
+    house = House(settings)
+    try:
+        anyio.run(serve_stdio, server_of(house))
+    finally:
+        house.close()

@@ -1,0 +1,34 @@
+"""Who is asking, and under which idempotency key: known to every transaction without being passed along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call, as its front door saw it."""
+
+    caller: str = "local"
+    tool: str = ""
+    key: str | None = None
+
+
+_current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa: B039 - frozen
+
+
+def current_call() -> Call:
+    return _current.get()
+
+
+@contextmanager
+def calling(call: Call) -> Iterator[None]:
+    """For the time of the block, everything is done on behalf of this call."""
+    token = _current.set(call)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,35 @@
+"""Which file systems SQLite cannot be trusted on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_NETWORK = re.compile(
+    r"^(nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|beegfs|ocfs2|gfs2?|fuse\.(sshfs|s3fs|rclone|glusterfs|gcsfuse|curlftpfs|davfs\w*))$"
+)
+
+
+def network_file_system(path: Path, mounts: str | None = None) -> str | None:
+    """The kind of network file system that holds the path; None for a local one."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        except OSError:  # not Linux: there is no such list, and nothing to go by
+            return None
+    kind = _kind_of_mount(path.parent.resolve(), mounts)
+    return kind if kind and _NETWORK.match(kind) else None
+
+
+def _kind_of_mount(folder: Path, mounts: str) -> str | None:
+    longest, kind = -1, None
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not after:
+            continue
+        point = Path(fields[4].replace("\\040", " "))
+        # The longest mount point wins; of equal ones the later covers the earlier.
+        if folder.is_relative_to(point) and len(point.parts) >= longest:
+            longest, kind = len(point.parts), after.split(" ")[0]
+    return kind

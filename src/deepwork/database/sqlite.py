@@ -1,0 +1,242 @@
+"""SQLite: one file, many processes, no lost write and no "database is locked".
+
+Writers queue at a lock file, so they are served in turn and no two of them ever meet inside SQLite: that is
+faster and fairer than SQLite's own waiting, and keeps clear of its WAL-reset bug between our processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepwork.database import schema
+from deepwork.database.engine import Connection, Row
+from deepwork.database.filesystem import network_file_system
+from deepwork.database.statements import colon
+from deepwork.database.wakeups import Hints, SQLiteListener
+from deepwork.errors import Code, StorageError
+from deepwork.files.lock import FileLock
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    try:
+        from pysqlite3 import dbapi2 as sqlite3
+    except ImportError:  # no wheel for this machine; `deepwork doctor` says what that means
+        import sqlite3
+
+WRITE_TIMEOUT = 30.0
+LARGE_WAL = 64 * 1024 * 1024
+
+_PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # an answer means "on disk"
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA cell_size_check = ON",
+    "PRAGMA mmap_size = 0",
+    f"PRAGMA journal_size_limit = {LARGE_WAL}",
+)
+
+
+class SQLite:
+    """One database file."""
+
+    placeholder = staticmethod(colon)
+    row_lock = free_rows = ""  # whoever writes is alone anyway
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._write_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._hints = Hints(self.path)
+
+    @property
+    def name(self) -> str:
+        # The folder and the file: enough to know it by, and nothing of the machine around it.
+        return "/".join(self.path.parts[-2:])
+
+    def prepare(self) -> None:
+        self._refuse_unsafe_place()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection() as connection:
+            self.path.chmod(0o600)
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()["journal_mode"]
+            if mode != "wal":
+                raise StorageError(
+                    f"{self.name} cannot use write-ahead logging here (it is in mode {mode!r}).",
+                    suggestion="Move the project to a local disk, or name another place with --db.",
+                )
+            version = stored_version(connection)
+            if schema.is_behind(version, self.name):
+                if version is not None:
+                    self._back_up(connection, version)
+                self._migrate()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+
+    def now(self, connection: Connection) -> int:  # noqa: ARG002 - one machine, one clock
+        return time.time_ns() // 1_000_000
+
+    def announce(self, connection: Connection) -> None:
+        """Nothing to do before the commit: a hint sent now would come too early."""
+
+    def announced(self) -> None:
+        self._hints.send()
+
+    def listen(self) -> SQLiteListener:
+        return SQLiteListener(self._hints, self._open())
+
+    def explain(self, error: Exception) -> StorageError | None:
+        if not isinstance(error, sqlite3.Error):
+            return None
+        reason = getattr(error, "sqlite_errorname", None) or str(error)
+        return _explained(reason, self.name, self._newest_backup())
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        yield "database", str(self.path)
+        yield "engine", f"SQLite {sqlite3.sqlite_version}"
+        if self.path.exists():
+            yield "size", f"{self.path.stat().st_size / 1024:,.0f} KiB"
+            with self._connection() as connection:
+                yield "schema", stored_version(connection) or "none"
+
+    def problems(self) -> Iterator[str]:
+        if not has_wal_reset_fix(sqlite3.sqlite_version_info):
+            yield (
+                f"SQLite {sqlite3.sqlite_version} can damage a database that several programs write at once."
+                " deepwork's own processes avoid it; do not write to the file with other programs."
+                " `pip install pysqlite3` brings a mended one."
+            )
+        if not self.path.exists():
+            return
+        if (wal := self.path.with_name(self.path.name + "-wal")).exists() and wal.stat().st_size > LARGE_WAL:
+            yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for long."
+        try:
+            with self._connection() as connection:
+                for row in connection.execute("PRAGMA quick_check").fetchall():
+                    if row["quick_check"] != "ok":
+                        yield f"The file is damaged: {row['quick_check']}."
+                if broken := connection.execute("PRAGMA foreign_key_check").fetchall():
+                    yield f"{len(broken)} rows refer to rows that do not exist."
+        except sqlite3.Error as error:
+            yield f"The file cannot be read: {error}. The newest backup is {self._newest_backup() or 'none'}."
+
+    def close(self) -> None:
+        # The last connection to close checkpoints the log into the file: a write like any other.
+        if not self._idle:
+            return
+        with suppress(StorageError), self._write_lock.held(timeout=5):
+            while self._idle:
+                self._idle.pop().close()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """A connection of our own for the block; one that met an error is not used again."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=WRITE_TIMEOUT
+        )
+        connection.row_factory = _as_dict
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        return connection
+
+    def _refuse_unsafe_place(self) -> None:
+        if kind := network_file_system(self.path):
+            raise StorageError(
+                f"{self.name} would be on a network file system ({kind}), where SQLite can lose data.",
+                suggestion="Name a local file with --db, or use PostgreSQL (DEEPWORK_DATABASE_URL).",
+            )
+        if self.path.exists() and self.path.stat().st_nlink > 1:
+            raise StorageError(
+                f"{self.name} has a second name (a hard link), under which its log would not be found.",
+                suggestion="Remove the other link, or copy the file.",
+            )
+
+    def _migrate(self) -> None:
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=WRITE_TIMEOUT)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            schema.migrate("sqlite+pysqlite://", connection, sqlite3)
+        finally:
+            connection.close()
+
+    def _back_up(self, connection: Any, version: str) -> None:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        target = self.path.with_name(f"{self.path.name}.{version}.{stamp}.backup")
+        connection.execute("VACUUM INTO :target", {"target": str(target)})
+        target.chmod(0o600)
+
+    def _newest_backup(self) -> str | None:
+        backups = sorted(self.path.parent.glob(f"{self.path.name}.*.backup"), key=lambda p: p.stat().st_mtime)
+        return backups[-1].name if backups else None
+
+
+def stored_version(connection: Any) -> str | None:
+    """The schema's version in the file; None for a new one."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+        return None
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return None if row is None else str(row["version_num"])
+
+
+def has_wal_reset_fix(version: tuple[int, ...]) -> bool:
+    """Whether this SQLite is free of the bug by which two writers at one instant may damage the file."""
+    backported = {(3, 50): (3, 50, 7), (3, 44): (3, 44, 6)}
+    return version >= backported.get((version[0], version[1]), (3, 51, 3))
+
+
+def _explained(reason: str, name: str, backup: str | None) -> StorageError:
+    if "FULL" in reason or "full" in reason:
+        return StorageError(
+            f"The disk is full: {name} cannot grow.",
+            code=Code.STORAGE_FULL, recoverable=True, suggestion="Free some space, then call again.",
+        )  # fmt: skip
+    if "CORRUPT" in reason or "NOTADB" in reason or "malformed" in reason or "not a database" in reason:
+        return StorageError(
+            f"{name} is damaged; nothing was changed.",
+            suggestion="Stop all servers, run `deepwork doctor`, and put the newest backup in its place: "
+            + (backup or "there is none."),
+        )
+    if "BUSY" in reason or "LOCKED" in reason or "locked" in reason:
+        return StorageError(
+            f"{name} is held by another program.", recoverable=True, suggestion="Call again in a moment."
+        )
+    if "READONLY" in reason or "CANTOPEN" in reason or "PERM" in reason:
+        return StorageError(
+            f"{name} cannot be opened for writing.",
+            suggestion="Make the folder and the file writable for this user, or name another with --db.",
+        )
+    return StorageError(f"{name} failed ({reason}); nothing was changed.")
+
+
+def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, values, strict=True)}

@@ -1,0 +1,174 @@
+"""What can go wrong, as a tree.
+
+DeepworkError
+├── ToolError            the call cannot be carried out as asked
+│   ├── NotFound         no such thing
+│   ├── NotAllowed       it exists, but its state forbids this
+│   ├── InvalidInput     a parameter is missing, unknown or malformed
+│   ├── Conflict         somebody else was first
+│   └── ReviewerError    the external reviewer failed
+├── StateError           no job session is active, or its file is damaged
+├── DefinitionError      a job.yml, .deepreview or config.yml is wrong
+├── GitError             git failed, was missing or took too long
+└── StorageError         the database or a file cannot be read or written
+
+Every error has a code, a message that names the thing, whether the caller can mend it, and what to do next.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Code(StrEnum):
+    """What programs recognise an error by; the words around it may change."""
+
+    # no such thing
+    AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
+    ISSUE_NOT_FOUND = "ISSUE_NOT_FOUND"
+    JOB_NOT_FOUND = "JOB_NOT_FOUND"
+    MESSAGE_NOT_FOUND = "MESSAGE_NOT_FOUND"
+    PHASE_NOT_FOUND = "PHASE_NOT_FOUND"
+    RECIPIENT_NOT_FOUND = "RECIPIENT_NOT_FOUND"
+    REPOSITORY_NOT_FOUND = "REPOSITORY_NOT_FOUND"
+    SENDER_NOT_FOUND = "SENDER_NOT_FOUND"
+    SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
+    TASK_NOT_FOUND = "TASK_NOT_FOUND"
+    TEMPLATE_NOT_FOUND = "TEMPLATE_NOT_FOUND"
+    WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
+    WORKSPACE_NOT_FOUND = "WORKSPACE_NOT_FOUND"
+
+    # it exists, but not like this
+    CIRCULAR_DEPENDENCY = "CIRCULAR_DEPENDENCY"
+    DUPLICATE_TASK_NAME = "DUPLICATE_TASK_NAME"
+    DUPLICATE_TEMPLATE = "DUPLICATE_TEMPLATE"
+    INVALID_INPUT = "INVALID_INPUT"
+    INVALID_STATE = "INVALID_STATE"
+    INVALID_TRANSITION = "INVALID_TRANSITION"
+    KEY_REUSED = "KEY_REUSED"
+    MISSING_ERROR = "MISSING_ERROR"
+    MISSING_MERGE_COMMIT = "MISSING_MERGE_COMMIT"
+    MISSING_OUTCOME = "MISSING_OUTCOME"
+    MISSING_VARIABLES = "MISSING_VARIABLES"
+    NO_ACTIVE_SESSION = "NO_ACTIVE_SESSION"
+    NOT_ASSIGNED = "NOT_ASSIGNED"
+    NOT_CLAIMED = "NOT_CLAIMED"
+    PATH_OUTSIDE_PROJECT = "PATH_OUTSIDE_PROJECT"
+    REVIEW_FAILED = "REVIEW_FAILED"
+    SELF_DEPENDENCY = "SELF_DEPENDENCY"
+    STALE_CLAIM = "STALE_CLAIM"
+    TASK_BLOCKED = "TASK_BLOCKED"
+    TOO_LARGE = "TOO_LARGE"
+    UNAUTHORIZED = "UNAUTHORIZED"
+    UNKNOWN_DEPENDENCY = "UNKNOWN_DEPENDENCY"
+    WORKFLOW_MISMATCH = "WORKFLOW_MISMATCH"
+
+    # what we stand on failed
+    GIT_ERROR = "GIT_ERROR"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    REVIEWER_ERROR = "REVIEWER_ERROR"
+    SESSION_DAMAGED = "SESSION_DAMAGED"
+    STORAGE_ERROR = "STORAGE_ERROR"
+    STORAGE_FULL = "STORAGE_FULL"
+
+
+class DeepworkError(Exception):
+    """Anything deepwork can say went wrong."""
+
+    code: Code = Code.INTERNAL_ERROR
+    recoverable: bool = False
+    suggestion: str = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Code | None = None,
+        suggestion: str | None = None,
+        recoverable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.code
+        self.suggestion = self.suggestion if suggestion is None else suggestion
+        self.recoverable = self.recoverable if recoverable is None else recoverable
+
+    def as_dict(self) -> dict[str, str | bool]:
+        """The one form in which every client sees an error."""
+        return {
+            "code": self.code.value,
+            "message": self.message,
+            "recoverable": self.recoverable,
+            "suggestion": self.suggestion,
+        }
+
+
+class ToolError(DeepworkError):
+    """The call cannot be carried out as asked."""
+
+
+class NotFound(ToolError):
+    """No such thing."""
+
+    suggestion = "List what exists, then call again with an id from that list."
+    _code_of: ClassVar[dict[str, Code]] = {
+        code.removesuffix("_NOT_FOUND").lower(): code for code in Code if code.endswith("_NOT_FOUND")
+    }
+
+    def __init__(self, kind: str, id: str, *, suggestion: str | None = None) -> None:
+        super().__init__(f"There is no {kind} {id!r}.", code=self._code_of[kind], suggestion=suggestion)
+
+
+class NotAllowed(ToolError):
+    """It exists, but its state forbids this."""
+
+    code = Code.INVALID_STATE
+
+
+class InvalidInput(ToolError):
+    """A parameter is missing, unknown or malformed."""
+
+    code = Code.INVALID_INPUT
+    recoverable = True
+    suggestion = "Correct the parameter and call again."
+
+
+class Conflict(ToolError):
+    """Somebody else was first."""
+
+    code = Code.STALE_CLAIM
+
+
+class ReviewerError(ToolError):
+    """The external reviewer failed."""
+
+    code = Code.REVIEWER_ERROR
+
+
+class StateError(DeepworkError):
+    """No job session is active, or its file is damaged."""
+
+    code = Code.NO_ACTIVE_SESSION
+
+
+class DefinitionError(DeepworkError):
+    """A job.yml, .deepreview or config.yml is wrong."""
+
+    code = Code.INVALID_INPUT
+    recoverable = True
+    suggestion = "Correct the file and call again."
+
+
+class GitError(DeepworkError):
+    """Git failed, was missing or took too long."""
+
+    code = Code.GIT_ERROR
+    suggestion = "Run `deepwork doctor` to see whether git works in this project."
+
+
+class StorageError(DeepworkError):
+    """The database or a file cannot be read or written."""
+
+    code = Code.STORAGE_ERROR
+    suggestion = "Run `deepwork doctor` to see what is wrong and how to mend it."

@@ -1,0 +1,70 @@
+"""How the message tools answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Self
+
+from deepwork.messages.models import Message, MessageStatus, MessageType, Priority
+from deepwork.shapes import Answer
+
+MAX_LISTED_BODY = 4000
+
+
+class MessageView(Answer):
+    """A message as its reader sees it."""
+
+    id: str
+    sender_id: str | None = None
+    recipient_id: str
+    message_type: MessageType
+    subject: str | None = None
+    body: str | dict[str, Any]
+    priority: Priority
+    status: MessageStatus
+    workflow_id: str | None = None
+    task_id: str | None = None
+    reply_to_id: str | None = None
+    thread_id: str
+    created_at: int
+    read_at: int | None = None
+    expires_at: int | None = None
+    truncated: bool | None = None
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        return cls(**asdict(message))
+
+    @classmethod
+    def listed(cls, message: Message) -> Self:
+        """In a list a long body is cut; message_get gives the whole."""
+        text = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
+        if len(text) <= MAX_LISTED_BODY:
+            return cls.of(message)
+        return cls(**asdict(message) | {"body": text[:MAX_LISTED_BODY] + "…"}, truncated=True)
+
+
+class Sent(Answer):
+    id: str
+    thread_id: str
+
+
+class Broadcast(Answer):
+    sent_count: int
+    message_ids: list[str]
+
+
+class Inbox(Answer):
+    messages: list[MessageView]
+    unread_count: int
+
+
+class Marked(Answer):
+    success: bool = True
+    unknown: list[str] | None = None
+
+
+class UnreadCount(Answer):
+    count: int
+    by_priority: dict[Priority, int]

@@ -1,0 +1,211 @@
+"""What can be asked of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from deepwork.agents import rules as agent_rules
+from deepwork.agents.models import Agent, LivingStatus, Role
+from deepwork.agents.presence import Presence
+from deepwork.agents.store import AgentStore
+from deepwork.database.transaction import Database, Transaction
+from deepwork.messages import rules
+from deepwork.messages.models import (
+    BroadcastType,
+    Message,
+    MessageEvent,
+    MessageStatus,
+    MessageType,
+    Priority,
+    WantedStatus,
+)
+from deepwork.messages.responses import Broadcast, Inbox, Marked, MessageView, Sent, UnreadCount
+from deepwork.messages.store import MessageStore
+from deepwork.names import new_id
+from deepwork.shapes import MAX_LIST, Id, Limit200, Name, Text, Traits
+
+Body = Annotated[Text | dict[str, Any], Field(description="Text or an object")]
+Moment = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
+
+
+class RecipientFilter(BaseModel):
+    """Which agents a broadcast reaches."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Role | None = None
+    status: LivingStatus | None = None
+    runtime: str | None = None
+
+
+class MessageTools:
+    """Agents write to each other; nothing is lost while a recipient is away."""
+
+    traits: ClassVar = Traits(
+        toolset="messages",
+        read_only=frozenset({"message_list", "message_count_unread"}),
+        idempotent=frozenset({"message_get", "message_mark_read", "message_archive"}),
+    )
+
+    def __init__(self, database: Database, presence: Presence) -> None:
+        self._database = database
+        self._presence = presence
+
+    def message_send(
+        self,
+        sender_id: Id,
+        recipient_id: Id,
+        message_type: MessageType,
+        body: Body,
+        subject: Name | None = None,
+        priority: Priority = Priority.NORMAL,
+        workflow_id: Id | None = None,
+        task_id: Id | None = None,
+        reply_to_id: Annotated[Id | None, Field(description="Message answered; stays in its thread")] = None,
+        expires_at: Moment | None = None,
+    ) -> Sent:
+        """Send a message to another agent."""
+        with self._database.transaction() as tx:
+            agents, store = AgentStore(tx), MessageStore(tx)
+            self._presence.sign_of_life(tx, agents.hold(sender_id, "sender"))
+            agent_rules.require_registered(agents.get(recipient_id, "recipient"))
+            thread_id = store.get(reply_to_id).thread_id if reply_to_id else new_id("thr")
+            [message] = self._deliver(
+                tx, [recipient_id], sender_id=sender_id, message_type=message_type, body=body,
+                subject=subject, priority=priority, workflow_id=workflow_id, task_id=task_id,
+                reply_to_id=reply_to_id, thread_id=thread_id, expires_at=expires_at,
+            )  # fmt: skip
+            return Sent(id=message.id, thread_id=thread_id)
+
+    def message_broadcast(
+        self,
+        sender_id: Id,
+        message_type: BroadcastType,
+        body: Body,
+        recipient_filter: Annotated[
+            RecipientFilter | None, Field(description="Default: all agents online or busy")
+        ] = None,
+        subject: Name | None = None,
+        priority: Priority = Priority.NORMAL,
+        workflow_id: Id | None = None,
+        expires_at: Moment | None = None,
+    ) -> Broadcast:
+        """Send a message to every living agent that matches, except the sender."""
+        with self._database.transaction() as tx:
+            self._presence.sign_of_life(tx, AgentStore(tx).hold(sender_id, "sender"))
+            recipients = self._living(tx, recipient_filter or RecipientFilter())
+            messages = self._deliver(
+                tx, [agent.id for agent in recipients if agent.id != sender_id],
+                sender_id=sender_id, message_type=MessageType(message_type), body=body, subject=subject,
+                priority=priority, workflow_id=workflow_id, task_id=None, reply_to_id=None,
+                thread_id=new_id("thr"), expires_at=expires_at,
+            )  # fmt: skip
+            return Broadcast(sent_count=len(messages), message_ids=[message.id for message in messages])
+
+    def message_list(
+        self,
+        agent_id: Id,
+        status: Annotated[
+            WantedStatus | None, Field(description="Default unread; with thread_id: all")
+        ] = None,
+        message_type: list[MessageType] | None = None,
+        priority: list[Priority] | None = None,
+        workflow_id: Id | None = None,
+        thread_id: Annotated[Id | None, Field(description="Both directions of a thread")] = None,
+        limit: Limit200 = 20,
+        since: Annotated[int | None, Field(ge=0, description="Only after this Unix time")] = None,
+        since_id: Annotated[
+            Id | None, Field(description="Only after this message, oldest first: a cursor for polling")
+        ] = None,
+    ) -> Inbox:
+        """Messages of an agent, newest first. Long bodies are cut; message_get gives the whole."""
+        with self._database.reading() as tx:
+            agent, store = AgentStore(tx).get(agent_id), MessageStore(tx)
+            messages = store.matching(
+                agent_id,
+                {
+                    "statuses": rules.wanted_statuses(status, in_thread=thread_id is not None),
+                    "types": message_type or None,
+                    "priorities": priority or None,
+                    "workflow_id": workflow_id,
+                    "thread_id": thread_id,
+                    "since": None if since is None else rules.as_milliseconds(since),
+                    "since_position": store.get(since_id).position if since_id else None,
+                },
+                limit,
+            )
+            unread, now = sum(store.unread(agent_id).values()), tx.now
+        self._presence.looked(agent, now)
+        return Inbox(messages=[MessageView.listed(message) for message in messages], unread_count=unread)
+
+    def message_get(self, id: Id, mark_read: bool = True) -> MessageView:
+        """One message in full; marks it as read unless told not to."""
+        with self._database.reading() as tx:
+            message = MessageStore(tx).get(id)
+        if mark_read and message.status is MessageStatus.UNREAD:
+            with self._database.transaction() as tx:
+                self._tell(tx, MessageEvent.READ, MessageStore(tx).mark_read([id]))
+                message = MessageStore(tx).get(id)
+        return MessageView.of(message)
+
+    def message_mark_read(
+        self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
+    ) -> Marked:
+        """Mark messages as read; ids that no message has come back under `unknown`."""
+        with self._database.transaction() as tx:
+            store = MessageStore(tx)
+            self._tell(tx, MessageEvent.READ, store.mark_read(message_ids))
+            return Marked(unknown=store.unknown(message_ids) or None)
+
+    def message_archive(
+        self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
+    ) -> Marked:
+        """Put messages away; ids that no message has come back under `unknown`."""
+        with self._database.transaction() as tx:
+            store = MessageStore(tx)
+            self._tell(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
+            return Marked(unknown=store.unknown(message_ids) or None)
+
+    def message_count_unread(self, agent_id: Id, priority: list[Priority] | None = None) -> UnreadCount:
+        """How many unread messages an agent has, by priority."""
+        with self._database.reading() as tx:
+            agent = AgentStore(tx).get(agent_id)
+            waiting, now = MessageStore(tx).unread(agent_id, priority), tx.now
+        self._presence.looked(agent, now)
+        return UnreadCount(
+            count=sum(waiting.values()),
+            by_priority={level: waiting.get(level, 0) for level in priority or Priority},
+        )
+
+    def _living(self, tx: Transaction, wanted: RecipientFilter) -> list[Agent]:
+        agents, _ = AgentStore(tx).matching(
+            statuses=[wanted.status] if wanted.status else list(LivingStatus),
+            role=wanted.role, runtime=wanted.runtime and wanted.runtime.lower(),
+            alive_since=self._presence.alive_since(tx), limit=MAX_LIST,
+        )  # fmt: skip
+        return agents
+
+    def _deliver(self, tx: Transaction, recipients: Sequence[str], **content: Any) -> list[Message]:
+        store = MessageStore(tx)
+        messages = [
+            Message(
+                id=new_id("msg"),
+                recipient_id=recipient,
+                position=position,
+                status=MessageStatus.UNREAD,
+                created_at=tx.now,
+                read_at=None,
+                **content,
+            )
+            for recipient, position in sorted(store.next_positions(recipients).items())
+        ]
+        store.add(messages)
+        self._tell(tx, MessageEvent.CREATED, messages)
+        return messages
+
+    def _tell(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
+        for message in messages:
+            tx.emit(event, MessageView.of(message).model_dump(mode="json"), message.workflow_id)

@@ -1,0 +1,51 @@
+"""The MCP server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastmcp import FastMCP
+
+from deepwork import __version__
+from deepwork.config import load_settings
+from deepwork.server.house import House
+from deepwork.server.instructions import instructions
+from deepwork.server.registration import expose
+from deepwork.server.toolsets import chosen
+
+
+def create_server(
+    project_root: Path | str,
+    enable_quality_gate: bool = True,
+    quality_gate_timeout: int = 120,
+    quality_gate_max_attempts: int = 3,
+    external_runner: str | None = None,
+    **settings: Any,
+) -> FastMCP:
+    """The server for a project; further settings by the names of their flags (toolsets, database, …).
+
+    What is left at its default may still be set by the environment or the project's config.yml.
+    """
+    flags = {
+        "quality_gate": None if enable_quality_gate else False,
+        "quality_gate_timeout": None if quality_gate_timeout == 120 else quality_gate_timeout,
+        "quality_gate_max_attempts": None if quality_gate_max_attempts == 3 else quality_gate_max_attempts,
+        "external_runner": external_runner,
+    }
+    return server_of(House(load_settings(project_root, flags | settings)))
+
+
+def server_of(house: House) -> FastMCP:
+    """The server over parts that are already joined."""
+    tools = chosen(house.registry, house.settings)
+    mcp = FastMCP(
+        "deepwork",
+        instructions({spec.toolset for spec in tools.values()}),
+        version=__version__,
+        on_duplicate="error",
+        mask_error_details=True,
+        dereference_schemas=False,
+    )
+    expose(mcp, house, tools)
+    return mcp

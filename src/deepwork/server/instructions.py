@@ -1,0 +1,33 @@
+"""What an agent is told about deepwork before it knows any tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_LOOP = """\
+deepwork keeps agent work durable, reviewable and visible: what is stored
+here survives compaction, restarts and crashes.
+
+The life of a workflow:
+1. Discover - see what is there before you begin: workflows, open work, agents, messages.
+2. Start - begin one thing and keep the id you get; every later call names it.
+3. Execute - do the work that the answer describes.
+4. Checkpoint - report as you go, with results and files, so that anybody can go on from there.
+5. Iterate - an answer that says work is needed is not a failure: mend it and report again.
+6. Continue - take the next step or task that the answer offers.
+7. Complete - finish explicitly; "done" is what deepwork has recorded, not what you remember.
+
+An error is JSON with code, message, recoverable and suggestion: do what the suggestion says.
+A call that may have been lost can be repeated under the same key: set _meta "deepwork/idempotency-key".
+"""
+
+_TOOLSETS = {
+    "agents": "Agents: call agent_register once, then agent_heartbeat as often as it asks; any other call in your name counts as a heartbeat too. Call agent_unregister when you leave.",  # noqa: E501
+    "messages": "Messages: look into message_list between tasks; answer with message_send and reply_to_id.",
+}
+
+
+def instructions(toolsets: Iterable[str]) -> str:
+    """The loop first, then a line for each toolset that is on."""
+    offered = set(toolsets)
+    return "\n".join([_LOOP, *(line for name, line in _TOOLSETS.items() if name in offered)])

@@ -1,0 +1,134 @@
+"""Our tools as MCP tools: each with one log line, one form of error, one form of answer."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio.to_thread
+from fastmcp import FastMCP
+from fastmcp.exceptions import DisabledError, NotFoundError
+from fastmcp.server.context import Context
+from fastmcp.server.dependencies import get_context
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.tools.base import Tool, ToolResult
+from mcp.types import CallToolRequestParams, TextContent, ToolAnnotations
+from mcp.types import Tool as McpToolForm
+from pydantic import PrivateAttr
+
+from deepwork.database.call import Call
+from deepwork.database.idempotency import check_key
+from deepwork.errors import DeepworkError, InvalidInput
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke, spoken
+from deepwork.server.registry import ToolSpec
+
+log = logging.getLogger("deepwork.calls")
+
+KEY = "deepwork/idempotency-key"
+CLIENT = "deepwork/client"
+
+
+def expose(mcp: FastMCP, house: House, tools: Mapping[str, ToolSpec]) -> None:
+    """Offer these tools over MCP."""
+    for spec in tools.values():
+        mcp.add_tool(McpTool.of(spec, house))
+    mcp.add_middleware(UnknownTools(list(tools)))
+
+
+class McpTool(Tool):
+    """One of our tools, as FastMCP knows it."""
+
+    _spec: ToolSpec = PrivateAttr()
+    _house: House = PrivateAttr()
+
+    @classmethod
+    def of(cls, spec: ToolSpec, house: House) -> McpTool:
+        tool = cls(
+            name=spec.name,
+            description=spec.description,
+            parameters=spec.input_schema,
+            output_schema=spec.output_schema if house.settings.output_schemas else None,
+            annotations=ToolAnnotations(
+                read_only_hint=spec.read_only,
+                destructive_hint=spec.destructive,
+                idempotent_hint=spec.idempotent,
+                open_world_hint=False,
+            ),
+        )
+        tool._spec, tool._house = spec, house
+        return tool
+
+    def to_mcp_tool(self, **overrides: Any) -> McpToolForm:
+        """As tools/list shows it, without FastMCP's own notes: every agent would pay for them."""
+        return super().to_mcp_tool(**{"_meta": None, **overrides})
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Call the method in a worker thread; the transaction in it ends whole even if the client is gone."""
+        try:
+            call = _call(self.name, get_context())
+            log.info("%s by %s, stack %s", self.name, call.caller, self._house.stack(call.caller))
+            work = self._work(arguments, call)
+            return answer(await anyio.to_thread.run_sync(work))
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
+            return refusal(spoken(error, self.name))
+
+    def _work(self, arguments: dict[str, Any], call: Call) -> Callable[[], Any]:
+        return lambda: invoke(self._house.database, self._spec, arguments, call)
+
+
+class UnknownTools(Middleware):
+    """Answers a call of a tool that is not there, in the form of every other error."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[CallToolRequestParams],
+        call_next: CallNext[CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        try:
+            return await call_next(context)
+        except (NotFoundError, DisabledError):
+            return refusal(_unknown(context.message.name, self._names).as_dict())
+
+
+def answer(value: Any) -> ToolResult:
+    """An answer in both of MCP's forms: an object as it is, anything else under `result`."""
+    structured = value if isinstance(value, dict) else {"result": value}
+    return ToolResult(content=[_text(value)], structured_content=structured)
+
+
+def refusal(error: Mapping[str, Any]) -> ToolResult:
+    """An error: one JSON object, marked as such."""
+    return ToolResult(content=[_text(error)], is_error=True)
+
+
+def _text(value: Any) -> TextContent:
+    return TextContent(type="text", text=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _unknown(name: str, names: list[str]) -> DeepworkError:
+    close = difflib.get_close_matches(name, names, n=1)
+    return InvalidInput(
+        f"There is no tool {name[:200]!r}." + (f" Did you mean {close[0]}?" if close else ""),
+        suggestion="Call one of the tools that tools/list names.",
+    )
+
+
+def _call(tool: str, context: Context) -> Call:
+    request = context.request_context
+    meta = (request and request.meta) or {}
+    key = meta.get(KEY)
+    return Call(_caller(context, meta), tool, None if key is None else check_key(key))
+
+
+def _caller(context: Context, meta: Mapping[str, Any]) -> str:
+    """Whose call this is; on stdio there is only the process that started us."""
+    if context.transport in (None, "stdio"):
+        return "local"
+    return str(meta.get(CLIENT) or "anonymous")[:200]

@@ -1,0 +1,118 @@
+"""What every tool's parameters and answers look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_serializer
+from pydantic_core.core_schema import SerializerFunctionWrapHandler
+
+from deepwork.errors import Code, InvalidInput
+
+MAX_NAME = 200
+MAX_TEXT = 1024 * 1024
+MAX_LIST = 10_000
+MAX_DEPTH = 64
+MAX_INTEGER = 2**53
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Text = Annotated[str, StringConstraints(min_length=1)]
+Limit200 = Annotated[int, Field(ge=1, le=200)]
+Limit1000 = Annotated[int, Field(ge=1, le=1000)]
+
+UNCHANGED: Final[Any] = type("Unchanged", (), {"__repr__": lambda _: "UNCHANGED"})()
+"""Default of a parameter for which null means something: absent leaves the value as it is."""
+
+
+class Answer(BaseModel):
+    """What a tool gives back: a plain object, without the keys that have nothing to say."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_serializer(mode="wrap")
+    def _without_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in dump(self).items() if value is not None}
+
+
+class Done(Answer):
+    """It was done, and there is no more to say."""
+
+    success: bool = True
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a class of tools says of its methods, for clients that ask before they call."""
+
+    toolset: str
+    read_only: frozenset[str] = frozenset()
+    idempotent: frozenset[str] = frozenset()
+    destructive: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Friendly verbs of the command line, beside the one made from the tool's name."""
+
+
+def check_input(arguments: dict[str, Any]) -> None:
+    """Refuse what no store could keep, whatever the tool: too large, too deep, or no text at all.
+
+    The one check that stands before every tool, so that both databases see the same values.
+    """
+    for path, value, depth in _walk(arguments):
+        if depth > MAX_DEPTH:
+            raise InvalidInput(f"`{_head(path)}` is nested more than {MAX_DEPTH} levels deep.")
+        if isinstance(value, str):
+            _check_text(path, value)
+        elif isinstance(value, list) and len(value) > MAX_LIST:
+            raise _too_large(path, f"{len(value)} items", f"{MAX_LIST} items")
+        elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+            raise InvalidInput(f"`{path}` is beyond ±2**53, more than JSON numbers can carry exactly.")
+        elif isinstance(value, float) and value - value != 0:
+            raise InvalidInput(f"`{path}` is {value}, which is no JSON number.")
+
+
+def _check_text(path: str, text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise _unstorable(path, text[error.start]) from None
+    if "\0" in text:
+        raise _unstorable(path, "\0")
+    if size > MAX_TEXT:
+        raise _too_large(path, f"{size} bytes", f"{MAX_TEXT} bytes")
+
+
+def _unstorable(path: str, character: str) -> InvalidInput:
+    return InvalidInput(
+        f"`{path}` holds the character U+{ord(character):04X}, which cannot be stored.",
+        suggestion="Remove NUL characters and lone surrogates, then call again.",
+    )
+
+
+def _too_large(path: str, size: str, cap: str) -> InvalidInput:
+    return InvalidInput(
+        f"`{path}` has {size}; at most {cap} are accepted.",
+        code=Code.TOO_LARGE,
+        suggestion="Send less, or keep it in a file and send the path.",
+    )
+
+
+def _walk(arguments: dict[str, Any]) -> Iterator[tuple[str, Any, int]]:
+    """Every value with its path and depth; keys count as values, for they are stored too."""
+    waiting: list[tuple[str, Any, int]] = [(key, value, 1) for key, value in arguments.items()]
+    while waiting:
+        path, value, depth = waiting.pop()
+        yield path, value, depth
+        if depth > MAX_DEPTH:
+            continue
+        if isinstance(value, dict):
+            yield from ((f"{path} (a key)", key, depth) for key in value)
+            waiting += [(f"{path}.{key}", inner, depth + 1) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{place}]", inner, depth + 1) for place, inner in enumerate(value)]
+
+
+def _head(path: str) -> str:
+    return path.split(".", maxsplit=1)[0].split("[", maxsplit=1)[0]

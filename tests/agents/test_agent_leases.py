@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from house import LEASE_MS, Clock
-
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Lease
 from deepwork.server.house import House
+from house import LEASE_MS, Clock
 
 
 def take(house: House, what: str, who: str) -> Lease | None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from agents.make import agent
-from house import LEASE_MS, NOW
 
+from agents.make import agent
 from deepwork.agents import rules
 from deepwork.agents.models import AgentStatus
 from deepwork.errors import Code, NotAllowed
+from house import LEASE_MS, NOW
 
 
 def test_an_agent_is_what_it_says():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
-from agents.make import registered
-from house import LEASE_MS, NOW, Clock, ask, events, told
 
+from agents.make import registered
 from deepwork.agents.leases import LeaseStore
 from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
 from deepwork.server.house import House
+from house import LEASE_MS, NOW, Clock, ask, events, told
 
 
 def test_a_new_agent_is_online(house: House):
@@ -197,7 +198,7 @@ def test_a_list_can_be_narrowed_by_every_filter(house: House, clock: Clock):
     ask(house, "agent_update", id=bob, status="busy")
     registered(house, "Eve")
 
-    def ids(**filters: object) -> list[str]:
+    def ids(**filters: Any) -> list[str]:
         return [agent["id"] for agent in ask(house, "agent_list", **filters)["agents"]]
 
     assert ids(role="coordinator") == [ada]
@@ -225,7 +226,12 @@ def test_a_limit_out_of_range_is_an_input_error(house: House, limit: int):
 
 @pytest.mark.parametrize(
     ("tool", "name"),
-    [("agent_get", "id"), ("agent_update", "id"), ("agent_unregister", "id"), ("agent_heartbeat", "agent_id")],
+    [
+        ("agent_get", "id"),
+        ("agent_update", "id"),
+        ("agent_unregister", "id"),
+        ("agent_heartbeat", "agent_id"),
+    ],
 )
 def test_an_unknown_agent_is_named(house: House, tool: str, name: str):
     with pytest.raises(NotFound, match="ag_nobody") as missing:

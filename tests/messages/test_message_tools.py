@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from agents.make import registered
-from house import NOW, Clock, ask, events, size, told
 
+from agents.make import registered
 from deepwork.errors import Code, InvalidInput, NotAllowed, NotFound
 from deepwork.server.house import House
+from house import NOW, Clock, ask, events, size, told
 
 
 @pytest.fixture

@@ -34,14 +34,11 @@ def tail(
     """Print events of every process in this project, as they are stored."""
     house = House(settings_from(path, database=database, global_store=global_store))
     feed = house.feed
-    last = feed.last()
+    start = feed.last() if since is None else since
+    told = (feed.stored if no_follow else feed.follow)(start, workflow_id=workflow_id)
     try:
-        for event in feed.follow(last if since is None else since, workflow_id=workflow_id):
-            if no_follow and (isinstance(event, ResyncRequired) or event.seq > last):
-                break
+        for event in told:
             click.echo(json.dumps(_plain(event), ensure_ascii=False) if as_json else _line(event))
-            if no_follow and isinstance(event, Event) and event.seq == last:
-                break
     finally:
         house.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import unicodedata
+from datetime import datetime
 from typing import Any
 
 
@@ -24,7 +25,16 @@ def lines(answer: Any) -> list[str]:
     plain = {key: value for key, value in answer.items() if key not in tables}
     written = [line for key, rows in tables.items() for line in _table(key, rows)]
     width = max((len(key) for key in plain), default=0)
-    return written + [f"{key:<{width}}  {printable(value)}" for key, value in plain.items()]
+    return written + [f"{key:<{width}}  {cell(key, value)}" for key, value in plain.items()]
+
+
+def cell(key: str, value: Any) -> str:
+    """A value as a person reads it: moments as times, lists of words as words, nothing as nothing."""
+    if isinstance(value, int) and (key.endswith("_at") or key == "last_heartbeat"):
+        return datetime.fromtimestamp(value / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return printable(", ".join(value))
+    return "" if value in (None, {}) else printable(value)
 
 
 def printable(value: Any) -> str:
@@ -44,7 +54,7 @@ def _is_table(value: Any) -> bool:
 
 def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [[printable(row.get(column, "")) for column in columns] for row in rows]
+    cells = [[cell(column, row.get(column)) for column in columns] for row in rows]
     widths = [min(40, max(len(text) for text in column)) for column in zip(columns, *cells, strict=True)]
     screen = shutil.get_terminal_size((200, 24)).columns
     return [title.upper(), *(_aligned(row, widths)[:screen] for row in [columns, *cells]), ""]

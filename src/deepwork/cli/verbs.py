@@ -77,14 +77,26 @@ def command(name: str, spec: ToolSpec) -> click.Command:
             house.close()
         show(answer, as_json=as_json)
 
-    made = click.command(name, help=spec.description)(run)
+    made = click.command(name, help=_help(spec))(run)
     made.params = [*sorted(parameters, key=lambda p: not isinstance(p, click.Argument)), *made.params]
     return made
 
 
+def _help(spec: ToolSpec) -> str:
+    """What the tool does, and which words its arguments may be."""
+    shapes = spec.input_schema["properties"]
+    choices = [
+        f"{field.upper()}: {', '.join(shapes[field]['enum'])}."
+        for field in spec.input_schema.get("required", [])
+        if "enum" in shapes[field]
+    ]
+    return "\n\n".join([spec.description, *choices])
+
+
 def _argument(field: str, shape: dict[str, Any]) -> click.Parameter:
     several = shape.get("type") == "array"
-    return click.Argument([field], nargs=-1 if several else 1, required=True, type=_kind(shape))
+    name = f"{field.upper()}..." if several else field.upper()
+    return click.Argument([field], nargs=-1 if several else 1, required=True, type=_kind(shape), metavar=name)
 
 
 def _option(field: str, shape: dict[str, Any]) -> click.Parameter:

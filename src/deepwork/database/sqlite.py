@@ -52,7 +52,8 @@ class SQLite:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._write_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
-        self._idle: deque[sqlite3.Connection] = deque()
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._writers: deque[sqlite3.Connection] = deque()
         self._hints = Hints(self.path)
 
     @property
@@ -63,7 +64,7 @@ class SQLite:
     def prepare(self) -> None:
         self._refuse_unsafe_place()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection() as connection:
+        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection(self._writers) as connection:
             self.path.chmod(0o600)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()["journal_mode"]
             if mode != "wal":
@@ -79,14 +80,14 @@ class SQLite:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection() as connection:
+        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection(self._writers) as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._connection() as connection:
+        with self._connection(self._readers) as connection:
             connection.execute("BEGIN")
             yield connection
             connection.execute("COMMIT")
@@ -101,7 +102,7 @@ class SQLite:
         self._hints.send()
 
     def listen(self) -> SQLiteListener:
-        return SQLiteListener(self._hints, self._open())
+        return SQLiteListener(self._hints, self._open(query_only=True))
 
     def explain(self, error: Exception) -> StorageError | None:
         if not isinstance(error, sqlite3.Error):
@@ -114,7 +115,7 @@ class SQLite:
         yield "engine", f"SQLite {sqlite3.sqlite_version}"
         if self.path.exists():
             yield "size", f"{self.path.stat().st_size / 1024:,.0f} KiB"
-            with self._connection() as connection:
+            with self._connection(self._readers) as connection:
                 yield "schema", stored_version(connection) or "none"
 
     def problems(self) -> Iterator[str]:
@@ -129,7 +130,7 @@ class SQLite:
         if (wal := self.path.with_name(self.path.name + "-wal")).exists() and wal.stat().st_size > LARGE_WAL:
             yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for long."
         try:
-            with self._connection() as connection:
+            with self._connection(self._readers) as connection:
                 for row in connection.execute("PRAGMA quick_check").fetchall():
                     if row["quick_check"] != "ok":
                         yield f"The file is damaged: {row['quick_check']}."
@@ -140,32 +141,33 @@ class SQLite:
 
     def close(self) -> None:
         # The last connection to close checkpoints the log into the file: a write like any other.
-        if not self._idle:
+        if not self._readers and not self._writers:
             return
         with suppress(StorageError), self._write_lock.held(timeout=5):
-            while self._idle:
-                self._idle.pop().close()
+            for idle in (self._readers, self._writers):
+                while idle:
+                    idle.pop().close()
 
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
+    def _connection(self, idle: deque[sqlite3.Connection]) -> Iterator[Any]:
         """A connection of our own for the block; one that met an error is not used again."""
         try:
-            connection = self._idle.pop()
+            connection = idle.pop()
         except IndexError:
-            connection = self._open()
+            connection = self._open(query_only=idle is self._readers)
         try:
             yield connection
         except BaseException:
             connection.close()
             raise
-        self._idle.append(connection)
+        idle.append(connection)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, *, query_only: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, timeout=WRITE_TIMEOUT
         )
         connection.row_factory = _as_dict
-        for pragma in _PRAGMAS:
+        for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
             connection.execute(pragma)
         return connection
 

@@ -50,6 +50,17 @@ class Feed:
         with self._database.reading() as tx:
             return EventStore(tx).last()
 
+    def stored(self, since: int, *, workflow_id: str | None = None) -> Iterator[Event | ResyncRequired]:
+        """Every event after a number that is there now."""
+        end = self.last()
+        while since != end:
+            batch = self.read(since, workflow_id=workflow_id)
+            if isinstance(batch, ResyncRequired):
+                yield batch
+                return
+            yield from (event for event in batch.events if event.seq <= end)
+            since = min(batch.upto, end)
+
     def follow(
         self,
         since: int,

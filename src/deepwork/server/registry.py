@@ -56,7 +56,7 @@ class ToolSpec:
         """The answer as a client may see it; None where it is not one kind of object."""
         answer = typing.get_type_hints(self.method)["return"]
         if isinstance(answer, type) and issubclass(answer, BaseModel):
-            return compact(answer.model_json_schema(mode="serialization"))
+            return compact(answer.model_json_schema())
         return None
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""The commands that are not tools."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import deepwork as package
+from cli.run import deepwork
+
+
+def test_the_version_is_the_packages(tmp_path: Path):
+    assert deepwork(tmp_path, "--version").out == f"deepwork, version {package.__version__}\n"
+
+
+def test_help_names_every_command_and_imports_none(tmp_path: Path):
+    code = (
+        "import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy = {'pydantic', 'sqlalchemy', 'fastmcp', 'yaml', 'psycopg', 'pysqlite3'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert "heavy: []" in ran.stdout
+    assert all(name in ran.stdout for name in ("serve", "doctor", "events", "agents", "messages"))
+
+
+def test_a_verb_imports_neither_mcp_nor_a_migration_on_a_known_database(tmp_path: Path):
+    deepwork(tmp_path, "agents", "list")
+    code = (
+        f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(tmp_path)!r}]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy = {'sqlalchemy', 'alembic', 'fastmcp', 'mcp', 'psycopg', 'yaml'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert "heavy: []" in ran.stdout
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, deepwork; print(sorted({'pydantic', 'fastmcp', 'click'} & set(sys.modules)))"
+
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "[]\n"
+    )
+
+
+def test_the_doctor_says_what_is_there_and_that_it_is_well(tmp_path: Path):
+    deepwork(tmp_path, "agents", "register", "Ada", "codex")
+
+    ran = deepwork(tmp_path, "doctor")
+
+    assert ran.code == 0
+    for fact in ("deepwork.db", "SQLite 3.", "0001", "git", "Everything is in order."):
+        assert fact in ran.out
+
+
+def test_the_doctor_makes_nothing(tmp_path: Path):
+    assert deepwork(tmp_path, "doctor").code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_doctor_names_what_is_wrong_and_how_to_mend_it(tmp_path: Path):
+    (tmp_path / ".deepwork").mkdir()
+    (tmp_path / ".deepwork" / "config.yml").write_text("toolset: agents\n")
+    (tmp_path / ".deepwork" / "deepwork.db").write_bytes(b"no database" * 1000)
+
+    ran = deepwork(tmp_path, "doctor", "--json")
+
+    assert ran.code == 1
+    problems = " ".join(ran.json["problems"])
+    assert "'toolset'" in problems
+    assert "not a database" in problems
+
+
+def test_events_can_be_printed_and_filtered(tmp_path: Path):
+    ada = deepwork(tmp_path, "agents", "register", "Ada", "codex", "--json").json["id"]
+    deepwork(tmp_path, "agents", "update", ada, "--status", "busy")
+
+    told = deepwork(tmp_path, "events", "tail", "--since", "0", "--no-follow", "--json").out.splitlines()
+
+    assert [json.loads(line)["type"] for line in told] == ["agent:registered", "agent:updated"]
+    assert "agent:registered" in deepwork(tmp_path, "events", "tail", "--since", "0", "--no-follow").out
+    assert deepwork(tmp_path, "events", "tail", "--since", "2", "--no-follow").out == ""
+    assert "no longer kept" in deepwork(tmp_path, "events", "tail", "--since", "99", "--no-follow").out
+
+
+def test_events_are_followed_as_they_happen(tmp_path: Path):
+    deepwork(tmp_path, "agents", "list")
+    tail = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deepwork", "events", "tail", "--since", "0", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert tail.stdout is not None
+    deepwork(tmp_path, "agents", "register", "Ada", "codex")
+
+    assert json.loads(tail.stdout.readline())["data"]["name"] == "Ada"
+
+    tail.send_signal(signal.SIGINT)
+    assert tail.wait(timeout=10) == 130
+    tail.stdout.close()

@@ -1,0 +1,140 @@
+"""The tools from a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.run import deepwork
+
+
+def register(project: Path, name: str) -> str:
+    id: str = deepwork(project, "agents", "register", name, "custom", "--json").json["id"]
+    return id
+
+
+def test_a_conversation_can_be_had_from_a_terminal(tmp_path: Path):
+    ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
+
+    sent = deepwork(
+        tmp_path, "messages", "send", ada, bob, "query", "up?", "--priority", "HIGH", "--json"
+    ).json
+    listed = deepwork(tmp_path, "messages", "list", bob)
+    read = deepwork(tmp_path, "messages", "mark-read", sent["id"], "msg_x", "--json").json
+
+    assert "up?" in listed.out
+    assert "high" in listed.out
+    assert read == {"success": True, "unknown": ["msg_x"]}
+    assert deepwork(tmp_path, "messages", "count-unread", bob, "--json").json["count"] == 0
+
+
+def test_options_carry_lists_objects_flags_and_numbers(tmp_path: Path):
+    deepwork(
+        tmp_path, "agents", "register", "Ada", "codex", "--capabilities", "python", "--capabilities", "sql",
+        "--metadata", '{"model": "x"}',
+    )  # fmt: skip
+
+    [agent] = deepwork(tmp_path, "agents", "list", "--status", "online", "--limit", "5", "--json").json[
+        "agents"
+    ]
+
+    assert (agent["capabilities"], agent["metadata"]) == (["python", "sql"], {"model": "x"})
+
+
+def test_a_message_can_be_looked_at_without_reading_it(tmp_path: Path):
+    ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
+    sent = deepwork(tmp_path, "messages", "send", ada, bob, "query", "up?", "--json").json
+
+    assert (
+        deepwork(tmp_path, "messages", "get", sent["id"], "--no-mark-read", "--json").json["status"]
+        == "unread"
+    )
+
+
+def test_an_error_is_a_sentence_and_what_to_do(tmp_path: Path):
+    ran = deepwork(tmp_path, "agents", "get", "ag_x")
+
+    assert ran.code == 1
+    assert ran.out == ""
+    assert ran.err == (
+        "Error: There is no agent 'ag_x'.\nSee agent_list for the agents there are, or register one.\n"
+    )
+
+
+def test_an_error_can_be_had_as_json(tmp_path: Path):
+    ran = deepwork(tmp_path, "agents", "get", "ag_x", "--json")
+
+    assert (ran.code, '"AGENT_NOT_FOUND"' in ran.err) == (1, True)
+
+
+def test_bad_words_are_answered_with_usage(tmp_path: Path):
+    assert "Missing argument 'RUNTIME'" in deepwork(tmp_path, "agents", "register", "Ada").err
+    assert "not JSON" in deepwork(tmp_path, "agents", "register", "Ada", "codex", "--metadata", "{").err
+    assert "'cobol' is not one of" in deepwork(tmp_path, "agents", "register", "Ada", "cobol").err
+    assert deepwork(tmp_path, "agents", "fly").code == 2
+
+
+def test_a_repeated_command_with_one_key_has_one_effect(tmp_path: Path):
+    words = ("agents", "register", "Ada", "codex", "--idempotency-key", "k1", "--json")
+
+    assert deepwork(tmp_path, *words).json == deepwork(tmp_path, *words).json
+    assert deepwork(tmp_path, "agents", "list", "--json").json["total"] == 1
+
+
+def test_text_that_would_drive_the_terminal_is_shown_not_sent(tmp_path: Path):
+    ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
+    deepwork(tmp_path, "messages", "send", ada, bob, "query", "\x1b[2Jgone\u202e")
+
+    listed = deepwork(tmp_path, "messages", "list", bob).out
+
+    assert "\\x1b[2Jgone\\u202e" in listed
+    assert "\x1b" not in listed
+
+
+def test_every_verb_has_help(tmp_path: Path):
+    for words in (("agents",), ("messages",), ("agents", "register"), ("messages", "send"), ("serve",)):
+        ran = deepwork(tmp_path, *words, "--help")
+        assert (ran.code, ran.err) == (0, "")
+        assert "Usage: deepwork" in ran.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_database_can_be_named(tmp_path: Path, postgres_url: str):
+    register(tmp_path, "Ada")
+
+    elsewhere = deepwork(tmp_path, "agents", "list", "--db", "other.db", "--json")
+    team = deepwork(tmp_path, "agents", "list", "--json", environment={"DEEPWORK_DATABASE_URL": postgres_url})
+
+    assert elsewhere.json["total"] == 0
+    assert team.code == 0
+    assert (tmp_path / "other.db").exists()
+
+
+def test_a_password_on_the_command_line_is_refused_unseen(tmp_path: Path):
+    ran = deepwork(tmp_path, "agents", "list", "--db", "postgresql://ada:geheim@host/db")
+
+    assert ran.code == 2
+    assert "DEEPWORK_DATABASE_URL" in ran.err
+    assert "geheim" not in ran.err
+
+
+def test_only_definitions_and_settings_reach_git(tmp_path: Path):
+    import subprocess
+
+    register(tmp_path, "Ada")
+    (tmp_path / ".deepwork" / "jobs" / "a").mkdir(parents=True)
+    (tmp_path / ".deepwork" / "jobs" / "a" / "job.yml").write_text("name: a")
+    (tmp_path / ".deepwork" / "config.yml").write_text("version: '1.0'")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--others", "--exclude-standard"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert set(listed.stdout.split()) == {
+        ".deepwork/.gitignore",
+        ".deepwork/config.yml",
+        ".deepwork/jobs/a/job.yml",
+    }

@@ -1,0 +1,87 @@
+"""The pages that list tools, events, errors and settings are held to the code."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+from scripts import tools_page
+
+import deepwork
+from deepwork.cli.main import COMMANDS
+from deepwork.config import OPTIONS
+from deepwork.errors import Code
+from deepwork.names import Word
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROOT = DOCS.parent
+
+
+def event_names() -> set[str]:
+    """What the slices say they tell: the words of every class called …Event."""
+    for module in pkgutil.walk_packages(deepwork.__path__, "deepwork."):
+        if module.name.endswith(".models"):
+            importlib.import_module(module.name)
+    kinds = [kind for kind in Word.__subclasses__() if kind.__name__.endswith("Event")]
+    return {str(word) for kind in kinds for word in kind}
+
+
+def first_column(page: str) -> set[str]:
+    return set(re.findall(r"^\| `([^`]+)` \|", (DOCS / page).read_text(), re.MULTILINE))
+
+
+def test_the_tools_page_is_what_the_registry_says():
+    assert tools_page.PAGE.read_text() == tools_page.page(), "run `make docs`"
+
+
+def test_the_events_page_names_every_event_and_no_other():
+    assert {name for name in first_column("events.md") if ":" in name} == event_names()
+
+
+def test_the_errors_page_names_every_code_and_no_other():
+    assert first_column("errors.md") == set(Code)
+
+
+def test_the_settings_page_names_every_setting_with_its_variable():
+    text = (DOCS / "settings.md").read_text()
+
+    for option in OPTIONS:
+        assert f"| `{option.key}` | `{option.environment_variable}` |" in text
+
+
+def test_the_command_line_page_names_every_command():
+    text = (DOCS / "command-line.md").read_text()
+
+    assert all(f"deepwork {name}" in text for name in COMMANDS)
+
+
+def test_tools_cost_at_most_125_tokens_on_average():
+    registry = tools_page.registry()
+
+    assert sum(map(tools_page.tokens, registry.values())) <= 125 * len(registry)
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_the_readme_fits_on_a_few_screens():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def test_nothing_names_a_machine_or_a_registry():
+    tracked = [
+        *ROOT.glob("*.md"),
+        *DOCS.rglob("*.md"),
+        *(ROOT / "requirements").iterdir(),
+        ROOT / "pyproject.toml",
+    ]
+
+    for page in tracked:
+        assert not re.search(
+            r"https?://\S+/(simple|packages)\b|--(extra-)?index-url|/root/|/work/", page.read_text()
+        )

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from deepwork.database import schema
+from deepwork.database.filesystem import network_file_system
+from deepwork.database.sqlite import SQLite, has_wal_reset_fix
+from deepwork.errors import Code, StorageError
+from deepwork.server.house import House
+from house import ask, house_at
+
+
+def opened(folder: Path) -> House:
+    return house_at(folder, str(folder / "deepwork.db"))
+
+
+@pytest.fixture
+def used(tmp_path: Path) -> Path:
+    """A database file with one agent in it."""
+    house = opened(tmp_path)
+    ask(house, "agent_register", name="Ada", runtime="custom")
+    house.close()
+    return tmp_path / "deepwork.db"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_safe"),
+    [
+        ((3, 40, 1), False), ((3, 44, 5), False), ((3, 44, 6), True), ((3, 50, 4), False), ((3, 50, 7), True),
+        ((3, 51, 2), False), ((3, 51, 3), True), ((3, 53, 4), True), ((4, 0, 0), True),
+    ],
+)  # fmt: skip
+def test_versions_with_the_wal_reset_bug_are_known(version: tuple[int, ...], is_safe: bool):
+    assert has_wal_reset_fix(version) is is_safe
+
+
+def test_every_connection_is_durable_and_strict(tmp_path: Path):
+    house = opened(tmp_path)
+    with house.database.reading() as tx:
+        assert tx.value("PRAGMA journal_mode") == "wal"
+        assert tx.value("PRAGMA synchronous") == 2
+        assert tx.value("PRAGMA foreign_keys") == 1
+        assert tx.value("PRAGMA trusted_schema") == 0
+    house.close()
+
+
+def test_only_the_owner_can_read_the_file(used: Path):
+    assert stat.S_IMODE(used.stat().st_mode) == 0o600
+
+
+def test_a_file_of_a_newer_deepwork_is_refused_and_left_alone(used: Path):
+    with contextlib.closing(sqlite3.connect(used)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    before = used.read_bytes()
+
+    with pytest.raises(StorageError, match=r"9999.*0001") as refused:
+        ask(opened(used.parent), "agent_list")
+
+    assert "Update deepwork" in refused.value.suggestion
+    assert used.read_bytes() == before
+
+
+def test_the_head_is_the_newest_migration():
+    versions = Path(schema.__file__).parent / "migrations" / "versions"
+
+    assert max(path.name[:4] for path in versions.glob("[0-9]*.py")) == schema.HEAD
+
+
+def test_a_file_that_is_no_database_is_named_and_kept(tmp_path: Path):
+    file = tmp_path / "deepwork.db"
+    file.write_bytes(b"precious notes, not a database" * 100)
+
+    with pytest.raises(StorageError, match="damaged") as refused:
+        ask(opened(tmp_path), "agent_list")
+
+    assert "deepwork.db" in refused.value.message
+    assert file.read_bytes().startswith(b"precious notes")
+
+
+def test_a_second_name_for_the_file_is_refused(used: Path):
+    os.link(used, used.with_name("other.db"))
+
+    with pytest.raises(StorageError, match="hard link"):
+        ask(opened(used.parent), "agent_list")
+
+
+MOUNTS = """\
+22 1 0:21 / / rw - ext4 /dev/sda rw
+30 22 0:40 / /home rw - nfs4 server:/home rw
+31 22 0:41 / /mnt/with\\040space rw - fuse.sshfs x rw
+32 30 0:42 / /home/local rw - xfs /dev/sdb rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/srv/p/deepwork.db", None),
+        ("/home/u/deepwork.db", "nfs4"),
+        ("/mnt/with space/deepwork.db", "fuse.sshfs"),
+        ("/home/local/deepwork.db", None),
+        ("/homes/deepwork.db", None),
+    ],
+)
+def test_network_file_systems_are_known_by_the_nearest_mount(path: str, kind: str | None):
+    assert network_file_system(Path(path), MOUNTS) == kind
+
+
+def test_a_place_on_a_network_is_refused_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("deepwork.database.sqlite.network_file_system", lambda path: "nfs4")
+
+    with pytest.raises(StorageError, match="nfs4") as refused:
+        ask(opened(tmp_path), "agent_list")
+
+    assert "DEEPWORK_DATABASE_URL" in refused.value.suggestion
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(used: Path):
+    house = opened(used.parent)
+    with house.database.reading() as tx:
+        pages = int(tx.value("PRAGMA page_count"))
+    with house.database.transaction() as tx:
+        tx.value(f"PRAGMA max_page_count = {pages}")
+
+    with pytest.raises(StorageError) as full:
+        ask(house, "agent_register", name="Bob", runtime="custom", metadata={"x": "y" * 100_000})
+
+    assert (full.value.code, full.value.recoverable) == (Code.STORAGE_FULL, True)
+    assert ask(house, "agent_list")["total"] == 1
+    house.close()
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_sound_file(used: Path):
+    engine = SQLite(used)
+
+    assert list(engine.problems()) == []
+    assert dict(engine.describe())["schema"] == schema.HEAD
+    engine.close()
+
+
+def test_the_doctor_names_what_is_damaged(used: Path):
+    used.with_name("deepwork.db-wal").unlink(missing_ok=True)
+    damaged = bytearray(used.read_bytes())
+    damaged[4096 * 2 : 4096 * 4] = b"\xff" * 8192
+    used.write_bytes(damaged)
+
+    engine = SQLite(used)
+    assert any("damaged" in problem or "cannot be read" in problem for problem in engine.problems())
+    engine.close()

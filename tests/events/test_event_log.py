@@ -1,0 +1,134 @@
+"""The log and its feed, on every database."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from deepwork.events.feed import Batch, Feed, ResyncRequired
+from deepwork.events.log import Event, EventStore, bounded, iso
+from deepwork.server.house import House
+from house import Clock, ask, events, house_at
+
+
+def emit(house: House, count: int, workflow_id: str | None = None) -> None:
+    with house.database.transaction() as tx:
+        for number in range(count):
+            tx.emit("agent:updated", {"number": number}, workflow_id)
+
+
+def batch(house: House, since: int, **given: object) -> Batch:
+    read = house.feed.read(since, **given)  # type: ignore[arg-type]
+    assert isinstance(read, Batch)
+    return read
+
+
+def test_an_event_says_what_happened_when_and_to_what(house: House):
+    ask(house, "agent_register", name="Ada", runtime="custom")
+
+    [event] = events(house)
+
+    assert (event.seq, event.type, event.workflow_id) == (1, "agent:registered", None)
+    assert event.ts == "2027-01-15T08:00:00.000Z"
+    assert event.data["name"] == "Ada"
+
+
+def test_a_reader_goes_on_where_it_stopped(house: House):
+    emit(house, 5)
+
+    assert [event.seq for event in batch(house, 0, limit=3).events] == [1, 2, 3]
+    assert [event.seq for event in batch(house, 3, limit=3).events] == [4, 5]
+    assert batch(house, 5) == Batch([], 5)
+
+
+def test_one_workflow_can_be_followed_alone(house: House):
+    emit(house, 2, "wf_1")
+    emit(house, 3, "wf_2")
+    emit(house, 1, "wf_1")
+
+    read = batch(house, 0, workflow_id="wf_1")
+
+    assert [event.seq for event in read.events] == [1, 2, 6]
+    assert read.upto == 6
+
+
+def test_old_events_are_dropped_and_a_reader_from_before_is_told(house: House, clock: Clock):
+    emit(house, 10)
+    clock.advance(seconds=31 * 24 * 3600)
+    emit(house, 500)
+
+    assert house.feed.read(3) == ResyncRequired(since=3, resume_at=510)
+    assert batch(house, 10).events[0].seq == 11
+    with house.database.reading() as tx:
+        assert EventStore(tx).oldest() == 11
+
+
+def test_a_reader_from_the_future_is_told(house: House):
+    emit(house, 2)
+
+    assert house.feed.read(7) == ResyncRequired(since=7, resume_at=2)
+
+
+def test_whoever_follows_sees_what_others_store(tmp_path: Path, location: str):
+    writer, reader = house_at(tmp_path, location), house_at(tmp_path, location)
+    emit(writer, 2)
+    seen: list[Event | ResyncRequired] = []
+    enough = threading.Event()
+
+    def follow() -> None:
+        for event in reader.feed.follow(0, is_over=enough.is_set):
+            seen.append(event)
+            if len(seen) == 6:
+                enough.set()
+
+    following = threading.Thread(target=follow)
+    following.start()
+    emit(writer, 1)
+    emit(writer, 3)
+    following.join(timeout=20)
+
+    assert [event.seq for event in seen if isinstance(event, Event)] == [1, 2, 3, 4, 5, 6]
+    writer.close()
+    reader.close()
+
+
+def test_a_commit_wakes_a_listener_and_silence_does_not(tmp_path: Path, location: str):
+    writer, reader = house_at(tmp_path, location), house_at(tmp_path, location)
+    emit(writer, 1)
+    listener = reader.database.engine.listen()
+
+    assert not listener.wait(0.05)
+    emit(writer, 1)
+    assert listener.wait(10)
+
+    listener.close()
+    writer.close()
+    reader.close()
+
+
+def test_following_ends_when_told(house: House):
+    emit(house, 1)
+
+    assert [
+        event.seq
+        for event in Feed(house.database).follow(1, is_over=lambda: True)
+        if isinstance(event, Event)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("data", "kept"),
+    [
+        ({"a": "x" * 2048}, {"a": "x" * 2048}),
+        ({"a": ["y" * 3000]}, {"a": ["y" * 2048 + "…"]}),
+        ({"a": {"b": 1, "c": None}}, {"a": {"b": 1, "c": None}}),
+    ],
+)
+def test_long_texts_are_cut(data: object, kept: object):
+    assert bounded(data) == kept
+
+
+def test_moments_are_told_in_utc():
+    assert iso(0) == "1970-01-01T00:00:00.000Z"

@@ -1,0 +1,113 @@
+"""A real server process, spoken to line by line: nothing between the test and the wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any, Self
+
+INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "a test", "version": "1"},
+}
+
+
+class Wire:
+    """`deepwork serve` over pipes."""
+
+    def __init__(self, project: Path, *flags: str, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "deepwork", "serve", "--path", str(project), *flags],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=project,
+            env={**os.environ, **(environment or {})},
+        )
+        self._lines: Queue[bytes] = Queue()
+        self.errors = bytearray()
+        self._readers = [
+            threading.Thread(target=target, daemon=True) for target in (self._read, self._read_errors)
+        ]
+        for reader in self._readers:
+            reader.start()
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        self.ask("initialize", INITIALIZE)
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def send(self, message: dict[str, Any] | bytes) -> None:
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self, timeout: float = 30) -> Any:
+        """The next line, which must be protocol."""
+        try:
+            return json.loads(self._lines.get(timeout=timeout))
+        except Empty:
+            raise AssertionError(f"no answer; the server said: {self.errors.decode()}") from None
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        self._number += 1
+        self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params or {}})
+        answer = self.receive()
+        assert answer["id"] == self._number
+        return answer
+
+    def call(self, tool: str, arguments: dict[str, Any] | None = None, **meta: Any) -> Any:
+        """A tool's answer, or its error, as JSON values."""
+        params: dict[str, Any] = {"name": tool, "arguments": arguments or {}}
+        answer = self.ask("tools/call", params | ({"_meta": meta} if meta else {}))
+        return json.loads(answer["result"]["content"][0]["text"])
+
+    def stop(self, number: int | None = None) -> int:
+        """End it by a signal, or by closing its input; its exit code."""
+        assert self.process.stdin is not None
+        if number is not None:
+            self.process.send_signal(number)
+        else:
+            self.process.stdin.close()
+        try:
+            code = self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        finally:
+            self._close()
+        return code
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        code = self.process.wait(timeout=30)
+        self._close()
+        return code
+
+    def _close(self) -> None:
+        for reader in self._readers:
+            reader.join(timeout=10)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors += line

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deepwork.server.frames import MAX_FRAME, answer_unreadable
+
+
+def call(arguments: str, id: str = "7") -> bytes:
+    return (
+        f'{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}\n'
+    ).encode()
+
+
+def answered(line: bytes) -> Any:
+    answer = answer_unreadable(line)
+    assert answer is not None
+    assert answer.endswith(b"\n")
+    return json.loads(answer)
+
+
+@pytest.mark.parametrize(
+    "line", [call("{}"), call("null"), call('{"a":"\\ud83d\\ude00"}'), call('{"a":[1,2]}')]
+)
+def test_what_can_be_read_is_left_to_the_sdk(line: bytes):
+    assert answer_unreadable(line) is None
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"a":"\\ud800"}', '{"a":NaN}', '{"a":-Infinity}', "[1]", '"x"', '{"a":']
+)
+def test_an_unreadable_call_is_answered_as_every_refused_call(arguments: str):
+    answer = answered(call(arguments))
+
+    assert answer["id"] == 7
+    assert answer["result"]["isError"] is True
+    error = json.loads(answer["result"]["content"][0]["text"])
+    assert error["code"] == "INVALID_INPUT"
+    assert set(error) == {"code", "message", "recoverable", "suggestion"}
+
+
+def test_a_call_that_is_too_large_is_answered_by_its_id():
+    answer = answered(call('{"a":"' + "x" * MAX_FRAME + '"}', id='"abc"'))
+
+    assert answer["id"] == "abc"
+    assert json.loads(answer["result"]["content"][0]["text"])["code"] == "TOO_LARGE"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"garbage\n", -32700),
+        (b"[]\n", -32600),
+        (b'{"id":1}\n', -32600),
+        (b"\xff\xfe\n", -32700),
+        (b"5\n", -32600),
+    ],
+)
+def test_what_is_no_request_is_answered_to_nobody(line: bytes, code: int):
+    answer = answered(line)
+
+    assert answer["error"]["code"] == code
+    assert answer["error"]["data"]["code"] == "INVALID_INPUT"
+
+
+def test_endless_nesting_is_refused():
+    assert answered(call('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"))["id"] == 7

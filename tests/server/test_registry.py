@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepwork.config import load_settings
+from deepwork.errors import DefinitionError, InvalidInput
+from deepwork.server.registry import ToolSpec
+from deepwork.server.toolsets import chosen
+from house import house_at
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> dict[str, ToolSpec]:
+    return house_at(tmp_path, str(tmp_path / "deepwork.db")).registry
+
+
+def names(registry: dict[str, ToolSpec], tmp_path: Path, **flags: Any) -> list[str]:
+    return list(chosen(registry, load_settings(tmp_path, flags, environment={})))
+
+
+def test_every_tool_is_there_in_the_order_of_names(registry: dict[str, ToolSpec]):
+    assert list(registry) == sorted(registry)
+    assert {spec.toolset for spec in registry.values()} == {"agents", "messages"}
+
+
+def test_asking_for_the_tools_opens_no_database(tmp_path: Path, registry: dict[str, ToolSpec]):
+    assert not (tmp_path / "deepwork.db").exists()
+
+
+def test_toolsets_tools_exclusions_and_read_only_narrow(registry: dict[str, ToolSpec], tmp_path: Path):
+    assert names(registry, tmp_path) == list(registry)
+    assert all(name.startswith("agent_") for name in names(registry, tmp_path, toolsets="agents"))
+    assert names(registry, tmp_path, tools="agent_get,agent_list") == ["agent_get", "agent_list"]
+    assert "agent_get" not in names(registry, tmp_path, exclude_tools="agent_get")
+    assert names(registry, tmp_path, read_only=True, toolsets="agents") == ["agent_get", "agent_list"]
+
+
+@pytest.mark.parametrize("flags", [{"toolsets": "agent"}, {"tools": "agents_get"}, {"exclude_tools": "x"}])
+def test_a_name_that_is_none_is_refused_with_the_names_there_are(
+    registry: dict[str, ToolSpec], tmp_path: Path, flags: dict[str, str]
+):
+    with pytest.raises(DefinitionError) as refused:
+        names(registry, tmp_path, **flags)
+
+    assert "agent" in refused.value.suggestion
+
+
+def test_a_schema_is_small_and_flat(registry: dict[str, ToolSpec]):
+    assert registry["agent_update"].input_schema == {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "status": {"type": "string", "enum": ["online", "offline", "busy"]},
+            "current_task_id": {"type": ["string", "null"], "description": "null clears it"},
+            "workspace_path": {"type": "string"},
+            "metadata": {"type": "object", "description": "Merged into what is there"},
+        },
+        "required": ["id"],
+    }
+
+
+def test_no_schema_uses_what_some_model_apis_refuse(registry: dict[str, ToolSpec]):
+    for spec in registry.values():
+        text = str(spec.input_schema)
+        assert not any(word in text for word in ("anyOf", "$ref", "$defs", "title"))
+
+
+def test_a_description_is_one_short_sentence_or_two(registry: dict[str, ToolSpec]):
+    for spec in registry.values():
+        assert 10 < len(spec.description) <= 300
+        assert "\n" not in spec.description
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "`name` is missing. `runtime` is missing."),
+        ({"name": "a", "runtime": "codex", "nmae": 1}, "There is no parameter `nmae`. Did you mean `name`?"),
+        ({"name": 5, "runtime": "codex"}, "`name`: input should be a valid string, not 5."),
+        ({"name": "", "runtime": "codex"}, "`name`: string should have at least 1 character, not ''."),
+        ({"name": "a", "runtime": "cobol"}, "`runtime` must be 'claude_code', 'codex', 'opencode' or 'custom', not 'cobol'."),
+        ({"name": "a", "runtime": "codex", "capabilities": ["x", 3]}, "`capabilities[1]`: input should be a valid string, not 3."),
+        ({"name": "a", "runtime": "codex", "metadata": "no"}, "`metadata`: input should be a valid dictionary, not 'no'."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_name(registry: dict[str, ToolSpec], given: dict[str, Any], said: str):
+    with pytest.raises(InvalidInput) as refused:
+        registry["agent_register"].arguments(given)
+
+    assert refused.value.message == said
+    assert "agent_register" in refused.value.suggestion
+
+
+def test_many_problems_are_counted_not_listed(registry: dict[str, ToolSpec]):
+    with pytest.raises(InvalidInput, match="And 5 more"):
+        registry["agent_get"].arguments({"id": "x"} | {f"p{number}": 1 for number in range(10)})
+
+
+def test_only_what_was_given_is_passed_on(registry: dict[str, ToolSpec]):
+    assert registry["agent_update"].arguments({"id": "ag_1"}) == {"id": "ag_1"}
+    assert registry["agent_update"].arguments({"id": "a", "current_task_id": None}) == {
+        "id": "a",
+        "current_task_id": None,
+    }
+
+
+def test_an_answer_has_a_schema_for_those_who_want_it(registry: dict[str, ToolSpec]):
+    schema = registry["agent_list"].output_schema
+
+    assert schema is not None
+    assert set(schema["properties"]) == {"agents", "total"}

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepwork.config import OPTIONS, Settings, child_environment, load_settings, unknown_keys
+from deepwork.errors import DefinitionError
+
+
+def written(root: Path, text: str) -> Path:
+    (root / ".deepwork").mkdir(exist_ok=True)
+    (root / ".deepwork" / "config.yml").write_text(text)
+    return root
+
+
+def test_every_setting_can_be_given_everywhere():
+    assert {field.name for field in fields(Settings)} == {option.name for option in OPTIONS} | {
+        "project_root"
+    }
+
+
+def test_a_project_without_settings_has_the_defaults(tmp_path: Path):
+    settings = load_settings(tmp_path, environment={})
+
+    assert (settings.toolsets, settings.transport, settings.lease_seconds) == (("all",), "stdio", 90)
+    assert settings.database_location == str(tmp_path / ".deepwork" / "deepwork.db")
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path):
+    root = written(tmp_path, "lease_seconds: 10\nlog_level: error\ntoolsets: [agents]\n")
+
+    settings = load_settings(
+        root, {"toolsets": "messages"}, {"DEEPWORK_LEASE_SECONDS": "20", "DEEPWORK_TOOLSETS": "all"}
+    )
+
+    assert (settings.toolsets, settings.lease_seconds, settings.log_level) == (("messages",), 20, "error")
+
+
+def test_nested_keys_and_platforms_are_read_from_the_file(tmp_path: Path):
+    root = written(
+        tmp_path,
+        'version: "1.0"\nplatforms: [gemini, claude]\nquality_gate:\n  enabled: false\n  max_attempts: 5\n',
+    )
+
+    settings = load_settings(root, environment={})
+
+    assert settings.platform == "gemini"
+    assert (settings.quality_gate, settings.quality_gate_max_attempts) == (False, 5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "file", "said"),
+    [
+        (
+            {},
+            {"DEEPWORK_LEASE_SECONDS": "soon"},
+            "",
+            "DEEPWORK_LEASE_SECONDS is 'soon'; it must be a whole number",
+        ),
+        ({"transport": "pigeon"}, {}, "", "--transport is 'pigeon'; it must be stdio"),
+        (
+            {},
+            {},
+            "read_only: maybe",
+            "`read_only` in .deepwork/config.yml is 'maybe'; it must be true or false",
+        ),
+        ({}, {}, "quality_gate: {timeout: 0}", "`quality_gate.timeout` in .deepwork/config.yml is 0"),
+        ({}, {}, "toolsets: {a: 1}", "`toolsets` in .deepwork/config.yml"),
+        ({}, {}, "- a list", "must be a mapping"),
+        ({}, {}, "a: 1\na: 2", "config.yml:2"),
+    ],
+)
+def test_a_bad_value_is_one_clear_sentence(
+    tmp_path: Path, flags: dict[str, Any], environment: dict[str, str], file: str, said: str
+):
+    root = written(tmp_path, file)
+
+    with pytest.raises(DefinitionError) as refused:
+        load_settings(root, flags, environment)
+
+    assert said in refused.value.message
+
+
+def test_a_project_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(DefinitionError, match="nowhere"):
+        load_settings(tmp_path / "nowhere", environment={})
+
+
+def test_an_empty_variable_is_no_value(tmp_path: Path):
+    assert load_settings(tmp_path, environment={"DEEPWORK_LEASE_SECONDS": ""}).lease_seconds == 90
+
+
+def test_a_database_may_be_a_file_a_url_or_shared(tmp_path: Path):
+    def location(**flags: Any) -> str:
+        return load_settings(tmp_path, flags, environment={}).database_location
+
+    assert location(database="sub/x.db") == str(tmp_path / "sub" / "x.db")
+    assert location(database="postgresql://h/d") == "postgresql://h/d"
+    assert location(global_store=True) == str(Path.home() / ".deepwork" / "deepwork.db")
+
+
+def test_keys_that_mean_nothing_are_named(tmp_path: Path):
+    assert unknown_keys(written(tmp_path, "toolset: [agents]\nversion: 1\n")) == ["toolset"]
+
+
+def test_children_see_no_secrets():
+    seen = child_environment(
+        {
+            "PATH": "/bin",
+            "LC_ALL": "C",
+            "DEEPWORK_DATABASE_URL": "x",
+            "PGPASSWORD": "x",
+            "ANTHROPIC_API_KEY": "x",
+        }
+    )
+
+    assert seen == {"PATH": "/bin", "LC_ALL": "C"}

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from deepwork import errors
+from deepwork.errors import Code, DeepworkError, NotFound
+
+
+def subclasses(kind: type[DeepworkError]) -> list[type[DeepworkError]]:
+    return [kind, *(below for each in kind.__subclasses__() for below in subclasses(each))]
+
+
+def test_the_tree_in_the_docstring_is_the_tree():
+    for kind in subclasses(DeepworkError):
+        assert kind.__name__ in str(errors.__doc__)
+
+
+def test_an_error_has_the_four_keys_that_clients_read():
+    assert NotFound("agent", "ag_1").as_dict() == {
+        "code": "AGENT_NOT_FOUND",
+        "message": "There is no agent 'ag_1'.",
+        "recoverable": False,
+        "suggestion": "List what exists, then call again with an id from that list.",
+    }
+
+
+def test_every_kind_of_thing_has_its_code():
+    for kind in ("agent", "sender", "recipient", "message", "task", "workflow", "session", "job"):
+        assert NotFound(kind, "x").code == f"{kind.upper()}_NOT_FOUND"
+
+
+def test_a_code_is_its_own_name():
+    assert all(code.name == code.value for code in Code)
+
+
+@pytest.mark.parametrize("kind", subclasses(DeepworkError))
+def test_what_kind_of_error_it_is_says_its_docstring(kind: type[DeepworkError]):
+    assert kind.__doc__

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,11 @@ class Settings:
     read_only: bool = False
     output_schemas: bool = False
     transport: str = "stdio"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str = field(default="", repr=False)
+    allowed_hosts: tuple[str, ...] = ()
+    rate_limit: int = 50
     database: str = ""
     global_store: bool = False
     platform: str = "claude"
@@ -41,6 +46,11 @@ class Settings:
     def state_folder(self) -> Path:
         """Where this project keeps what deepwork remembers."""
         return self.project_root / STATE_FOLDER
+
+    @property
+    def token_file(self) -> Path:
+        """Where the token is kept that was made because none was set."""
+        return (Path.home() / STATE_FOLDER if self.global_store else self.state_folder) / "token"
 
     @property
     def database_location(self) -> str:
@@ -63,6 +73,8 @@ class Option:
     help: str
     file_key: tuple[str, ...] = ()
     variable: str = ""
+    is_secret: bool = False
+    """Read from the environment alone: a command line and a file in git are seen by others."""
 
     @property
     def environment_variable(self) -> str:
@@ -122,7 +134,23 @@ OPTIONS: Final = (
     Option("exclude_tools", _words, "names of tools", "Leave these tools out."),
     Option("read_only", _truth, "true or false", "Offer only tools that change nothing."),
     Option("output_schemas", _truth, "true or false", "Send each tool's output schema too; costs tokens."),
-    Option("transport", _one_of("stdio"), "stdio", "How clients reach the server."),
+    Option(
+        "transport", _one_of("stdio", "sse", "http"), "stdio, sse or http", "How clients reach the server.",
+    ),
+    Option("host", _text, "an address or a name", "Where to listen, with transport sse or http."),
+    Option("port", _whole_number(1, 65_535), "a whole number from 1 to 65535", "The port to listen on."),
+    Option(
+        "token", _text, "at least 16 characters",
+        "What every request must show; needed to listen beyond this machine.", is_secret=True,
+    ),
+    Option(
+        "allowed_hosts", _words, "host names, with their port unless it is the usual one",
+        "Further names this server answers to, such as that of a proxy.",
+    ),
+    Option(
+        "rate_limit", _whole_number(0, 1_000_000), "a whole number, 0 for none",
+        "How many requests a second one caller may send, with bursts of four times that.",
+    ),
     Option(
         "database", _text, "a file path or a postgresql:// URL",
         "Where everything is kept; default is a file in the project.", variable="DEEPWORK_DATABASE_URL",
@@ -207,11 +235,11 @@ def runtime_folder(environment: Mapping[str, str] = os.environ) -> Path:
 def _first_given(
     option: Option, flags: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, Any]
 ) -> tuple[Any, str] | None:
-    if (flag := flags.get(option.name)) not in (None, ()):
+    if (flag := flags.get(option.name)) not in (None, ()) and not option.is_secret:
         return flag, f"--{option.name.replace('_', '-')}"
     if variable := environment.get(option.environment_variable):
         return variable, option.environment_variable
-    value: Any = file
+    value: Any = {} if option.is_secret else file
     for part in option.file_key or (option.name,):
         value = value.get(part) if isinstance(value, dict) else None
     return None if value is None else (value, f"`{option.key}` in {STATE_FOLDER}/config.yml")
@@ -222,7 +250,7 @@ def _usable(option: Option, value: Any, origin: str) -> Any:
         return option.read(value)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         # A database URL may hold a password: name the place, not the value.
-        shown = "…" if option.name == "database" else repr(value)
+        shown = "…" if option.is_secret or option.name == "database" else repr(value)
         raise DefinitionError(
             f"{origin} is {shown}; it must be {option.allowed}.",
             suggestion=f"Correct {origin} and start again.",

@@ -39,19 +39,22 @@ class AgentStore:
         runtime: str | None = None,
         alive_since: int,
         limit: int,
+        after: str | None = None,
     ) -> tuple[list[Agent], int]:
         """Agents that match every filter, oldest first, and how many there are in all."""
-        condition = where(
-            {
-                "role = :role": role,
-                "runtime = :runtime": runtime,
-                f"{_CURRENT_STATUS} IN :statuses": statuses or None,
-            }
-        )
-        values = {"role": role, "runtime": runtime, "statuses": statuses, "alive_since": alive_since}
-        total = self._tx.value(f"SELECT count(*) FROM agents {condition}", **values)
+        conditions = {
+            "role = :role": role,
+            "runtime = :runtime": runtime,
+            f"{_CURRENT_STATUS} IN :statuses": statuses or None,
+        }
+        values = {
+            "role": role, "runtime": runtime, "statuses": statuses,
+            "alive_since": alive_since, "after": after,
+        }  # fmt: skip
+        total = self._tx.value(f"SELECT count(*) FROM agents {where(conditions)}", **values)
         rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM agents {condition} ORDER BY created_at, id LIMIT :limit",
+            f"SELECT {_COLUMNS} FROM agents {where(conditions | {_AFTER: after})}"
+            " ORDER BY created_at, id LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         return [_agent(row) for row in rows], total
@@ -81,6 +84,7 @@ class AgentStore:
         return _agent(row)
 
 
+_AFTER = "(created_at, id) > (SELECT created_at, id FROM agents WHERE id = :after)"
 _COLUMNS = ", ".join(Agent.__dataclass_fields__)
 
 # Silence makes an agent offline without anybody writing it down; `rules.status` says the same of one agent.

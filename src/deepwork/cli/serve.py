@@ -16,7 +16,11 @@ _HELP = {option.name: option.help for option in OPTIONS}
 
 @click.command()
 @place_options
-@click.option("--transport", type=click.Choice(["stdio"]), help=_HELP["transport"])
+@click.option("--transport", type=click.Choice(["stdio", "sse", "http"]), help=_HELP["transport"])
+@click.option("--host", metavar="ADDRESS", help=_HELP["host"] + " Default: 127.0.0.1.")
+@click.option("--port", type=int, metavar="N", help=_HELP["port"] + " Default: 8000.")
+@click.option("--allowed-hosts", metavar="NAMES", help=_HELP["allowed_hosts"])
+@click.option("--rate-limit", metavar="N", help=_HELP["rate_limit"] + " Default: 50.")
 @click.option("--toolsets", metavar="NAMES", help=_HELP["toolsets"] + " Default: all.")
 @click.option("--tools", metavar="NAMES", help=_HELP["tools"])
 @click.option("--exclude-tools", metavar="NAMES", help=_HELP["exclude_tools"])
@@ -27,7 +31,7 @@ _HELP = {option.name: option.help for option in OPTIONS}
 @click.option("--platform", metavar="NAME", help=_HELP["platform"])
 @click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
 def serve(path: str, no_quality_gate: bool, **flags: Any) -> None:
-    """Run the MCP server, for a client to start: it speaks over standard input and output."""
+    """Run the MCP server: over standard input and output for a client to start, or on the network."""
     settings = settings_from(path, **flags)
     if no_quality_gate:
         settings = settings_from(path, **flags, quality_gate="false")
@@ -46,10 +50,16 @@ def _run(settings: Any) -> None:
 
     from deepwork.server.app import server_of
     from deepwork.server.house import House
-    from deepwork.server.stdio import serve_stdio
 
     house = House(settings)
     try:
-        anyio.run(serve_stdio, server_of(house))
+        if settings.transport == "stdio":
+            from deepwork.server.stdio import serve_stdio
+
+            anyio.run(serve_stdio, server_of(house))
+        else:
+            from deepwork.server.http.serving import serve_http
+
+            anyio.run(serve_http, house, server_of(house))
     finally:
         house.close()

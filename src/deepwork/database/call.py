@@ -15,6 +15,9 @@ class Call:
     caller: str = "local"
     tool: str = ""
     key: str | None = None
+    account: str = "local"
+    """Whose idempotency keys count: the name of a token, or everybody on this machine. Not the caller's,
+    because whoever repeats a call after a cut may come back under another session."""
 
 
 _current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa: B039 - frozen

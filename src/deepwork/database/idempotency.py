@@ -52,7 +52,7 @@ class KeyStore:
             INSERT INTO idempotency_keys (caller, tool, key, arguments, created_at)
             VALUES (:caller, :tool, :key, :arguments, :now) ON CONFLICT DO NOTHING
             """,
-            caller=call.caller, tool=call.tool, key=call.key, arguments=digest, now=self._tx.now,
+            caller=call.account, tool=call.tool, key=call.key, arguments=digest, now=self._tx.now,
         )  # fmt: skip
         return taken == 1
 
@@ -61,7 +61,7 @@ class KeyStore:
         first = self._tx.one(
             "SELECT arguments, answer FROM idempotency_keys"
             " WHERE caller = :caller AND tool = :tool AND key = :key",
-            caller=call.caller, tool=call.tool, key=call.key,
+            caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
         if first is None or first["arguments"] != digest:
             raise Conflict(
@@ -76,7 +76,7 @@ class KeyStore:
         self._tx.run(
             "UPDATE idempotency_keys SET answer = :answer"
             " WHERE caller = :caller AND tool = :tool AND key = :key",
-            answer=json.dumps(answer), caller=call.caller, tool=call.tool, key=call.key,
+            answer=json.dumps(answer), caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
 
 

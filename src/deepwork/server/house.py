@@ -45,10 +45,13 @@ class House:
         return Feed(self.database)
 
     @cached_property
+    def presence(self) -> Presence:
+        return Presence(self.database, self.settings.lease_seconds)
+
+    @cached_property
     def registry(self) -> dict[str, ToolSpec]:
         """Every tool there is, whatever the settings choose."""
-        presence = Presence(self.database, self.settings.lease_seconds)
-        return by_name([AgentTools(self.database, presence), MessageTools(self.database, presence)])
+        return by_name([AgentTools(self.database, self.presence), MessageTools(self.database, self.presence)])
 
     def stack(self, caller: str) -> list[str]:  # noqa: ARG002 - job sessions will answer by caller
         """The workflows under way for a caller, outermost first."""

@@ -12,12 +12,13 @@ import anyio.to_thread
 from fastmcp import FastMCP
 from fastmcp.exceptions import DisabledError, NotFoundError
 from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_context
+from fastmcp.server.dependencies import get_context, get_http_request
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import Tool, ToolResult
 from mcp.types import CallToolRequestParams, TextContent, ToolAnnotations
 from mcp.types import Tool as McpToolForm
 from pydantic import PrivateAttr
+from starlette.requests import Request
 
 from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
@@ -121,14 +122,21 @@ def _unknown(name: str, names: list[str]) -> DeepworkError:
 
 
 def _call(tool: str, context: Context) -> Call:
-    request = context.request_context
-    meta = (request and request.meta) or {}
-    key = meta.get(KEY)
-    return Call(_caller(context, meta), tool, None if key is None else check_key(key))
+    """Whose call this is: the token's owner, the session, or who it says; on stdio whoever started us."""
+    meta = (context.request_context and context.request_context.meta) or {}
+    request = None if context.transport in (None, "stdio") else get_http_request()
+    if request is None:
+        return Call("local", tool, _key(meta.get(KEY)))
+    principal: str | None = request.scope.get("deepwork.principal")
+    key = _key(meta.get(KEY) or request.headers.get("idempotency-key"))
+    return Call(principal or _name(request, meta), tool, key, principal or "local")
 
 
-def _caller(context: Context, meta: Mapping[str, Any]) -> str:
-    """Whose call this is; on stdio there is only the process that started us."""
-    if context.transport in (None, "stdio"):
-        return "local"
-    return str(meta.get(CLIENT) or "anonymous")[:200]
+def _key(given: object) -> str | None:
+    return None if given is None else check_key(given)
+
+
+def _name(request: Request, meta: Mapping[str, Any]) -> str:
+    if session := request.headers.get("mcp-session-id") or request.query_params.get("session_id"):
+        return f"session:{session}"
+    return f"client:{meta[CLIENT]}"[:200] if meta.get(CLIENT) else "anonymous"

@@ -1,0 +1,100 @@
+"""The REST interface: read-only addresses under /api/v1, described by OpenAPI."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from deepwork import __version__
+from deepwork.agents.presence import Presence
+from deepwork.dashboard.queries import ENDPOINTS, Endpoint
+from deepwork.database.transaction import Database
+from deepwork.errors import Code, DeepworkError, InvalidInput, NotFound
+
+Speak = Callable[[Exception, str], dict[str, Any]]
+
+
+class Api:
+    """The addresses, over one database."""
+
+    def __init__(self, database: Database, presence: Presence, spoken: Speak) -> None:
+        """`spoken` puts an error into the form that every client sees."""
+        self._database, self._presence, self._spoken = database, presence, spoken
+
+    def routes(self) -> list[Route]:
+        described = Route("/api/v1/openapi.json", self._describe, methods=["GET"])
+        return [described, *(Route(each.path, self._reader(each), methods=["GET"]) for each in ENDPOINTS)]
+
+    def _reader(self, endpoint: Endpoint) -> Callable[[Request], Any]:
+        async def read(request: Request) -> Response:
+            try:
+                query = _query(endpoint.query, request)
+                answer = await asyncio.to_thread(self._read, endpoint, dict(request.path_params), query)
+            except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
+                return failure(error, self._spoken(error, request.url.path))
+            return JSONResponse(answer)
+
+        return read
+
+    def _read(self, endpoint: Endpoint, path: dict[str, str], query: BaseModel) -> Any:
+        with self._database.reading() as tx:
+            return endpoint.read(tx, self._presence, path, query).model_dump(mode="json")
+
+    async def _describe(self, _: Request) -> Response:
+        return JSONResponse(openapi())
+
+
+def failure(error: Exception, spoken: dict[str, Any]) -> Response:
+    """An error as an HTTP answer."""
+    return JSONResponse(spoken, status_code=_status(error))
+
+
+def openapi() -> dict[str, Any]:
+    """What can be asked, for programs that read OpenAPI."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "deepwork", "version": __version__},
+        "paths": {each.path: {"get": _operation(each)} for each in ENDPOINTS},
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}],
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    schema = endpoint.query.model_json_schema(ref_template="#/components/schemas/{model}")
+    required = schema.get("required", [])
+    in_query = [
+        {"name": name, "in": "query", "required": name in required, "schema": {"type": "string"}}
+        | ({"description": shape["description"]} if "description" in shape else {})
+        for name, shape in schema.get("properties", {}).items()
+    ]
+    in_path = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    answer = endpoint.answer.model_json_schema()
+    return {
+        "summary": endpoint.summary,
+        "parameters": (in_path if "{id}" in endpoint.path else []) + in_query,
+        "responses": {"200": {"description": "", "content": {"application/json": {"schema": answer}}}},
+    }
+
+
+def _query(model: type[BaseModel], request: Request) -> BaseModel:
+    try:
+        return model.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False)
+        name = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"`{name}`: {first['msg'][0].lower()}{first['msg'][1:]}.") from None
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, NotFound):
+        return 404
+    if isinstance(error, DeepworkError):
+        return {Code.STORAGE_ERROR: 503, Code.STORAGE_FULL: 503}.get(error.code, 400)
+    return 500

@@ -1,0 +1,1 @@
+"""The server on the network: one application behind one guard."""

@@ -1,0 +1,73 @@
+"""Listening on the network until told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import uvicorn
+from fastmcp import FastMCP
+
+from deepwork.config import Settings
+from deepwork.server.house import House
+from deepwork.server.http.addresses import LOOPBACK_NAMES, bound, is_loopback, require_safe, url
+from deepwork.server.http.app import application
+from deepwork.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
+from deepwork.server.http.policy import Policy
+from deepwork.server.http.tokens import token_of
+
+GRACE_SECONDS = 3
+PING_SECONDS = 20
+
+
+async def serve_http(house: House, mcp: FastMCP) -> None:
+    """Serve MCP, REST, events and the page."""
+    settings = house.settings
+    address = require_safe(settings.host, has_token=bool(settings.token))
+    policy = policy_of(settings, address)
+    socket = bound(address, settings.port)
+    _announce(settings, policy, address)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(house, mcp, policy),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_HEADERS,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_SECONDS,
+            ws_max_size=65536,
+        )
+    )
+    # uvicorn raises the signal again once it has ended in order; it has done its work by then.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    await server.serve(sockets=[socket])
+
+
+def policy_of(settings: Settings, address: str) -> Policy:
+    """Who may pass, at this address."""
+    names = {*settings.allowed_hosts, *(f"{name}:{settings.port}" for name in _own_names(settings, address))}
+    return Policy(
+        hosts=frozenset(name.lower() for name in names),
+        token=token_of(settings.token, settings.token_file),
+        mcp_needs_token=bool(settings.token) or not is_loopback(address),
+        cookie_name=f"deepwork_{settings.port}",
+    )
+
+
+def _own_names(settings: Settings, address: str) -> list[str]:
+    own = f"[{address}]" if ":" in address else address
+    return [own, settings.host, *(LOOPBACK_NAMES if is_loopback(address) else ())]
+
+
+def _announce(settings: Settings, policy: Policy, address: str) -> None:
+    base = url(address, settings.port)
+    endpoint = "sse" if settings.transport == "sse" else "mcp"
+    sys.stderr.write(f"deepwork serves MCP at {base}/{endpoint}\n")
+    sys.stderr.write(f"To look in with a browser: {base}/?token={policy.token}\n")
+    sys.stderr.flush()

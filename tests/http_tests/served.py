@@ -1,0 +1,150 @@
+"""A real server on a free port of this machine, and the plainest of clients."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+TOKEN = "a-token-of-the-tests-and-nothing-else"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Served:
+    """`deepwork serve` on the network."""
+
+    def __init__(self, project: Path, *flags: str, transport: str = "http", token: str = "") -> None:
+        self.project, self.port = project, free_port()
+        environment = {**os.environ, "DEEPWORK_TOKEN": token}
+        self._log = (project / f"server-{self.port}.log").open("wb")
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-P", "-m", "deepwork", "serve", "--path", str(project),
+                "--transport", transport, "--port", str(self.port), "--rate-limit", "0", *flags,
+            ],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log, env=environment,
+        )  # fmt: skip
+        self._token = token
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if self.get("/health").status == 200:
+                    return self
+            except OSError:
+                time.sleep(0.05)
+        self.stop()
+        raise AssertionError(f"the server did not start: {self.log()}")
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}"
+
+    @property
+    def token(self) -> str:
+        return self._token or (self.project / ".deepwork" / "token").read_text().strip()
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.ask("GET", path, headers)
+
+    def read(self, path: str) -> Any:
+        """What the owner of the token reads."""
+        return self.ask("GET", path, self.bearer).json
+
+    def ask(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body=body, headers=headers or {})
+            answer = connection.getresponse()
+            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def stop(self) -> int:
+        self.process.terminate()
+        code = self.process.wait(timeout=20)
+        self._log.close()
+        return code
+
+    def log(self) -> str:
+        return (self.project / f"server-{self.port}.log").read_text()
+
+    def memory(self) -> int:
+        """Bytes that the server holds."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmRSS")
+
+
+class McpSession:
+    """MCP over HTTP by hand, in the era of sessions: one connection kept alive, ids of our own choice."""
+
+    def __init__(self, served: Served) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        params = {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
+        }  # fmt: skip
+        answer = self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+        assert answer.status == 200, answer
+        self._headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
+        self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def call(self, id: int, tool: str, arguments: dict[str, Any], **headers: str) -> Any:
+        params = {"name": tool, "arguments": arguments}
+        answer = self.post({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}, **headers).json
+        assert answer["id"] == id
+        return json.loads(answer["result"]["content"][0]["text"])
+
+    def post(self, message: dict[str, Any] | bytes, **headers: str) -> Reply:
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self._connection.request("POST", "/mcp", body=body, headers=self._headers | headers)
+        answer = self._connection.getresponse()
+        return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+
+    def __del__(self) -> None:
+        self._connection.close()
+
+    def close(self) -> int:
+        self._connection.request("DELETE", "/mcp", headers=self._headers)
+        answer = self._connection.getresponse()
+        answer.read()
+        self._connection.close()
+        return answer.status

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from deepwork.errors import DefinitionError
+from deepwork.server.http import addresses
+from deepwork.server.http.limits import RateLimit
+from deepwork.server.http.tokens import token_of
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.1.2.3", "::ffff:127.0.0.1", "１２７.0.0.1"])
+def test_this_machine_may_be_listened_to_without_a_token(host: str):
+    assert addresses.is_loopback(addresses.require_safe(host, has_token=False))
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "0", "0x0", "", "*", "::", "[::]", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0", "０", "0.0", "192.0.2.7"]
+)  # fmt: skip
+def test_every_spelling_of_all_interfaces_needs_a_token(host: str):
+    with pytest.raises(DefinitionError, match="no token is set") as refused:
+        addresses.require_safe(host, has_token=False)
+
+    assert "DEEPWORK_TOKEN" in refused.value.suggestion
+    assert addresses.require_safe(host, has_token=True)
+
+
+def test_a_name_that_is_none_is_said():
+    with pytest.raises(DefinitionError, match="no address"):
+        addresses.require_safe("no.such.name.invalid", has_token=True)
+
+
+def test_a_taken_port_is_an_error_that_names_a_free_one():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        with pytest.raises(DefinitionError, match=f"Port {port} is taken") as refused:
+            addresses.bound("127.0.0.1", port)
+
+    assert "--port" in refused.value.suggestion
+
+
+def test_a_made_token_is_kept_for_its_owner_alone(tmp_path: Path):
+    file = tmp_path / "state" / "token"
+
+    token = token_of("", file)
+
+    assert len(token) > 40
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert token_of("", file) == token
+
+
+def test_a_token_that_others_could_read_is_made_anew(tmp_path: Path):
+    file = tmp_path / "token"
+    token = token_of("", file)
+    file.chmod(0o644)
+
+    assert token_of("", file) != token
+
+
+def test_a_token_behind_a_link_is_made_anew(tmp_path: Path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("x" * 40)
+    file = tmp_path / "token"
+    os.symlink(elsewhere, file)
+
+    assert token_of("", file) != "x" * 40
+    assert elsewhere.read_text() == "x" * 40
+
+
+def test_a_short_token_is_refused(tmp_path: Path):
+    with pytest.raises(DefinitionError, match="16 characters"):
+        token_of("short", tmp_path / "token")
+
+
+def test_a_caller_may_burst_and_then_goes_at_the_rate():
+    now = 0.0
+    limit = RateLimit(2, 4, clock=lambda: now)
+
+    assert [limit.allows("a") for _ in range(5)] == [True] * 4 + [False]
+    assert limit.allows("b")
+    now = 1.0
+    assert [limit.allows("a") for _ in range(3)] == [True, True, False]
+    assert limit.is_spent("a")

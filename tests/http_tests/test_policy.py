@@ -1,0 +1,112 @@
+"""Who may pass, as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepwork.server.http.policy import Admitted, Policy, Refused, Seen, judge
+
+TOKEN = "t" * 32
+POLICY = Policy(hosts=frozenset({"127.0.0.1:8000", "localhost:8000"}), token=TOKEN, mcp_needs_token=False)
+STRICT = Policy(hosts=POLICY.hosts, token=TOKEN, mcp_needs_token=True)
+HOST = {"host": "127.0.0.1:8000"}
+OWN = {"origin": "http://127.0.0.1:8000"}
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+COOKIE = {"cookie": f"other=1; deepwork={POLICY.cookie}"}
+
+
+def verdict(path: str = "/api/v1/agents", policy: Policy = POLICY, method: str = "GET", **given: Any) -> Any:
+    headers = given.pop("headers", {})
+    return judge(Seen(method, path, HOST | headers, **given), policy)
+
+
+def status(**given: Any) -> int:
+    judged = verdict(**given)
+    return judged.status if isinstance(judged, Refused) else 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "localhost.evil.com:8000", "127.0.0.1.nip.io:8000", "127.0.0.1:8001", "127.0.0.1", "",
+        "127.0.0.1:8000@evil.example", "0.0.0.0:8000", "[::1]:8000",
+    ],
+)  # fmt: skip
+def test_another_host_name_is_not_answered_even_with_the_token(host: str):
+    assert status(headers={"host": host} | BEARER) == 421
+    assert status(path="/health", headers={"host": host}) == 421
+    assert status(path="/ws", headers={"host": host} | BEARER, is_websocket=True) == 421
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example", "null", "http://localhost:9999", "http://127.0.0.1:8000.evil.example", "",
+        "http://localhost:8000@evil.example", "http://127.0.0.1:8000/", "file://", "http://[", "chrome-extension://x",
+    ],
+)  # fmt: skip
+def test_another_site_is_not_answered_even_with_the_token(origin: str):
+    for headers in (BEARER, COOKIE, {}):
+        assert status(headers={"origin": origin} | headers) == 403
+        assert status(path="/mcp", method="POST", headers={"origin": origin} | headers) == 403
+        assert status(path="/ws", headers={"origin": origin} | headers, is_websocket=True) == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_a_browser_calls_another_site_is_one(site: str):
+    assert status(path="/mcp", method="POST", headers={"sec-fetch-site": site}) == 403
+
+
+def test_the_token_opens_everything():
+    assert verdict(headers=BEARER) == Admitted("owner")
+    assert verdict(headers={"authorization": f"bearer {TOKEN}"}) == Admitted("owner")
+
+
+@pytest.mark.parametrize("given", ["Bearer", "Bearer ", "Bearer x", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "é"])
+def test_a_wrong_token_is_refused_even_where_none_is_needed(given: str):
+    for path in ("/api/v1/agents", "/mcp", "/ws", "/"):
+        refused = verdict(path=path, headers={"authorization": given})
+        assert isinstance(refused, Refused)
+        assert (refused.status, refused.is_guess) == (401, True)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/agents", "/api/v1/events", "/ws", "/mcpx", "/nowhere", "/healthy"])
+def test_without_a_token_nothing_but_mcp_and_health_is_open(path: str):
+    assert status(path=path) == 401
+
+
+def test_mcp_on_this_machine_needs_no_token_unless_one_is_set():
+    for path in ("/mcp", "/sse", "/messages/", "/mcp/x"):
+        assert verdict(path=path, method="POST") == Admitted(None)
+        assert status(path=path, method="POST", policy=STRICT) == 401
+        assert verdict(path=path, method="POST", policy=STRICT, headers=BEARER) == Admitted("owner")
+
+
+def test_health_says_nothing_and_is_open():
+    assert verdict(path="/health", policy=STRICT) == Admitted(None)
+
+
+def test_the_link_logs_in_and_only_at_the_front_door():
+    assert verdict(path="/", query_token=TOKEN) == Admitted("owner", logs_in=True)
+    assert status(path="/", query_token="x" * 32) == 401
+    assert status(path="/api/v1/agents", query_token=TOKEN) == 401
+    assert status(path="/", query_token=TOKEN, method="POST") == 401
+
+
+def test_a_browser_reads_with_its_cookie():
+    assert verdict(headers=COOKIE) == Admitted("owner")
+    assert status(headers={"cookie": "deepwork=forged"}) == 401
+    assert status(headers={"cookie": f"deepwork={TOKEN}"}) == 401
+
+
+def test_a_cookie_changes_something_only_from_our_own_page():
+    for given in ({"method": "POST"}, {"method": "DELETE"}, {"path": "/ws", "is_websocket": True}):
+        assert status(headers=COOKIE, **given) == 403
+        assert status(headers=COOKIE | OWN, **given) == 200
+
+
+def test_the_policy_shows_its_token_to_nobody():
+    assert TOKEN not in repr(POLICY)
+    assert TOKEN not in POLICY.cookie

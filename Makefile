@@ -10,7 +10,7 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test check docs format lock clean
+.PHONY: help demo test bench check docs format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -20,6 +20,9 @@ demo: $(READY) ## Two agents work through a real MCP server; ends by itself with
 
 test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL.
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--save makes it the baseline.
+	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
 
 check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/ruff check

@@ -87,7 +87,9 @@ class Served:
         """What the owner of the token reads."""
         return self.ask("GET", path, self.bearer).json
 
-    def ask(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Reply:
+    def ask(
+        self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None
+    ) -> Reply:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request(method, path, body=body, headers=headers or {})
@@ -129,7 +131,9 @@ class McpSession:
 
     def call(self, id: int, tool: str, arguments: dict[str, Any], **headers: str) -> Any:
         params = {"name": tool, "arguments": arguments}
-        answer = self.post({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}, **headers).json
+        answer = self.post(
+            {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}, **headers
+        ).json
         assert answer["id"] == id
         return json.loads(answer["result"]["content"][0]["text"])
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import socket
 import stat
 from pathlib import Path
@@ -13,7 +12,9 @@ from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.tokens import token_of
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.1.2.3", "::ffff:127.0.0.1", "１２７.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.1.2.3", "::ffff:127.0.0.1", "１２７.0.0.1"]
+)
 def test_this_machine_may_be_listened_to_without_a_token(host: str):
     assert addresses.is_loopback(addresses.require_safe(host, has_token=False))
 
@@ -68,7 +69,7 @@ def test_a_token_behind_a_link_is_made_anew(tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("x" * 40)
     file = tmp_path / "token"
-    os.symlink(elsewhere, file)
+    file.symlink_to(elsewhere)
 
     assert token_of("", file) != "x" * 40
     assert elsewhere.read_text() == "x" * 40

@@ -18,13 +18,13 @@ import anyio
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import SSETransport, StreamableHttpTransport
-from house import house_at
-from http_tests.served import TOKEN, McpSession, Served, free_port
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from deepwork.server.app import server_of
 from deepwork.server.http.app import doors
 from deepwork.server.http.guard import HEADERS
+from house import house_at
+from http_tests.served import TOKEN, McpSession, Served, free_port
 
 
 @pytest.mark.parametrize(("transport", "era"), [("http", "legacy"), ("http", "auto"), ("sse", "legacy")])
@@ -40,7 +40,7 @@ def test_a_real_client_works_over_each_transport_and_era(tmp_path: Path, transpo
             again = await client.call_tool("agent_register", arguments, meta=meta)
             refused = await client.call_tool("agent_get", {"id": "ag_x"}, raise_on_error=False)
             assert first.structured_content == again.structured_content
-            assert json.loads(refused.content[0].text)["code"] == "AGENT_NOT_FOUND"  # type: ignore[union-attr]
+            assert json.loads(refused.content[0].text)["code"] == "AGENT_NOT_FOUND"
 
     with Served(tmp_path, transport=transport) as server:
         anyio.run(work, server.url)
@@ -271,7 +271,9 @@ def test_a_busy_caller_is_asked_to_wait(tmp_path: Path):
 
 def test_pages_of_a_list_join_without_gap_or_double(served: Served):
     session = McpSession(served)
-    ids = [session.call(n, "agent_register", {"name": f"page {n}", "runtime": "custom"})["id"] for n in range(7)]
+    ids = [
+        session.call(n, "agent_register", {"name": f"page {n}", "runtime": "custom"})["id"] for n in range(7)
+    ]
     for number in range(5):
         session.call(
             number, "message_send",

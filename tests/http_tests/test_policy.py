@@ -64,7 +64,9 @@ def test_the_token_opens_everything():
     assert verdict(headers={"authorization": f"bearer {TOKEN}"}) == Admitted("owner")
 
 
-@pytest.mark.parametrize("given", ["Bearer", "Bearer ", "Bearer x", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "é"])
+@pytest.mark.parametrize(
+    "given", ["Bearer", "Bearer ", "Bearer x", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "é"]
+)
 def test_a_wrong_token_is_refused_even_where_none_is_needed(given: str):
     for path in ("/api/v1/agents", "/mcp", "/ws", "/"):
         refused = verdict(path=path, headers={"authorization": given})
@@ -72,7 +74,9 @@ def test_a_wrong_token_is_refused_even_where_none_is_needed(given: str):
         assert (refused.status, refused.is_guess) == (401, True)
 
 
-@pytest.mark.parametrize("path", ["/", "/api/v1/agents", "/api/v1/events", "/ws", "/mcpx", "/nowhere", "/healthy"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/v1/agents", "/api/v1/events", "/ws", "/mcpx", "/nowhere", "/healthy"]
+)
 def test_without_a_token_nothing_but_mcp_and_health_is_open(path: str):
     assert status(path=path) == 401
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
 from deepwork.database.engine import Row
@@ -94,8 +93,10 @@ _CURRENT_STATUS = (
 
 
 def _row(agent: Agent) -> Row:
-    row = asdict(agent)
-    return row | {"capabilities": json.dumps(agent.capabilities), "metadata": json.dumps(agent.metadata)}
+    return vars(agent) | {
+        "capabilities": json.dumps(agent.capabilities),
+        "metadata": json.dumps(agent.metadata),
+    }
 
 
 def _agent(row: Row) -> Agent:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,8 @@ from deepwork.cli.options import place_options, settings_from
 from deepwork.cli.output import show
 from deepwork.config import Settings, child_environment, unknown_keys
 from deepwork.database.engine import open_engine
-from deepwork.errors import DeepworkError
+from deepwork.errors import DeepworkError, GitError
+from deepwork.git.command import Git
 
 
 @click.command()
@@ -44,14 +43,14 @@ def _facts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from open_engine(settings.database_location).describe()
     except Exception as error:  # noqa: BLE001 - the problems below say it in words
         yield "database", f"not readable ({type(error).__name__})"
-    yield "git", _git_version() or "not found"
+    yield "git", _git_version(settings.project_root) or "not found"
     yield "servers", ", ".join(_servers()) or "none running"
 
 
 def _problems(settings: Settings) -> Iterator[str]:
     for key in unknown_keys(settings.project_root):
         yield f"config.yml has a key {key!r} that means nothing. Remove it or correct its spelling."
-    if _git_version() is None:
+    if _git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
     if not os.access(settings.project_root, os.W_OK):
         yield f"{settings.project_root} is not writable for this user. Change its owner or its mode."
@@ -61,14 +60,11 @@ def _problems(settings: Settings) -> Iterator[str]:
         yield f"{error.message} {error.suggestion}"
 
 
-def _git_version() -> str | None:
-    program = shutil.which("git")
-    if program is None:
+def _git_version(root: Path) -> str | None:
+    try:
+        return Git(root, environment=child_environment()).version()
+    except GitError:
         return None
-    answer = subprocess.run(  # noqa: S603 - git itself, by its full path
-        [program, "version"], capture_output=True, text=True, timeout=10, env=child_environment(), check=False
-    )
-    return answer.stdout.strip().removeprefix("git version ") or None
 
 
 def _servers() -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any, Self
 
 from deepwork.messages.models import Message, MessageStatus, MessageType, Priority
@@ -34,7 +33,7 @@ class MessageView(Answer):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        return cls(**asdict(message))
+        return cls(**vars(message))
 
     @classmethod
     def listed(cls, message: Message) -> Self:
@@ -42,7 +41,7 @@ class MessageView(Answer):
         text = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
         if len(text) <= MAX_LISTED_BODY:
             return cls.of(message)
-        return cls(**asdict(message) | {"body": text[:MAX_LISTED_BODY] + "…"}, truncated=True)
+        return cls(**vars(message) | {"body": text[:MAX_LISTED_BODY] + "…"}, truncated=True)
 
 
 class Sent(Answer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from deepwork.database.engine import Row
@@ -50,14 +49,14 @@ class MessageStore:
 
     def matching(self, agent_id: str, filters: Mapping[str, Any], limit: int) -> list[Message]:
         """Messages of an agent: newest first, or after a cursor oldest first, so that none is skipped."""
+        in_thread = filters.get("thread_id") is not None
         direction = "ASC" if filters.get("since_position") is not None else "DESC"
-        mine = (
-            "(recipient_id = :agent_id OR sender_id = :agent_id)" if filters.get("thread_id") else _RECEIVED
-        )
+        # In an inbox the position is the order, and an index has it; a thread runs through several inboxes.
+        order = f"created_at {direction}, position {direction}, id" if in_thread else f"position {direction}"
+        mine = _SENT_OR_RECEIVED if in_thread else _RECEIVED
         condition = where({mine: agent_id, **{text: filters.get(name) for name, text in _FILTERS.items()}})
         rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM messages {condition} AND {_NOT_EXPIRED}"
-            f" ORDER BY created_at {direction}, position {direction}, id LIMIT :limit",
+            f"SELECT {_COLUMNS} FROM messages {condition} AND {_NOT_EXPIRED} ORDER BY {order} LIMIT :limit",
             agent_id=agent_id, limit=limit, now=self._tx.now, **filters,
         )  # fmt: skip
         return [_message(row) for row in rows]
@@ -102,6 +101,7 @@ class MessageStore:
 
 _COLUMNS = ", ".join(Message.__dataclass_fields__)
 _RECEIVED = "recipient_id = :agent_id"
+_SENT_OR_RECEIVED = "(recipient_id = :agent_id OR sender_id = :agent_id)"
 _NOT_EXPIRED = "(expires_at IS NULL OR expires_at > :now)"
 _FILTERS = {
     "thread_id": "thread_id = :thread_id",
@@ -115,7 +115,7 @@ _FILTERS = {
 
 
 def _row(message: Message) -> Row:
-    return asdict(message) | {"body": json.dumps(message.body, ensure_ascii=False)}
+    return vars(message) | {"body": json.dumps(message.body, ensure_ascii=False)}
 
 
 def _message(row: Row) -> Message:

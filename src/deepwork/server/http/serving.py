@@ -18,6 +18,7 @@ from deepwork.server.http.tokens import token_of
 
 GRACE_SECONDS = 3
 PING_SECONDS = 20
+KEEP_ALIVE_SECONDS = 30  # agents think for a while between two calls
 
 
 async def serve_http(house: House, mcp: FastMCP) -> None:
@@ -38,6 +39,7 @@ async def serve_http(house: House, mcp: FastMCP) -> None:
             limit_concurrency=MAX_CONNECTIONS,
             h11_max_incomplete_event_size=MAX_HEADERS,
             timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,
             ws_max_size=65536,

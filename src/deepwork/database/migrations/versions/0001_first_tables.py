@@ -75,6 +75,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("recipient_id", "position", name="messages_in_order"),
     )
     op.create_index("messages_by_status", "messages", ["recipient_id", "status", "position"])
+    op.create_index("messages_waiting", "messages", ["recipient_id", "status", "priority", "expires_at"])
     op.create_index("messages_by_thread", "messages", ["thread_id", "created_at"])
     op.create_index("messages_by_sender", "messages", ["sender_id"])
 

@@ -1,0 +1,67 @@
+"""Write a file whole or not at all, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from deepwork.files.failures import storage_failure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600, keep_previous: bool = False) -> None:
+    """Replace the file's content; when this returns, the new content has reached the disk.
+
+    After a crash at any moment the file holds the old content or the new one. With `keep_previous` the old
+    one stays beside it as `<name>.prev`.
+    """
+    temporary = _name_beside(path)
+    try:
+        _write_new(temporary, data, mode)
+        if keep_previous:
+            _keep(path)
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise storage_failure("write", path, error) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _name_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.tmp")
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    with os.fdopen(os.open(path, _NEW_FILE, mode), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _keep(path: Path) -> None:
+    # A second name for the same content costs no copy, and at no moment is the file without its own name.
+    second_name = _name_beside(path)
+    try:
+        os.link(path, second_name, follow_symlinks=False)
+        second_name.replace(path.with_name(f"{path.name}.prev"))
+    except FileNotFoundError:
+        return
+    finally:
+        # Still there if a crash left both names on one file: renaming one onto the other then does nothing.
+        second_name.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, _DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Git, asked in a way that no repository can turn against us."""

@@ -1,0 +1,107 @@
+"""How git is told to run nothing that a repository names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "-z")
+
+_INHERITED = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER"})
+
+_NOTHING, _NO, _MERGE = "DEEPWORK_NOTHING", "DEEPWORK_NO", "DEEPWORK_MERGE"
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": "/dev/null",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_ALLOW_PROTOCOL": "",  # no transport at all; unlike protocol.allow, a repository cannot override it
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "LC_ALL": "C",
+    _NOTHING: "",
+    _NO: "false",
+    _MERGE: "git merge-file -q --marker-size=%L %A %O %B",  # what git does where no driver is named
+}
+_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.pager": "cat",
+    "core.editor": "false",
+    "sequence.editor": "false",
+    "core.sshCommand": "false",
+    "core.askPass": "false",
+    "core.gitProxy": "false",
+    "core.alternateRefsCommand": "false",
+    "credential.helper": "",
+    "gpg.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.x509.program": "false",
+    "gpg.ssh.program": "false",
+    "gpg.ssh.defaultKeyCommand": "false",
+    "commit.gpgSign": "false",
+    "tag.gpgSign": "false",
+    "log.showSignature": "false",
+    "gc.auto": "0",
+    "gc.recentObjectsHook": "",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "safe.bareRepository": "explicit",
+    "submodule.recurse": "false",
+    "status.submoduleSummary": "false",
+    "diff.submodule": "short",
+    "diff.ignoreSubmodules": "dirty",
+}
+
+_INTO_NO_SUBMODULE = "--ignore-submodules=dirty"
+_DIFF_FLAGS = ("--no-ext-diff", "--no-textconv", _INTO_NO_SUBMODULE)
+_FLAGS = {
+    **dict.fromkeys(("diff", "diff-tree", "diff-index", "diff-files", "log", "show"), _DIFF_FLAGS),
+    "status": (_INTO_NO_SUBMODULE,),
+    "blame": ("--no-textconv",),
+}
+
+# Programs that settings define under names of their choosing: what to set for each name to switch it off.
+_OFF = {
+    "filter": {"clean": _NOTHING, "smudge": _NOTHING, "process": _NOTHING, "required": _NO},
+    "merge": {"driver": _MERGE},
+    "hook": {"enabled": _NO},
+}
+RUNS_A_PROGRAM = frozenset(
+    {
+        ("filter", "clean"),
+        ("filter", "smudge"),
+        ("filter", "process"),
+        ("merge", "driver"),
+        ("hook", "command"),
+    }
+)
+
+
+def safe_environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """Little of ours, what the caller adds, and on top what keeps git tame."""
+    kept = {name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")}
+    return {**kept, **extra, **_ENVIRONMENT}
+
+
+def safe_options(root: Path, command: str, drivers: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """What stands between `git` and the command."""
+    # An alias cannot replace a command, but it can stand in for one that this git does not know.
+    settings = {**_SETTINGS, "safe.directory": str(root), f"alias.{command}": ""}
+    for name, value in settings.items():
+        yield from ("-c", f"{name}={value}")
+    for section, name in drivers:
+        for variable, value_name in _OFF[section].items():
+            # Not -c: it would take a name with "=" in it for another setting.
+            yield f"--config-env={section}.{name}.{variable}={value_name}"
+
+
+def safe_flags(command: str) -> tuple[str, ...]:
+    """What stands right after the command."""
+    return _FLAGS.get(command, ())

@@ -1,0 +1,214 @@
+"""Events over a WebSocket and as server-sent events: each once, in order, from every process."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from cli.run import deepwork
+from http_tests.served import McpSession, Served
+from protocol.wire import Wire
+
+
+def listen(served: Served, query: str = "", **more: Any) -> ClientConnection:
+    headers = served.bearer
+    made: ClientConnection = connect(
+        f"ws://{served.host}/ws{query}", additional_headers=headers, proxy=None, **more
+    )
+    return made
+
+
+def take(socket: ClientConnection, count: int) -> list[dict[str, Any]]:
+    return [json.loads(socket.recv(timeout=30)) for _ in range(count)]
+
+
+def emit(session: McpSession, count: int, name: str = "x") -> None:
+    """Each registration is one event."""
+    for number in range(count):
+        session.call(number, "agent_register", {"name": f"{name} {number}", "runtime": "custom"})
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path) as server:
+        yield server
+
+
+def test_events_arrive_as_they_happen(fresh: Served):
+    with listen(fresh) as socket:
+        time.sleep(0.3)
+        emit(McpSession(fresh), 3)
+
+        events = take(socket, 3)
+
+    assert [event["seq"] for event in events] == [1, 2, 3]
+    assert set(events[0]) == {"seq", "type", "ts", "workflow_id", "data"}
+    assert events[0]["type"] == "agent:registered"
+
+
+def test_what_was_missed_is_caught_up(fresh: Served):
+    emit(McpSession(fresh), 5)
+
+    with listen(fresh, "?since=2") as socket:
+        emit(McpSession(fresh), 1)
+
+        assert [event["seq"] for event in take(socket, 4)] == [3, 4, 5, 6]
+
+
+def test_a_workflow_can_be_followed_alone_and_changed_on_the_way(fresh: Served):
+    session = McpSession(fresh)
+    ids = [session.call(n, "agent_register", {"name": f"a{n}", "runtime": "custom"})["id"] for n in range(2)]
+    for number in range(4):
+        session.call(
+            number, "message_send",
+            {
+                "sender_id": ids[0], "recipient_id": ids[1], "message_type": "query", "body": str(number),
+                "workflow_id": f"wf_{number % 2}",
+            },
+        )  # fmt: skip
+
+    with listen(fresh, "?since=0&workflow_id=wf_0") as socket:
+        assert [event["data"]["body"] for event in take(socket, 2)] == ["0", "2"]
+        socket.send(json.dumps({"type": "subscribe", "workflow_id": "wf_1", "since": 0}))
+        assert [event["data"]["body"] for event in take(socket, 2)] == ["1", "3"]
+
+
+def test_events_of_a_stdio_server_and_of_the_command_line_arrive_too(fresh: Served):
+    with listen(fresh, "?since=0") as socket, Wire(fresh.project) as wire:
+        wire.call("agent_register", {"name": "over stdio", "runtime": "custom"})
+        deepwork(fresh.project, "agents", "register", "by hand", "custom")
+
+        assert [event["data"]["name"] for event in take(socket, 2)] == ["over stdio", "by hand"]
+
+
+def test_who_asks_for_too_much_past_or_any_future_is_told_to_begin_anew(fresh: Served):
+    emit(McpSession(fresh), 2)
+
+    with listen(fresh, "?since=99") as socket:
+        assert take(socket, 1) == [{"type": "resync_required", "since": 99, "resume_at": 2}]
+        with pytest.raises(ConnectionClosed):
+            socket.recv(timeout=10)
+
+
+@pytest.mark.parametrize("said", ["hello", "{}", '{"type": "subscribe", "since": "soon"}', "[1]"])
+def test_a_misunderstanding_ends_the_connection_with_a_reason(fresh: Served, said: str):
+    with listen(fresh) as socket:
+        socket.send(said)
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=10)
+
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+    assert closed.value.rcvd.reason
+
+
+def test_no_page_of_another_site_gets_a_socket(fresh: Served):
+    for headers, status in [({"Origin": "http://evil.example", **fresh.bearer}, 403), ({}, 401)]:
+        with pytest.raises(InvalidStatus) as refused:
+            connect(f"ws://{fresh.host}/ws", additional_headers=headers, proxy=None)
+        assert refused.value.response.status_code == status
+
+
+def test_our_own_page_gets_a_socket_by_its_cookie(fresh: Served):
+    cookie = fresh.get(f"/?token={fresh.token}").headers["set-cookie"].partition(";")[0]
+
+    with connect(
+        f"ws://{fresh.host}/ws?since=0",
+        additional_headers={"Cookie": cookie, "Origin": fresh.url},
+        proxy=None,
+    ) as socket:
+        emit(McpSession(fresh), 1)
+        assert take(socket, 1)[0]["seq"] == 1
+
+
+def test_two_servers_and_three_listeners_one_slow_one_reconnecting(tmp_path: Path):
+    total = 1600
+    with Served(tmp_path) as one, Served(tmp_path) as other:
+        seen: dict[str, list[int]] = {"steady": [], "slow": [], "reconnecting": []}
+
+        def steady() -> None:
+            with listen(one, "?since=0") as socket:
+                seen["steady"] = [event["seq"] for event in take(socket, total)]
+
+        def slow() -> None:
+            # Reads little and late: far more waits for it than the server keeps in memory for anybody.
+            with listen(other, "?since=0", max_queue=1) as socket:
+                time.sleep(4)
+                for _ in range(total):
+                    seen["slow"].append(json.loads(socket.recv(timeout=60))["seq"])
+
+        def reconnecting() -> None:
+            while len(seen["reconnecting"]) < total:
+                last = seen["reconnecting"][-1] if seen["reconnecting"] else 0
+                with listen(one, f"?since={last}") as socket:
+                    count = min(97, total - len(seen["reconnecting"]))
+                    seen["reconnecting"] += [event["seq"] for event in take(socket, count)]
+
+        threads = [threading.Thread(target=target) for target in (steady, slow, reconnecting)]
+        threads += [
+            threading.Thread(target=emit, args=(McpSession(server), total // 4, "busy"))
+            for server in (one, other, one, other)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=100)
+
+    expected = list(range(1, total + 1))
+    assert seen["steady"] == expected
+    assert seen["slow"] == expected
+    assert seen["reconnecting"] == expected
+
+
+def test_a_listener_that_takes_nothing_is_let_go_and_nobody_waits_for_it(fresh: Served):
+    import socket as sockets
+
+    raw = sockets.socket()
+    raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 2048)
+    raw.connect(("127.0.0.1", fresh.port))
+    raw.sendall(
+        f"GET /ws?since=0 HTTP/1.1\r\nHost: {fresh.host}\r\nAuthorization: Bearer {fresh.token}\r\nConnection: Upgrade\r\n"
+        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+    )
+    session = McpSession(fresh)
+    for number in range(150):
+        arguments = {
+            "name": f"n{number}",
+            "runtime": "custom",
+            "metadata": {f"k{n}": "v" * 2000 for n in range(30)},
+        }
+        session.call(number, "agent_register", arguments)
+
+    raw.settimeout(30)
+    with raw:
+        time.sleep(11)
+        while raw.recv(1 << 16):
+            pass
+    assert McpSession(fresh).call(1, "agent_list", {"limit": 1})["total"] == 150
+
+
+def test_server_sent_events_begin_where_the_browser_stopped(fresh: Served):
+    import http.client
+
+    emit(McpSession(fresh), 4)
+    connection = http.client.HTTPConnection("127.0.0.1", fresh.port, timeout=30)
+    connection.request("GET", "/api/v1/events?since=0", headers={**fresh.bearer, "Last-Event-ID": "2"})
+    answer = connection.getresponse()
+
+    assert answer.getheader("content-type", "").startswith("text/event-stream")
+    lines = [answer.readline().decode().strip() for _ in range(8)]
+    connection.close()
+    answer.close()
+
+    assert [line for line in lines if line.startswith("id:")] == ["id: 3", "id: 4"]
+    assert all(
+        json.loads(line[6:])["type"] == "agent:registered" for line in lines if line.startswith("data:")
+    )

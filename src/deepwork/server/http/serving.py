@@ -64,7 +64,7 @@ def policy_of(settings: Settings, address: str) -> Policy:
 
 def _own_names(settings: Settings, address: str) -> list[str]:
     own = f"[{address}]" if ":" in address else address
-    return [own, settings.host, *(LOOPBACK_NAMES if is_loopback(address) else ())]
+    return [own, settings.host, *LOOPBACK_NAMES]
 
 
 def _announce(settings: Settings, policy: Policy, address: str) -> None:

@@ -36,10 +36,13 @@ class Settings:
     global_store: bool = False
     platform: str = "claude"
     lease_seconds: int = 90
+    additional_jobs_folders: tuple[str, ...] = ()
+    git_branch: str = "switch"
     quality_gate: bool = True
     external_runner: str = ""
     quality_gate_timeout: int = 120
     quality_gate_max_attempts: int = 3
+    max_parallel_reviews: int = 4
     log_level: str = "warning"
 
     @property
@@ -91,6 +94,10 @@ def _words(value: Any) -> tuple[str, ...]:
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         raise ValueError
     return tuple(item.strip() for item in items if item.strip())
+
+
+def _folders(value: Any) -> tuple[str, ...]:
+    return _words(value.replace(":", ",") if isinstance(value, str) else value)
 
 
 def _truth(value: Any) -> bool:
@@ -167,6 +174,14 @@ OPTIONS: Final = (
         "lease_seconds", _whole_number(1, 86_400), "a whole number from 1 to 86400",
         "An agent silent for this long is offline, and its claims are free.",
     ),
+    Option(
+        "additional_jobs_folders", _folders, "folders, separated by colons",
+        "Further places to look for jobs, after the project's and the shipped ones.",
+    ),
+    Option(
+        "git_branch", _one_of("switch", "create", "off"), "switch, create or off",
+        "What a job session does with its git branch.",
+    ),
     Option("quality_gate", _truth, "true or false", "Review a step's outputs.", ("quality_gate", "enabled")),
     Option(
         "external_runner", _one_of("", "claude"), "claude, or nothing for self-review",
@@ -179,6 +194,10 @@ OPTIONS: Final = (
     Option(
         "quality_gate_max_attempts", _whole_number(1, 100), "a whole number from 1 to 100",
         "How often a step may fail its review.", ("quality_gate", "max_attempts"),
+    ),
+    Option(
+        "max_parallel_reviews", _whole_number(1, 64), "a whole number from 1 to 64",
+        "How many external reviewers run at once.", ("quality_gate", "max_parallel_reviews"),
     ),
     Option(
         "log_level", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error",
@@ -210,7 +229,7 @@ def load_settings(
 def unknown_keys(root: Path) -> list[str]:
     """Keys of config.yml that mean nothing to us, most likely misspelt."""
     known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS}
-    return sorted(set(_config_file(root)) - known - {"version", "git_branch", "file_conflicts"})
+    return sorted(set(_config_file(root)) - known - {"version", "file_conflicts"})
 
 
 def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:

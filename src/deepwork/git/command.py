@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deepwork.errors import GitError, InvalidInput
 from deepwork.git.drivers import Drivers
-from deepwork.git.process import Bounds, Finished, OutputTooLarge, run_bounded
+from deepwork.programs import Bounds, Finished, OutputTooLarge, run_bounded
 from deepwork.git.safety import SAFE_DIFF, safe_environment, safe_flags, safe_options
 
 if TYPE_CHECKING:

@@ -13,14 +13,21 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _CHUNK = 64 * 1024
 
 
+_LOOK_EVERY = 0.2
+
+
 class OutputTooLarge(Exception):
     """The program wrote more than it may."""
+
+
+class NotWanted(Exception):
+    """Nobody waits for the program any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,16 @@ def run_bounded(
     env: Mapping[str, str],
     input: bytes | None,
     bounds: Bounds,
+    is_wanted: Callable[[], bool] | None = None,
 ) -> Finished:
-    """Run to the end; at a bound kill program and children, and raise TimeoutError or OutputTooLarge."""
+    """Run to the end; at a bound kill program and children, and raise TimeoutError or OutputTooLarge.
+
+    With `is_wanted` also when that turns false, as NotWanted.
+    """
     deadline = time.monotonic() + bounds.seconds
     with _as_stdin(input) as stdin, _start(argv, cwd, env, stdin) as process:
         try:
-            stdout, stderr = _read(process, deadline, bounds.output)
+            stdout, stderr = _read(process, deadline, bounds.output, is_wanted)
             return Finished(process.wait(max(0.0, deadline - time.monotonic())), stdout, stderr)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
@@ -88,16 +99,21 @@ def _as_stdin(content: bytes | None) -> Iterator[IO[bytes] | int]:
         yield file
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float, max_output: int) -> tuple[bytes, bytes]:
+def _read(
+    process: subprocess.Popen[bytes], deadline: float, max_output: int, is_wanted: Callable[[], bool] | None
+) -> tuple[bytes, bytes]:
     stdout, stderr = bytearray(), bytearray()
     with selectors.DefaultSelector() as pipes:
         for pipe, received in ((process.stdout, stdout), (process.stderr, stderr)):
             assert pipe is not None
             pipes.register(pipe, selectors.EVENT_READ, received)
         while pipes.get_map():
-            ready = pipes.select(deadline - time.monotonic())
+            left = deadline - time.monotonic()
+            ready = pipes.select(left if is_wanted is None else min(left, _LOOK_EVERY))
             if time.monotonic() >= deadline:
                 raise TimeoutError
+            if is_wanted is not None and not is_wanted():
+                raise NotWanted
             for key, _ in ready:
                 _receive(pipes, key)
             if len(stdout) + len(stderr) > max_output:

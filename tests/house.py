@@ -37,7 +37,7 @@ def house_at(folder: Path, location: str, clock: Clock | None = None, **flags: A
 
 def ask(house: House, tool: str, key: str | None = None, caller: str = "local", **arguments: Any) -> Any:
     """Call a tool as a front door would, checks and idempotency included."""
-    return invoke(house.database, house.registry[tool], arguments, Call(caller, tool, key))
+    return invoke(house.database, house.registry[tool], arguments, Call(caller, tool, key, account=caller))
 
 
 def events(house: House, since: int = 0) -> list[Event]:
@@ -58,7 +58,7 @@ def clean(url: str) -> None:
     engine = open_engine(url)
     engine.prepare()
     engine.close()
-    tables = "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys"
+    tables = "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"TRUNCATE {tables}")
         connection.execute("UPDATE event_sequence SET last_seq = 0")

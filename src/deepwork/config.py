@@ -238,6 +238,14 @@ def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
     return {key: value for key, value in environment.items() if key in kept or key.startswith("LC_")}
 
 
+def reviewer_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What a reviewer may see beyond that: its own settings and keys, and how to reach the network."""
+    own = ("ANTHROPIC_", "CLAUDE_", "XDG_")
+    ways = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"}
+    more = {key: value for key, value in environment.items() if key.startswith(own) or key.upper() in ways}
+    return child_environment(environment) | more
+
+
 def keep_fastmcp_quiet() -> None:
     """Keep FastMCP from reading the project's .env, asking for updates and printing logs of its own."""
     os.environ["FASTMCP_ENV_FILE"] = os.devnull

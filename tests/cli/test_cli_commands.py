@@ -11,6 +11,8 @@ from pathlib import Path
 import deepwork as package
 from cli.run import deepwork
 
+from deepwork.database.schema import HEAD
+
 
 def test_the_version_is_the_packages(tmp_path: Path):
     assert deepwork(tmp_path, "--version").out == f"deepwork, version {package.__version__}\n"
@@ -57,7 +59,7 @@ def test_the_doctor_says_what_is_there_and_that_it_is_well(tmp_path: Path):
     ran = deepwork(tmp_path, "doctor")
 
     assert ran.code == 0
-    for fact in ("deepwork.db", "SQLite 3.", "0001", "git", "Everything is in order."):
+    for fact in ("deepwork.db", "SQLite 3.", HEAD, "git", "Everything is in order."):
         assert fact in ran.out
 
 

@@ -33,7 +33,7 @@ def test_a_real_client_works_over_each_transport_and_era(tmp_path: Path, transpo
         way = SSETransport(f"{url}/sse") if transport == "sse" else StreamableHttpTransport(f"{url}/mcp")
         async with Client(way, mode=era) as client:
             assert (client.protocol_version == "2026-07-28") is (era == "auto")
-            assert len(await client.list_tools()) == 13
+            assert len(await client.list_tools()) == 20
             meta = {"deepwork/idempotency-key": "once"}
             arguments = {"name": "Ada", "runtime": "codex"}
             first = await client.call_tool("agent_register", arguments, meta=meta)

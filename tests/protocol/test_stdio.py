@@ -69,6 +69,15 @@ def test_the_end_of_input_ends_the_server_in_time(tmp_path: Path):
         assert b"Traceback" not in wire.errors
 
 
+def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path):
+    with Wire(tmp_path) as wire:
+        params = {"name": "agent_register", "arguments": {"name": "Ada", "runtime": "codex"}}
+        wire.send({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
+        wire.stop()
+
+        assert wire.receive()["id"] == 5
+
+
 def test_a_server_that_never_spoke_ends_too(tmp_path: Path):
     wire = Wire(tmp_path)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
-from deepwork.database.engine import Row
+from deepwork.database.engine import Row, stored
 from deepwork.database.statements import where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
@@ -99,6 +99,7 @@ def _row(agent: Agent) -> Row:
     }
 
 
+@stored
 def _agent(row: Row) -> Agent:
     read = {
         "runtime": Runtime(row["runtime"]),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from deepwork.database.statements import Placeholder
 from deepwork.errors import StorageError
 
 Row = dict[str, Any]
+Model = TypeVar("Model")
 
 
 class Cursor(Protocol):
@@ -82,6 +84,23 @@ class Engine(Protocol):
         """What is wrong with the stored data, a sentence each; empty when all is well."""
 
     def close(self) -> None: ...
+
+
+class UnreadableRow(Exception):
+    """A stored row is not what we once stored."""
+
+
+def stored(read: Callable[[Row], Model]) -> Callable[[Row], Model]:
+    """Marks a function that makes a value of a row: what it cannot read is damage, not a fault of its own."""
+
+    @functools.wraps(read)
+    def checked(row: Row) -> Model:
+        try:
+            return read(row)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise UnreadableRow from error
+
+    return checked
 
 
 def open_engine(location: str) -> Engine:

@@ -88,6 +88,7 @@ class PostgreSQL:
         return PostgreSQLListener(self._conninfo)
 
     def explain(self, error: Exception) -> StorageError | None:
+        error = getattr(error, "orig", None) or error  # as SQLAlchemy wraps it during a migration
         if isinstance(error, errors.DiskFull):
             return StorageError(
                 f"The disk of the {self.name} is full.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepwork.errors import StorageError
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a test holds it to the folder `migrations/versions`."""
 
 
@@ -32,5 +32,8 @@ def migrate(url: str, connection: Any, driver: Any) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     with engine.begin() as transaction:
+        if transaction.dialect.name == "sqlite":
+            # Only now: whatever was begun before, SQLAlchemy rolled back when it first saw the connection.
+            transaction.exec_driver_sql("BEGIN IMMEDIATE")
         config.attributes["connection"] = transaction
         command.upgrade(config, "head")

@@ -20,6 +20,7 @@ from deepwork.database.filesystem import network_file_system
 from deepwork.database.statements import colon
 from deepwork.database.wakeups import Hints, SQLiteListener
 from deepwork.errors import Code, StorageError
+from deepwork.files.atomic import move_durably
 from deepwork.files.lock import FileLock
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ class SQLite:
         return SQLiteListener(self._hints, self._open(query_only=True))
 
     def explain(self, error: Exception) -> StorageError | None:
+        error = getattr(error, "orig", None) or error  # as SQLAlchemy wraps it during a migration
+        if isinstance(error, UnicodeDecodeError):  # text that is none, from the file's own schema
+            return _explained("malformed", self.name, self._newest_backup())
         if not isinstance(error, sqlite3.Error):
             return None
         reason = getattr(error, "sqlite_errorname", None) or str(error)
@@ -186,16 +190,18 @@ class SQLite:
     def _migrate(self) -> None:
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=WRITE_TIMEOUT)
         try:
-            connection.execute("BEGIN IMMEDIATE")
             schema.migrate("sqlite+pysqlite://", connection, sqlite3)
         finally:
             connection.close()
 
     def _back_up(self, connection: Any, version: str) -> None:
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
         target = self.path.with_name(f"{self.path.name}.{version}.{stamp}.backup")
-        connection.execute("VACUUM INTO :target", {"target": str(target)})
-        target.chmod(0o600)
+        # Under another name until it is whole: a backup that is called one can be trusted.
+        partial = target.with_suffix(".partial")
+        connection.execute("VACUUM INTO :target", {"target": str(partial)})
+        partial.chmod(0o600)
+        move_durably(partial, target)
 
     def _newest_backup(self) -> str | None:
         backups = sorted(self.path.parent.glob(f"{self.path.name}.*.backup"), key=lambda p: p.stat().st_mtime)

@@ -12,7 +12,8 @@ from typing import Any
 
 from deepwork.database import statements
 from deepwork.database.call import current_call
-from deepwork.database.engine import Connection, Cursor, Engine, Row
+from deepwork.database.engine import Connection, Cursor, Engine, Row, UnreadableRow
+from deepwork.errors import StorageError
 
 Clock = Callable[[], int]
 
@@ -154,6 +155,11 @@ class Database:
     def _explained(self) -> Iterator[None]:
         try:
             yield
+        except UnreadableRow as error:
+            raise StorageError(
+                f"{self.engine.name} holds a row that cannot be read; nothing was changed.",
+                suggestion="Run `deepwork doctor`, and put the newest backup in its place.",
+            ) from error
         except Exception as error:
             if explained := self.engine.explain(error):
                 raise explained from error

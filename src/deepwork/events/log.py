@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from deepwork.database.engine import Row
+from deepwork.database.engine import Row, stored
 from deepwork.database.transaction import Happening, Transaction
 
 KEPT_MS = 30 * 24 * 3600 * 1000
@@ -33,9 +33,8 @@ def record(tx: Transaction, happenings: Sequence[Happening]) -> None:
     The counter's row stays locked until the commit, so numbers appear in their order and a reader that has
     seen one has seen all before it. Taken last, to keep others waiting as briefly as can be.
     """
-    last = tx.value(
-        "UPDATE event_sequence SET last_seq = last_seq + :count RETURNING last_seq", count=len(happenings)
-    )
+    sql = "UPDATE event_sequence SET last_seq = last_seq + :count RETURNING last_seq"
+    last = _number(tx.one(sql, count=len(happenings)) or {})
     first = last - len(happenings) + 1
     tx.insert_all("events", [_row(first + place, it, tx.now) for place, it in enumerate(happenings)])
     if first // CLEANED_EVERY != (last + 1) // CLEANED_EVERY:
@@ -59,11 +58,12 @@ class EventStore:
 
     def last(self) -> int:
         """The newest number given out."""
-        return int(self._tx.value("SELECT last_seq FROM event_sequence"))
+        return _number(self._tx.one("SELECT last_seq FROM event_sequence") or {})
 
     def oldest(self) -> int:
         """The oldest number still kept; one more than the newest where nothing is kept."""
-        return int(self._tx.value("SELECT min(seq) FROM events") or self.last() + 1)
+        row = self._tx.one("SELECT coalesce(min(seq), :after) AS last_seq FROM events", after=self.last() + 1)
+        return _number(row or {})
 
 
 def bounded(data: Any) -> Any:
@@ -88,5 +88,11 @@ def _row(seq: int, happening: Happening, now: int) -> Row:
     return {"seq": seq, "type": happening.type, "workflow_id": happening.workflow_id, "ts": now, "data": data}
 
 
+@stored
+def _number(row: Row) -> int:
+    return int(row["last_seq"])
+
+
+@stored
 def _event(row: Row) -> Event:
     return Event(row["seq"], row["type"], iso(row["ts"]), row["workflow_id"], json.loads(row["data"]))

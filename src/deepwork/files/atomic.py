@@ -35,6 +35,20 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600, keep_previou
             temporary.unlink()
 
 
+def move_durably(path: Path, to: Path) -> None:
+    """Give a finished file its name; when this returns, its content and its name have reached the disk."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        path.replace(to)
+        _sync_directory(to.parent)
+    except OSError as error:
+        raise storage_failure("write", to, error) from error
+
+
 def _name_beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.tmp")
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepwork.database.engine import Row
+from deepwork.database.engine import Row, stored
 from deepwork.database.statements import where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
@@ -118,6 +118,7 @@ def _row(message: Message) -> Row:
     return vars(message) | {"body": json.dumps(message.body, ensure_ascii=False)}
 
 
+@stored
 def _message(row: Row) -> Message:
     read = {
         "message_type": MessageType(row["message_type"]),

@@ -31,6 +31,12 @@ def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: C
         return once(database, call, given, work)
 
 
+async def invoke_async(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
+    """As `invoke`, for a tool that is asynchronous: such a tool sees to its own keys and threads."""
+    with calling(call):
+        return plain(await spec.method(**spec.arguments(given)))
+
+
 def plain(answer: Any) -> Any:
     """An answer as JSON values."""
     if isinstance(answer, BaseModel):

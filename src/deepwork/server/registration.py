@@ -24,7 +24,7 @@ from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.server.house import House
-from deepwork.server.invocation import invoke, spoken
+from deepwork.server.invocation import invoke, invoke_async, spoken
 from deepwork.server.registry import ToolSpec
 
 log = logging.getLogger("deepwork.calls")
@@ -72,8 +72,9 @@ class McpTool(Tool):
         try:
             call = _call(self.name, get_context())
             log.info("%s by %s, stack %s", self.name, call.caller, self._house.stack(call.caller))
-            work = self._work(arguments, call)
-            return answer(await anyio.to_thread.run_sync(work))
+            if self._spec.is_async:
+                return answer(await invoke_async(self._spec, arguments, call))
+            return answer(await anyio.to_thread.run_sync(self._work(arguments, call)))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
             return refusal(spoken(error, self.name))
 

@@ -31,6 +31,10 @@ class ToolSpec:
     destructive: bool
 
     @cached_property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.method)
+
+    @cached_property
     def description(self) -> str:
         """What an agent reads before it calls."""
         return inspect.getdoc(self.method) or ""

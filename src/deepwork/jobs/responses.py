@@ -1,0 +1,136 @@
+"""How the job tools answer; every key is there, null when it has nothing to say."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class JobAnswer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class StackEntry(JobAnswer):
+    workflow: str
+    step: str
+
+
+class WorkflowInfo(JobAnswer):
+    name: str
+    summary: str
+
+
+class JobInfo(JobAnswer):
+    name: str
+    summary: str
+    description: str | None
+    workflows: list[WorkflowInfo]
+
+
+class JobLoadError(JobAnswer):
+    job_name: str
+    job_dir: str
+    error: str
+
+
+class Workflows(JobAnswer):
+    jobs: list[JobInfo]
+    errors: list[JobLoadError]
+    stack: list[StackEntry]
+
+
+class ExpectedOutput(JobAnswer):
+    name: str
+    type: str
+    description: str
+    required: bool
+    syntax_for_finished_step_tool: str
+
+
+class ReviewInfo(JobAnswer):
+    run_each: str
+    quality_criteria: dict[str, str]
+    additional_review_guidance: str | None = None
+
+
+class StepInput(JobAnswer):
+    """What a step works from: something the user says, or a file that an earlier step delivered."""
+
+    name: str
+    description: str | None = None
+    from_step: str | None = None
+    paths: list[str] | None = None
+
+
+class ConcurrentStep(JobAnswer):
+    step_id: str
+    step_instructions: str
+    step_expected_outputs: list[ExpectedOutput]
+
+
+class ActiveStep(JobAnswer):
+    session_id: str
+    step_id: str
+    job_dir: str
+    step_expected_outputs: list[ExpectedOutput]
+    step_reviews: list[ReviewInfo]
+    step_instructions: str
+    common_job_info: str
+    step_inputs: list[StepInput]
+    concurrent_steps: list[ConcurrentStep] | None = None
+
+
+class Started(JobAnswer):
+    begin_step: ActiveStep
+    stack: list[StackEntry]
+    branch: str | None = None
+
+
+class CriterionAnswer(JobAnswer):
+    criterion: str
+    passed: bool
+    feedback: str | None = None
+
+
+class ReviewAnswer(JobAnswer):
+    review_run_each: str
+    target_file: str | None
+    passed: bool
+    feedback: str
+    criteria_results: list[CriterionAnswer]
+
+
+class FinishedStep(JobAnswer):
+    status: Literal["needs_work", "next_step", "workflow_complete"]
+    feedback: str | None = None
+    failed_reviews: list[ReviewAnswer] | None = None
+    begin_step: ActiveStep | None = None
+    summary: str | None = None
+    all_outputs: dict[str, str | list[str]] | None = None
+    stack: list[StackEntry]
+    taken_over: bool | None = None
+
+
+class WentToStep(FinishedStep):
+    cleared_steps: list[str]
+
+
+class Aborted(JobAnswer):
+    aborted_workflow: str
+    aborted_step: str
+    explanation: str
+    stack: list[StackEntry]
+    resumed_workflow: str | None = None
+    resumed_step: str | None = None
+
+
+class SessionView(JobAnswer):
+    session: dict[str, Any]
+    begin_step: ActiveStep | None
+    stack: list[StackEntry]
+
+
+class Validation(JobAnswer):
+    valid: bool
+    problems: list[str]

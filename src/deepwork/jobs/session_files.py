@@ -1,0 +1,152 @@
+"""Sessions as plain files: readable, written whole or not at all, and never silently reset."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deepwork.errors import Code, NotFound, StateError, StorageError
+from deepwork.files.atomic import write_atomically
+from deepwork.files.lock import FileLock
+from deepwork.jobs.progress import (
+    LastAnswer,
+    Override,
+    PinnedEntry,
+    Session,
+    SessionStatus,
+    StepProgress,
+)
+
+SCHEMA = 1
+LOCK_SECONDS = 900.0
+MAX_FILE = 64 * 1024 * 1024
+_ID = re.compile(r"[0-9a-z]{8}")
+
+
+class SessionFiles:
+    """The folder `.deepwork/tmp` of a project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._locks: dict[str, FileLock] = {}
+
+    @contextmanager
+    def held(self, session_id: str) -> Iterator[None]:
+        """Nobody else, in any process, works on the session meanwhile."""
+        lock = self._locks.setdefault(session_id, FileLock(self.folder / f"session_{session_id}.lock"))
+        with lock.held(timeout=LOCK_SECONDS):
+            yield
+
+    def exists(self, session_id: str) -> bool:
+        return self._path(session_id).exists()
+
+    def load(self, session_id: str) -> Session:
+        """The session as it was last saved."""
+        if not _ID.fullmatch(session_id):
+            raise _unknown(session_id)
+        path = self._path(session_id)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise _unknown(session_id) from None
+        except OSError as error:
+            raise StorageError(f"The session file {path.name} cannot be read: {error.strerror}.") from error
+        try:
+            return _parsed(content)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise self._damaged(path) from None
+
+    def save(self, session: Session) -> Session:
+        """Keep the session; the one before stays beside it as `.prev`."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept = replace(session, generation=session.generation + 1)
+        write_atomically(self._path(session.session_id), _written(kept), keep_previous=session.generation > 0)
+        return kept
+
+    def active(self) -> list[Session]:
+        """Every session under way, oldest first; damaged files are left for whoever opens them."""
+        return [session for session in self.all() if session.is_active]
+
+    def all(self) -> list[Session]:
+        """Every readable session, oldest first."""
+        found = []
+        for path in sorted(self.folder.glob("session_????????.json")):
+            try:
+                found.append(_parsed(path.read_bytes()))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                continue
+        return sorted(found, key=lambda session: session.started_at)
+
+    def _path(self, session_id: str) -> Path:
+        return self.folder / f"session_{session_id}.json"
+
+    def _damaged(self, path: Path) -> StateError:
+        """Put a file that cannot be trusted aside, and say so."""
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        aside = path.with_name(f"{path.name}.damaged-{stamp}-{os.getpid()}")
+        path.rename(aside)
+        previous = path.with_name(f"{path.name}.prev")
+        back = f"To go on from the state before, rename {previous.name} to {path.name}."
+        return StateError(
+            f"The session file {path.name} is damaged; it was kept as {aside.name}.",
+            code=Code.SESSION_DAMAGED,
+            suggestion=back if previous.exists() else "Start the workflow anew.",
+        )
+
+
+def _written(session: Session) -> bytes:
+    """One key a line, one step a line: readable, and fast however long the workflow."""
+    data = {"schema": SCHEMA, **asdict(session)}
+    data["step_progress"] = {}
+    lines = [f"  {json.dumps(key)}: {_json(value)}" for key, value in data.items() if key != "step_progress"]
+    steps = [f"    {_json(id)}: {_json(vars(each))}" for id, each in session.step_progress.items()]
+    progress = "{\n" + ",\n".join(steps) + "\n  }" if steps else "{}"
+    body = ",\n".join([*lines, f'  "step_progress": {progress}'])
+    return f'{{\n{body},\n  "sha256": "{_digest(body)}"\n}}\n'.encode()
+
+
+def _parsed(content: bytes) -> Session:
+    if len(content) > MAX_FILE:
+        raise ValueError
+    text = content.decode()
+    body, _, rest = text.rpartition(',\n  "sha256": "')
+    if rest != f'{_digest(body[2:])}"\n}}\n':
+        raise ValueError
+    data: dict[str, Any] = json.loads(text)
+    if data.pop("schema") != SCHEMA:
+        raise ValueError
+    del data["sha256"]
+    return Session(
+        **data
+        | {
+            "entries": tuple(
+                PinnedEntry(tuple(each["steps"]), each["is_concurrent"]) for each in data["entries"]
+            ),
+            "step_progress": {id: StepProgress(**each) for id, each in data["step_progress"].items()},
+            "overrides": tuple(Override(**each) for each in data["overrides"]),
+            "status": SessionStatus(data["status"]),
+            "last_answers": {tool: LastAnswer(**each) for tool, each in data["last_answers"].items()},
+        }
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def _unknown(session_id: str) -> NotFound:
+    return NotFound(
+        "session", session_id, suggestion="See get_session or `deepwork sessions list` for those there are."
+    )

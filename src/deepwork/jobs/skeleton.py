@@ -1,0 +1,84 @@
+"""A job to begin with: small, in order, and easy to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+
+from deepwork.config import STATE_FOLDER
+from deepwork.errors import InvalidInput, NotAllowed
+from deepwork.files.atomic import write_atomically
+from deepwork.files.failures import storage_failure
+from deepwork.jobs.discovery import JOB_FILE
+from deepwork.jobs.schema import is_identifier, shown
+
+_JOB = Template("""\
+# Check this file with `deepwork jobs validate $name`.
+name: $name
+version: "0.1.0"
+summary: Say in one line when somebody should choose this job.
+
+common_job_info_provided_to_all_steps_at_runtime: |
+  What every step should know: where things are, who reads the result, what to avoid.
+
+workflows:
+  - name: main
+    summary: Say what comes out in the end.
+    steps:
+      - write
+
+steps:
+  - id: write
+    name: Write the report
+    description: Write a short report about what the user asked.
+    instructions_file: steps/write.md
+    inputs:
+      - name: topic
+        description: What the report is about.
+    outputs:
+      report.md:
+        type: file
+        description: The report, one page of Markdown.
+        required: true
+    reviews:
+      - run_each: report.md
+        quality_criteria:
+          Answers the question: Does the first paragraph answer what the user asked?
+""")
+
+_INSTRUCTIONS = """\
+# Write the report
+
+Say what the step is for, where to look, what to ask the user, and what the file must contain.
+
+Write `report.md`, then call `finished_step` with `{"report.md": "report.md"}`.
+"""
+
+
+def write_skeleton(project_root: Path, name: str) -> list[Path]:
+    """Begin a job in the project; what is already there is left alone."""
+    if not is_identifier(name):
+        raise InvalidInput(
+            f"{shown(name)} cannot be the name of a job.",
+            suggestion="Use lower-case letters, digits and underscores, beginning with a letter.",
+        )
+    folder = project_root / STATE_FOLDER / "jobs" / name
+    _make(folder)
+    written = [folder / "steps" / "write.md", folder / JOB_FILE]
+    # job.yml last: until it is there, nobody takes the folder for a job.
+    for path, text in zip(written, (_INSTRUCTIONS, _JOB.substitute(name=name)), strict=True):
+        write_atomically(path, text.encode(), mode=0o644)
+    return written
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        (folder / "steps").mkdir()
+    except FileExistsError:
+        raise NotAllowed(
+            f"{folder} is already there.", suggestion="Choose another name, or change the job that is there."
+        ) from None
+    except OSError as error:
+        raise storage_failure("make", folder, error) from error

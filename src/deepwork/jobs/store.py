@@ -1,0 +1,51 @@
+"""What the database knows of sessions: a row for the dashboard and other machines. The file is the truth."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from deepwork.database.transaction import Transaction
+from deepwork.jobs.progress import Session
+
+
+class SessionStore:
+    """Sessions, as rows that follow their files."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def follow(self, session: Session, data: dict[str, Any]) -> bool:
+        """Bring the row to the file's state; False if it was there already."""
+        changed = self._tx.run(
+            """
+            INSERT INTO job_sessions
+                   (id, job_name, workflow_name, status, step_id, generation, started_at, updated_at, data)
+            VALUES (:id, :job_name, :workflow_name, :status, :step_id, :generation, :started_at, :now, :data)
+                ON CONFLICT (id) DO UPDATE
+               SET status = :status, step_id = :step_id, generation = :generation,
+                   updated_at = :now, data = :data
+             WHERE job_sessions.generation < :generation
+            """,
+            id=session.session_id, job_name=session.job_name, workflow_name=session.workflow_name,
+            status=session.status, step_id=session.current_step_id, generation=session.generation,
+            started_at=session.started_at, now=self._tx.now, data=json.dumps(data),
+        )  # fmt: skip
+        return changed == 1
+
+    def generation(self, session_id: str) -> int:
+        """How far the row has come; 0 if there is none."""
+        return int(self._tx.value("SELECT generation FROM job_sessions WHERE id = :id", id=session_id) or 0)
+
+    def passed_reviews(self, marks: list[str]) -> set[str]:
+        """Which of these reviews have passed before."""
+        rows = self._tx.all("SELECT mark FROM passed_reviews WHERE mark IN :marks", marks=marks)
+        return {row["mark"] for row in rows}
+
+    def remember_passed(self, marks: set[str]) -> None:
+        """Keep reviews that need not be made again."""
+        for each in sorted(marks):
+            self._tx.run(
+                "INSERT INTO passed_reviews (mark, passed_at) VALUES (:mark, :now) ON CONFLICT DO NOTHING",
+                mark=each, now=self._tx.now,
+            )  # fmt: skip

@@ -1,0 +1,376 @@
+"""What can be asked of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import anyio
+from pydantic import Field
+
+from deepwork.database.call import current_call
+from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed
+from deepwork.files.paths import confine
+from deepwork.git.command import Git
+from deepwork.jobs import progress
+from deepwork.jobs.branch import branch_name, prepare_branch
+from deepwork.jobs.briefing import briefing, require_step
+from deepwork.jobs.definitions import JobShelf
+from deepwork.jobs.gatekeeper import Gatekeeper, Share
+from deepwork.jobs.models import Job, Step, Workflow
+from deepwork.jobs.output_rules import output_problems
+from deepwork.jobs.progress import PinnedEntry, Session, SessionEvent, now
+from deepwork.jobs.repeats import again, answered, id_from_key, was_answered
+from deepwork.jobs.responses import (
+    Aborted,
+    FinishedStep,
+    JobAnswer,
+    JobInfo,
+    JobLoadError,
+    SessionView,
+    Started,
+    Validation,
+    WentToStep,
+    WorkflowInfo,
+    Workflows,
+)
+from deepwork.jobs.sessions import StateManager, shown
+from deepwork.shapes import Name, Text, Traits
+
+Answer = TypeVar("Answer", bound=JobAnswer)
+Wanted = Callable[[], bool]
+SessionId = Annotated[str | None, Field(description="Default: the session on top of your stack")]
+SubmittedOutputs = Annotated[
+    dict[str, Any], Field(description="Output name to file path, or to a list of paths for type 'files'")
+]
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """What the operator decided."""
+
+    root: Path
+    git_branch: str = "switch"
+
+
+class WorkflowTools:
+    """Jobs are run step by step, each step behind its quality gate."""
+
+    traits: ClassVar = Traits(
+        toolset="jobs",
+        read_only=frozenset({"get_workflows", "get_session", "validate_outputs"}),
+        destructive=frozenset({"abort_workflow", "go_to_step"}),
+    )
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        shelf: JobShelf,
+        state: StateManager,
+        gatekeeper: Gatekeeper,
+        git: Git,
+    ) -> None:
+        self._settings, self._shelf, self._state = settings, shelf, state
+        self._gatekeeper, self._git = gatekeeper, git
+
+    def get_workflows(self) -> Workflows:
+        """List the jobs of this project and their workflows; call this first."""
+        jobs, errors = self._shelf.all()
+        return Workflows(
+            jobs=[_info(job) for job in jobs],
+            errors=[JobLoadError(**asdict(error)) for error in errors],
+            stack=self._state.get_stack(_caller()),
+        )
+
+    async def start_workflow(
+        self,
+        goal: Annotated[Text, Field(description="What the user wants to accomplish")],
+        job_name: Name,
+        workflow_name: Annotated[
+            Name, Field(description="A job's only workflow is chosen whatever you write")
+        ],
+        instance_id: Annotated[str | None, Field(description="For the branch name, e.g. 'acme'")] = None,
+    ) -> Started:
+        """Start a workflow and get its first step; while another runs, it is nested in that one."""
+        return await _in_thread(lambda _: self._start(goal, job_name, workflow_name, instance_id))
+
+    async def finished_step(
+        self,
+        outputs: SubmittedOutputs,
+        notes: Annotated[str | None, Field(description="About the work done")] = None,
+        quality_review_override_reason: Annotated[
+            str | None, Field(description="Skips the review; say why")
+        ] = None,
+        session_id: SessionId = None,
+        step_id: Annotated[str | None, Field(description="Refused unless this step is current")] = None,
+    ) -> FinishedStep:
+        """Report a step as done: its outputs are checked and reviewed, then you get the next step."""
+        return await _in_thread(
+            lambda wanted: self._finish(
+                outputs, notes, quality_review_override_reason, session_id, step_id, wanted
+            )
+        )
+
+    async def abort_workflow(
+        self, explanation: Annotated[Text, Field(description="Why")], session_id: SessionId = None
+    ) -> Aborted:
+        """Give up a workflow; the one it was nested in goes on."""
+        return await _in_thread(lambda _: self._abort(explanation, session_id))
+
+    def go_to_step(self, step_id: Name, session_id: SessionId = None) -> WentToStep:
+        """Go back to an earlier step; progress from there on is cleared, files stay as they are."""
+        id, _ = self._state.resolve(session_id, _caller())
+        with self._state.files.held(id):
+            session = self._state.open(id)
+            place = _place_of(session, step_id)
+            moved, cleared = progress.back_at(session, place, step_id, now())
+            begin = briefing(self._shelf.find(session.job_name), moved)
+            self._state.save(moved, SessionEvent.UPDATED)
+            return WentToStep(
+                status="next_step", begin_step=begin, cleared_steps=cleared,
+                stack=self._state.get_stack(_caller(), moved),
+            )  # fmt: skip
+
+    def get_session(self, session_id: SessionId = None) -> SessionView:
+        """What you are in the middle of: the session, its current step, the stack; for a lost context."""
+        id, _ = self._state.resolve(session_id, _caller())
+        session = self._state.files.load(id)
+        begin = briefing(self._shelf.find(session.job_name), session) if session.is_active else None
+        return SessionView(session=shown(session), begin_step=begin, stack=self._state.get_stack(_caller()))
+
+    def validate_outputs(self, outputs: SubmittedOutputs, session_id: SessionId = None) -> Validation:
+        """Try out whether finished_step would accept these outputs; nothing is changed or reviewed."""
+        id, _ = self._state.resolve(session_id, _caller())
+        session = self._state.open(id)
+        job = self._shelf.find(session.job_name)
+        problems = [problem for problem, _ in self._problems(job, session, outputs)]
+        return Validation(valid=not problems, problems=problems)
+
+    # What the three asynchronous tools do, each in one thread.
+
+    def _start(self, goal: str, job_name: str, workflow_name: str, instance_id: str | None) -> Started:
+        arguments = {"goal": goal, "job": job_name, "workflow": workflow_name, "instance": instance_id}
+        id = id_from_key("start_workflow") or self._state.new_id()
+        with self._state.files.held(id):
+            if self._state.files.exists(id):
+                return again(self._state.files.load(id), "start_workflow", arguments, Started)
+            job = self._shelf.find(job_name)
+            workflow = _workflow(job, workflow_name)
+            session = self._new_session(id, job_name, workflow, goal, instance_id)
+            begin = briefing(job, session)
+            session = replace(session, branch=self._branch(session))
+            self._state.push(id, _caller())
+            answer = Started(
+                begin_step=begin, branch=session.branch, stack=self._state.get_stack(_caller(), session)
+            )
+            try:
+                self._state.save(answered(session, "start_workflow", arguments, answer), SessionEvent.STARTED)
+            except DeepworkError:
+                self._state.remove(id)
+                raise
+            return answer
+
+    def _new_session(
+        self, id: str, job_name: str, workflow: Workflow, goal: str, instance_id: str | None
+    ) -> Session:
+        first = workflow.entries[0].steps[0]
+        session = Session(
+            session_id=id, job_name=job_name, workflow_name=workflow.name, goal=goal, instance_id=instance_id,
+            entries=tuple(PinnedEntry(entry.steps, entry.is_concurrent) for entry in workflow.entries),
+            current_step_id=first, started_at=now(), caller=_caller(), owner=self._state.owner,
+        )  # fmt: skip
+        return progress.started(session, first, session.started_at)
+
+    def _branch(self, session: Session) -> str | None:
+        """The session's branch: its own, or that of the session it is nested in."""
+        if outer := self._state.stack_sessions(_caller()):
+            return outer[-1].branch
+        suffix = session.instance_id or session.started_at[:10]
+        name = branch_name(session.job_name, session.workflow_name, suffix)
+        return prepare_branch(self._git, name, self._settings.git_branch)
+
+    def _finish(
+        self,
+        outputs: Mapping[str, Any],
+        notes: str | None,
+        override: str | None,
+        session_id: str | None,
+        step_id: str | None,
+        wanted: Wanted,
+    ) -> FinishedStep:
+        id, taken_over = self._state.resolve(session_id, _caller())
+        arguments = {"outputs": dict(outputs), "notes": notes, "override": override, "step": step_id}
+        with self._state.files.held(id):
+            session = self._state.files.load(id)
+            if was_answered(session, "finished_step"):
+                return again(session, "finished_step", arguments, FinishedStep)
+            session = self._state.adopt(self._state.open(id), _caller())
+            _require_current(session, step_id)
+            job = self._shelf.find(session.job_name)
+            shares = self._shares(job, session, outputs)
+            session, refused = self._gatekeeper.pass_gate(session, shares, notes, override, wanted)
+            if refused is not None:
+                return refused
+            answer, session = self._advance(job, session, shares, notes, taken_over)
+            kept = answered(session, "finished_step", arguments, answer)
+            self._state.save(kept, SessionEvent.UPDATED if session.is_active else SessionEvent.COMPLETED)
+            if not session.is_active:
+                self._state.remove(id)
+            return answer
+
+    def _advance(
+        self, job: Job, session: Session, shares: list[Share], notes: str | None, taken_over: bool
+    ) -> tuple[FinishedStep, Session]:
+        """The session one place further, and the answer that says so; nothing is kept yet."""
+        moment = now()
+        for share in shares:
+            session = progress.completed(session, share.step.id, share.outputs, notes, moment)
+        session = progress.advanced(session, moment)
+        stack = self._state.get_stack(_caller(), session)
+        mark_taken = taken_over or None
+        if session.is_active:
+            begin = briefing(job, session)
+            return FinishedStep(
+                status="next_step", begin_step=begin, stack=stack, taken_over=mark_taken
+            ), session
+        answer = FinishedStep(
+            status="workflow_complete",
+            summary=f"Workflow '{session.workflow_name}' completed successfully.",
+            all_outputs=progress.all_outputs(session),
+            stack=stack,
+            taken_over=mark_taken,
+        )
+        return answer, session
+
+    def _shares(self, job: Job, session: Session, outputs: Mapping[str, Any]) -> list[Share]:
+        """The submission by the step that each part belongs to; whatever is wrong with it is one error."""
+        if found := list(self._problems(job, session, outputs)):
+            codes = [code for _, code in found]
+            raise InvalidInput(
+                " ".join(problem for problem, _ in found),
+                code=Code.PATH_OUTSIDE_PROJECT if Code.PATH_OUTSIDE_PROJECT in codes else Code.INVALID_INPUT,
+                suggestion="Correct the outputs and call finished_step again.",
+            )
+        return _by_step(self._group(job, session), outputs)
+
+    def _problems(self, job: Job, session: Session, outputs: Mapping[str, Any]) -> list[tuple[str, Code]]:
+        group = self._group(job, session)
+        codes: list[Code] = []
+
+        def problem_with(path: str) -> str | None:
+            try:
+                resolved = confine(self._settings.root, path, must_exist=False, kind="file")
+            except InvalidInput as error:
+                codes.append(error.code)
+                return error.message
+            return None if resolved.exists() else f"file not found at '{path}'."
+
+        declared = {spec.name: spec for step in reversed(group[1:]) for spec in step.outputs}
+        declared = {name: replace(spec, required=False) for name, spec in declared.items()}
+        declared |= {spec.name: spec for spec in group[0].outputs}
+        found = list(output_problems(outputs, list(declared.values()), problem_with))
+        worst = Code.PATH_OUTSIDE_PROJECT if Code.PATH_OUTSIDE_PROJECT in codes else Code.INVALID_INPUT
+        return [(problem, worst) for problem in found]
+
+    @staticmethod
+    def _group(job: Job, session: Session) -> list[Step]:
+        """The current step, then those that may be done at the same time."""
+        others = [id for id in session.current_entry.steps if id != session.current_step_id]
+        return [require_step(job, id, session) for id in (session.current_step_id, *others)]
+
+    def _abort(self, explanation: str, session_id: str | None) -> Aborted:
+        id, _ = self._state.resolve(session_id, _caller(), takes_over=False)
+        arguments = {"explanation": explanation}
+        with self._state.files.held(id):
+            session = self._state.files.load(id)
+            if was_answered(session, "abort_workflow"):
+                return again(session, "abort_workflow", arguments, Aborted)
+            session = progress.aborted(self._state.open(id), explanation, now())
+            left = self._state.stack_sessions(_caller(), session)
+            answer = Aborted(
+                aborted_workflow=session.workflow,
+                aborted_step=session.current_step_id,
+                explanation=explanation,
+                stack=self._state.get_stack(_caller(), session),
+                resumed_workflow=left[-1].workflow if left else None,
+                resumed_step=left[-1].current_step_id if left else None,
+            )
+            self._state.save(answered(session, "abort_workflow", arguments, answer), SessionEvent.ABORTED)
+            self._state.remove(id)
+            return answer
+
+
+def _by_step(group: list[Step], outputs: Mapping[str, Any]) -> list[Share]:
+    """The submission, divided among the steps that declare its names; the first step has them first."""
+    shares, left = [], dict(outputs)
+    for step in group:
+        own = {spec.name: left.pop(spec.name) for spec in step.outputs if spec.name in left}
+        if own or step is group[0]:
+            shares.append(Share(step, own))
+    return shares
+
+
+async def _in_thread(work: Callable[[Wanted], Answer]) -> Answer:
+    """Do the work in one thread, to its end; if the caller goes away, whoever waits in it is told."""
+    gone = threading.Event()
+    working = asyncio.create_task(asyncio.to_thread(work, lambda: not gone.is_set()))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        gone.set()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({working})
+        raise
+
+
+def _info(job: Job) -> JobInfo:
+    return JobInfo(
+        name=job.name,
+        summary=job.summary,
+        description=job.description,
+        workflows=[WorkflowInfo(name=each.name, summary=each.summary) for each in job.workflows],
+    )
+
+
+def _workflow(job: Job, name: str) -> Workflow:
+    """The workflow of that name, or the only one there is."""
+    if not job.workflows:
+        raise NotAllowed(f"Job {job.name!r} has no workflows.", suggestion="Add one to its job.yml.")
+    workflow = job.workflow(name) or (job.workflows[0] if len(job.workflows) == 1 else None)
+    names = ", ".join(each.name for each in job.workflows)
+    if workflow is None:
+        raise InvalidInput(
+            f"Workflow {name!r} not found in job {job.name!r}. Its workflows: {names}.",
+            suggestion="Call start_workflow with one of these names.",
+        )
+    if not workflow.entries:
+        raise NotAllowed(f"Workflow {workflow.name!r} of job {job.name!r} has no steps.")
+    return workflow
+
+
+def _place_of(session: Session, step_id: str) -> int:
+    places = {step: place for place, entry in enumerate(session.entries) for step in entry.steps}
+    if step_id not in places:
+        raise InvalidInput(f"There is no step {step_id!r} in this workflow. Its steps: {', '.join(places)}.")
+    if places[step_id] > session.current_entry_index:
+        raise NotAllowed(
+            f"Step {step_id!r} lies ahead; the current step is {session.current_step_id!r}.",
+            suggestion="Finish the steps before it with finished_step.",
+        )
+    return places[step_id]
+
+
+def _require_current(session: Session, step_id: str | None) -> None:
+    if step_id and step_id != session.current_step_id:
+        raise NotAllowed(
+            f"Step {step_id!r} is not current; the session is at {session.current_step_id!r}.",
+            suggestion="See get_session for what the current step needs.",
+        )
+
+
+def _caller() -> str:
+    return current_call().caller

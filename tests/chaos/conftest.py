@@ -1,0 +1,93 @@
+"""What the reliability tests share: processes to order about, new databases, and a seed to repeat a run by."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from chaos.crew import Worker
+from deepwork.server.house import House
+from house import house_at
+
+CREW = 8
+A_DAY = 86_400
+
+
+@pytest.fixture(scope="session")
+def all_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Worker]]:
+    folder = tmp_path_factory.mktemp("crew")
+    workers = [Worker(folder) for _ in range(CREW)]
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+@pytest.fixture
+def crew(all_workers: list[Worker], tmp_path_factory: pytest.TempPathFactory) -> list[Worker]:
+    """Eight processes with nothing else to do."""
+    for number, worker in enumerate(all_workers):
+        if not worker.is_idle:  # a test failed and left it at its work
+            worker.close()
+            all_workers[number] = Worker(tmp_path_factory.mktemp("crew"))
+    return all_workers
+
+
+@pytest.fixture
+def worker(crew: list[Worker]) -> Worker:
+    """One process with nothing else to do."""
+    return crew[0]
+
+
+@pytest.fixture
+def seed() -> int:
+    """Chance, and a way to have the same again: DEEPWORK_CHAOS_SEED=… pytest."""
+    chosen = int(os.environ.get("DEEPWORK_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"DEEPWORK_CHAOS_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def new_database(postgres_url: str) -> Iterator[Callable[[], str]]:
+    """Makes databases that nobody has opened yet, on the PostgreSQL of these tests."""
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"chaos_{os.getpid()}_{random.SystemRandom().randrange(10**9)}"
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        made.append(name)
+        return postgres_url.replace("/postgres?", f"/{name}?")
+
+    yield make
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in made:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_location(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Makes places for a store that nobody has opened yet, on each kind of database."""
+    if request.param == "postgres":
+        make: Callable[[], str] = request.getfixturevalue("new_database")
+        return make
+    numbers = iter(range(1000))
+    return lambda: str(tmp_path / f"round-{next(numbers)}" / "deepwork.db")
+
+
+@pytest.fixture
+def open_house(tmp_path: Path) -> Iterator[Callable[[str], House]]:
+    """Opens a store as its next user would; closed when the test is over."""
+    opened: list[House] = []
+
+    def open_at(location: str) -> House:
+        opened.append(house_at(tmp_path, location, lease_seconds=A_DAY))
+        return opened[-1]
+
+    yield open_at
+    for house in opened:
+        house.close()

@@ -1,0 +1,113 @@
+"""No room left: the call is refused in so many words, reads go on, and so do writes once there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.crew import Worker
+from chaos.effects import damage, disagreements, is_without_gaps
+from deepwork.errors import Code, StorageError
+from deepwork.server.house import House
+from house import ask
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own, of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Take all the room that is left on a disk."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65_536, 4096):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return ballast
+
+
+def registered(house: House, count: int) -> int:
+    notes = {f"note {number}": "y" * 2000 for number in range(10)}
+    for number in range(count):
+        ask(house, "agent_register", name=f"no {number}", runtime="custom", metadata=notes)
+    return count
+
+
+def test_a_full_disk_refuses_writes_answers_reads_and_recovers(
+    small_disk: Path, open_house: Callable[[str], House]
+):
+    house = open_house(str(small_disk / "deepwork.db"))
+    registered(house, 3)
+    ballast = fill(small_disk)
+
+    with pytest.raises(StorageError) as full:
+        registered(house, 200)
+
+    assert (full.value.code, full.value.recoverable) == (Code.STORAGE_FULL, True)
+    assert "deepwork.db" in full.value.message
+    kept = ask(house, "agent_list")["total"]
+    assert kept >= 3
+    with pytest.raises(StorageError) as still_full:
+        registered(house, 200)
+    assert still_full.value.code is Code.STORAGE_FULL
+
+    kept = ask(house, "agent_list")["total"]
+    ballast.unlink()
+
+    assert registered(house, 3) == 3
+    assert ask(house, "agent_list")["total"] == kept + 3
+    assert is_without_gaps(house)
+    assert disagreements(house) == []
+    assert damage(house) == []
+
+
+# Room in KiB. Between 0 and 32 lies the shared index of the log, of which SQLite only says "I/O error".
+@pytest.mark.parametrize("room", [0, 48, 64, 96, 128])
+def test_a_process_that_starts_on_a_full_disk_says_so_and_works_once_there_is_room(
+    room: int, small_disk: Path, open_house: Callable[[str], House]
+):
+    location, ballast = str(small_disk / "deepwork.db"), fill(small_disk)
+    os.truncate(ballast, ballast.stat().st_size - room * 1024)
+
+    with pytest.raises(StorageError) as full:
+        registered(open_house(location), 10)
+
+    assert full.value.code is Code.STORAGE_FULL
+    ballast.unlink()
+    assert registered(open_house(location), 1) == 1
+
+
+def test_a_file_that_may_not_grow_refuses_writes_answers_reads_and_recovers(
+    tmp_path: Path, worker: Worker, open_house: Callable[[str], House]
+):
+    house = open_house(str(tmp_path / "deepwork.db"))
+    registered(house, 3)
+    house.close()
+
+    outcome = worker.do("outgrow", location=str(tmp_path / "deepwork.db"), limit=1_000_000)
+
+    assert outcome.is_well, outcome
+    refused, before, written, after = outcome.answer
+    assert "deepwork.db" in refused["error"]["message"]
+    assert refused["error"]["code"] in (Code.STORAGE_FULL, Code.STORAGE_ERROR)
+    assert before["answer"] > 3
+    assert (written["answer"], after["answer"]) == (3, before["answer"] + 3)
+    assert damage(open_house(str(tmp_path / "deepwork.db"))) == []

@@ -1,0 +1,62 @@
+"""Many processes meet a database that is not there yet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos.crew import Worker, together
+from deepwork.server.house import House
+from house import ask, events
+
+ROUNDS = 10
+NAMES = [f"agent {number}" for number in range(8)]
+
+
+def names(house: House) -> list[str]:
+    return sorted(agent["name"] for agent in ask(house, "agent_list")["agents"])
+
+
+def test_eight_processes_can_start_together_on_a_new_database(
+    new_location: Callable[[], str], crew: list[Worker], open_house: Callable[[str], House]
+):
+    for _ in range(ROUNDS):
+        location = new_location()
+
+        outcomes = together(crew, [{"do": "register", "location": location, "name": name} for name in NAMES])
+
+        assert [outcome for outcome in outcomes if not outcome.is_well] == []
+        house = open_house(location)
+        assert names(house) == NAMES
+        assert [event.seq for event in events(house)] == list(range(1, 9))
+        house.close()
+
+
+def test_eight_commands_can_start_together_in_a_new_project(
+    tmp_path: Path, open_house: Callable[[str], House]
+):
+    for number in range(2):
+        project = tmp_path / f"project {number}"
+        project.mkdir()
+        gate, start = os.pipe()
+
+        # `read` waits for the end of the gate's pipe: closing it lets all of them go at once.
+        commands = [
+            subprocess.Popen(
+                ["/bin/sh", "-c", 'read -r _; exec "$@"', "sh", sys.executable, "-P", "-m", "deepwork",
+                 "agents", "register", name, "custom"],
+                cwd=project, stdin=gate, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+            for name in NAMES
+        ]  # fmt: skip
+        os.close(gate)
+        os.close(start)
+        said = [(command.communicate(timeout=100)[1], command.returncode) for command in commands]
+
+        assert said == [("", 0)] * len(NAMES)
+        house = open_house(str(project / ".deepwork" / "deepwork.db"))
+        assert names(house) == NAMES
+        house.close()

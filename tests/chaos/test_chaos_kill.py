@@ -1,0 +1,87 @@
+"""kill -9 at any moment: what was acknowledged is there, and a repeated call has one effect."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos import ledger
+from chaos.crew import Worker
+from chaos.effects import damage, disagreements, is_without_gaps, told
+from chaos.ledger import Entry, Ledger
+from chaos.writer import Writer
+from deepwork.server.house import House
+from deepwork.server.registration import KEY
+from protocol.wire import Wire
+
+KILLS = 30
+SERVER_KILLS = 3
+
+
+def test_thirty_kills_during_writes_lose_no_acknowledged_write(
+    tmp_path: Path, crew: list[Worker], open_house: Callable[[str], House], seed: int
+):
+    chance, location = random.Random(seed), str(tmp_path / "deepwork.db")
+    pair = crew[:2]
+    assert pair[0].do("prepare", location=location).is_well
+    ledgers = [tmp_path / f"ledger-{number}" for number in range(len(pair))]
+
+    for round in range(KILLS // len(pair)):
+        for path, worker in zip(ledgers, pair, strict=True):
+            worker.order("write", location=location, ledger=str(path), name=path.name, seed=seed + round)
+            worker.go()
+        for worker in chance.sample(pair, len(pair)):
+            time.sleep(chance.uniform(0.005, 0.12))
+            worker.kill()
+        outcomes = [worker.outcome() for worker in pair]
+        assert [outcome for outcome in outcomes if outcome.signal != signal.SIGKILL] == []
+
+    house = open_house(location)
+    entries = [entry for path in ledgers for entry in ledger.read(path)]
+    assert ledger.faults(entries, told(house)) == []
+    assert is_without_gaps(house)
+    assert disagreements(house) == []
+    assert damage(house) == []
+
+
+def test_a_call_repeated_after_the_server_was_killed_has_one_effect(
+    tmp_path: Path, open_house: Callable[[str], House], seed: int
+):
+    chance, path = random.Random(seed), tmp_path / "ledger"
+    kept = Ledger(path)
+
+    for kill in range(SERVER_KILLS + 1):
+        with Wire(tmp_path, environment={"DEEPWORK_LEASE_SECONDS": "86400"}) as wire:
+            writer = Writer("client", kept, lambda entry: asked(wire, entry), chance)
+            writer.resume()
+            for _ in range(chance.randint(5, 15)):
+                writer.write()
+            if kill < SERVER_KILLS:
+                wire.send(request(writer.intend()))
+                time.sleep(chance.uniform(0, 0.02))
+                wire.stop(signal.SIGKILL)
+
+    kept.close()
+    house = open_house(str(tmp_path / ".deepwork" / "deepwork.db"))
+    entries = ledger.read(path)
+    assert all(entry.is_acknowledged for entry in entries)
+    assert ledger.faults(entries, told(house)) == []
+    assert is_without_gaps(house)
+    assert disagreements(house) == []
+    assert damage(house) == []
+
+
+def asked(wire: Wire, entry: Entry) -> Any:
+    answer = wire.call(entry.tool, entry.arguments, **{KEY: entry.key})
+    assert "code" not in answer, answer
+    return answer
+
+
+def request(entry: Entry) -> dict[str, Any]:
+    """The same call, for somebody who will not wait for the answer."""
+    params = {"name": entry.tool, "arguments": entry.arguments, "_meta": {KEY: entry.key}}
+    return {"jsonrpc": "2.0", "id": entry.key, "method": "tools/call", "params": params}

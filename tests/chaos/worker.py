@@ -1,0 +1,181 @@
+"""A process for tests: it reads an order a line, and carries each out in a new process of its own.
+
+Everything is imported before, so a new process is there within milliseconds, and many can begin at once:
+each says its number, waits for the word to go, and answers with one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import alembic.command  # noqa: F401 - what a migration needs, imported before the moment that matters
+import sqlalchemy  # noqa: F401
+
+from chaos.ledger import Entry, Ledger
+from chaos.writer import Writer
+from deepwork.errors import DeepworkError
+from deepwork.events.log import Event
+from deepwork.server.house import House
+from house import ask, house_at
+
+A_DAY = 86_400
+
+
+@contextlib.contextmanager
+def opened(location: str) -> Iterator[House]:
+    # Nobody falls silent while a slow machine works: that would be news nobody meant.
+    house = house_at(Path.cwd(), location, lease_seconds=A_DAY)
+    yield house
+    house.close()
+
+
+def register(location: str, name: str) -> Any:
+    with opened(location) as house:
+        return ask(house, "agent_register", name=name, runtime="custom")
+
+
+def prepare(location: str) -> None:
+    with opened(location) as house:
+        house.database.engine.prepare()
+
+
+def write(
+    location: str, ledger: str, name: str, seed: int, count: int | None = None, shared: str = ""
+) -> int:
+    """Write `count` times, or until somebody ends us."""
+    kept = Ledger(Path(ledger))
+    with opened(location) as house:
+
+        def carry_out(entry: Entry) -> Any:
+            # Without a number of writes somebody is going to kill us, and only a key makes a repetition safe.
+            key = entry.key if count is None or entry.key.endswith(("0", "2", "4", "6", "8")) else None
+            return ask(house, entry.tool, key, **entry.arguments)
+
+        writer = Writer(name, kept, carry_out, random.Random(seed), shared)
+        writer.resume()
+        while count is None or len(kept.entries) < count:
+            writer.write()
+    kept.close()
+    return len(kept.entries)
+
+
+def emit(location: str, name: str, count: int, seed: int) -> int:
+    """Tell `count` events, one to three in each transaction."""
+    chance, number = random.Random(seed), 0
+    with opened(location) as house:
+        while number < count:
+            with house.database.transaction() as tx:
+                for _ in range(min(chance.randint(1, 3), count - number)):
+                    number += 1
+                    tx.emit("chaos:told", {"by": name, "number": number})
+    return number
+
+
+def follow(location: str, upto: int, seconds: float) -> list[tuple[int, str, int]]:
+    """Every event from the first to number `upto`, as the feed gives them."""
+    seen: list[tuple[int, str, int]] = []
+    end = time.monotonic() + seconds
+    with opened(location) as house:
+        for event in house.feed.follow(0, is_over=lambda: time.monotonic() > end):
+            assert isinstance(event, Event), event
+            seen.append((event.seq, event.data["by"], event.data["number"]))
+            if event.seq >= upto:
+                break
+    return seen
+
+
+def look(location: str) -> list[Any]:
+    """Ask for everything, and then write: what each call answers, or the error it gives."""
+    house = house_at(Path.cwd(), location, lease_seconds=A_DAY)
+    calls: list[Callable[[], Any]] = [
+        lambda: ask(house, "agent_list", limit=1000)["agents"],
+        lambda: [ask(house, "agent_get", id=agent["id"]) for agent in ask(house, "agent_list")["agents"]],
+        lambda: _everything_in_all_inboxes(house),
+        lambda: [event.seq for event in house.feed.stored(0) if isinstance(event, Event)],
+        lambda: ask(house, "agent_register", name="another", runtime="custom")["name"],
+    ]
+    answers = [outcome_of(call) for call in calls]
+    house.close()
+    return answers
+
+
+def outgrow(location: str, limit: int) -> list[Any]:
+    """Write until no file may grow, read, get room again, and write on."""
+    with opened(location) as house:
+
+        def write_on(tries: int) -> int:
+            for number in range(tries):
+                ask(
+                    house,
+                    "agent_register",
+                    name=f"no {number}",
+                    runtime="custom",
+                    metadata={"x": "y" * 20_000},
+                )
+            return tries
+
+        def total() -> Any:
+            return ask(house, "agent_list")["total"]
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        refused, before = outcome_of(lambda: write_on(1000)), outcome_of(total)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        return [refused, before, outcome_of(lambda: write_on(3)), outcome_of(total)]
+
+
+def outcome_of(work: Callable[[], Any]) -> dict[str, Any]:
+    """The answer, one of our errors, or a fault: any other error."""
+    try:
+        return {"answer": work()}
+    except DeepworkError as error:
+        return {"error": error.as_dict()}
+    except Exception:  # noqa: BLE001 - whatever it is, it must not be
+        return {"fault": traceback.format_exc()}
+
+
+def _everything_in_all_inboxes(house: House) -> list[Any]:
+    agents = ask(house, "agent_list", limit=1000)["agents"]
+    return [
+        ask(house, "message_list", agent_id=each["id"], status="all", limit=200)["messages"]
+        for each in agents
+    ]
+
+
+ORDERS: dict[str, Callable[..., Any]] = {
+    order.__name__: order for order in (register, prepare, write, emit, follow, look, outgrow)
+}
+
+
+def main() -> None:
+    orders = open(0, "rb", buffering=0)  # noqa: SIM115 - unbuffered, because parent and child read it in turn
+    while line := orders.readline():
+        order = json.loads(line)
+        if "do" not in order:  # the word to go, for a child that was killed before it heard it
+            continue
+        child = os.fork()
+        if child == 0:
+            _say({"pid": os.getpid()})
+            orders.readline()
+            _say(outcome_of(lambda: ORDERS[order.pop("do")](**order)))  # noqa: B023 - called at once
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        _say({"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None})
+
+
+def _say(line: dict[str, Any]) -> None:
+    # A newline first: a line that a kill cut short stays alone.
+    os.write(1, b"\n" + json.dumps(line).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # at once: there is nothing to tidy up

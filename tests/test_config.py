@@ -60,7 +60,7 @@ def test_nested_keys_and_platforms_are_read_from_the_file(tmp_path: Path):
             "",
             "DEEPWORK_LEASE_SECONDS is 'soon'; it must be a whole number",
         ),
-        ({"transport": "pigeon"}, {}, "", "--transport is 'pigeon'; it must be stdio"),
+        ({"transport": "pigeon"}, {}, "", "--transport is 'pigeon'; it must be stdio, sse or http"),
         (
             {},
             {},
@@ -100,6 +100,30 @@ def test_a_database_may_be_a_file_a_url_or_shared(tmp_path: Path):
     assert location(database="sub/x.db") == str(tmp_path / "sub" / "x.db")
     assert location(database="postgresql://h/d") == "postgresql://h/d"
     assert location(global_store=True) == str(Path.home() / ".deepwork" / "deepwork.db")
+
+
+@pytest.mark.parametrize(
+    "database", ["mysql://h/db", "sqlite:///x.db", "postgresql+psycopg://h/db", ":memory:"]
+)
+def test_a_database_of_another_kind_is_refused(tmp_path: Path, database: str):
+    with pytest.raises(DefinitionError, match="--database is …; it must be a file path or a postgresql"):
+        load_settings(tmp_path, {"database": database}, environment={})
+
+
+def test_a_file_in_the_repository_cannot_open_this_machine(tmp_path: Path):
+    root = written(
+        tmp_path, "host: 0.0.0.0\nallowed_hosts: [evil.example]\ntoken: aaaaaaaaaaaaaaaaaaaa\nrate_limit: 0\n"
+    )
+
+    settings = load_settings(root, environment={})
+
+    assert (settings.host, settings.allowed_hosts, settings.token, settings.rate_limit) == (
+        "127.0.0.1",
+        (),
+        "",
+        50,
+    )
+    assert "host" in unknown_keys(root)
 
 
 def test_keys_that_mean_nothing_are_named(tmp_path: Path):

@@ -58,7 +58,7 @@ class Settings:
     @property
     def database_location(self) -> str:
         """A PostgreSQL URL, or the path of the SQLite file."""
-        if self.database.startswith(("postgresql://", "postgres://")):
+        if "://" in self.database:
             return self.database
         if self.database:
             return str(self.project_root / Path(self.database).expanduser())
@@ -77,7 +77,9 @@ class Option:
     file_key: tuple[str, ...] = ()
     variable: str = ""
     is_secret: bool = False
-    """Read from the environment alone: a command line and a file in git are seen by others."""
+    """Read from the environment alone: a command line is seen by others."""
+    in_file: bool = True
+    """Whether config.yml may set it: a file that came with a repository must not open this machine."""
 
     @property
     def environment_variable(self) -> str:
@@ -112,6 +114,18 @@ def _text(value: Any) -> str:
     return value
 
 
+def _database(value: Any) -> str:
+    text = _text(value).strip()
+    scheme, found, rest = text.partition("://")
+    if found:
+        if scheme.lower() not in {"postgresql", "postgres"}:
+            raise ValueError
+        return f"postgresql://{rest}"
+    if text.startswith(":"):  # `:memory:` would be forgotten at once
+        raise ValueError
+    return text
+
+
 def _first(value: Any) -> str:
     return _words(value)[0] if value else "claude"
 
@@ -144,22 +158,24 @@ OPTIONS: Final = (
     Option(
         "transport", _one_of("stdio", "sse", "http"), "stdio, sse or http", "How clients reach the server.",
     ),
-    Option("host", _text, "an address or a name", "Where to listen, with transport sse or http."),
+    Option(
+        "host", _text, "an address or a name", "Where to listen, with transport sse or http.", in_file=False,
+    ),
     Option("port", _whole_number(1, 65_535), "a whole number from 1 to 65535", "The port to listen on."),
     Option(
         "token", _text, "at least 16 characters",
-        "What every request must show; needed to listen beyond this machine.", is_secret=True,
+        "What every request must show; needed to listen beyond this machine.", is_secret=True, in_file=False,
     ),
     Option(
         "allowed_hosts", _words, "host names, with their port unless it is the usual one",
-        "Further names this server answers to, such as that of a proxy.",
+        "Further names this server answers to, such as that of a proxy.", in_file=False,
     ),
     Option(
         "rate_limit", _whole_number(0, 1_000_000), "a whole number, 0 for none",
-        "How many requests a second one caller may send, with bursts of four times that.",
+        "How many requests a second one caller may send, with bursts of four times that.", in_file=False,
     ),
     Option(
-        "database", _text, "a file path or a postgresql:// URL",
+        "database", _database, "a file path or a postgresql:// URL",
         "Where everything is kept; default is a file in the project.", variable="DEEPWORK_DATABASE_URL",
     ),
     Option(
@@ -212,11 +228,7 @@ def load_settings(
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
     """The settings of a project; a value that cannot be used is one clear sentence."""
-    root = Path(project_root).expanduser().resolve()
-    if not root.is_dir():
-        raise DefinitionError(
-            f"The project folder {root} does not exist.", suggestion="Pass an existing folder with --path."
-        )
+    root = _folder(project_root)
     file = _config_file(root)
     chosen = {}
     for option in OPTIONS:
@@ -226,9 +238,22 @@ def load_settings(
     return Settings(project_root=root, **chosen)
 
 
+def _folder(project_root: Path | str) -> Path:
+    try:
+        root = Path(project_root).expanduser().resolve()
+    except RuntimeError:  # `~nobody`
+        root = Path(project_root)
+    if not root.is_dir():
+        problem = "is not a folder" if root.exists() else "does not exist"
+        raise DefinitionError(
+            f"The project folder {root} {problem}.", suggestion="Pass an existing folder with --path."
+        )
+    return root
+
+
 def unknown_keys(root: Path) -> list[str]:
     """Keys of config.yml that mean nothing to us, most likely misspelt."""
-    known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS}
+    known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS if option.in_file}
     return sorted(set(_config_file(root)) - known - {"version", "file_conflicts"})
 
 
@@ -266,7 +291,7 @@ def _first_given(
         return flag, f"--{option.name.replace('_', '-')}"
     if variable := environment.get(option.environment_variable):
         return variable, option.environment_variable
-    value: Any = {} if option.is_secret else file
+    value: Any = file if option.in_file else {}
     for part in option.file_key or (option.name,):
         value = value.get(part) if isinstance(value, dict) else None
     return None if value is None else (value, f"`{option.key}` in {STATE_FOLDER}/config.yml")

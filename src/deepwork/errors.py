@@ -20,6 +20,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
+MAX_ECHOED = 200
+"""How much of a caller's own words an error repeats."""
+
 
 class Code(StrEnum):
     """What programs recognise an error by; the words around it may change."""
@@ -117,7 +120,9 @@ class NotFound(ToolError):
     }
 
     def __init__(self, kind: str, id: str, *, suggestion: str | None = None) -> None:
-        super().__init__(f"There is no {kind} {id!r}.", code=self._code_of[kind], suggestion=suggestion)
+        super().__init__(
+            f"There is no {kind} {id[:MAX_ECHOED]!r}.", code=self._code_of[kind], suggestion=suggestion
+        )
 
 
 class NotAllowed(ToolError):

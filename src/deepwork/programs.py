@@ -64,12 +64,11 @@ def run_bounded(
     with _as_stdin(input) as stdin, _start(argv, cwd, env, stdin) as process:
         try:
             stdout, stderr = _read(process, deadline, bounds.output, is_wanted)
-            return Finished(process.wait(max(0.0, deadline - time.monotonic())), stdout, stderr)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError from None
+            _wait(process, deadline)
+            _end_with_children(process)
+            return Finished(process.returncode, stdout, stderr)
         finally:
-            if process.returncode is None:
-                _kill_with_children(process)
+            _end_with_children(process)
 
 
 def _start(
@@ -108,8 +107,10 @@ def _read(
             assert pipe is not None
             pipes.register(pipe, selectors.EVENT_READ, received)
         while pipes.get_map():
-            left = deadline - time.monotonic()
-            ready = pipes.select(left if is_wanted is None else min(left, _LOOK_EVERY))
+            has_ended = _has_ended(process)
+            ready = pipes.select(min(deadline - time.monotonic(), 0 if has_ended else _LOOK_EVERY))
+            if has_ended and not ready:
+                break  # a child that it left behind holds the pipe, and nothing more will come
             if time.monotonic() >= deadline:
                 raise TimeoutError
             if is_wanted is not None and not is_wanted():
@@ -128,7 +129,23 @@ def _receive(pipes: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         pipes.unregister(key.fileobj)
 
 
-def _kill_with_children(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> None:
+    pause = 0.0001  # most have closed their output because they are ending
+    while not _has_ended(process):
+        if time.monotonic() >= deadline:
+            raise TimeoutError
+        time.sleep(pause)
+        pause = min(pause * 2, _LOOK_EVERY)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended; it stays a zombie, so that nobody else can get its number."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end_with_children(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of it; a program that has ended may have left children."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -18,10 +19,18 @@ MAX_DEPTH = 64
 MAX_INTEGER = 2**53
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
-Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Limit200 = Annotated[int, Field(ge=1, le=200)]
 Limit1000 = Annotated[int, Field(ge=1, le=1000)]
+
+
+def check_object(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """An object of a caller's own making; as a whole it is no larger than a text may be."""
+    if (size := len(json.dumps(value, ensure_ascii=False).encode())) > MAX_TEXT:
+        raise _too_large(name, f"{size} bytes", f"{MAX_TEXT} bytes")
+    return value
+
 
 UNCHANGED: Final[Any] = type("Unchanged", (), {"__repr__": lambda _: "UNCHANGED"})()
 """Default of a parameter for which null means something: absent leaves the value as it is."""
@@ -49,6 +58,8 @@ class Traits:
 
     toolset: str
     read_only: frozenset[str] = frozenset()
+    read_only_if_asked: frozenset[str] = frozenset()
+    """These change something only on a server that may: a read-only one offers them too."""
     idempotent: frozenset[str] = frozenset()
     destructive: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict)

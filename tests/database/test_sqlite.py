@@ -11,6 +11,7 @@ import pytest
 from deepwork.database import schema
 from deepwork.database.filesystem import network_file_system
 from deepwork.database.sqlite import SQLite, has_wal_reset_fix
+from deepwork.database.wakeups import Hints
 from deepwork.errors import Code, StorageError
 from deepwork.server.house import House
 from house import ask, house_at
@@ -155,3 +156,50 @@ def test_the_doctor_names_what_is_damaged(used: Path):
     engine = SQLite(used)
     assert any("damaged" in problem or "cannot be read" in problem for problem in engine.problems())
     engine.close()
+
+
+def test_a_place_that_is_no_file_is_refused_and_left_alone(tmp_path: Path):
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o755)
+
+    for place in (folder, Path("/dev/null")):
+        before = place.stat().st_mode
+        with pytest.raises(StorageError, match="no regular file"):
+            ask(house_at(tmp_path, str(place)), "agent_list")
+        assert place.stat().st_mode == before
+        assert not place.with_name(place.name + ".lock").exists()
+
+
+def test_waking_others_removes_nothing_but_dead_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setattr("deepwork.database.wakeups.runtime_folder", lambda: runtime)
+    hints = Hints(tmp_path / "deepwork.db")
+    receiver = hints.receiver()
+    assert receiver is not None
+    [socket] = hints._folder.iterdir()
+    receiver.close()
+    precious = hints._folder / "precious"
+    precious.write_text("mine")
+
+    hints.send()
+
+    assert not socket.exists()
+    assert precious.read_text() == "mine"
+
+
+def test_nobody_is_woken_through_a_link_that_another_has_laid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    runtime, victim = tmp_path / "runtime", tmp_path / "victim"
+    runtime.mkdir(mode=0o700)
+    victim.mkdir(mode=0o700)
+    (victim / "a.txt").write_text("mine")
+    monkeypatch.setattr("deepwork.database.wakeups.runtime_folder", lambda: runtime)
+    hints = Hints(tmp_path / "deepwork.db")
+    hints._folder.symlink_to(victim)
+
+    hints.send()
+
+    assert hints.receiver() is None
+    assert (victim / "a.txt").read_text() == "mine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -18,12 +19,8 @@ import anyio
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import SSETransport, StreamableHttpTransport
-from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
-from deepwork.server.app import server_of
-from deepwork.server.http.app import doors
 from deepwork.server.http.guard import HEADERS
-from house import house_at
 from http_tests.served import TOKEN, McpSession, Served, free_port
 
 
@@ -45,50 +42,6 @@ def test_a_real_client_works_over_each_transport_and_era(tmp_path: Path, transpo
     with Served(tmp_path, transport=transport) as server:
         anyio.run(work, server.url)
         assert server.stop() == 0
-
-
-def routes(all_of: list[BaseRoute]) -> list[tuple[str, str]]:
-    """Every address of the router, with how to ask for it."""
-    found = []
-    for route in all_of:
-        if isinstance(route, Mount):
-            found += routes(list(route.routes))
-        elif isinstance(route, WebSocketRoute):
-            found.append(("WS", route.path))
-        elif isinstance(route, Route):
-            found += [(method, route.path) for method in sorted(route.methods or {"GET", "POST", "DELETE"})]
-    return found
-
-
-def test_the_guard_stands_before_every_route(tmp_path: Path):
-    """Host, Origin and token, over every address there is, WebSocket included."""
-    house = house_at(tmp_path, str(tmp_path / "x.db"))
-    every_door = doors(house, server_of(house))
-    addresses = routes([*every_door.pages.routes, *every_door.protocol.routes])
-    assert {("WS", "/ws"), ("POST", "/mcp"), ("GET", "/api/v1/events")} <= set(addresses)
-    assert len(addresses) > 10
-
-    with Served(tmp_path, token=TOKEN) as server:
-        for method, path in addresses:
-            concrete = path.replace("{id}", "x")
-            is_open = concrete == "/health"
-            for headers, expected in [
-                ({"Host": "evil.example"}, {421}),
-                ({"Host": f"localhost.evil.com:{server.port}"}, {421}),
-                ({"Host": f"127.0.0.1:{server.port + 1}"}, {421}),
-                ({"Host": "evil.example", **server.bearer}, {421}),
-                ({"Origin": "http://evil.example", **server.bearer}, {403}),
-                ({"Origin": "null", **server.bearer}, {403}),
-                ({"Origin": f"http://localhost:{server.port + 1}", **server.bearer}, {403}),
-                ({"Sec-Fetch-Site": "cross-site", **server.bearer}, {403}),
-                ({}, {200} if is_open else {401}),
-                ({"Authorization": "Bearer wrong"}, {200} if is_open else {401, 429}),
-                ({"Authorization": f"Basic {TOKEN}"}, {200} if is_open else {401, 429}),
-                ({"Cookie": f"deepwork_{server.port}={TOKEN}"}, {200} if is_open else {401, 429}),
-            ]:
-                answer = asked(server, method, concrete, headers)
-                assert answer.status in expected or answer.status == 429, (method, path, headers, answer)
-                assert {name.lower() for name in HEADERS} <= set(answer.headers), (method, path, headers)
 
 
 def asked(server: Served, method: str, path: str, headers: dict[str, str]) -> Any:
@@ -114,6 +67,49 @@ def test_wrong_tokens_are_soon_not_even_looked_at(tmp_path: Path):
         statuses = [server.get("/api/v1/agents", Authorization="Bearer x").status for _ in range(12)]
 
         assert statuses == [401] * 10 + [429] * 2
+
+
+def test_guesses_lock_out_nobody_else(tmp_path: Path):
+    with Served(tmp_path) as server:
+        for _ in range(12):
+            server.get("/api/v1/agents", Authorization="Bearer x")
+            server.get("/", Cookie=f"deepwork_{server.port}=of-another-day")
+
+        assert server.get("/health").status == 200
+        assert server.ask("GET", "/api/v1/agents", server.bearer).status == 200
+        assert McpSession(server).call(1, "agent_list", {})["total"] == 0
+
+
+def test_every_answer_carries_the_headers(served: Served):
+    for path in ("/health", "/", "/api/v1/agents", "/nowhere", "/mcp"):
+        for headers in ({}, served.bearer, {"Host": "evil.example"}):
+            assert {name.lower() for name in HEADERS} <= set(served.ask("GET", path, headers).headers)
+
+
+def test_the_token_stays_out_of_git_wherever_the_database_is(tmp_path: Path):
+    project = tmp_path / "project"
+    project.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    with Served(project, "--db", str(tmp_path / "elsewhere.db")) as server:
+        assert server.token
+    seen = subprocess.run(
+        ["git", "status", "--porcelain", "-uall"], cwd=project, check=True, capture_output=True, text=True
+    )
+
+    assert "token" not in seen.stdout
+
+
+def test_a_token_that_was_set_is_not_printed(tmp_path: Path):
+    with Served(tmp_path, token=TOKEN) as server:
+        assert TOKEN not in server.log()
+
+
+def test_a_repository_cannot_open_the_guard(tmp_path: Path):
+    (tmp_path / ".deepwork").mkdir()
+    (tmp_path / ".deepwork" / "config.yml").write_text("allowed_hosts: [evil.example]\nhost: 0.0.0.0\n")
+
+    with Served(tmp_path) as server:
+        assert server.get("/health", Host="evil.example").status == 421
 
 
 def test_a_browser_logs_in_by_the_link_and_then_by_its_cookie(served: Served):
@@ -305,6 +301,9 @@ def test_rest_errors_are_the_errors_of_the_tools(served: Served):
         ("/api/v1/agents?limit=0", 400, "INVALID_INPUT"),
         ("/api/v1/agents?colour=red", 400, "INVALID_INPUT"),
         ("/api/v1/events?since=soon", 400, "INVALID_INPUT"),
+        ("/api/v1/events?since=" + "9" * 5000, 400, "INVALID_INPUT"),
+        ("/api/v1/events?sinc=5", 400, "INVALID_INPUT"),
+        ("/api/v1/agents?runtime=%00", 400, "INVALID_INPUT"),
     ]:
         answer = served.ask("GET", path, served.bearer)
         assert (answer.status, answer.json["code"]) == (status, code)
@@ -314,8 +313,14 @@ def test_rest_errors_are_the_errors_of_the_tools(served: Served):
 def test_the_interface_is_described(served: Served):
     described = served.read("/api/v1/openapi.json")
 
+    text = json.dumps(described)
+    for reference in re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text):
+        assert reference in described["components"]["schemas"]
+    assert "$defs" not in text
     assert described["openapi"].startswith("3.1")
-    assert {"/api/v1/agents", "/api/v1/agents/{id}", "/api/v1/messages"} <= set(described["paths"])
+    assert {"/api/v1/agents", "/api/v1/agents/{id}", "/api/v1/messages", "/api/v1/events"} <= set(
+        described["paths"]
+    )
 
 
 def test_a_server_that_is_told_to_stop_does_so_with_listeners_attached(tmp_path: Path):

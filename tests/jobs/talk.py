@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import ExitStack
 from typing import Any, Self
@@ -47,6 +48,15 @@ class Talk:
             raise Refused(answer)
         assert answer == result.structured_content
         return answer
+
+    def call_together(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+        """Several calls at the same time; their answers, or the errors they gave, in order."""
+
+        async def ask() -> list[Any]:
+            waiting = [self.client.call_tool(tool, given, raise_on_error=False) for tool, given in calls]
+            return list(await asyncio.gather(*waiting))
+
+        return [json.loads(result.content[0].text) for result in self._portal.call(ask)]
 
     def tools(self) -> dict[str, Any]:
         async def ask() -> Any:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from deepwork.errors import DefinitionError
@@ -235,7 +235,7 @@ def test_the_error_has_every_line_under_its_heading(tmp_path: Path):
 
 
 def test_thousands_of_problems_are_cut_to_a_hundred(tmp_path: Path):
-    found = problems(written(tmp_path, job(**{f"key_{number}": 1 for number in range(5_000)})))
+    found = problems(written(tmp_path, job() | {f"key_{number}": 1 for number in range(5_000)}))
 
     assert len(found) == 101
     assert "There may be more problems; mend these first." in found[-1]

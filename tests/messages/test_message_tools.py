@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from agents.make import registered
 from deepwork.errors import Code, InvalidInput, NotAllowed, NotFound
 from deepwork.server.house import House
-from house import NOW, Clock, ask, events, size, told
+from house import NOW, Clock, ask, events, house_at, size, told
 
 
 @pytest.fixture
@@ -320,3 +321,66 @@ def test_each_message_is_told_with_its_workflow(house: House, ada: str, bob: str
 
     assert (told_of.type, told_of.workflow_id, told_of.data["id"]) == ("message:created", "wf_1", sent["id"])
     assert len(told_of.data["body"]) < 2100
+
+
+def test_a_cursor_in_a_thread_goes_through_both_inboxes(house: House, ada: str, bob: str, clock: Clock):
+    for _ in range(3):
+        send(house, ada, bob, "before")
+    first = send(house, ada, bob, "one")
+    for text, sender, recipient in (("two", bob, ada), ("three", bob, ada), ("four", ada, bob)):
+        clock.advance(seconds=1)
+        send(house, sender, recipient, text, reply_to_id=first["id"])
+
+    for agent in (ada, bob):
+        assert inbox(house, agent, thread_id=first["thread_id"], since_id=first["id"]) == [
+            "two",
+            "three",
+            "four",
+        ]
+
+
+def test_a_cursor_from_another_inbox_is_refused(house: House, ada: str, bob: str):
+    sent = send(house, ada, bob)
+
+    with pytest.raises(InvalidInput, match="inbox"):
+        ask(house, "message_list", agent_id=ada, since_id=sent["id"])
+
+
+def test_a_message_that_has_ended_before_it_is_sent_is_refused(house: House, ada: str, bob: str):
+    with pytest.raises(InvalidInput, match="past"):
+        send(house, ada, bob, expires_at=NOW - 1)
+
+    assert send(house, ada, bob, expires_at=NOW // 1000 + 60)
+
+
+def test_an_object_is_no_larger_than_a_text(house: House, ada: str, bob: str):
+    with pytest.raises(InvalidInput) as refused:
+        send(house, ada, bob, {str(number): "x" * 1_000_000 for number in range(3)})
+
+    assert refused.value.code is Code.TOO_LARGE
+
+
+def test_an_event_stays_small_whatever_the_message(house: House, ada: str, bob: str):
+    send(house, ada, bob, {"rows": ["y" * 1000] * 900})
+
+    event = events(house)[-1]
+    assert size(event.data) < 70_000
+    assert event.data["truncated"] is True
+    assert event.data["recipient_id"] == bob
+
+
+def test_a_read_only_server_reads_and_leaves_no_trace(tmp_path: Path, location: str, clock: Clock):
+    writer = house_at(tmp_path, location, clock)
+    ada, bob = registered(writer), registered(writer)
+    sent = send(writer, ada, bob)
+    clock.advance(seconds=60)
+    before = events(writer)
+    reader = house_at(tmp_path, location, clock, read_only=True)
+
+    assert ask(reader, "message_get", id=sent["id"])["status"] == "unread"
+    assert ask(reader, "message_list", agent_id=bob)["unread_count"] == 1
+
+    assert events(writer) == before
+    assert ask(writer, "agent_get", id=bob)["last_heartbeat"] == NOW
+    writer.close()
+    reader.close()

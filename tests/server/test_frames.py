@@ -67,3 +67,35 @@ def test_what_is_no_request_is_answered_to_nobody(line: bytes, code: int):
 
 def test_endless_nesting_is_refused():
     assert answered(call('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"))["id"] == 7
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":2}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":5}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":[]}\n',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}\n',
+        b'{"jsonrpc":"2.0","id":true,"method":"tools/list"}\n',
+        b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":7}}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":[]}}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":false}}\n',
+    ],
+)
+def test_a_request_that_is_not_quite_one_is_answered_too(line: bytes):
+    answer = answered(line)
+
+    assert answer["id"] in (2, None)
+    assert "error" in answer or answer["result"]["isError"]
+
+
+def test_an_id_among_the_arguments_is_not_the_requests():
+    broken = b'{"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{"id":"ag_x"'
+
+    assert answered(broken)["id"] is None
+
+
+def test_notifications_and_answers_are_left_to_the_sdk():
+    assert answer_unreadable(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n') is None
+    assert answer_unreadable(b'{"jsonrpc":"2.0","id":3,"result":{}}\n') is None

@@ -48,6 +48,13 @@ def test_a_name_that_is_none_is_refused_with_the_names_there_are(
     assert "agent" in refused.value.suggestion
 
 
+def test_a_read_only_server_offers_what_it_can_do_without_writing(
+    registry: dict[str, ToolSpec], tmp_path: Path
+):
+    assert "message_get" in names(registry, tmp_path, read_only=True)
+    assert "message_send" not in names(registry, tmp_path, read_only=True)
+
+
 def test_a_schema_is_small_and_flat(registry: dict[str, ToolSpec]):
     assert registry["agent_update"].input_schema == {
         "type": "object",

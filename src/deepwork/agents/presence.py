@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +12,17 @@ from deepwork.agents.models import Agent, AgentEvent
 from deepwork.agents.responses import AgentView
 from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import StorageError
+
+log = logging.getLogger("deepwork")
 
 
 class Presence:
     """Knows who is alive, for every slice whose tools act in an agent's name."""
 
-    def __init__(self, database: Database, lease_seconds: int) -> None:
+    def __init__(self, database: Database, lease_seconds: int, *, is_read_only: bool = False) -> None:
         self._database = database
+        self._is_read_only = is_read_only
         self.lease_ms = lease_seconds * 1000
 
     def sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
@@ -34,9 +39,13 @@ class Presence:
 
     def looked(self, agent: Agent, now: int) -> None:
         """A read in the agent's name: a sign of life too, but written down only now and then."""
-        if rules.wants_renewal(agent, now, self.lease_ms):
+        if self._is_read_only or not rules.wants_renewal(agent, now, self.lease_ms):
+            return
+        try:
             with self._database.transaction() as tx:
                 self.sign_of_life(tx, AgentStore(tx).hold(agent.id))
+        except StorageError as error:  # a full disk stops writing, not reading
+            log.warning("The sign of life of %s could not be stored: %s", agent.id, error)
 
     def notice_silence(self, tx: Transaction) -> None:
         """Tell, once, of every agent that fell silent."""

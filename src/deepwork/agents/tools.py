@@ -15,7 +15,7 @@ from deepwork.agents.responses import Agents, AgentView, Heartbeat, Registered, 
 from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
-from deepwork.shapes import UNCHANGED, Done, Id, Limit1000, Name, Traits
+from deepwork.shapes import UNCHANGED, Done, Id, Limit1000, Name, Traits, check_object
 
 
 class AgentTools:
@@ -43,6 +43,7 @@ class AgentTools:
     ) -> Registered:
         """Register an agent at its start; use the id it gets in every later call."""
         with self._database.transaction() as tx:
+            check_object("metadata", metadata or {})
             agent = Agent(
                 id=new_id("ag"), name=name, runtime=runtime, role=role, said=AgentStatus.ONLINE,
                 capabilities=tuple(dict.fromkeys(capabilities or ())), current_task_id=None,
@@ -92,7 +93,7 @@ class AgentTools:
                 said=status or agent.said,
                 current_task_id=agent.current_task_id if current_task_id is UNCHANGED else current_task_id,
                 workspace_path=workspace_path or agent.workspace_path,
-                metadata={**agent.metadata, **(metadata or {})},
+                metadata=check_object("metadata", {**agent.metadata, **(metadata or {})}),
             )
             return Done()
 

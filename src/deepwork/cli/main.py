@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from typing import Any, cast
+from typing import cast
 
 import click
 
@@ -17,6 +17,8 @@ COMMANDS = {
     "serve": ("deepwork.cli.serve:serve", "Run the MCP server."),
     "doctor": ("deepwork.cli.doctor:doctor", "Say what is running, what is wrong and how to mend it."),
     "events": ("deepwork.cli.events:events", "Follow what happens."),
+    "jobs": ("deepwork.cli.jobs:jobs", "Jobs: write, check and look at them."),
+    "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: runs of jobs, under way or done."),
     "agents": ("deepwork.cli.verbs:agents", "Agents: who works, and whether they live."),
     "messages": ("deepwork.cli.verbs:messages", "Messages between agents."),
 }
@@ -69,8 +71,3 @@ def complain(error: DeepworkError) -> None:
     print(f"Error: {error.message}", file=sys.stderr)
     if error.suggestion:
         print(error.suggestion, file=sys.stderr)
-
-
-def as_flags(**given: Any) -> dict[str, Any]:
-    """Options as settings understand them: one that was not given is not there."""
-    return {name: value for name, value in given.items() if value not in (None, False, ())}

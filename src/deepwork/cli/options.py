@@ -25,18 +25,14 @@ def place_options(command: Function) -> Function:
 
 def settings_from(path: str, **flags: Any) -> Settings:
     """Settings of a project, with what the command line said; a flag not given leaves them alone."""
-    refuse_password(flags.get("database"))
-    return load_settings(path, {name: value or None for name, value in flags.items()})
+    refuse_password(flags.get("database") or "")
+    return load_settings(path, {name: None if value is False else value for name, value in flags.items()})
 
 
-def refuse_password(location: str | None) -> None:
+def refuse_password(location: str) -> None:
     """A password on the command line is readable for everybody on the machine."""
-    if (
-        location
-        and "://" in location
-        and ":" in location.partition("://")[2].partition("@")[0]
-        and "@" in location
-    ):
+    credentials, at, _ = location.partition("://")[2].partition("@")
+    if (at and ":" in credentials) or "password=" in location.lower():
         raise click.UsageError(
             "--db takes no password: other users could read it. "
             "Set DEEPWORK_DATABASE_URL, or use the PostgreSQL password file."

@@ -16,6 +16,7 @@ from deepwork.agents.presence import Presence
 from deepwork.dashboard.queries import ENDPOINTS, Endpoint
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, DeepworkError, InvalidInput, NotFound
+from deepwork.shapes import check_input
 
 Speak = Callable[[Exception, str], dict[str, Any]]
 
@@ -57,33 +58,61 @@ def failure(error: Exception, spoken: dict[str, Any]) -> Response:
 
 def openapi() -> dict[str, Any]:
     """What can be asked, for programs that read OpenAPI."""
+    definitions: dict[str, Any] = {}
+    paths = {each.path: {"get": _operation(each, definitions)} for each in ENDPOINTS}
+    paths["/api/v1/events"] = {"get": _EVENTS}
     return {
         "openapi": "3.1.0",
         "info": {"title": "deepwork", "version": __version__},
-        "paths": {each.path: {"get": _operation(each)} for each in ENDPOINTS},
-        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "paths": paths,
+        "components": {
+            "schemas": definitions,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
         "security": [{"token": []}],
     }
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    schema = endpoint.query.model_json_schema(ref_template="#/components/schemas/{model}")
-    required = schema.get("required", [])
+_ERRORS = {
+    status: {"description": meaning}
+    for status, meaning in {"400": "bad parameters", "401": "no token", "404": "no such thing"}.items()
+}
+_EVENTS: dict[str, Any] = {
+    "summary": "Events as they happen, as server-sent events.",
+    "parameters": [
+        {"name": name, "in": "query", "required": False, "schema": {"type": kind}}
+        for name, kind in (("since", "integer"), ("workflow_id", "string"))
+    ],
+    "responses": {"200": {"description": "a stream", "content": {"text/event-stream": {}}}, **_ERRORS},
+}
+
+
+def _operation(endpoint: Endpoint, definitions: dict[str, Any]) -> dict[str, Any]:
+    query = _schema(endpoint.query, definitions)
+    required = query.get("required", [])
     in_query = [
-        {"name": name, "in": "query", "required": name in required, "schema": {"type": "string"}}
-        | ({"description": shape["description"]} if "description" in shape else {})
-        for name, shape in schema.get("properties", {}).items()
+        {"name": name, "in": "query", "required": name in required, "schema": shape}
+        for name, shape in query.get("properties", {}).items()
     ]
     in_path = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    answer = endpoint.answer.model_json_schema()
+    answer = _schema(endpoint.answer, definitions)
+    found = {"description": "found", "content": {"application/json": {"schema": answer}}}
     return {
         "summary": endpoint.summary,
         "parameters": (in_path if "{id}" in endpoint.path else []) + in_query,
-        "responses": {"200": {"description": "", "content": {"application/json": {"schema": answer}}}},
+        "responses": {"200": found, **_ERRORS},
     }
 
 
+def _schema(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A model's schema, with the parts it refers to moved to where all can find them."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    definitions.update(schema.pop("$defs", {}))
+    return schema
+
+
 def _query(model: type[BaseModel], request: Request) -> BaseModel:
+    check_input(dict(request.query_params) | request.path_params)
     try:
         return model.model_validate(dict(request.query_params))
     except ValidationError as error:

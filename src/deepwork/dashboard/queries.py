@@ -69,7 +69,8 @@ class Endpoint:
 
 def agents(tx: Transaction, presence: Presence, _: dict[str, str], query: AgentQuery) -> AgentPage:
     found, total = AgentStore(tx).matching(
-        statuses=[query.status] if query.status else None, role=query.role, runtime=query.runtime,
+        statuses=[query.status] if query.status else None, role=query.role,
+        runtime=query.runtime and query.runtime.lower(),
         alive_since=presence.alive_since(tx), limit=query.limit, after=query.cursor,
     )  # fmt: skip
     return AgentPage(
@@ -91,7 +92,13 @@ def messages(tx: Transaction, _: Presence, __: dict[str, str], query: MessageQue
         {
             "statuses": message_rules.wanted_statuses(query.status, in_thread=False),
             "thread_id": query.thread_id,
-            "since_position": store.get(query.cursor).position if query.cursor else 0,
+            **(
+                store.cursor(query.agent_id, query.cursor, query.thread_id)
+                if query.cursor
+                else {"since_at": 0, "since_id": ""}
+                if query.thread_id
+                else {"since_position": 0}
+            ),
         },
         query.limit,
     )

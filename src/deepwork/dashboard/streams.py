@@ -14,12 +14,13 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from deepwork.dashboard.api import failure
-from deepwork.errors import InvalidInput
+from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.events.feed import ResyncRequired
 from deepwork.events.hub import Hub, Told
 
 STALLED_SECONDS = 10
 KEEP_ALIVE_SECONDS = 15
+MAX_DIGITS = 18
 POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013
 
 
@@ -43,10 +44,12 @@ class Streams:
                 wanted = await self._serve(socket, wanted)
         except InvalidInput as error:
             await _end(socket, POLICY_VIOLATION, error.message)
-        except (WebSocketDisconnect, OSError):
-            return
         except TimeoutError:  # it takes nothing any more; when it comes back, `since` brings the rest
             await _end(socket, TRY_AGAIN_LATER, "too slow")
+        except DeepworkError as error:  # the database is away for now
+            await _end(socket, TRY_AGAIN_LATER, error.message)
+        except (WebSocketDisconnect, OSError):
+            return
 
     async def _serve(self, socket: WebSocket, wanted: Wanted) -> Wanted | None:
         """Send events until the client wants others; None when there is nothing more to send."""
@@ -84,7 +87,10 @@ class Streams:
                 if not done:
                     yield ": still here\n\n"
                     continue
-                told = following.result()
+                try:
+                    told = following.result()
+                except DeepworkError:  # the database is away: the browser comes back by itself
+                    return
                 yield _lines_of(told)
                 if isinstance(told, ResyncRequired):
                     return
@@ -101,8 +107,10 @@ class Wanted:
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Wanted:
+        if unknown := sorted(set(given) - {"since", "workflow_id", "type"}):
+            raise InvalidInput(f"There is no parameter `{unknown[0][:60]}`; there are since and workflow_id.")
         since, workflow_id = given.get("since"), given.get("workflow_id")
-        if since is not None and not str(since).isdecimal():
+        if since is not None and not (str(since).isdecimal() and len(str(since)) <= MAX_DIGITS):
             raise InvalidInput("`since` must be the number of an event.")
         if workflow_id is not None and not isinstance(workflow_id, str):
             raise InvalidInput("`workflow_id` must be a text.")
@@ -136,4 +144,5 @@ def _text(told: Told | ResyncRequired) -> str:
 def _lines_of(told: Told | ResyncRequired) -> str:
     if isinstance(told, Told):
         return f"id: {told.seq}\ndata: {told.text}\n\n"
-    return f"event: resync_required\ndata: {_text(told)}\n\n"
+    # With its id a browser goes on from there, instead of asking for what is gone again and again.
+    return f"id: {told.resume_at}\nevent: resync_required\ndata: {_text(told)}\n\n"

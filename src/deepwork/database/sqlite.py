@@ -36,6 +36,8 @@ LARGE_WAL = 64 * 1024 * 1024
 
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # an answer means "on disk"
+    "PRAGMA fullfsync = ON",  # macOS: only then is a flush one
+    "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA foreign_keys = ON",
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
@@ -63,10 +65,17 @@ class SQLite:
         return "/".join(self.path.parts[-2:])
 
     def prepare(self) -> None:
-        self._refuse_unsafe_place()
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection(self._writers) as connection:
-            self.path.chmod(0o600)
+        for problem in self.place_problems():
+            raise problem
+        self._make_folder()
+        with self._write_lock.held(timeout=WRITE_TIMEOUT):
+            is_new = not self.path.exists()
+            self._open_up(is_new)
+
+    def _open_up(self, is_new: bool) -> None:
+        with self._connection(self._writers) as connection:
+            if is_new:
+                self.path.chmod(0o600)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()["journal_mode"]
             if mode != "wal":
                 raise StorageError(
@@ -131,6 +140,10 @@ class SQLite:
             )
         if not self.path.exists():
             return
+        unsafe = list(self.place_problems())
+        yield from (f"{problem.message} {problem.suggestion}" for problem in unsafe)
+        if unsafe:
+            return
         if (wal := self.path.with_name(self.path.name + "-wal")).exists() and wal.stat().st_size > LARGE_WAL:
             yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for long."
         try:
@@ -140,6 +153,7 @@ class SQLite:
                         yield f"The file is damaged: {row['quick_check']}."
                 if broken := connection.execute("PRAGMA foreign_key_check").fetchall():
                     yield f"{len(broken)} rows refer to rows that do not exist."
+                schema.is_behind(stored_version(connection), self.name)
         except sqlite3.Error as error:
             yield f"The file cannot be read: {error}. The newest backup is {self._newest_backup() or 'none'}."
 
@@ -175,14 +189,30 @@ class SQLite:
             connection.execute(pragma)
         return connection
 
-    def _refuse_unsafe_place(self) -> None:
-        if kind := network_file_system(self.path):
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
             raise StorageError(
+                f"The folder of {self.name} cannot be made: {error.strerror}.",
+                suggestion="Make the project writable for this user, or name another place with --db.",
+            ) from error
+
+    def place_problems(self) -> Iterator[StorageError]:
+        """Why the file must not be where it is."""
+        if self.path.exists() and not self.path.is_file():
+            yield StorageError(
+                f"{self.name} is no regular file.",
+                suggestion="Name a file, or one yet to be made, with --db.",
+            )
+            return
+        if kind := network_file_system(self.path):
+            yield StorageError(
                 f"{self.name} would be on a network file system ({kind}), where SQLite can lose data.",
                 suggestion="Name a local file with --db, or use PostgreSQL (DEEPWORK_DATABASE_URL).",
             )
         if self.path.exists() and self.path.stat().st_nlink > 1:
-            raise StorageError(
+            yield StorageError(
                 f"{self.name} has a second name (a hard link), under which its log would not be found.",
                 suggestion="Remove the other link, or copy the file.",
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 from deepwork.database import statements
 from deepwork.database.call import current_call
-from deepwork.database.engine import Connection, Cursor, Engine, Row, UnreadableRow
+from deepwork.database.engine import Connection, Cursor, Engine, Listener, Row, UnreadableRow
 from deepwork.errors import StorageError
 
 Clock = Callable[[], int]
@@ -140,6 +140,12 @@ class Database:
             self._prepare()
             with self.engine.reading() as connection:
                 yield Transaction(connection, self.engine, self._clock)
+
+    def listen(self) -> Listener:
+        """Start to notice events of any process."""
+        with self._explained():
+            self._prepare()
+            return self.engine.listen()
 
     def close(self) -> None:
         self.engine.close()

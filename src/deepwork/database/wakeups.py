@@ -7,6 +7,7 @@ import itertools
 import os
 import select
 import socket
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,8 @@ class Hints:
     def send(self) -> None:
         """Wake whoever listens; a hint that is lost only makes a listener look a little later."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            _require_own(self._folder.parent)
+            _require_own(self._folder)
             sender.setblocking(False)
             for target in self._folder.iterdir():
                 self._send_to(sender, target)
@@ -38,9 +41,9 @@ class Hints:
         """A socket that hints arrive at; None where none can be made."""
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._folder.stat().st_uid != os.getuid():
-                raise PermissionError(self._folder)
+            for folder in (self._folder.parent, self._folder):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                _require_own(folder)
             receiver.bind(str(self._folder / f"{os.getpid()}-{next(_numbers)}"))
         except OSError:
             receiver.close()
@@ -53,10 +56,17 @@ class Hints:
         try:
             sender.sendto(b"!", str(target))
         except ConnectionRefusedError:  # its process is gone without cleaning up
-            with suppress(OSError):
+            if stat.S_ISSOCK(target.lstat().st_mode):
                 target.unlink()
         except OSError:  # its queue is full: it has been woken already
             pass
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a folder that somebody else could have put there, or put something into."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(folder)
 
 
 class SQLiteListener:

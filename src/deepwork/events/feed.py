@@ -70,7 +70,7 @@ class Feed:
         look_every: float = 1.0,
     ) -> Iterator[Event | ResyncRequired]:
         """Every event after a number, for ever, until `is_over()`."""
-        listener = self._database.engine.listen()
+        listener = self._database.listen()
         try:
             while not is_over():
                 batch = self.read(since, workflow_id=workflow_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 import time
 from collections import deque
@@ -11,9 +12,10 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from deepwork.errors import DeepworkError
 from deepwork.events.feed import Batch, Feed, ResyncRequired
 from deepwork.events.log import Event
+
+log = logging.getLogger("deepwork")
 
 MAX_EVENTS = 1000
 MAX_BYTES = 1024 * 1024
@@ -89,10 +91,11 @@ class Hub:
                 for event in self._feed.follow(position, is_over=self._is_over.is_set):
                     position = event.seq if isinstance(event, Event) else event.resume_at
                     loop.call_soon_threadsafe(self._publish, event)
-            except DeepworkError:
+            except Exception as error:  # noqa: BLE001 - whatever the database does, the news must go on
+                if loop.is_closed():
+                    return
+                log.warning("The event log cannot be followed: %s", error)
                 time.sleep(RETRY_SECONDS)
-            except RuntimeError:  # the loop is closed: nobody is left to tell
-                return
 
     def _publish(self, event: Event | ResyncRequired) -> None:
         if isinstance(event, ResyncRequired):

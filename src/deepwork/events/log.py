@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from deepwork.database.transaction import Happening, Transaction
 
 KEPT_MS = 30 * 24 * 3600 * 1000
 MAX_TEXT = 2048
+MAX_DATA = 64 * 1024
 CLEANED_EVERY = 500
 
 
@@ -84,8 +85,19 @@ def iso(milliseconds: int) -> str:
 
 
 def _row(seq: int, happening: Happening, now: int) -> Row:
-    data = json.dumps(bounded(dict(happening.data)), ensure_ascii=False, separators=(",", ":"))
+    data = _text(bounded(dict(happening.data)))
+    if len(data) > MAX_DATA:
+        data = _text(_short(happening.data) | {"truncated": True})
     return {"seq": seq, "type": happening.type, "workflow_id": happening.workflow_id, "ts": now, "data": data}
+
+
+def _short(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What is small enough of a thing that is too large: enough to know it by."""
+    return {key: value for key, value in data.items() if len(_text(value)) <= MAX_TEXT}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 @stored

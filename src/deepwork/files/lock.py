@@ -53,6 +53,12 @@ class FileLock:
         self._files: _LockFiles | None = None
         self._waiter: _Waiter | None = None
 
+    def close(self) -> None:
+        """Close its files until it is wanted again; to be called while nobody holds it or waits for it."""
+        if self._files is not None and self._process == os.getpid():
+            self._files.close()
+            self._files = None
+
     def _acquire(self, deadline: float) -> None:
         if self._process != os.getpid():  # a fork shares its parent's open files, and so its parent's lock
             self._start_afresh()

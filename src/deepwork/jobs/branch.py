@@ -34,7 +34,7 @@ def prepare_branch(git: Git, name: str, mode: str) -> str | None:
 
 
 def _free(git: Git, name: str) -> str:
-    listed = git.run("for-each-ref", "--format=%(refname:short)", f"refs/heads/{PREFIX}").decode().split()
+    listed = git.run("for-each-ref", "--format=%(refname:lstrip=2)", f"refs/heads/{PREFIX}").decode().split()
     taken = set(listed)
     return next(
         each for each in (name, *(f"{name}-{number}" for number in range(2, 10_000))) if each not in taken

@@ -97,7 +97,7 @@ def _circles(job: Job, places: dict[str, int]) -> Iterator[Problem]:
     """Each circle once: what closes it is taken out, and the rest looked at again."""
     waits_for = {step.id: {id for id in step.dependencies if id in places} - {step.id} for step in job.steps}
     while circle := _circle(waits_for):
-        chain = " -> ".join(map(shown, circle))
+        chain = " -> ".join([*map(shown, circle[:10]), *["…"] * (len(circle) > 10)])
         yield Problem(
             ("steps", places[circle[0]], "dependencies"),
             f"the steps wait for each other in a circle: {chain}",

@@ -17,6 +17,8 @@ from deepwork.jobs.schema import is_identifier, listed, nearest, shown
 
 STANDARD_JOBS = Path(__file__).with_name("standard")
 
+_HELP = "Correct the file, or start the workflow repair_job of the job deepwork_jobs; then call again."
+
 log = logging.getLogger("deepwork")
 
 
@@ -72,7 +74,7 @@ class JobShelf:
         if found is None:
             raise NotFound("job", name[:200], suggestion=self._suggestion(name))
         if isinstance(found, LoadError):
-            raise DefinitionError(found.error)
+            raise DefinitionError(found.error, suggestion=_HELP)
         return found
 
     def _at_hand(self, name: str) -> Job | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deepwork.database.call import current_call
 from deepwork.database.transaction import Database
-from deepwork.errors import Code, ReviewerError, ToolError
+from deepwork.errors import Code, DeepworkError, StorageError, ToolError
 from deepwork.jobs import progress
 from deepwork.jobs.briefing import delivered
 from deepwork.jobs.models import Step
@@ -18,6 +19,8 @@ from deepwork.jobs.responses import FinishedStep, ReviewAnswer
 from deepwork.jobs.review_payload import ReviewFile
 from deepwork.jobs.sessions import StateManager
 from deepwork.jobs.store import SessionStore
+
+log = logging.getLogger("deepwork")
 
 _SELF_REVIEW = (
     'Quality review needed. Spawn a subagent with the prompt: "Read {file} and follow it." '
@@ -105,7 +108,7 @@ class Gatekeeper:
         session = self._state.save(progress.attempted(session, step_id), SessionEvent.UPDATED)
         try:
             failed, passed = self._gate.evaluate_reviews(submission, self._passed_before(submission), wanted)
-        except ReviewerError:
+        except DeepworkError:
             self._state.save(progress.attempted(session, step_id, by=-1), SessionEvent.UPDATED)
             raise
         self._remember(session, passed, failed)
@@ -126,12 +129,24 @@ class Gatekeeper:
             stack=self._state.get_stack(current_call().caller, session),
         )
 
+    # What is only remembered or told stops nobody's work while the database is away.
+
     def _passed_before(self, submission: Submission) -> set[str]:
-        marks = [mark(submission, task) for task in tasks(submission)]
-        with self._database.reading() as tx:
-            return SessionStore(tx).passed_reviews(marks)
+        marks = [each for task in tasks(submission) if (each := mark(submission, task))]
+        try:
+            with self._database.reading() as tx:
+                return SessionStore(tx).passed_reviews(marks)
+        except StorageError as error:
+            log.warning("Whether a review passed before cannot be looked up: %s", error)
+            return set()
 
     def _remember(self, session: Session, passed: set[str], failed: list[ReviewResult]) -> None:
+        try:
+            self._keep(session, passed, failed)
+        except StorageError as error:
+            log.warning("A review of session %s could not be told of: %s", session.session_id, error)
+
+    def _keep(self, session: Session, passed: set[str], failed: list[ReviewResult]) -> None:
         with self._database.transaction() as tx:
             SessionStore(tx).remember_passed(passed)
             about = {"session_id": session.session_id, "step_id": session.current_step_id}

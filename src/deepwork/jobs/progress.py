@@ -70,6 +70,12 @@ class LastAnswer:
     key: str
     digest: str
     answer: Mapping[str, Any]
+    before: tuple[str, ...] = ()
+    """Keys of earlier answers, which are no longer kept."""
+
+    def has(self, key: str) -> bool:
+        """Whether a call under this key was carried out."""
+        return key == self.key or key in self.before
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from deepwork.jobs.review_payload import ReviewFile
 
 SECONDS_PER_FILE = 30
 FILES_INCLUDED = 5
+MAX_FEEDBACK = 20_000
+LOOK_EVERY = 0.2
 
 SYSTEM_PROMPT = (
     "You are an editor who reviews the outputs of one step of a workflow against given criteria. "
@@ -99,6 +101,7 @@ class QualityGate:
         self.max_inline_files = max_inline_files
         self.timeout = timeout
         self._max_parallel = max_parallel
+        self._slots = threading.BoundedSemaphore(max_parallel)
 
     def evaluate_reviews(
         self, submission: Submission, passed_before: set[str], is_wanted: Callable[[], bool]
@@ -106,19 +109,48 @@ class QualityGate:
         """Every review that failed, and the marks of those that passed; what passed before is not asked."""
         marked = [(task, mark(submission, task)) for task in tasks(submission)]
         asked = [(task, each) for task, each in marked if each not in passed_before]
-        gone = threading.Event()
+        results = self._ask_all(submission, [task for task, _ in asked], is_wanted)
+        passed = {
+            before
+            for (task, before), result in zip(asked, results, strict=True)
+            # A file that changed meanwhile may have been reviewed as it was or as it is: ask again next time.
+            if result.passed and before and before == mark(submission, task)
+        }
+        return [result for result in results if not result.passed], passed
 
-        def ask(task: ReviewTask) -> ReviewResult:
+    def _ask_all(
+        self, submission: Submission, asked: Sequence[ReviewTask], is_wanted: Callable[[], bool]
+    ) -> list[ReviewResult]:
+        """The results in order; the first reviewer that fails ends the others, and is the one named."""
+        failures: list[ReviewerError] = []
+
+        def ask(task: ReviewTask) -> ReviewResult | None:
             try:
-                return self._ask(submission, task, lambda: is_wanted() and not gone.is_set())
-            except ReviewerError:
-                gone.set()  # the call fails as a whole, so nobody waits for the others
-                raise
+                with self._slot(lambda: is_wanted() and not failures) as still_wanted:
+                    return self._ask(submission, task, still_wanted)
+            except ReviewerError as error:
+                failures.append(error)
+                return None
 
         with ThreadPoolExecutor(self._max_parallel) as reviewers:
-            results = list(reviewers.map(ask, [task for task, _ in asked]))
-        passed = {each for (_, each), result in zip(asked, results, strict=True) if result.passed}
-        return [result for result in results if not result.passed], passed
+            results = list(reviewers.map(ask, asked))
+        if failures:
+            raise failures[0]
+        return [result for result in results if result is not None]
+
+    @contextmanager
+    def _slot(self, is_wanted: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
+        """A place among the reviewers that may run at once, whichever calls they are for."""
+        came = self._slots.acquire(timeout=LOOK_EVERY)
+        while not came and is_wanted():
+            came = self._slots.acquire(timeout=LOOK_EVERY)
+        try:
+            if not is_wanted():
+                raise ReviewerError("The reviewer was not asked: the call was cancelled.", recoverable=True)
+            yield is_wanted
+        finally:
+            if came:
+                self._slots.release()
 
     def write_instructions(self, submission: Submission, file: Path) -> None:
         """Write what a reviewer of the agent's own should do."""
@@ -164,7 +196,7 @@ def judged(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
     """A verdict, taken at its strictest: one criterion that failed, or was passed over, fails it."""
     try:
         results = tuple(
-            CriterionResult(str(each["criterion"]), each["passed"] is True, each.get("feedback"))
+            CriterionResult(str(each["criterion"]), each["passed"] is True, _words(each.get("feedback")))
             for each in verdict.get("criteria_results") or ()
         )
     except (TypeError, KeyError, AttributeError):
@@ -174,21 +206,33 @@ def judged(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
         ) from None  # fmt: skip
     results += _not_judged(task, results)
     passed = verdict.get("passed") is True and all(each.passed for each in results)
-    feedback = str(verdict.get("feedback") or "").strip() or "The reviewer gave no feedback."
+    feedback = _words(verdict.get("feedback")) or "The reviewer gave no feedback."
     return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results)
 
 
 def _not_judged(task: ReviewTask, results: Sequence[CriterionResult]) -> tuple[CriterionResult, ...]:
     """Criteria that a reviewer who went through them one by one passed over."""
-    named = {each.criterion for each in results}
-    missing = [name for name in task.review.quality_criteria if name not in named] if results else []
+    named = {each.criterion.strip().casefold() for each in results}
+    criteria = task.review.quality_criteria if results else ()
+    missing = [name for name in criteria if name.strip().casefold() not in named]
     return tuple(
         CriterionResult(name, passed=False, feedback="The reviewer did not judge this.") for name in missing
     )
 
 
-def mark(submission: Submission, task: ReviewTask) -> str:
-    """What a review depends on, as one text: its criteria, its files and the inputs they were made from."""
+def _words(feedback: object) -> str | None:
+    """Feedback as a bounded text, whatever the reviewer wrote."""
+    if feedback is None:
+        return None
+    text = feedback if isinstance(feedback, str) else json.dumps(feedback)
+    return text.strip()[:MAX_FEEDBACK]
+
+
+def mark(submission: Submission, task: ReviewTask) -> str | None:
+    """What a review depends on, as one text: its criteria, its files and the inputs they were made from.
+
+    None when a file is too large to be compared, or gone: then nothing is known to be unchanged.
+    """
     content = hashlib.sha256(
         json.dumps(
             [task.review.run_each, dict(task.review.quality_criteria), task.review.additional_review_guidance]
@@ -198,8 +242,8 @@ def mark(submission: Submission, task: ReviewTask) -> str:
         content.update(f"\0{file.output}\0{file.path}\0".encode())
         try:
             content.update(read_confined(submission.root, file.path, max_bytes=review_payload.MAX_INLINED))
-        except InvalidInput:  # too large to be compared, or gone: then nothing is known to be unchanged
-            content.update(secrets.token_bytes(16))
+        except InvalidInput:
+            return None
     return content.hexdigest()
 
 

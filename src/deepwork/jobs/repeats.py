@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from deepwork.database.call import current_call
-from deepwork.errors import Code, Conflict
+from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.jobs.progress import LastAnswer, Session
 from deepwork.jobs.responses import JobAnswer
 
@@ -21,21 +21,29 @@ def answered(session: Session, tool: str, arguments: Mapping[str, Any], answer: 
     key = current_call().key
     if key is None:
         return session
-    kept = LastAnswer(key, _digest(arguments), answer.model_dump(mode="json"))
+    last = session.last_answers.get(tool)
+    before = (*last.before, last.key) if last else ()
+    kept = LastAnswer(key, _digest(arguments), answer.model_dump(mode="json"), before)
     return replace(session, last_answers={**session.last_answers, tool: kept})
 
 
 def was_answered(session: Session, tool: str) -> bool:
+    """Whether this very call was carried out before."""
     last, key = session.last_answers.get(tool), current_call().key
-    return key is not None and last is not None and last.key == key
+    return key is not None and last is not None and last.has(key)
 
 
 def again(session: Session, tool: str, arguments: Mapping[str, Any], kind: type[Answer]) -> Answer:
     """The answer of the first time, for the same call under the same key."""
-    last = session.last_answers.get(tool)
-    if last is None or not was_answered(session, tool) or last.digest != _digest(arguments):
+    last, key = session.last_answers.get(tool), current_call().key
+    if last is not None and key in last.before:
+        raise NotAllowed(
+            f"The call of {tool} under the key {key!r} was carried out; the session has gone on since.",
+            suggestion="See get_session for where it stands; use a new key for each new call.",
+        )
+    if last is None or last.key != key or last.digest != _digest(arguments):
         raise Conflict(
-            f"The idempotency key {current_call().key!r} was used for {tool} with other arguments.",
+            f"The idempotency key {key!r} was used for {tool} with other arguments.",
             code=Code.KEY_REUSED,
             suggestion="Repeat the call with its first arguments, or use a new key.",
         )

@@ -6,16 +6,20 @@ import hashlib
 import json
 import os
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deepwork.errors import Code, NotFound, StateError, StorageError
+from deepwork.errors import Code, DeepworkError, NotFound, StateError, StorageError
 from deepwork.files.atomic import write_atomically
+from deepwork.files.failures import storage_failure
 from deepwork.files.lock import FileLock
+from deepwork.files.state import make_state_folder
 from deepwork.jobs.progress import (
     LastAnswer,
     Override,
@@ -29,6 +33,8 @@ SCHEMA = 1
 LOCK_SECONDS = 900.0
 MAX_FILE = 64 * 1024 * 1024
 _ID = re.compile(r"[0-9a-z]{8}")
+_UNUSABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a file raises that does not hold a session."""
 
 
 class SessionFiles:
@@ -37,12 +43,19 @@ class SessionFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._locks: dict[str, FileLock] = {}
+        self._users: Counter[str] = Counter()
+        self._changing = threading.Lock()
 
     @contextmanager
     def held(self, session_id: str) -> Iterator[None]:
         """Nobody else, in any process, works on the session meanwhile."""
-        lock = self._locks.setdefault(session_id, FileLock(self.folder / f"session_{session_id}.lock"))
-        with lock.held(timeout=LOCK_SECONDS):
+        with self._lock(session_id) as lock, lock.held(timeout=LOCK_SECONDS):
+            yield
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Nobody else, in any process, begins a session meanwhile."""
+        with self.held("starting"):
             yield
 
     def exists(self, session_id: str) -> bool:
@@ -56,17 +69,22 @@ class SessionFiles:
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            raise _unknown(session_id) from None
+            raise self._missing(session_id) from None
         except OSError as error:
             raise StorageError(f"The session file {path.name} cannot be read: {error.strerror}.") from error
         try:
             return _parsed(content)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except _UNUSABLE:
             raise self._damaged(path) from None
+
+    def peek(self, session_id: str) -> Session | None:
+        """The session, if its file can be read; a damaged one is left for whoever opens it."""
+        return _peeked(self._path(session_id)) if _ID.fullmatch(session_id) else None
 
     def save(self, session: Session) -> Session:
         """Keep the session; the one before stays beside it as `.prev`."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_state_folder(self.folder.parent)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         kept = replace(session, generation=session.generation + 1)
         write_atomically(self._path(session.session_id), _written(kept), keep_previous=session.generation > 0)
         return kept
@@ -77,35 +95,76 @@ class SessionFiles:
 
     def all(self) -> list[Session]:
         """Every readable session, oldest first."""
-        found = []
-        for path in sorted(self.folder.glob("session_????????.json")):
-            try:
-                found.append(_parsed(path.read_bytes()))
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                continue
-        return sorted(found, key=lambda session: session.started_at)
+        found = filter(None, map(_peeked, self.folder.glob("session_????????.json")))
+        return sorted(found, key=lambda session: (session.started_at, session.session_id))
+
+    def answered_under(self, tool: str, key: str) -> str | None:
+        """The session whose last answer of a tool was given under this key."""
+        spelled = _json(key).encode()
+        for path in self.folder.glob("session_????????.json"):
+            with suppress(OSError):
+                session = _peeked(path) if spelled in path.read_bytes() else None
+                if session and tool in session.last_answers and session.last_answers[tool].has(key):
+                    return session.session_id
+        return None
+
+    @contextmanager
+    def _lock(self, name: str) -> Iterator[FileLock]:
+        """The lock of that name; its files are open only while somebody wants it."""
+        with self._changing:
+            lock = self._locks.setdefault(name, FileLock(self.folder / f"session_{name}.lock"))
+            self._users[name] += 1
+        try:
+            yield lock
+        finally:
+            with self._changing:
+                self._users[name] -= 1
+                if not self._users[name]:
+                    del self._users[name]
+                    self._locks.pop(name).close()
 
     def _path(self, session_id: str) -> Path:
         return self.folder / f"session_{session_id}.json"
 
-    def _damaged(self, path: Path) -> StateError:
+    def _missing(self, session_id: str) -> DeepworkError:
+        """What to say of a file that is not there: perhaps it was put aside."""
+        path = self._path(session_id)
+        aside = sorted(self.folder.glob(f"{path.name}.damaged-*"))
+        return _was_damaged(path, aside[-1]) if aside else _unknown(session_id)
+
+    def _damaged(self, path: Path) -> DeepworkError:
         """Put a file that cannot be trusted aside, and say so."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         aside = path.with_name(f"{path.name}.damaged-{stamp}-{os.getpid()}")
-        path.rename(aside)
-        previous = path.with_name(f"{path.name}.prev")
-        back = f"To go on from the state before, rename {previous.name} to {path.name}."
-        return StateError(
-            f"The session file {path.name} is damaged; it was kept as {aside.name}.",
-            code=Code.SESSION_DAMAGED,
-            suggestion=back if previous.exists() else "Start the workflow anew.",
-        )
+        try:
+            path.rename(aside)
+        except FileNotFoundError:  # somebody else has just done so
+            return self._missing(path.stem.removeprefix("session_"))
+        except OSError as error:
+            return storage_failure("move aside the damaged", path, error)
+        return _was_damaged(path, aside)
+
+
+def _was_damaged(path: Path, aside: Path) -> StateError:
+    previous = path.with_name(f"{path.name}.prev")
+    back = f"To go on from the state before, rename {previous.name} to {path.name}."
+    return StateError(
+        f"The session file {path.name} is damaged; it was kept as {aside.name}.",
+        code=Code.SESSION_DAMAGED,
+        suggestion=back if previous.exists() else "Start the workflow anew.",
+    )
+
+
+def _peeked(path: Path) -> Session | None:
+    try:
+        return _parsed(path.read_bytes())
+    except (OSError, *_UNUSABLE):
+        return None
 
 
 def _written(session: Session) -> bytes:
     """One key a line, one step a line: readable, and fast however long the workflow."""
-    data = {"schema": SCHEMA, **asdict(session)}
-    data["step_progress"] = {}
+    data = {"schema": SCHEMA, **asdict(replace(session, step_progress={}))}
     lines = [f"  {json.dumps(key)}: {_json(value)}" for key, value in data.items() if key != "step_progress"]
     steps = [f"    {_json(id)}: {_json(vars(each))}" for id, each in session.step_progress.items()]
     progress = "{\n" + ",\n".join(steps) + "\n  }" if steps else "{}"
@@ -133,7 +192,10 @@ def _parsed(content: bytes) -> Session:
             "step_progress": {id: StepProgress(**each) for id, each in data["step_progress"].items()},
             "overrides": tuple(Override(**each) for each in data["overrides"]),
             "status": SessionStatus(data["status"]),
-            "last_answers": {tool: LastAnswer(**each) for tool, each in data["last_answers"].items()},
+            "last_answers": {
+                tool: LastAnswer(**each | {"before": tuple(each.get("before", ()))})
+                for tool, each in data["last_answers"].items()
+            },
         }
     )
 

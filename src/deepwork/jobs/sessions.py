@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from deepwork.database.transaction import Database
-from deepwork.errors import Code, DeepworkError, StateError
+from deepwork.errors import Code, DeepworkError, NotFound, StateError
 from deepwork.jobs import owners
 from deepwork.jobs.progress import Session, SessionEvent
 from deepwork.jobs.responses import StackEntry
@@ -49,28 +50,44 @@ class StateManager:
         """Which session a call is about, and whether it had to be taken over from a process that is gone."""
         if session_id:
             return session_id, False
-        active = self.files.active()
-        if caller == ANONYMOUS:
-            # Nobody knows whose call this is, so it can only be about the one session there is.
-            if len(active) == 1:
-                return active[0].session_id, False
-        elif stack := self._stacks.get(caller):
+        if caller != ANONYMOUS and (stack := self._stacks.get(caller)):
             return stack[-1], False
+        active = self.files.active()
+        if caller == ANONYMOUS and len(active) == 1:
+            # Nobody knows whose call this is, so it can only be about the one session there is.
+            return active[0].session_id, False
         orphans = [session for session in active if owners.is_gone(session.owner)]
         if takes_over and len(orphans) == 1:
             return orphans[0].session_id, True
         raise _none_active(active)
 
+    def load(self, session_id: str) -> Session:
+        """The session, whatever became of it; one that is lost is on nobody's stack any more."""
+        try:
+            return self.files.load(session_id)
+        except (StateError, NotFound):
+            self.remove(session_id)
+            raise
+
     def open(self, session_id: str) -> Session:
         """The session, which must be under way; to be called while it is held."""
-        session = self.files.load(session_id)
+        session = self.load(session_id)
         if not session.is_active:
+            # Somebody else ended it. Whoever has it on a stack is told so once, then the one below goes on.
+            self.remove(session_id)
             raise StateError(
-                f"Session {session_id} is {session.status}.",
+                f"Session {session_id} is {session.status}{_because(session)}.",
                 code=Code.INVALID_STATE,
-                suggestion="Start the workflow anew with start_workflow.",
+                suggestion="See get_session for what you are in now, or begin anew with start_workflow.",
             )
         self._catch_up(session)
+        return session
+
+    def take_over(self, session_id: str) -> Session:
+        """An orphan, to be called while it is held: of two processes that found it, only one gets it."""
+        session = self.open(session_id)
+        if not owners.is_gone(session.owner):
+            raise _none_active(self.files.active())
         return session
 
     def save(self, session: Session, event: SessionEvent) -> Session:
@@ -79,10 +96,17 @@ class StateManager:
         self._tell(kept, event)
         return kept
 
-    def adopt(self, session: Session, caller: str) -> Session:
-        """The session as this caller's and this process's own, on top of its stack."""
+    @contextmanager
+    def adopting(self, session: Session, caller: str) -> Iterator[Session]:
+        """The session as this caller's and this process's own, on its stack; not if the block fails."""
+        is_new = session.session_id not in self._stacks.get(caller, ())
         self.push(session.session_id, caller)
-        return replace(session, caller=caller, owner=self._owner)
+        try:
+            yield replace(session, caller=caller, owner=self._owner)
+        except BaseException:
+            if is_new:
+                self._take_off(session.session_id, caller)
+            raise
 
     def push(self, session_id: str, caller: str) -> None:
         with self._changing:
@@ -92,18 +116,20 @@ class StateManager:
 
     def remove(self, session_id: str) -> None:
         """Take a session off whichever stack it is on, at whatever place."""
+        for caller in list(self._stacks):
+            self._take_off(session_id, caller)
+
+    def _take_off(self, session_id: str, caller: str) -> None:
         with self._changing:
-            for caller, stack in list(self._stacks.items()):
-                left = [each for each in stack if each != session_id]
-                if left:
-                    self._stacks[caller] = left
-                else:
-                    del self._stacks[caller]
+            left = [each for each in self._stacks.pop(caller, []) if each != session_id]
+            if left:
+                self._stacks[caller] = left
 
     def stack_sessions(self, caller: str, *known: Session) -> list[Session]:
         """The caller's sessions under way, outermost first; those just changed as they are now."""
         fresh = {session.session_id: session for session in known}
-        sessions = [self._look(id, fresh) for id in list(self._stacks.get(caller, ()))]
+        # A file that is damaged or gone is left out here: whoever opens it is told.
+        sessions = [fresh.get(id) or self.files.peek(id) for id in list(self._stacks.get(caller, ()))]
         return [session for session in sessions if session is not None and session.is_active]
 
     def get_stack(self, caller: str, *known: Session) -> list[StackEntry]:
@@ -112,12 +138,6 @@ class StateManager:
             StackEntry(workflow=session.workflow, step=session.current_step_id)
             for session in self.stack_sessions(caller, *known)
         ]
-
-    def _look(self, session_id: str, fresh: dict[str, Session]) -> Session | None:
-        try:
-            return fresh.get(session_id) or self.files.load(session_id)
-        except DeepworkError:  # damaged or removed since: whoever opens it is told
-            return None
 
     def _catch_up(self, session: Session) -> None:
         """Tell what a process that died between saving and telling could not."""
@@ -143,10 +163,17 @@ class StateManager:
 
 def shown(session: Session) -> dict[str, Any]:
     """A session as others see it."""
-    data = asdict(session)
-    for inner in ("last_answers", "owner"):
-        del data[inner]
-    return data
+    # Not `asdict`, which copies every value and so takes a hundred times as long for a long workflow.
+    data = {key: value for key, value in vars(session).items() if key not in {"last_answers", "owner"}}
+    return data | {
+        "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
+        "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},
+        "overrides": [dict(vars(each)) for each in session.overrides],
+    }
+
+
+def _because(session: Session) -> str:
+    return f" ({session.abort_reason[:200]})" if session.abort_reason else ""
 
 
 def _none_active(active: Iterable[Session]) -> StateError:

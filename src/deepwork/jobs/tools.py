@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -13,7 +16,7 @@ import anyio
 from pydantic import Field
 
 from deepwork.database.call import current_call
-from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed
+from deepwork.errors import Code, InvalidInput, NotAllowed, StateError
 from deepwork.files.paths import confine
 from deepwork.git.command import Git
 from deepwork.jobs import progress
@@ -43,6 +46,7 @@ from deepwork.shapes import Name, Text, Traits
 
 Answer = TypeVar("Answer", bound=JobAnswer)
 Wanted = Callable[[], bool]
+MAX_CALLS = 64
 SessionId = Annotated[str | None, Field(description="Default: the session on top of your stack")]
 SubmittedOutputs = Annotated[
     dict[str, Any], Field(description="Output name to file path, or to a list of paths for type 'files'")
@@ -76,6 +80,8 @@ class WorkflowTools:
     ) -> None:
         self._settings, self._shelf, self._state = settings, shelf, state
         self._gatekeeper, self._git = gatekeeper, git
+        # Their own threads, because they may wait long for a reviewer or for each other.
+        self._threads = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="job")
 
     def get_workflows(self) -> Workflows:
         """List the jobs of this project and their workflows; call this first."""
@@ -96,7 +102,7 @@ class WorkflowTools:
         instance_id: Annotated[str | None, Field(description="For the branch name, e.g. 'acme'")] = None,
     ) -> Started:
         """Start a workflow and get its first step; while another runs, it is nested in that one."""
-        return await _in_thread(lambda _: self._start(goal, job_name, workflow_name, instance_id))
+        return await self._in_thread(lambda _: self._start(goal, job_name, workflow_name, instance_id))
 
     async def finished_step(
         self,
@@ -109,7 +115,7 @@ class WorkflowTools:
         step_id: Annotated[str | None, Field(description="Refused unless this step is current")] = None,
     ) -> FinishedStep:
         """Report a step as done: its outputs are checked and reviewed, then you get the next step."""
-        return await _in_thread(
+        return await self._in_thread(
             lambda wanted: self._finish(
                 outputs, notes, quality_review_override_reason, session_id, step_id, wanted
             )
@@ -119,21 +125,11 @@ class WorkflowTools:
         self, explanation: Annotated[Text, Field(description="Why")], session_id: SessionId = None
     ) -> Aborted:
         """Give up a workflow; the one it was nested in goes on."""
-        return await _in_thread(lambda _: self._abort(explanation, session_id))
+        return await self._in_thread(lambda wanted: self._abort(explanation, session_id, wanted))
 
-    def go_to_step(self, step_id: Name, session_id: SessionId = None) -> WentToStep:
+    async def go_to_step(self, step_id: Name, session_id: SessionId = None) -> WentToStep:
         """Go back to an earlier step; progress from there on is cleared, files stay as they are."""
-        id, _ = self._state.resolve(session_id, _caller())
-        with self._state.files.held(id):
-            session = self._state.open(id)
-            place = _place_of(session, step_id)
-            moved, cleared = progress.back_at(session, place, step_id, now())
-            begin = briefing(self._shelf.find(session.job_name), moved)
-            self._state.save(moved, SessionEvent.UPDATED)
-            return WentToStep(
-                status="next_step", begin_step=begin, cleared_steps=cleared,
-                stack=self._state.get_stack(_caller(), moved),
-            )  # fmt: skip
+        return await self._in_thread(lambda wanted: self._go_back(step_id, session_id, wanted))
 
     def get_session(self, session_id: SessionId = None) -> SessionView:
         """What you are in the middle of: the session, its current step, the stack; for a lost context."""
@@ -150,7 +146,7 @@ class WorkflowTools:
         problems = [problem for problem, _ in self._problems(job, session, outputs)]
         return Validation(valid=not problems, problems=problems)
 
-    # What the three asynchronous tools do, each in one thread.
+    # What the asynchronous tools do, each in one thread.
 
     def _start(self, goal: str, job_name: str, workflow_name: str, instance_id: str | None) -> Started:
         arguments = {"goal": goal, "job": job_name, "workflow": workflow_name, "instance": instance_id}
@@ -162,16 +158,14 @@ class WorkflowTools:
             workflow = _workflow(job, workflow_name)
             session = self._new_session(id, job_name, workflow, goal, instance_id)
             begin = briefing(job, session)
-            session = replace(session, branch=self._branch(session))
-            self._state.push(id, _caller())
-            answer = Started(
-                begin_step=begin, branch=session.branch, stack=self._state.get_stack(_caller(), session)
-            )
-            try:
-                self._state.save(answered(session, "start_workflow", arguments, answer), SessionEvent.STARTED)
-            except DeepworkError:
-                self._state.remove(id)
-                raise
+            # One at a time: of two that begin at once, the second is nested in the first.
+            with self._state.files.starting():
+                session = replace(session, branch=self._branch(session))
+                with self._state.adopting(session, _caller()):
+                    stack = self._state.get_stack(_caller(), session)
+                    answer = Started(begin_step=begin, branch=session.branch, stack=stack)
+                    kept = answered(session, "start_workflow", arguments, answer)
+                    self._state.save(kept, SessionEvent.STARTED)
             return answer
 
     def _new_session(
@@ -202,49 +196,80 @@ class WorkflowTools:
         step_id: str | None,
         wanted: Wanted,
     ) -> FinishedStep:
-        id, taken_over = self._state.resolve(session_id, _caller())
         arguments = {"outputs": dict(outputs), "notes": notes, "override": override, "step": step_id}
-        with self._state.files.held(id):
-            session = self._state.files.load(id)
+        with self._found("finished_step", session_id, wanted) as (session, taken_over):
             if was_answered(session, "finished_step"):
                 return again(session, "finished_step", arguments, FinishedStep)
-            session = self._state.adopt(self._state.open(id), _caller())
-            _require_current(session, step_id)
-            job = self._shelf.find(session.job_name)
-            shares = self._shares(job, session, outputs)
-            session, refused = self._gatekeeper.pass_gate(session, shares, notes, override, wanted)
-            if refused is not None:
-                return refused
-            answer, session = self._advance(job, session, shares, notes, taken_over)
-            kept = answered(session, "finished_step", arguments, answer)
-            self._state.save(kept, SessionEvent.UPDATED if session.is_active else SessionEvent.COMPLETED)
-            if not session.is_active:
-                self._state.remove(id)
+            with self._own(session, taken_over) as own:
+                _require_current(own, step_id)
+                job = self._shelf.find(own.job_name)
+                shares = self._shares(job, own, outputs)
+                gated, refused = self._gatekeeper.pass_gate(own, shares, notes, override, wanted)
+                moved, answer = (gated, refused) if refused else self._advance(job, gated, shares, notes)
+                answer = answer.model_copy(update={"taken_over": taken_over or None})
+                kept = answered(moved, "finished_step", arguments, answer)
+                if kept is not gated:  # else the gatekeeper has kept all there is
+                    event = SessionEvent.UPDATED if moved.is_active else SessionEvent.COMPLETED
+                    self._state.save(kept, event)
+            if not moved.is_active:
+                self._state.remove(moved.session_id)
             return answer
 
+    @contextmanager
+    def _found(
+        self, tool: str, session_id: str | None, wanted: Wanted, *, takes_over: bool = True
+    ) -> Iterator[tuple[Session, bool]]:
+        """The session that a call is about, held, and whether it is to be taken over."""
+        key = current_call().key
+        repeated = self._state.files.answered_under(tool, key) if key and not session_id else None
+        id, is_orphan = self._state.resolve(session_id or repeated, _caller(), takes_over=takes_over)
+        with self._state.files.held(id):
+            if not wanted():
+                raise StateError("The call was cancelled before its turn came.", code=Code.INVALID_STATE)
+            yield self._state.load(id), is_orphan
+
+    @contextmanager
+    def _own(self, session: Session, taken_over: bool) -> Iterator[Session]:
+        """The session, under way, as the caller's own."""
+        id = session.session_id
+        opened = self._state.take_over(id) if taken_over else self._state.open(id)
+        with self._state.adopting(opened, _caller()) as own:
+            yield own
+
     def _advance(
-        self, job: Job, session: Session, shares: list[Share], notes: str | None, taken_over: bool
-    ) -> tuple[FinishedStep, Session]:
+        self, job: Job, session: Session, shares: list[Share], notes: str | None
+    ) -> tuple[Session, FinishedStep]:
         """The session one place further, and the answer that says so; nothing is kept yet."""
         moment = now()
         for share in shares:
             session = progress.completed(session, share.step.id, share.outputs, notes, moment)
         session = progress.advanced(session, moment)
         stack = self._state.get_stack(_caller(), session)
-        mark_taken = taken_over or None
         if session.is_active:
-            begin = briefing(job, session)
-            return FinishedStep(
-                status="next_step", begin_step=begin, stack=stack, taken_over=mark_taken
-            ), session
-        answer = FinishedStep(
+            return session, FinishedStep(status="next_step", begin_step=briefing(job, session), stack=stack)
+        return session, FinishedStep(
             status="workflow_complete",
             summary=f"Workflow '{session.workflow_name}' completed successfully.",
             all_outputs=progress.all_outputs(session),
             stack=stack,
-            taken_over=mark_taken,
         )
-        return answer, session
+
+    def _go_back(self, step_id: str, session_id: str | None, wanted: Wanted) -> WentToStep:
+        arguments = {"step": step_id}
+        with self._found("go_to_step", session_id, wanted) as (session, taken_over):
+            if was_answered(session, "go_to_step"):
+                return again(session, "go_to_step", arguments, WentToStep)
+            with self._own(session, taken_over) as own:
+                moved, cleared = progress.back_at(own, _place_of(own, step_id), step_id, now())
+                answer = WentToStep(
+                    status="next_step",
+                    begin_step=briefing(self._shelf.find(own.job_name), moved),
+                    cleared_steps=cleared,
+                    stack=self._state.get_stack(_caller(), moved),
+                    taken_over=taken_over or None,
+                )
+                self._state.save(answered(moved, "go_to_step", arguments, answer), SessionEvent.UPDATED)
+            return answer
 
     def _shares(self, job: Job, session: Session, outputs: Mapping[str, Any]) -> list[Share]:
         """The submission by the step that each part belongs to; whatever is wrong with it is one error."""
@@ -282,26 +307,37 @@ class WorkflowTools:
         others = [id for id in session.current_entry.steps if id != session.current_step_id]
         return [require_step(job, id, session) for id in (session.current_step_id, *others)]
 
-    def _abort(self, explanation: str, session_id: str | None) -> Aborted:
-        id, _ = self._state.resolve(session_id, _caller(), takes_over=False)
+    def _abort(self, explanation: str, session_id: str | None, wanted: Wanted) -> Aborted:
         arguments = {"explanation": explanation}
-        with self._state.files.held(id):
-            session = self._state.files.load(id)
+        with self._found("abort_workflow", session_id, wanted, takes_over=False) as (session, _):
             if was_answered(session, "abort_workflow"):
                 return again(session, "abort_workflow", arguments, Aborted)
-            session = progress.aborted(self._state.open(id), explanation, now())
-            left = self._state.stack_sessions(_caller(), session)
+            aborted = progress.aborted(self._state.open(session.session_id), explanation, now())
+            left = self._state.stack_sessions(_caller(), aborted)
             answer = Aborted(
-                aborted_workflow=session.workflow,
-                aborted_step=session.current_step_id,
+                aborted_workflow=aborted.workflow,
+                aborted_step=aborted.current_step_id,
                 explanation=explanation,
-                stack=self._state.get_stack(_caller(), session),
+                stack=self._state.get_stack(_caller(), aborted),
                 resumed_workflow=left[-1].workflow if left else None,
                 resumed_step=left[-1].current_step_id if left else None,
             )
-            self._state.save(answered(session, "abort_workflow", arguments, answer), SessionEvent.ABORTED)
-            self._state.remove(id)
+            self._state.save(answered(aborted, "abort_workflow", arguments, answer), SessionEvent.ABORTED)
+            self._state.remove(session.session_id)
             return answer
+
+    async def _in_thread(self, work: Callable[[Wanted], Answer]) -> Answer:
+        """Do the work in one thread, to its end; if the caller goes away, whoever waits in it is told."""
+        gone = threading.Event()
+        context, loop = copy_context(), asyncio.get_running_loop()
+        working = loop.run_in_executor(self._threads, context.run, work, lambda: not gone.is_set())
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            gone.set()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({working})
+            raise
 
 
 def _by_step(group: list[Step], outputs: Mapping[str, Any]) -> list[Share]:
@@ -312,19 +348,6 @@ def _by_step(group: list[Step], outputs: Mapping[str, Any]) -> list[Share]:
         if own or step is group[0]:
             shares.append(Share(step, own))
     return shares
-
-
-async def _in_thread(work: Callable[[Wanted], Answer]) -> Answer:
-    """Do the work in one thread, to its end; if the caller goes away, whoever waits in it is told."""
-    gone = threading.Event()
-    working = asyncio.create_task(asyncio.to_thread(work, lambda: not gone.is_set()))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        gone.set()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait({working})
-        raise
 
 
 def _info(job: Job) -> JobInfo:

@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.database.engine import Row, stored
 from deepwork.database.statements import where
 from deepwork.database.transaction import Transaction
-from deepwork.errors import NotFound
+from deepwork.errors import InvalidInput, NotFound
 from deepwork.messages.models import Message, MessageStatus, MessageType, Priority
 
 
@@ -50,9 +50,9 @@ class MessageStore:
     def matching(self, agent_id: str, filters: Mapping[str, Any], limit: int) -> list[Message]:
         """Messages of an agent: newest first, or after a cursor oldest first, so that none is skipped."""
         in_thread = filters.get("thread_id") is not None
-        direction = "ASC" if filters.get("since_position") is not None else "DESC"
+        direction = "ASC" if filters.keys() & {"since_position", "since_at"} else "DESC"
         # In an inbox the position is the order, and an index has it; a thread runs through several inboxes.
-        order = f"created_at {direction}, position {direction}, id" if in_thread else f"position {direction}"
+        order = f"created_at {direction}, id {direction}" if in_thread else f"position {direction}"
         mine = _SENT_OR_RECEIVED if in_thread else _RECEIVED
         condition = where({mine: agent_id, **{text: filters.get(name) for name, text in _FILTERS.items()}})
         rows = self._tx.all(
@@ -60,6 +60,18 @@ class MessageStore:
             agent_id=agent_id, limit=limit, now=self._tx.now, **filters,
         )  # fmt: skip
         return [_message(row) for row in rows]
+
+    def cursor(self, agent_id: str, since_id: str, thread_id: str | None) -> dict[str, Any]:
+        """The filter for what comes after a message: by its place in the inbox, in a thread by its time."""
+        message = self.get(since_id)
+        if thread_id is not None:
+            return {"since_at": message.created_at, "since_id": message.id}
+        if message.recipient_id != agent_id:
+            raise InvalidInput(
+                f"`since_id`: the message {since_id!r} is not in this agent's inbox.",
+                suggestion="Use the id of a message that this agent received, or name its thread_id.",
+            )
+        return {"since_position": message.position}
 
     def unread(self, agent_id: str, priorities: Sequence[Priority] | None = None) -> dict[Priority, int]:
         """How many messages wait for the agent, by priority."""
@@ -111,6 +123,7 @@ _FILTERS = {
     "workflow_id": "workflow_id = :workflow_id",
     "since": "created_at > :since",
     "since_position": "position > :since_position",
+    "since_at": "(created_at, id) > (:since_at, :since_id)",
 }
 
 

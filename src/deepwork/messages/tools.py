@@ -25,7 +25,7 @@ from deepwork.messages.models import (
 from deepwork.messages.responses import Broadcast, Inbox, Marked, MessageView, Sent, UnreadCount
 from deepwork.messages.store import MessageStore
 from deepwork.names import new_id
-from deepwork.shapes import MAX_LIST, Id, Limit200, Name, Text, Traits
+from deepwork.shapes import MAX_LIST, Id, Limit200, Name, Text, Traits, check_object
 
 Body = Annotated[Text | dict[str, Any], Field(description="Text or an object")]
 Moment = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
@@ -47,12 +47,14 @@ class MessageTools:
     traits: ClassVar = Traits(
         toolset="messages",
         read_only=frozenset({"message_list", "message_count_unread"}),
+        read_only_if_asked=frozenset({"message_get"}),
         idempotent=frozenset({"message_get", "message_mark_read", "message_archive"}),
     )
 
-    def __init__(self, database: Database, presence: Presence) -> None:
+    def __init__(self, database: Database, presence: Presence, *, is_read_only: bool = False) -> None:
         self._database = database
         self._presence = presence
+        self._is_read_only = is_read_only
 
     def message_send(
         self,
@@ -76,7 +78,8 @@ class MessageTools:
             [message] = self._deliver(
                 tx, [recipient_id], sender_id=sender_id, message_type=message_type, body=body,
                 subject=subject, priority=priority, workflow_id=workflow_id, task_id=task_id,
-                reply_to_id=reply_to_id, thread_id=thread_id, expires_at=expires_at,
+                reply_to_id=reply_to_id, thread_id=thread_id,
+                expires_at=rules.still_ahead(expires_at, tx.now),
             )  # fmt: skip
             return Sent(id=message.id, thread_id=thread_id)
 
@@ -101,7 +104,7 @@ class MessageTools:
                 tx, [agent.id for agent in recipients if agent.id != sender_id],
                 sender_id=sender_id, message_type=MessageType(message_type), body=body, subject=subject,
                 priority=priority, workflow_id=workflow_id, task_id=None, reply_to_id=None,
-                thread_id=new_id("thr"), expires_at=expires_at,
+                thread_id=new_id("thr"), expires_at=rules.still_ahead(expires_at, tx.now),
             )  # fmt: skip
             return Broadcast(sent_count=len(messages), message_ids=[message.id for message in messages])
 
@@ -133,7 +136,7 @@ class MessageTools:
                     "workflow_id": workflow_id,
                     "thread_id": thread_id,
                     "since": None if since is None else rules.as_milliseconds(since),
-                    "since_position": store.get(since_id).position if since_id else None,
+                    **(store.cursor(agent_id, since_id, thread_id) if since_id else {}),
                 },
                 limit,
             )
@@ -145,7 +148,7 @@ class MessageTools:
         """One message in full; marks it as read unless told not to."""
         with self._database.reading() as tx:
             message = MessageStore(tx).get(id)
-        if mark_read and message.status is MessageStatus.UNREAD:
+        if mark_read and message.status is MessageStatus.UNREAD and not self._is_read_only:
             with self._database.transaction() as tx:
                 self._tell(tx, MessageEvent.READ, MessageStore(tx).mark_read([id]))
                 message = MessageStore(tx).get(id)
@@ -190,6 +193,8 @@ class MessageTools:
 
     def _deliver(self, tx: Transaction, recipients: Sequence[str], **content: Any) -> list[Message]:
         store = MessageStore(tx)
+        if isinstance(content["body"], dict):
+            check_object("body", content["body"])
         messages = [
             Message(
                 id=new_id("msg"),

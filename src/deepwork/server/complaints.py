@@ -46,7 +46,7 @@ def _path(location: tuple[str | int, ...]) -> str:
         if isinstance(part, int):
             path += f"[{part}]"
         elif not path:
-            path = part
+            path = part[:MAX_SHOWN]
         elif part.isidentifier() and part not in {"str", "int", "dict", "list"}:
             path += f".{part}"
     return path

@@ -24,22 +24,44 @@ def answer_unreadable(line: bytes) -> bytes | None:
         message = from_json(line, allow_inf_nan=False)
     except ValueError as error:
         return _refuse(_readable_part(line), _unreadable(error), PARSE_ERROR)
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        return _refuse(message, InvalidInput("The request is no JSON-RPC 2.0 message."), INVALID_REQUEST)
-    if message.get("method") == "tools/call" and not _has_object(message):
-        return _refuse(message, InvalidInput("`arguments` must be an object."), INVALID_REQUEST)
+    if problem := _problem(message):
+        return _refuse(message, InvalidInput(problem), INVALID_REQUEST)
     return None
 
 
-def _has_object(message: dict[str, Any]) -> bool:
-    params = message.get("params")
-    return isinstance(params, dict) and isinstance(params.get("arguments") or {}, dict)
+def _problem(message: Any) -> str | None:
+    """Why the SDK would drop this message, or answer it with less than we can say."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return "The request is no JSON-RPC 2.0 message."
+    if "method" not in message:
+        return None if "result" in message or "error" in message else "The request names no method."
+    if not isinstance(message["method"], str):
+        return "`method` must be a text."
+    if "id" in message and not _is_id(message["id"]):
+        return "`id` must be a text or a whole number."
+    params = message.get("params", {})
+    if not isinstance(params, dict):
+        return "`params` must be an object."
+    return _problem_with_call(params) if message["method"] == "tools/call" else None
+
+
+def _problem_with_call(params: dict[str, Any]) -> str | None:
+    if not isinstance(params.get("name"), str):
+        return "`name`, the tool to call, must be a text."
+    for key in ("arguments", "_meta"):
+        if not isinstance(params.get(key), dict | None):
+            return f"`{key}` must be an object."
+    return None
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _refuse(message: Any, error: InvalidInput, code: int) -> bytes:
     message = message if isinstance(message, dict) else {}
     asked = message.get("id")
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked if isinstance(asked, str | int) else None}
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked if _is_id(asked) else None}
     if answer["id"] is not None and message.get("method") == "tools/call":
         text = json.dumps(error.as_dict(), ensure_ascii=False)
         answer["result"] = {"content": [{"type": "text", "text": text}], "isError": True}
@@ -57,9 +79,9 @@ def _readable_part(line: bytes) -> Any:
 
 
 def _envelope(line: bytes) -> dict[str, Any]:
-    """The id and method of a line that is cut or broken, if it begins as clients write them."""
+    """The id and method of a line that is cut or broken, if they come before its parameters."""
     decoder, found = json.JSONDecoder(), {}
-    text = line[:65536].decode("utf-8", "replace")
+    text = line[:65536].decode("utf-8", "replace").partition('"params"')[0]
     for key in ("id", "method"):
         place = text.find(f'"{key}":')
         if place >= 0:

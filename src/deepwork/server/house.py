@@ -13,6 +13,7 @@ from deepwork.database.engine import open_engine
 from deepwork.database.transaction import Clock, Database
 from deepwork.events.feed import Feed
 from deepwork.events.log import record
+from deepwork.files.state import make_state_folder
 from deepwork.git.command import Git
 from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.definitions import JobShelf
@@ -23,15 +24,6 @@ from deepwork.jobs.sessions import StateManager
 from deepwork.jobs.tools import JobSettings, WorkflowTools
 from deepwork.messages.tools import MessageTools
 from deepwork.server.registry import ToolSpec, by_name
-
-_IGNORED = """\
-# Written by deepwork: definitions and settings belong to the project, everything else to this machine.
-*
-!.gitignore
-!config.yml
-!jobs/
-!jobs/**
-"""
 
 
 @dataclass
@@ -45,7 +37,7 @@ class House:
     def database(self) -> Database:
         """Made when first needed; opened when first used."""
         if not self.settings.database and not self.settings.global_store:
-            keep_out_of_git(self.settings.state_folder)
+            make_state_folder(self.settings.state_folder)
         return Database(open_engine(self.settings.database_location), record, self.clock)
 
     @cached_property
@@ -54,7 +46,8 @@ class House:
 
     @cached_property
     def presence(self) -> Presence:
-        return Presence(self.database, self.settings.lease_seconds)
+        read_only = self.settings.read_only
+        return Presence(self.database, self.settings.lease_seconds, is_read_only=read_only)
 
     @cached_property
     def registry(self) -> dict[str, ToolSpec]:
@@ -62,7 +55,7 @@ class House:
         return by_name(
             [
                 AgentTools(self.database, self.presence),
-                MessageTools(self.database, self.presence),
+                MessageTools(self.database, self.presence, is_read_only=self.settings.read_only),
                 self._job_tools(),
             ]
         )
@@ -107,11 +100,3 @@ class House:
     def close(self) -> None:
         if "database" in self.__dict__:
             self.database.close()
-
-
-def keep_out_of_git(state_folder: Path) -> None:
-    """Make sure that only definitions and settings of the state folder reach git."""
-    ignore = state_folder / ".gitignore"
-    if not ignore.exists():
-        state_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ignore.write_text(_IGNORED, encoding="utf-8")

@@ -140,4 +140,7 @@ def _key(given: object) -> str | None:
 def _name(request: Request, meta: Mapping[str, Any]) -> str:
     if session := request.headers.get("mcp-session-id") or request.query_params.get("session_id"):
         return f"session:{session}"
-    return f"client:{meta[CLIENT]}"[:200] if meta.get(CLIENT) else "anonymous"
+    named = meta.get(CLIENT)
+    if not isinstance(named, str) or not named.isprintable():
+        return "anonymous"
+    return f"client:{named}"[:200]

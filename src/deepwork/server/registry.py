@@ -29,6 +29,7 @@ class ToolSpec:
     read_only: bool
     idempotent: bool
     destructive: bool
+    read_only_if_asked: bool = False
 
     @cached_property
     def is_async(self) -> bool:
@@ -88,6 +89,7 @@ def specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
             read_only=name in traits.read_only,
             idempotent=name in traits.read_only | traits.idempotent,
             destructive=name in traits.destructive,
+            read_only_if_asked=name in traits.read_only_if_asked,
         )
         for name, method in inspect.getmembers(tools, inspect.isroutine)
         if not name.startswith("_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_NOISE = {"title", "additionalProperties", "minLength"}
+_NOISE = {"title", "additionalProperties", "minLength", "maxLength"}
 
 
 def compact(schema: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ async def serve_stdio(mcp: FastMCP) -> None:
 @contextmanager
 def wire() -> Iterator[None]:
     """Take standard input and output away from everything but the protocol."""
-    stop_reading, stop_writing = os.pipe2(os.O_CLOEXEC)
+    stop_reading, stop_writing = os.pipe()
     reader, writer = _take(0, os.open(os.devnull, os.O_RDONLY)), _take(1, os.dup(2))
     answers = Answers(writer)
     requests = io.BufferedReader(Requests(reader, stop_reading, answers))
@@ -74,8 +74,8 @@ class Requests(io.RawIOBase):
         if b"\n" in received:
             end = self._incoming.rindex(b"\n", seen) + 1
             lines, self._incoming = bytes(self._incoming[:end]), self._incoming[end:]
-            for line in lines.splitlines(keepends=True):
-                self._take_line(line)
+            for line in lines[:-1].split(b"\n"):
+                self._take_line(line + b"\n")
         elif len(self._incoming) > 2 * MAX_FRAME:
             # Keep the beginning, by which the client can be answered, and let the rest go by.
             del self._incoming[MAX_FRAME + 1 :]

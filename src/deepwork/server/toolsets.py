@@ -20,7 +20,7 @@ def chosen(registry: Mapping[str, ToolSpec], settings: Settings) -> dict[str, To
         if ("all" in settings.toolsets or spec.toolset in settings.toolsets)
         and (not settings.tools or name in settings.tools)
         and name not in settings.exclude_tools
-        and (spec.read_only or not settings.read_only)
+        and (spec.read_only or spec.read_only_if_asked or not settings.read_only)
     }
 
 

@@ -32,9 +32,11 @@ _CODES = {401: Code.UNAUTHORIZED, 403: Code.UNAUTHORIZED, 413: Code.TOO_LARGE}
 class Guard:
     """Judges every request, then lets it in with its caller's name on it."""
 
-    def __init__(self, app: ASGIApp, policy: Policy, rate: RateLimit | None) -> None:
+    def __init__(
+        self, app: ASGIApp, policy: Policy, rate: RateLimit | None, guesses: RateLimit | None = None
+    ) -> None:
         self._app, self._policy, self._rate = app, policy, rate
-        self._guesses = guess_limit()
+        self._guesses = guesses or guess_limit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -53,17 +55,15 @@ class Guard:
     def _verdict(self, scope: Scope) -> Admitted | Refused:
         seen = _seen(scope)
         address = (scope.get("client") or ("unknown",))[0]
-        if self._guesses.is_spent(address):
-            return Refused(429, "Too many wrong tokens.", "Wait a minute.")
         if _declared_size(seen) > MAX_BODY:
             return Refused(413, f"A request has at most {MAX_BODY} bytes.", "Send less.")
         verdict = judge(seen, self._policy)
         if isinstance(verdict, Refused):
-            if verdict.is_guess:
-                self._guesses.allows(address)
+            # Only whoever guesses is counted: a right token, and calls that need none, go on.
+            if verdict.is_guess and not self._guesses.allows(address):
+                return Refused(429, "Too many wrong tokens.", "Wait a minute.")
             return verdict
-        name = verdict.principal or seen.headers.get("mcp-session-id") or address
-        if self._rate is not None and not self._rate.allows(name):
+        if self._rate is not None and not self._rate.allows(verdict.principal or address):
             return Refused(429, "Too many requests.", "Wait a second, then go on.")
         return verdict
 

@@ -35,10 +35,6 @@ class RateLimit:
         bucket.tokens -= 1
         return True
 
-    def is_spent(self, name: str) -> bool:
-        """Whether the next one would be too many; counts nothing."""
-        return self._filled(name).tokens < 1
-
     def _filled(self, name: str) -> _Bucket:
         now = self._clock()
         bucket = self._buckets.pop(name, None) or _Bucket(self._burst, now)

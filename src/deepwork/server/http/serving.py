@@ -9,6 +9,7 @@ import uvicorn
 from fastmcp import FastMCP
 
 from deepwork.config import Settings
+from deepwork.files.state import make_state_folder
 from deepwork.server.house import House
 from deepwork.server.http.addresses import LOOPBACK_NAMES, bound, is_loopback, require_safe, url
 from deepwork.server.http.app import application
@@ -18,6 +19,7 @@ from deepwork.server.http.tokens import token_of
 
 GRACE_SECONDS = 3
 PING_SECONDS = 20
+USUAL_PORT = 80  # clients leave it out of the host they ask for
 KEEP_ALIVE_SECONDS = 30  # agents think for a while between two calls
 
 
@@ -25,6 +27,7 @@ async def serve_http(house: House, mcp: FastMCP) -> None:
     """Serve MCP, REST, events and the page."""
     settings = house.settings
     address = require_safe(settings.host, has_token=bool(settings.token))
+    make_state_folder(settings.token_file.parent)
     policy = policy_of(settings, address)
     socket = bound(address, settings.port)
     _announce(settings, policy, address)
@@ -53,7 +56,9 @@ async def serve_http(house: House, mcp: FastMCP) -> None:
 
 def policy_of(settings: Settings, address: str) -> Policy:
     """Who may pass, at this address."""
-    names = {*settings.allowed_hosts, *(f"{name}:{settings.port}" for name in _own_names(settings, address))}
+    own = _own_names(settings, address)
+    names = {*settings.allowed_hosts, *(f"{name}:{settings.port}" for name in own)}
+    names |= set(own) if settings.port == USUAL_PORT else set()
     return Policy(
         hosts=frozenset(name.lower() for name in names),
         token=token_of(settings.token, settings.token_file),
@@ -71,5 +76,7 @@ def _announce(settings: Settings, policy: Policy, address: str) -> None:
     base = url(address, settings.port)
     endpoint = "sse" if settings.transport == "sse" else "mcp"
     sys.stderr.write(f"deepwork serves MCP at {base}/{endpoint}\n")
-    sys.stderr.write(f"To look in with a browser: {base}/?token={policy.token}\n")
+    # A token that was set is its owner's secret; one that we made is told once, or nobody would know it.
+    shown = "DEEPWORK_TOKEN" if settings.token else policy.token
+    sys.stderr.write(f"To look in with a browser: {base}/?token={shown}\n")
     sys.stderr.flush()

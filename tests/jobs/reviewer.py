@@ -1,0 +1,83 @@
+"""The reviewer of a test: `claude` on the PATH of a server, and what it was asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+FAKE = Path(__file__).with_name("fake_claude.py")
+
+
+class Reviewer:
+    """Puts a `claude` into a folder, tells it what to do and reads what it saw."""
+
+    def __init__(self, folder: Path, *plan: Any) -> None:
+        self.folder = folder
+        folder.mkdir()
+        program = folder / "claude"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{FAKE}" "$@"\n')
+        program.chmod(0o755)
+        self.will(*plan)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a server needs to find it."""
+        path = f"{self.folder}{os.pathsep}{os.environ['PATH']}"
+        return {"PATH": path, "CLAUDE_FAKE_FOLDER": str(self.folder)}
+
+    def will(self, *plan: Any) -> None:
+        """From now on, behave like this, call by call."""
+        (self.folder / "plan.json").write_text(json.dumps(plan or ["pass"]))
+        (self.folder / "count").unlink(missing_ok=True)
+        for call in self.folder.glob("call-*.json"):
+            call.unlink()
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        files = sorted(self.folder.glob("call-*.json"), key=lambda file: int(file.stem[5:]))
+        return [json.loads(file.read_text()) for file in files]
+
+    @property
+    def prompts(self) -> list[str]:
+        return [call["stdin"] for call in self.calls]
+
+    @property
+    def most_at_once(self) -> int:
+        moments = [(call["began"], 1) for call in self.calls] + [(call["ended"], -1) for call in self.calls]
+        running = [sum(change for _, change in sorted(moments)[: place + 1]) for place in range(len(moments))]
+        return max(running)
+
+    def wait_for_a_call(self) -> dict[str, Any]:
+        end = time.monotonic() + 20
+        while not (self.calls and (self.folder / "child.pid").exists()):
+            assert time.monotonic() < end, "the reviewer was not asked"
+            time.sleep(0.02)
+        return self.calls[0]
+
+    def is_gone(self, within: float = 5) -> bool:
+        """Whether neither the last reviewer nor its child is running."""
+        pids = [self.calls[-1]["pid"], int((self.folder / "child.pid").read_text())]
+        end = time.monotonic() + within
+        while any(map(is_running, pids)) and time.monotonic() < end:
+            time.sleep(0.05)
+        return not any(map(is_running, pids))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def failing(feedback: str, **criteria: str) -> dict[str, Any]:
+    """A verdict against; each criterion with what is wrong, or nothing if it is met."""
+    results = [
+        {"criterion": name, "passed": not wrong, "feedback": wrong or None}
+        for name, wrong in criteria.items()
+    ]
+    return {"passed": False, "feedback": feedback, "criteria_results": results}

@@ -1,0 +1,72 @@
+"""A workflow drawn for a terminal and for a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deepwork.jobs.definitions import load_job
+from deepwork.jobs.graph import as_mermaid, as_text
+from deepwork.jobs.models import Job
+from jobs.make_jobs import job, output, review, step, workflow, written
+
+DIAMOND = job(
+    step("ask"),
+    step("search", dependencies=["ask"], inputs=[{"file": "ask.md", "from_step": "ask"}]),
+    step("read", dependencies=["ask"], outputs={"notes": output("files", required=False)}),
+    step("write", dependencies=["search", "read"], reviews=[review()]),
+    workflows=[workflow("ask", ["search", "read"], "write")],
+)
+
+
+def loaded(folder: Path, data: dict[str, Any]) -> Job:
+    return load_job(written(folder, data))
+
+
+def test_text_shows_the_order_the_groups_and_the_files(tmp_path: Path):
+    diamond = loaded(tmp_path, DIAMOND)
+
+    assert as_text(diamond, diamond.workflows[0]).splitlines() == [
+        "report/main: All of it.",
+        "  1.   ask     Ask  → ask.md",
+        "  2. ┌ search  Search  ← ask.md of ask  → search.md",
+        "     └ read    Read  → (notes…)",
+        "  3.   write   Write  → write.md  ✓ reviewed",
+    ]
+
+
+def test_mermaid_shows_the_same(tmp_path: Path):
+    diamond = loaded(tmp_path, DIAMOND)
+
+    assert as_mermaid(diamond, diamond.workflows[0]).splitlines() == [
+        "flowchart TD",
+        '    s1["Ask"]',
+        '    subgraph g1["at the same time"]',
+        '        s2["Search"]',
+        '        s3["Read"]',
+        "    end",
+        '    s4["Write<br/>reviewed"]',
+        "    s1 ==> g1",
+        "    g1 ==> s4",
+        '    s1 -. "ask.md" .-> s2',
+    ]
+
+
+def test_a_name_cannot_break_out_of_its_box(tmp_path: Path):
+    hostile = loaded(tmp_path, job(step("a", name='x"]; click s1 "javascript:alert(1)"\n<script>#')))
+
+    box = as_mermaid(hostile, hostile.workflows[0]).splitlines()[1]
+
+    assert box.count('"') == 2
+    assert "<" not in box
+
+
+def test_a_group_of_one_and_of_three_have_their_brackets(tmp_path: Path):
+    made = loaded(
+        tmp_path,
+        job(step("a"), step("b"), step("c"), step("d"), workflows=[workflow(["a"], ["b", "c", "d"])]),
+    )
+
+    drawn = as_text(made, made.workflows[0])
+
+    assert [line[5] for line in drawn.splitlines()[1:]] == ["╶", "┌", "├", "└"]

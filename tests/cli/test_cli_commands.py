@@ -10,7 +10,6 @@ from pathlib import Path
 
 import deepwork as package
 from cli.run import deepwork
-
 from deepwork.database.schema import HEAD
 
 

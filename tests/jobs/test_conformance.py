@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastmcp.client.transports import ClientTransport, SSETransport, StdioTransport, StreamableHttpTransport
+
 from http_tests.served import Served
 from jobs.project import file_output, files_output, job, review, step, write
 from jobs.talk import Refused, Talk
@@ -191,7 +192,7 @@ def test_1_4_5_a_session_id_targets_that_session(talk: Talk):
 def test_1_4_6_outputs_are_validated(talk: Talk):
     start(talk)
 
-    with pytest.raises(Refused, match="nothing.md"):
+    with pytest.raises(Refused, match=r"nothing\.md"):
         finish(talk, {"a.md": "nothing.md"})
 
 

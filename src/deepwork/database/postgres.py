@@ -65,12 +65,12 @@ class PostgreSQL:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._connections().connection() as connection, connection.transaction():
+        with self._borrowed() as connection, connection.transaction():
             yield connection  # type: ignore[misc]  # psycopg's connection has what ours asks for
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._connections().connection() as connection, connection.transaction():
+        with self._borrowed() as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield connection  # type: ignore[misc]
 
@@ -130,6 +130,24 @@ class PostgreSQL:
             self._pool.close()
             self._pool = None
 
+    @contextmanager
+    def _borrowed(self) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+        """A connection for the block; once the server was away, all are made anew, without waiting."""
+        pool, connection = self._connections(), None
+        try:
+            with pool.connection() as connection:
+                yield connection
+        except (psycopg.OperationalError, PoolTimeout):
+            if connection is None or connection.closed:
+                self._forget(pool)
+            raise
+
+    def _forget(self, pool: ConnectionPool[psycopg.Connection[dict[str, Any]]]) -> None:
+        with self._opening:
+            if self._pool is pool:
+                self._pool = None
+        pool.close(timeout=0)
+
     def _connections(self) -> ConnectionPool[psycopg.Connection[dict[str, Any]]]:
         with self._opening:
             if self._pool is None:
@@ -138,7 +156,7 @@ class PostgreSQL:
                     kwargs={"autocommit": True, "row_factory": dict_row},
                     min_size=1,
                     max_size=10,
-                    timeout=10,
+                    timeout=CONNECT_SECONDS,
                     # A server that was restarted leaves dead connections behind: find out before use.
                     check=ConnectionPool.check_connection,
                     name="deepwork",

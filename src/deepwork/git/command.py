@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from deepwork.errors import GitError, InvalidInput
 from deepwork.git.drivers import Drivers
-from deepwork.programs import Bounds, Finished, OutputTooLarge, run_bounded
 from deepwork.git.safety import SAFE_DIFF, safe_environment, safe_flags, safe_options
+from deepwork.programs import Bounds, Finished, OutputTooLarge, run_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,8 @@ export UV_PYTHON_DOWNLOADS := never
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-demo: $(READY) ## Two agents work through a real MCP server; ends by itself with a summary.
-	@$(BIN)/python -P demo/two_agents.py
+demo: $(READY) ## A job behind a quality gate and two agents, on a real server; ends by itself with a summary.
+	@$(BIN)/python -P demo/main.py
 
 test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL.
 	@$(BIN)/python -m pytest -n 2 $(ARGS)

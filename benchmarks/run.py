@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import job_rows
 from clients import Caller, Http, HttpServer, Stdio
 from rows import ROWS, Desk
 
@@ -39,6 +40,7 @@ def main() -> None:
             *commands(folder, options.starts),
             *calls(folder, options.rounds, options.calls),
             *crowd(folder, options.calls),
+            *job_calls(folder, options.rounds, options.calls),
         ]
     report = {"python": sys.version.split()[0], "rows": figures}
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +132,18 @@ def crowd(folder: str, count: int) -> Iterator[Figures]:
     echo = statistics.median(took["bare echo"])
     for name, values in took.items():
         yield _row(f"8 http clients {name}", values, echo)
+
+
+def job_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
+    """Jobs: many of them, and long ones."""
+    bare = Stdio(str(HERE / "echo" / "bare.py"))
+    try:
+        took = job_rows.measure(Path(folder) / "jobs", rounds, count, bare)
+    finally:
+        bare.close()
+    echo = statistics.median(took["bare echo (jobs)"])
+    for name, values in took.items():
+        yield _row(f"stdio {name}", values, echo, job_rows.TARGETS.get(name))
 
 
 def _crowded(port: int, tool: str, arguments: dict[str, Any], count: int) -> float:

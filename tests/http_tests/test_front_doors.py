@@ -136,7 +136,7 @@ def test_listening_to_everybody_without_a_token_is_refused(tmp_path: Path, host:
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "DEEPWORK_TOKEN": ""},
     )  # fmt: skip
 
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert "DEEPWORK_TOKEN" in ran.stderr
 
 
@@ -162,6 +162,16 @@ def test_a_request_over_the_limit_is_refused_and_the_server_goes_on(served: Serv
 
     assert status == 413
     assert served.get("/health").status == 200
+
+
+def test_a_request_that_does_not_say_how_large_it_is_meets_the_limit_too(served: Served):
+    head = f"POST /mcp HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port)) as raw:
+        raw.sendall(head.encode())
+        for _ in range(6):
+            raw.sendall(b"100000\r\n" + b"x" * 0x100000 + b"\r\n")
+
+        assert raw.recv(64).startswith(b"HTTP/1.1 413")
 
 
 def test_an_unknown_session_is_404_so_that_clients_begin_anew(served: Served):

@@ -24,11 +24,11 @@ class Refused(Exception):
 class Talk:
     """Calls tools and gives back what they answered."""
 
-    def __init__(self, transport: ClientTransport) -> None:
+    def __init__(self, transport: ClientTransport, **more: Any) -> None:
         self._stack = ExitStack()
         self._portal = self._stack.enter_context(start_blocking_portal())
         self.client: Client[Any] = self._stack.enter_context(
-            self._portal.wrap_async_context_manager(Client(transport))
+            self._portal.wrap_async_context_manager(Client(transport, **more))
         )
 
     def __enter__(self) -> Self:

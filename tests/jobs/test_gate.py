@@ -39,7 +39,7 @@ def serve(root: Path, reviewer: Reviewer) -> Iterator[Serve]:
     """Starts servers whose reviewer is ours."""
     opened: list[Talk] = []
 
-    def make(*flags: str) -> Talk:
+    def make(*flags: str, **settings: str) -> Talk:
         arguments = [
             "-P",
             "-m",
@@ -51,7 +51,7 @@ def serve(root: Path, reviewer: Reviewer) -> Iterator[Serve]:
             "claude",
             *flags,
         ]
-        environment = {**os.environ, **reviewer.environment}
+        environment = {**os.environ, **reviewer.environment, **settings}
         opened.append(Talk(StdioTransport(sys.executable, arguments, env=environment, keep_alive=False)))
         return opened[-1]
 
@@ -395,7 +395,7 @@ def test_an_absolute_path_inside_the_project_is_a_file_of_it(talk: Talk, root: P
 
 def test_w14_a_reviewer_that_hangs_is_ended_with_its_children(serve: Serve, reviewer: Reviewer):
     reviewer.will("hang")
-    talk = serve("--quality-gate-timeout", "1")
+    talk = serve(DEEPWORK_QUALITY_GATE_TIMEOUT="1")
     id = start(talk)
 
     with pytest.raises(Refused, match="timed out after 1 seconds"):
@@ -447,7 +447,7 @@ def test_at_most_so_many_reviewers_run_at_once_whichever_session_they_are_for(
     write(root, *names)
     job(root, "many", [step("a", {"docs": files_output()}, [review("docs")])])
     reviewer.will({"passed": True, "feedback": "fine", "seconds": 0.3})
-    talk = serve("--max-parallel-reviews", "2")
+    talk = serve(DEEPWORK_MAX_PARALLEL_REVIEWS="2")
     ids = [start(talk, "many") for _ in range(2)]
 
     answers = talk.call_together(

@@ -133,7 +133,7 @@ def test_the_projects_own_files_are_neither_imported_nor_read(tmp_path: Path):
 def test_a_bad_setting_is_one_sentence_and_no_traceback(tmp_path: Path):
     wire = Wire(tmp_path, "--toolsets", "agnets")
 
-    assert wire.wait() == 1
+    assert wire.wait() == 2
     assert b"There is no toolset 'agnets'" in wire.errors
     assert b"Traceback" not in wire.errors
 

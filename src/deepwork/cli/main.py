@@ -10,7 +10,7 @@ from typing import cast
 import click
 
 from deepwork import __version__
-from deepwork.errors import DeepworkError
+from deepwork.errors import DeepworkError, DefinitionError
 
 # Where each command lives and what it is for, so that `deepwork --help` imports none of them.
 COMMANDS = {
@@ -53,7 +53,7 @@ def main() -> None:
         deepwork.main(prog_name="deepwork", standalone_mode=False)
     except DeepworkError as error:
         complain(error)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, DefinitionError) else 1)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -71,7 +71,10 @@ def command(name: str, spec: ToolSpec) -> click.Command:
         arguments = {field: _value(value) for field, value in given.items() if value not in (None, ())}
         try:
             answer = invoke(
-                house.database, house.registry[spec.name], arguments, Call("local", spec.name, key)
+                house.database,
+                house.toolset(spec.toolset)[spec.name],
+                arguments,
+                Call("local", spec.name, key),
             )
         finally:
             house.close()

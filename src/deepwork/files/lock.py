@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deepwork.errors import StorageError
-from deepwork.files.failures import storage_failure
+from deepwork.files.failures import shown, storage_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,8 +104,8 @@ class FileLock:
 
     def _still_taken(self, timeout: float) -> StorageError:
         return StorageError(
-            f"The lock {self._path} was not free within {timeout:g} s.",
-            suggestion=f"Find who holds it (`lsof {self._path}`), end that program if it hangs, call again.",
+            f"The lock {shown(self._path)} was not free within {timeout:g} s.",
+            suggestion="Find who holds it with `lsof`, end that program if it hangs, then call again.",
             recoverable=True,
         )
 

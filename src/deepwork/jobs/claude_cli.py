@@ -49,10 +49,10 @@ class ClaudeCLI:
             raise _failed(
                 f"{self._program[0]}: command not found", "Install it, or serve without it."
             ) from None
+        except TimeoutError:  # before OSError, of which it is one
+            raise _failed(f"it timed out after {seconds:g} seconds") from None
         except OSError as error:
             raise _failed(f"{self._program[0]} cannot be started: {error.strerror}") from error
-        except TimeoutError:
-            raise _failed(f"it timed out after {seconds:g} seconds") from None
         except OutputTooLarge:
             raise _failed(f"it wrote more than {MAX_ANSWER} bytes") from None
         except NotWanted:

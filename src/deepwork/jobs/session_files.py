@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from deepwork.jobs.progress import (
 
 SCHEMA = 1
 LOCK_SECONDS = 900.0
+MAX_KNOWN = 32
 MAX_FILE = 64 * 1024 * 1024
 _ID = re.compile(r"[0-9a-z]{8}")
 _UNUSABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -44,6 +45,8 @@ class SessionFiles:
         self.folder = folder
         self._locks: dict[str, FileLock] = {}
         self._users: Counter[str] = Counter()
+        self._known: dict[str, tuple[bytes, Session]] = {}
+        self._lines: dict[str, dict[str, tuple[StepProgress, str]]] = {}
         self._changing = threading.Lock()
 
     @contextmanager
@@ -73,20 +76,25 @@ class SessionFiles:
         except OSError as error:
             raise StorageError(f"The session file {path.name} cannot be read: {error.strerror}.") from error
         try:
-            return _parsed(content)
+            return self._read(session_id, content)
         except _UNUSABLE:
             raise self._damaged(path) from None
 
     def peek(self, session_id: str) -> Session | None:
         """The session, if its file can be read; a damaged one is left for whoever opens it."""
-        return _peeked(self._path(session_id)) if _ID.fullmatch(session_id) else None
+        try:
+            return self._read(session_id, self._path(session_id).read_bytes())
+        except (OSError, *_UNUSABLE):
+            return None
 
     def save(self, session: Session) -> Session:
         """Keep the session; the one before stays beside it as `.prev`."""
         make_state_folder(self.folder.parent)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         kept = replace(session, generation=session.generation + 1)
-        write_atomically(self._path(session.session_id), _written(kept), keep_previous=session.generation > 0)
+        content = _written(kept, self._lines_of(kept))
+        write_atomically(self._path(session.session_id), content, keep_previous=session.generation > 0)
+        self._remember(content, kept)
         return kept
 
     def active(self) -> list[Session]:
@@ -107,6 +115,36 @@ class SessionFiles:
                 if session and tool in session.last_answers and session.last_answers[tool].has(key):
                     return session.session_id
         return None
+
+    def _read(self, session_id: str, content: bytes) -> Session:
+        """The session that these bytes hold; the same bytes are not parsed again."""
+        known = self._known.get(session_id)
+        if known is not None and known[0] == content:
+            return known[1]
+        session = _parsed(content)
+        if session.session_id != session_id:
+            raise ValueError
+        self._remember(content, session)
+        return session
+
+    def _lines_of(self, session: Session) -> list[str]:
+        """Each step as a line; only those that changed since the last time are written anew."""
+        known = self._lines.get(session.session_id, {})
+        lines = {
+            id: before if (before := known.get(id)) and before[0] is each else (each, _line(id, each))
+            for id, each in session.step_progress.items()
+        }
+        self._lines[session.session_id] = lines
+        return [line for _, line in lines.values()]
+
+    def _remember(self, content: bytes, session: Session) -> None:
+        with self._changing:
+            self._known.pop(session.session_id, None)
+            self._known[session.session_id] = (content, session)
+            while len(self._known) > MAX_KNOWN:
+                oldest = next(iter(self._known))
+                del self._known[oldest]
+                self._lines.pop(oldest, None)
 
     @contextmanager
     def _lock(self, name: str) -> Iterator[FileLock]:
@@ -162,11 +200,21 @@ def _peeked(path: Path) -> Session | None:
         return None
 
 
-def _written(session: Session) -> bytes:
+def _line(id: str, progress: StepProgress) -> str:
+    return f"    {_json(id)}: {_json(vars(progress))}"
+
+
+def _written(session: Session, steps: list[str]) -> bytes:
     """One key a line, one step a line: readable, and fast however long the workflow."""
-    data = {"schema": SCHEMA, **asdict(replace(session, step_progress={}))}
-    lines = [f"  {json.dumps(key)}: {_json(value)}" for key, value in data.items() if key != "step_progress"]
-    steps = [f"    {_json(id)}: {_json(vars(each))}" for id, each in session.step_progress.items()]
+    # Not `asdict`, which copies every value: with it a step of a long workflow took twice as long.
+    data = {
+        "schema": SCHEMA,
+        **vars(session),
+        "entries": [vars(each) for each in session.entries],
+        "overrides": [vars(each) for each in session.overrides],
+        "last_answers": {tool: vars(each) for tool, each in session.last_answers.items()},
+    }
+    lines = [f'  "{key}": {_json(value)}' for key, value in data.items() if key != "step_progress"]
     progress = "{\n" + ",\n".join(steps) + "\n  }" if steps else "{}"
     body = ",\n".join([*lines, f'  "step_progress": {progress}'])
     return f'{{\n{body},\n  "sha256": "{_digest(body)}"\n}}\n'.encode()
@@ -200,8 +248,7 @@ def _parsed(content: bytes) -> Session:
     )
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _digest(body: str) -> str:

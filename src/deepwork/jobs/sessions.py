@@ -154,9 +154,8 @@ class StateManager:
         # The file is the truth: a database that is away delays the news, and stops nobody's work.
         try:
             with self._database.transaction() as tx:
-                data = shown(session)
-                if SessionStore(tx).follow(session, data):
-                    tx.emit(event, data, session.session_id)
+                if SessionStore(tx).follow(session, shown(session)):
+                    tx.emit(event, news(session), session.session_id)
         except DeepworkError as error:
             log.warning("Session %s could not be told of: %s", session.session_id, error)
 
@@ -170,6 +169,18 @@ def shown(session: Session) -> dict[str, Any]:
         "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},
         "overrides": [dict(vars(each)) for each in session.overrides],
     }
+
+
+def news(session: Session) -> dict[str, Any]:
+    """A session as its events tell it: as others see it, but of the steps only the last and the current.
+
+    So that an event is no longer for a workflow of two hundred steps than for one of five.
+    """
+    near = {session.current_step_id, *session.current_entry.steps}
+    if session.current_entry_index:
+        near |= {*session.entries[session.current_entry_index - 1].steps}
+    steps = {id: each for id, each in session.step_progress.items() if id in near}
+    return shown(replace(session, entries=(), step_progress=steps)) | {"steps_total": len(session.entries)}
 
 
 def _because(session: Session) -> str:

@@ -80,6 +80,7 @@ class WorkflowTools:
     ) -> None:
         self._settings, self._shelf, self._state = settings, shelf, state
         self._gatekeeper, self._git = gatekeeper, git
+        self._last_listed: tuple[list[Job], list[JobInfo]] | None = None
         # Their own threads, because they may wait long for a reviewer or for each other.
         self._threads = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="job")
 
@@ -87,7 +88,7 @@ class WorkflowTools:
         """List the jobs of this project and their workflows; call this first."""
         jobs, errors = self._shelf.all()
         return Workflows(
-            jobs=[_info(job) for job in jobs],
+            jobs=self._listed(jobs),
             errors=[JobLoadError(**asdict(error)) for error in errors],
             stack=self._state.get_stack(_caller()),
         )
@@ -145,6 +146,12 @@ class WorkflowTools:
         job = self._shelf.find(session.job_name)
         problems = [problem for problem, _ in self._problems(job, session, outputs)]
         return Validation(valid=not problems, problems=problems)
+
+    def _listed(self, jobs: list[Job]) -> list[JobInfo]:
+        """The jobs as answers show them; those of the last time if they are the same."""
+        if self._last_listed is None or self._last_listed[0] != jobs:
+            self._last_listed = (jobs, [_info(job) for job in jobs])
+        return self._last_listed[1]
 
     # What the asynchronous tools do, each in one thread.
 

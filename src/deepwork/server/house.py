@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deepwork.agents.presence import Presence
 from deepwork.agents.tools import AgentTools
-from deepwork.config import Settings, child_environment, reviewer_environment
+from deepwork.config import Settings
 from deepwork.database.engine import open_engine
 from deepwork.database.transaction import Clock, Database
 from deepwork.events.feed import Feed
 from deepwork.events.log import record
 from deepwork.files.state import make_state_folder
-from deepwork.git.command import Git
-from deepwork.jobs.claude_cli import ClaudeCLI
-from deepwork.jobs.definitions import JobShelf
-from deepwork.jobs.gatekeeper import Gatekeeper
-from deepwork.jobs.quality_gate import QualityGate
-from deepwork.jobs.session_files import SessionFiles
-from deepwork.jobs.sessions import StateManager
-from deepwork.jobs.tools import JobSettings, WorkflowTools
 from deepwork.messages.tools import MessageTools
-from deepwork.server.registry import ToolSpec, by_name
+from deepwork.server.registry import Tools, ToolSpec, by_name
+
+if TYPE_CHECKING:
+    from deepwork.jobs.quality_gate import QualityGate
+    from deepwork.jobs.sessions import StateManager
+    from deepwork.server.jobs_wing import JobsWing
 
 
 @dataclass
@@ -50,48 +48,37 @@ class House:
         return Presence(self.database, self.settings.lease_seconds, is_read_only=read_only)
 
     @cached_property
+    def jobs(self) -> JobsWing:
+        """Everything about jobs; whoever asks for nothing of it does not pay for its imports."""
+        from deepwork.server.jobs_wing import JobsWing  # noqa: PLC0415
+
+        return JobsWing(self.settings, self.database)
+
+    @property
+    def sessions(self) -> StateManager:
+        return self.jobs.sessions
+
+    @property
+    def quality_gate(self) -> QualityGate | None:
+        return self.jobs.quality_gate
+
+    def toolset(self, name: str) -> dict[str, ToolSpec]:
+        """The tools of one set."""
+        return by_name([self._makers[name]()])
+
+    @cached_property
     def registry(self) -> dict[str, ToolSpec]:
         """Every tool there is, whatever the settings choose."""
-        return by_name(
-            [
-                AgentTools(self.database, self.presence),
-                MessageTools(self.database, self.presence, is_read_only=self.settings.read_only),
-                self._job_tools(),
-            ]
-        )
+        return by_name([make() for make in self._makers.values()])
 
-    def _job_tools(self) -> WorkflowTools:
-        root, tmp = self.settings.project_root, self.settings.state_folder / "tmp"
-        attempts = self.settings.quality_gate_max_attempts
-        return WorkflowTools(
-            JobSettings(root, self.settings.git_branch),
-            self.shelf,
-            self.sessions,
-            Gatekeeper(root, tmp, self.quality_gate, self.sessions, self.database, attempts),
-            Git(root, environment=child_environment()),
-        )
-
-    @cached_property
-    def shelf(self) -> JobShelf:
-        """The jobs that this project can use."""
-        folders = [Path(folder).expanduser() for folder in self.settings.additional_jobs_folders]
-        return JobShelf(self.settings.project_root, lambda: folders)
-
-    @cached_property
-    def sessions(self) -> StateManager:
-        """The runs of jobs."""
-        return StateManager(SessionFiles(self.settings.state_folder / "tmp"), self.database)
-
-    @cached_property
-    def quality_gate(self) -> QualityGate | None:
-        """Who reviews: nobody, an external reviewer, or the agent's own."""
-        if not self.settings.quality_gate:
-            return None
-        timeout, parallel = self.settings.quality_gate_timeout, self.settings.max_parallel_reviews
-        if self.settings.external_runner == "claude":
-            cli = ClaudeCLI(timeout, environment=reviewer_environment())
-            return QualityGate(cli, max_inline_files=5, timeout=timeout, max_parallel=parallel)
-        return QualityGate(None, max_inline_files=0, timeout=timeout, max_parallel=parallel)
+    @property
+    def _makers(self) -> dict[str, Callable[[], Tools]]:
+        read_only = self.settings.read_only
+        return {
+            "agents": lambda: AgentTools(self.database, self.presence),
+            "messages": lambda: MessageTools(self.database, self.presence, is_read_only=read_only),
+            "jobs": lambda: self.jobs.tools,
+        }
 
     def stack(self, caller: str) -> list[str]:
         """The workflows under way for a caller, outermost first."""

@@ -50,13 +50,13 @@ class Guard:
             await self._log_in(send)
         else:
             scope["deepwork.principal"] = verdict.principal
-            await self._app(scope, _limited(receive), send)
+            await self._app(scope, _limited(receive, scope), send)
 
     def _verdict(self, scope: Scope) -> Admitted | Refused:
         seen = _seen(scope)
         address = (scope.get("client") or ("unknown",))[0]
         if _declared_size(seen) > MAX_BODY:
-            return Refused(413, f"A request has at most {MAX_BODY} bytes.", "Send less.")
+            return TOO_LARGE
         verdict = judge(seen, self._policy)
         if isinstance(verdict, Refused):
             # Only whoever guesses is counted: a right token, and calls that need none, go on.
@@ -111,7 +111,10 @@ def _declared_size(seen: Seen) -> int:
     return int(declared) if declared.isdecimal() else 0
 
 
-def _limited(receive: Receive) -> Receive:
+TOO_LARGE = Refused(413, f"A request has at most {MAX_BODY} bytes.", "Send less.")
+
+
+def _limited(receive: Receive, scope: Scope) -> Receive:
     """The same input, ended when it grows over the limit without having said so."""
     received = 0
 
@@ -119,7 +122,10 @@ def _limited(receive: Receive) -> Receive:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if received > MAX_BODY else message
+        if received <= MAX_BODY:
+            return message
+        scope["deepwork.too_large"] = True
+        return {"type": "http.disconnect"}
 
     return counted
 

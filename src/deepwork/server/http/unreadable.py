@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepwork.server.frames import answer_unreadable
+from deepwork.server.http.guard import TOO_LARGE, refuse
 
 
 class AnswerUnreadable:
@@ -18,8 +19,10 @@ class AnswerUnreadable:
             await self._app(scope, receive, send)
             return
         body = await _body(receive)
-        if body is None:  # the client is gone, or sent more than it may
-            return
+        if body is None:
+            if scope.get("deepwork.too_large"):
+                await refuse(scope, receive, send, TOO_LARGE)
+            return  # otherwise the client is gone
         answer = answer_unreadable(body)
         # Over SSE the answer to a request travels on the stream, so here it can only be refused.
         if answer is not None:

@@ -1,0 +1,159 @@
+"""`deepwork sessions`: the runs of jobs, seen and steered from a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.output import printable, show
+from deepwork.database.call import Call
+from deepwork.jobs.progress import Session
+from deepwork.jobs.sessions import shown
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke, invoke_async
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def options(command: Function) -> Function:
+    """Which project, and for whom the answer is."""
+    return place_options(
+        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(command)
+    )
+
+
+@click.group()
+def sessions() -> None:
+    """Sessions: the runs of jobs."""
+
+
+@sessions.command("list")
+@click.option("--all", "finished_too", is_flag=True, help="Also those completed or given up.")
+@options
+def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
+    """Name the sessions under way, oldest first."""
+    with _house(place) as house:
+        found = [each for each in house.sessions.files.all() if finished_too or each.is_active]
+    rows = [_row(session) for session in found]
+    if rows or as_json:
+        show({"sessions": rows}, as_json=as_json)
+    else:
+        print(
+            "There is no session" + ("." if finished_too else " under way. See those that ended with --all.")
+        )
+
+
+@sessions.command("show")
+@click.argument("session_id", metavar="ID")
+@options
+def show_session(session_id: str, as_json: bool, **place: Any) -> None:
+    """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
+    with _house(place) as house:
+        session = house.sessions.files.load(session_id)
+    show(shown(session) if as_json else _told(session), as_json=as_json)
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@options
+def resume(session_id: str, as_json: bool, **place: Any) -> None:
+    """Print what an agent needs to go on with a session: its current step and how to report it."""
+    with _house(place) as house:
+        spec = house.registry["get_session"]
+        answer = invoke(house.database, spec, {"session_id": session_id}, Call("local", spec.name))
+    if as_json:
+        show(answer, as_json=True)
+    else:
+        print("\n".join(_briefing(answer)))
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--explanation", required=True, metavar="TEXT", help="Why; it is kept with the session.")
+@options
+def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> None:
+    """Give up a session."""
+    given = {"session_id": session_id, "explanation": explanation}
+    with _house(place) as house:
+        spec = house.registry["abort_workflow"]
+        answer = asyncio.run(invoke_async(spec, given, Call("local", spec.name)))
+    show(answer, as_json=as_json)
+
+
+@contextmanager
+def _house(place: dict[str, Any]) -> Iterator[House]:
+    house = House(settings_from(place.pop("path"), **place))
+    try:
+        yield house
+    finally:
+        house.close()
+
+
+def _row(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.session_id,
+        "workflow": session.workflow,
+        "step": session.current_step_id,
+        "status": session.status.value,
+        "goal": session.goal,
+        "started": session.started_at,
+    }
+
+
+def _told(session: Session) -> dict[str, Any]:
+    """A session as a person wants to see it: what there is to say of it, its steps, its skipped reviews."""
+    facts = _row(session) | {
+        "branch": session.branch,
+        "completed": session.completed_at,
+        "abort_reason": session.abort_reason,
+    }
+    order = [step for entry in session.entries for step in entry.steps]
+    steps = [
+        {
+            "step": step,
+            "status": _status(session, step),
+            "reviews": session.progress(step).quality_attempts,
+            "outputs": ", ".join(_paths(session.progress(step).outputs.values())),
+            "notes": session.progress(step).notes,
+        }
+        for step in order
+    ]
+    overrides = [dict(vars(each)) for each in session.overrides]
+    told = {key: value for key, value in facts.items() if value is not None}
+    return {"steps": steps, **({"reviews skipped": overrides} if overrides else {}), **told}
+
+
+def _status(session: Session, step: str) -> str:
+    if session.progress(step).completed_at:
+        return "completed"
+    return "current" if session.is_active and step == session.current_step_id else "waiting"
+
+
+def _paths(values: Any) -> list[str]:
+    return [path for value in values for path in ([value] if isinstance(value, str) else value)]
+
+
+def _briefing(answer: dict[str, Any]) -> list[str]:
+    session, step = answer["session"], answer["begin_step"]
+    if step is None:
+        return [printable(f"Session {session['session_id']} is {session['status']}.")]
+    outputs = [
+        f"  {each['name']} ({each['type']}{'' if each['required'] else ', optional'}): {each['description']}"
+        for each in step["step_expected_outputs"]
+    ]
+    lines = [
+        f"Session {step['session_id']} of {session['job_name']}/{session['workflow_name']}",
+        f"Goal: {session['goal']}",
+        f"Current step: {step['step_id']}",
+        "",
+        *step["step_instructions"].splitlines(),
+        "",
+        *(["To be delivered:", *outputs, ""] if outputs else []),
+        f"Then call finished_step with session_id {step['session_id']!r}.",
+    ]
+    return [printable(line) for line in lines]

@@ -1,0 +1,183 @@
+"""One test for every numbered requirement on the server's creation (JOBS-REQ-001.1) and on its answers (001.7)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from fastmcp import Client, FastMCP
+
+from deepwork import create_server
+from deepwork.config import load_settings
+from deepwork.jobs.claude_cli import ClaudeCLI
+from deepwork.jobs.quality_gate import QualityGate
+from deepwork.jobs.responses import FinishedStep
+from deepwork.server.app import create_server as defined
+from deepwork.server.house import House
+from deepwork.server.registration import McpTool
+from jobs.project import job, step, write
+
+
+def house_of(server: FastMCP) -> House:
+    """The parts behind a server."""
+    tool = asyncio.run(server.get_tool("finished_step"))
+    assert isinstance(tool, McpTool)
+    return tool._house
+
+
+def gate_of(server: FastMCP) -> QualityGate | None:
+    return house_of(server).quality_gate
+
+
+def answers_of(server: FastMCP, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    async def ask() -> list[Any]:
+        async with Client(server) as client:
+            return [(await client.call_tool(tool, given)).structured_content for tool, given in calls]
+
+    return asyncio.run(ask())
+
+
+def default(parameter: str) -> Any:
+    return inspect.signature(defined).parameters[parameter].default
+
+
+def test_1_1_1_create_server_returns_a_fastmcp_server(tmp_path: Path):
+    assert isinstance(create_server(tmp_path), FastMCP)
+
+
+def test_1_1_2_the_project_root_is_a_path_or_a_text_and_becomes_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    roots = [
+        house_of(create_server(given)).settings.project_root
+        for given in (Path("project"), "project", str(tmp_path / "project"))
+    ]
+
+    assert roots == [(tmp_path / "project").resolve()] * 3
+
+
+def test_1_1_3_enable_quality_gate_is_true_unless_told():
+    assert default("enable_quality_gate") is True
+
+
+def test_1_1_4_quality_gate_timeout_is_120_unless_told_and_reaches_the_gate(tmp_path: Path):
+    usual = gate_of(create_server(tmp_path, external_runner="claude"))
+    told = gate_of(create_server(tmp_path, external_runner="claude", quality_gate_timeout=7))
+
+    assert default("quality_gate_timeout") == 120
+    assert usual is not None
+    assert told is not None
+    assert told.cli is not None
+    assert (usual.timeout, told.timeout, told.cli.timeout) == (120, 7, 7)
+    assert [told.time_for(files) for files in (1, 5, 6, 8)] == [7, 7, 37, 97]
+
+
+def test_1_1_5_quality_gate_max_attempts_is_3_unless_told_and_is_kept(tmp_path: Path):
+    told = house_of(create_server(tmp_path, quality_gate_max_attempts=5))
+
+    assert default("quality_gate_max_attempts") == 3
+    assert load_settings(tmp_path, environment={}).quality_gate_max_attempts == 3
+    assert told.settings.quality_gate_max_attempts == 5
+
+
+def test_1_1_6_external_runner_is_none_unless_told():
+    assert default("external_runner") is None
+
+
+def test_1_1_7_with_claude_the_gate_has_a_cli_and_shows_up_to_five_files(tmp_path: Path):
+    gate = gate_of(create_server(tmp_path, external_runner="claude"))
+
+    assert isinstance(gate, QualityGate)
+    assert isinstance(gate.cli, ClaudeCLI)
+    assert gate.max_inline_files == 5
+
+
+def test_1_1_8_without_a_runner_the_gate_has_no_cli_and_shows_no_file(tmp_path: Path):
+    gate = gate_of(create_server(tmp_path))
+
+    assert isinstance(gate, QualityGate)
+    assert (gate.cli, gate.max_inline_files) == (None, 0)
+
+
+@pytest.mark.parametrize("runner", [None, "claude"])
+def test_1_1_9_without_the_gate_there_is_none(tmp_path: Path, runner: str | None):
+    assert gate_of(create_server(tmp_path, enable_quality_gate=False, external_runner=runner)) is None
+
+
+def test_1_1_10_the_server_is_named_deepwork(tmp_path: Path):
+    assert create_server(tmp_path).name == "deepwork"
+
+
+@pytest.mark.parametrize("toolsets", ["all", "jobs"])
+def test_1_1_11_the_instructions_tell_the_life_of_a_workflow(tmp_path: Path, toolsets: str):
+    instructions = create_server(tmp_path, toolsets=toolsets).instructions or ""
+
+    words = ("Discover", "Start", "Execute", "Checkpoint", "Iterate", "Continue", "Complete")
+    places = [instructions.index(word) for word in words]
+    assert places == sorted(places)
+
+
+def test_1_1_12_every_call_is_logged_with_the_tool_and_the_stack(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    job(tmp_path, "chain", [step("a"), step("b")])
+    write(tmp_path, "a.md")
+    caplog.set_level(logging.INFO, "deepwork.calls")
+
+    answers_of(
+        create_server(tmp_path),
+        ("get_workflows", {}),
+        ("start_workflow", {"goal": "x", "job_name": "chain", "workflow_name": "main"}),
+        ("finished_step", {"outputs": {"a.md": "a.md"}}),
+        ("abort_workflow", {"explanation": "x"}),
+    )
+
+    lines = [record.getMessage() for record in caplog.records if record.name == "deepwork.calls"]
+    assert [line.split()[0] for line in lines] == [
+        "get_workflows",
+        "start_workflow",
+        "finished_step",
+        "abort_workflow",
+    ]
+    assert ["chain/main:a" in line for line in lines] == [False, False, True, False]
+    assert "chain/main:b" in lines[3]
+
+
+def test_1_7_1_answers_are_plain_dictionaries(tmp_path: Path):
+    job(tmp_path, "chain", [step("a")])
+    write(tmp_path, "a.md")
+
+    answers = answers_of(
+        create_server(tmp_path),
+        ("get_workflows", {}),
+        ("start_workflow", {"goal": "x", "job_name": "chain", "workflow_name": "main"}),
+        ("finished_step", {"outputs": {"a.md": "a.md"}}),
+    )
+
+    assert all(type(answer) is dict for answer in answers)
+    assert FinishedStep.model_validate(answers[2]).model_dump(mode="json") == answers[2]
+
+
+def test_1_7_2_a_step_has_one_of_three_statuses():
+    assert get_args(FinishedStep.model_fields["status"].annotation) == (
+        "needs_work",
+        "next_step",
+        "workflow_complete",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "is_async"),
+    [("get_workflows", False), ("start_workflow", True), ("finished_step", True), ("abort_workflow", True)],
+)
+def test_1_2_1_1_3_1_1_4_1_1_6_1_what_may_take_long_is_asynchronous(
+    tmp_path: Path, tool: str, is_async: bool
+):
+    assert house_of(create_server(tmp_path)).registry[tool].is_async is is_async

@@ -1,0 +1,229 @@
+"""Sessions where things break: kills, full disks, damaged files. The old state or the new, and never in silence."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.strace import attached
+from deepwork.errors import Code, StateError, StorageError
+from deepwork.jobs.session_files import SessionFiles
+from deepwork.server.house import House
+from jobs.project import job, step, write
+from jobs.runs import ask, file_of, finish, opened, session, start
+
+CHANGES = "openat,write,fsync,link,linkat,rename,renameat,renameat2,unlink,unlinkat,close"
+_CALL = re.compile(r"^\d+\s+(\w+)\(")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(tmp_path, "a.md", "b.md", "c.md")
+    job(tmp_path, "chain", [step("a"), step("b"), step("c")])
+    return tmp_path
+
+
+@pytest.fixture
+def house(root: Path) -> Iterator[House]:
+    made = opened(root)
+    yield made
+    made.close()
+
+
+# W4, J13: kill -9 at every call that changes a file
+
+
+class Saver:
+    """A process that waits for a line, then finishes step a of a session."""
+
+    def __init__(self, root: Path, id: str) -> None:
+        code = (
+            f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+            "from pathlib import Path\nfrom jobs.runs import *\n"
+            f"house = opened(Path({str(root)!r}))\nsession(house, {id!r})\n"
+            "from deepwork.jobs import progress\n"
+            f"files = house.sessions.files; loaded = files.load({id!r})\n"
+            "changed = progress.advanced(progress.completed(loaded, 'a', {'a.md': 'a.md'}, None, progress.now()), progress.now())\n"
+            "print('ready', flush=True); sys.stdin.readline()\n"
+            "files.save(changed)\nprint('saved', flush=True)\n"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def go(self) -> int:
+        """Let it save; how it ended."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(b"\n")
+        code = self.process.wait(timeout=60)
+        self.process.stdin.close()
+        self.process.stdout.close()
+        return code
+
+
+@pytest.mark.needs("strace")
+@pytest.mark.timeout(400)
+def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
+    root: Path, house: House, tmp_path: Path
+):
+    trace = tmp_path / "trace"
+    id = start(house)
+    saver = Saver(root, id)
+    with attached(saver.process.pid, trace, "-e", f"trace={CHANGES}"):
+        assert saver.go() == 0
+    lines = [line for line in trace.read_text().splitlines() if "session_" in line or ".tmp" in line]
+    assert any("rename" in line for line in lines)
+    calls = Counter(found[1] for line in trace.read_text().splitlines() if (found := _CALL.match(line)))
+    points = [(call, number) for call, count in calls.items() for number in range(1, count + 1)]
+    steps: Counter[str] = Counter()
+
+    for call, number in points:
+        id = start(house)
+        before = file_of(root, id).read_bytes()
+        saver = Saver(root, id)
+        with attached(
+            saver.process.pid, trace, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"
+        ):
+            saver.go()
+
+        kept = SessionFiles(root / ".deepwork" / "tmp").load(id)
+        assert kept.current_step_id in {"a", "b"}, (call, number)
+        if kept.current_step_id == "a":
+            assert file_of(root, id).read_bytes() == before, (call, number)
+            finish(house, "a.md", session_id=id)
+        steps[kept.current_step_id] += 1
+        assert finish(house, "b.md", session_id=id)["begin_step"]["step_id"] == "c"
+
+    print(
+        f"killed at {len(points)} calls {dict(calls)}: {steps['a']} times as before, {steps['b']} times as after"
+    )
+    assert steps["a"] > 3
+
+
+# disk full
+
+
+@pytest.fixture
+def small_disk(root: Path) -> Iterator[Path]:
+    """`.deepwork/tmp` on a disk of its own, of one megabyte."""
+    folder = root / ".deepwork" / "tmp"
+    folder.mkdir(parents=True)
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if (mounted := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return ballast
+
+
+def test_w4_a_full_disk_refuses_the_step_and_leaves_everything_as_it_was(
+    root: Path, small_disk: Path, house: House
+):
+    id = start(house)
+    before = file_of(root, id).read_bytes()
+    ballast = fill(small_disk)
+
+    for work in (lambda: finish(house, "a.md"), lambda: start(house)):
+        with pytest.raises(StorageError) as full:
+            work()
+        assert full.value.code is Code.STORAGE_FULL
+
+    assert file_of(root, id).read_bytes() == before
+    assert ask(house, "get_workflows")["stack"] == [{"workflow": "chain/main", "step": "a"}]
+    ballast.unlink()
+    assert finish(house, "a.md")["begin_step"]["step_id"] == "b"
+    assert [path.name for path in small_disk.glob(".*.tmp")] == []
+
+
+# damaged files
+
+
+def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, house: House):
+    id = start(house)
+    finish(house, "a.md")
+    whole, files = file_of(root, id).read_bytes(), house.sessions.files
+
+    for length in range(len(whole)):
+        file_of(root, id).write_bytes(whole[:length])
+        assert files.peek(id) is None, length
+
+    file_of(root, id).write_bytes(whole)
+    assert files.peek(id) is not None
+
+
+def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, house: House):
+    id = start(house)
+    whole, files, chance = file_of(root, id).read_bytes(), house.sessions.files, random.Random(4)
+
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << chance.randrange(8)
+        file_of(root, id).write_bytes(bytes(damaged))
+        assert files.peek(id) is None, (place, bytes(damaged[max(0, place - 5) : place + 5]))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"null", b"[" * 100_000, b"\xff\xfe", b'{"schema": 1}\n'])
+def test_a_damaged_session_is_named_kept_aside_and_can_go_on_from_before(
+    root: Path, house: House, damage: bytes
+):
+    other = start(house)
+    id = start(house)
+    finish(house, "a.md")
+    file_of(root, id).write_bytes(damage)
+
+    # Once more by its id: what was put aside is still known as damaged, not as never there.
+    for given in ({}, {"session_id": id}):
+        with pytest.raises(StateError) as refused:
+            finish(house, "b.md", **given)
+        assert refused.value.code is Code.SESSION_DAMAGED
+
+    [aside] = root.glob(".deepwork/tmp/*.damaged-*")
+    assert aside.read_bytes() == damage
+    assert aside.name in refused.value.message
+    previous = file_of(root, id).with_name(f"session_{id}.json.prev")
+    assert previous.name in refused.value.suggestion
+    assert session(house, other)["current_step_id"] == "a"
+    assert finish(house, "a.md")["begin_step"]["session_id"] == other
+
+    previous.rename(file_of(root, id))
+    assert finish(house, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
+
+
+def test_looking_at_the_stack_moves_no_damaged_file(root: Path, house: House):
+    id = start(house)
+    file_of(root, id).write_bytes(b"damage")
+
+    assert ask(house, "get_workflows")["stack"] == []
+    assert house.stack("local") == []
+
+    assert file_of(root, id).read_bytes() == b"damage"
+
+
+def test_a_damaged_file_hides_no_other_session_from_a_restarted_process(root: Path, house: House):
+    damaged, whole = start(house), start(house)
+    file_of(root, damaged).write_bytes(b"damage")
+
+    with pytest.raises(StateError, match=whole):
+        finish(opened(root), "a.md")

@@ -1,0 +1,155 @@
+"""J3: the git branch of a session, in real repositories."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepwork.jobs.branch import branch_name
+from deepwork.server.house import House
+from jobs.project import job, step, write
+from jobs.runs import ask, opened
+from jobs.test_sessions import at_once
+
+pytestmark = pytest.mark.needs("git")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(tmp_path, "a.md", "tracked.md")
+    job(tmp_path, "chain", [step("a")])
+    job(tmp_path, "other", [step("a")])
+    return tmp_path
+
+
+@pytest.fixture
+def repository(root: Path) -> Path:
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "tracked.md")
+    commit(root)
+    return root
+
+
+def git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit(root: Path) -> None:
+    git(root, "-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x")
+
+
+def current(root: Path) -> str:
+    return git(root, "branch", "--show-current")
+
+
+def start(
+    root: Path | House, name: str = "chain", instance: str | None = "acme", git_branch: str = "switch"
+) -> str | None:
+    house = root if isinstance(root, House) else opened(root, git_branch=git_branch)
+    given: dict[str, Any] = {"goal": "x", "job_name": name, "workflow_name": "main", "instance_id": instance}
+    branch: str | None = ask(house, "start_workflow", **given)["branch"]
+    return branch
+
+
+def test_a_session_gets_a_branch_and_is_on_it(repository: Path):
+    assert start(repository) == current(repository) == "deepwork/chain-main-acme"
+
+
+def test_without_an_instance_the_day_is_in_the_name(repository: Path):
+    assert re.fullmatch(r"deepwork/chain-main-\d{4}-\d\d-\d\d", start(repository, instance=None) or "")
+
+
+def test_create_makes_it_and_stays(repository: Path):
+    assert start(repository, git_branch="create") == "deepwork/chain-main-acme"
+    assert current(repository) == "main"
+    assert "deepwork/chain-main-acme" in git(repository, "branch", "--list", "deepwork/*")
+
+
+def test_off_makes_none(repository: Path):
+    assert start(repository, git_branch="off") is None
+    assert git(repository, "branch", "--list", "deepwork/*") == ""
+
+
+def test_a_name_that_is_taken_gets_a_number(repository: Path):
+    git(repository, "tag", "deepwork/chain-main-acme")
+
+    made = []
+    for _ in range(3):
+        git(repository, "switch", "-q", "main")
+        made.append(start(repository))
+
+    assert made == ["deepwork/chain-main-acme", "deepwork/chain-main-acme-2", "deepwork/chain-main-acme-3"]
+
+
+def test_uncommitted_work_is_not_touched(repository: Path):
+    (repository / "tracked.md").write_text("changed")
+    (repository / "staged.md").write_text("staged")
+    git(repository, "add", "staged.md")
+    before = git(repository, "status", "--porcelain", "-uno")
+
+    start(repository)
+
+    assert git(repository, "status", "--porcelain", "-uno") == before
+    assert (repository / "tracked.md").read_text() == "changed"
+
+
+def test_a_nested_session_stays_on_the_branch(repository: Path):
+    house = opened(repository, git_branch="switch")
+
+    assert start(house) == start(house, "other") == current(repository)
+    house.close()
+
+
+def test_on_a_branch_of_ours_it_stays(repository: Path):
+    git(repository, "switch", "-q", "-c", "deepwork/by-hand")
+
+    assert start(repository) == current(repository) == "deepwork/by-hand"
+
+
+def test_a_detached_head_is_a_place_to_begin_from(repository: Path):
+    git(repository, "checkout", "-q", "--detach")
+
+    assert start(repository) == current(repository)
+
+
+def test_where_there_is_no_repository_or_no_commit_there_is_no_branch(root: Path):
+    assert start(root) is None
+    git(root, "init", "-q")
+    assert start(root) is None
+
+
+def test_two_that_begin_at_the_same_time_do_not_fight_over_git(repository: Path):
+    houses = [opened(repository, git_branch="switch") for _ in range(4)]
+
+    branches = at_once(*(lambda house=house: start(house) for house in houses))
+
+    assert branches == ["deepwork/chain-main-acme"] * 4
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        "a b",
+        "../x",
+        "x..y",
+        "x.lock",
+        "-x",
+        "x~^:?*[\\y",
+        "@{",
+        "/",
+        "ü",
+        "",
+        "x" * 300,
+        "y" * 103 + ".lock" + "z" * 50,
+    ],
+)
+def test_any_text_becomes_a_legal_name(suffix: str):
+    name = branch_name("job", "flow", suffix)
+
+    subprocess.run(["git", "check-ref-format", "--branch", name], check=True, capture_output=True)
+    assert name.startswith("deepwork/job-flow")

@@ -1,0 +1,80 @@
+"""`deepwork sessions`, run as a person would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.run import Ran, deepwork
+from jobs.project import job, review, step, write
+from jobs.runs import finish, opened, session, start
+
+
+def sessions(root: Path, *words: str) -> Ran:
+    return deepwork(root, "sessions", *words, "--db", "deepwork.db")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(tmp_path, "a.md", "b.md")
+    job(tmp_path, "chain", [step("a", reviews=[review()]), step("b")])
+    return tmp_path
+
+
+@pytest.fixture
+def id(root: Path) -> str:
+    """A session at its second step."""
+    house = opened(root)
+    id = start(house, goal="write\x1b[31m it")
+    finish(house, "a.md")
+    finish(house, "a.md", quality_review_override_reason="read by Ada", notes="went well")
+    house.close()
+    return id
+
+
+def test_list_names_what_is_under_way(root: Path, id: str):
+    ran = sessions(root, "list")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert all(word in ran.out for word in (id, "chain/main", "active", "write"))
+    assert "\x1b" not in ran.out
+    assert [each["step"] for each in sessions(root, "list", "--json").json["sessions"]] == ["b"]
+
+
+def test_list_says_when_there_is_nothing(root: Path):
+    assert "no session under way" in sessions(root, "list").out
+
+
+def test_show_tells_steps_reviews_and_why_one_was_skipped(root: Path, id: str):
+    ran = sessions(root, "show", id)
+
+    assert all(word in ran.out for word in ("completed", "current", "a.md", "went well", "read by Ada"))
+    kept = sessions(root, "show", id, "--json").json
+    assert kept["step_progress"]["a"]["quality_attempts"] == 1
+    assert kept["overrides"][0]["reason"] == "read by Ada"
+
+
+def test_resume_prints_what_to_do_next(root: Path, id: str):
+    ran = sessions(root, "resume", id)
+
+    assert all(word in ran.out for word in ("Do b.", "b.md (file)", id))
+    assert sessions(root, "resume", id, "--json").json["begin_step"]["step_id"] == "b"
+
+
+def test_abort_keeps_the_explanation(root: Path, id: str):
+    assert sessions(root, "abort", id).code == 2
+
+    ran = sessions(root, "abort", id, "--explanation", "no longer needed")
+
+    assert ran.code == 0
+    assert session(opened(root), id)["abort_reason"] == "no longer needed"
+    assert sessions(root, "list", "--all", "--json").json["sessions"][0]["status"] == "aborted"
+
+
+@pytest.mark.parametrize("verb", ["show", "resume"])
+def test_a_session_that_is_not_there_is_one_sentence(root: Path, verb: str):
+    ran = sessions(root, verb, "zzzzzzzz")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert "There is no session 'zzzzzzzz'" in ran.err

@@ -394,7 +394,11 @@ def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: 
     id = start(house)
     job(root, "chain", [step("b"), step("c")])
 
-    for tool, given in (("finished_step", {"outputs": {"a.md": "a.md"}}), ("get_session", {})):
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("finished_step", {"outputs": {"a.md": "a.md"}}),
+        ("get_session", {}),
+    ]
+    for tool, given in calls:
         with pytest.raises(StateError, match="'a'") as refused:
             ask(house, tool, **given)
         assert refused.value.code is Code.INVALID_STATE

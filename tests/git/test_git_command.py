@@ -132,12 +132,17 @@ def test_who_takes_too_long_is_ended_with_all_its_children(tmp_path: Path) -> No
 
 
 def test_a_child_that_keeps_the_output_open_does_not_hold_us_up(tmp_path: Path) -> None:
-    program = fake(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child")
+    program = fake(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child\necho git version 9.9")
 
-    with pytest.raises(GitError, match="took longer"):
-        Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=0.5).version()
+    assert Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=30).version() == "9.9"
 
     assert ends(int((tmp_path / "child").read_text()))
+
+
+def test_a_program_that_is_not_git_is_found_out(tmp_path: Path) -> None:
+    for said in ("", "hello", "git version"):
+        with pytest.raises(GitError, match="is it git"):
+            Git(tmp_path, environment=ENVIRONMENT, program=fake(tmp_path, f"echo {said}")).version()
 
 
 def test_a_program_that_closes_its_output_and_stays_is_ended(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -537,13 +536,13 @@ def test_every_change_is_told_once_and_the_row_follows(root: Path, house: House)
         "session:started", "session:aborted",
     ]  # fmt: skip
     assert [event.workflow_id for event in events(house)] == [id] * 4 + [given_up] * 2
-    assert rows(root) == {id: ("completed", 4), given_up: ("aborted", 2)}
+    assert rows(house) == {id: ("completed", 4), given_up: ("aborted", 2)}
 
 
-def rows(root: Path) -> dict[str, tuple[str, int]]:
-    with sqlite3.connect(root / "deepwork.db") as connection:
-        found = connection.execute("SELECT id, status, generation FROM job_sessions").fetchall()
-    return {id: (status, generation) for id, status, generation in found}
+def rows(house: House) -> dict[str, tuple[str, int]]:
+    with house.database.reading() as tx:
+        found = tx.all("SELECT id, status, generation FROM job_sessions")
+    return {row["id"]: (row["status"], row["generation"]) for row in found}
 
 
 def test_what_a_process_that_died_could_not_tell_is_told_by_the_next(
@@ -553,11 +552,11 @@ def test_what_a_process_that_died_could_not_tell_is_told_by_the_next(
     with monkeypatch.context() as dying:
         dying.setattr(house.sessions, "_tell", lambda *_: None)
         finish(house, "a.md")
-    assert rows(root)[id] == ("active", 1)
+    assert rows(house)[id] == ("active", 1)
 
     finish(house, "b.md")
 
-    assert rows(root)[id] == ("active", 3)
+    assert rows(house)[id] == ("active", 3)
     assert told(house) == ["session:started", "session:updated", "session:updated"]
 
 

@@ -73,7 +73,10 @@ class Git:
 
     def version(self) -> str:
         """For instance 2.39.5."""
-        return self._output("version", self._finish("version", []), (0,)).decode().split()[2]
+        words = self._output("version", self._finish("version", []), (0,)).decode(errors="replace").split()
+        if words[:2] != ["git", "version"] or len(words) < 3:
+            raise GitError(f"{self._program} does not tell its version: is it git?")
+        return words[2]
 
     def _ask(self, command: str, /, *args: str, env: Mapping[str, str]) -> bytes:
         finished = self._finish(command, args, env=env, bounds=self._own_bounds)

@@ -69,23 +69,22 @@ class StateManager:
             self.remove(session_id)
             raise
 
-    def open(self, session_id: str) -> Session:
+    def open(self, session: Session) -> Session:
         """The session, which must be under way; to be called while it is held."""
-        session = self.load(session_id)
         if not session.is_active:
             # Somebody else ended it. Whoever has it on a stack is told so once, then the one below goes on.
-            self.remove(session_id)
+            self.remove(session.session_id)
             raise StateError(
-                f"Session {session_id} is {session.status}{_because(session)}.",
+                f"Session {session.session_id} is {session.status}{_because(session)}.",
                 code=Code.INVALID_STATE,
                 suggestion="See get_session for what you are in now, or begin anew with start_workflow.",
             )
         self._catch_up(session)
         return session
 
-    def take_over(self, session_id: str) -> Session:
+    def take_over(self, session: Session) -> Session:
         """An orphan, to be called while it is held: of two processes that found it, only one gets it."""
-        session = self.open(session_id)
+        self.open(session)
         if not owners.is_gone(session.owner):
             raise _none_active(self.files.active())
         return session

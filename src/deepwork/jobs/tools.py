@@ -142,7 +142,7 @@ class WorkflowTools:
     def validate_outputs(self, outputs: SubmittedOutputs, session_id: SessionId = None) -> Validation:
         """Try out whether finished_step would accept these outputs; nothing is changed or reviewed."""
         id, _ = self._state.resolve(session_id, _caller())
-        session = self._state.open(id)
+        session = self._state.open(self._state.load(id))
         job = self._shelf.find(session.job_name)
         problems = [problem for problem, _ in self._problems(job, session, outputs)]
         return Validation(valid=not problems, problems=problems)
@@ -238,8 +238,7 @@ class WorkflowTools:
     @contextmanager
     def _own(self, session: Session, taken_over: bool) -> Iterator[Session]:
         """The session, under way, as the caller's own."""
-        id = session.session_id
-        opened = self._state.take_over(id) if taken_over else self._state.open(id)
+        opened = self._state.take_over(session) if taken_over else self._state.open(session)
         with self._state.adopting(opened, _caller()) as own:
             yield own
 
@@ -319,7 +318,7 @@ class WorkflowTools:
         with self._found("abort_workflow", session_id, wanted, takes_over=False) as (session, _):
             if was_answered(session, "abort_workflow"):
                 return again(session, "abort_workflow", arguments, Aborted)
-            aborted = progress.aborted(self._state.open(session.session_id), explanation, now())
+            aborted = progress.aborted(self._state.open(session), explanation, now())
             left = self._state.stack_sessions(_caller(), aborted)
             answer = Aborted(
                 aborted_workflow=aborted.workflow,

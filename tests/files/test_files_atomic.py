@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -105,7 +104,7 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
             write_atomically(tmp_path / nowhere / "state", b"")
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.needs("strace")
 def test_killed_at_any_system_call_the_file_holds_the_old_or_the_new(tmp_path: Path) -> None:
     """kill -9 at each write, fsync, link and rename in turn."""
     seen = set()

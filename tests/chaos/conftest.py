@@ -45,8 +45,9 @@ def worker(crew: list[Worker]) -> Worker:
 
 @pytest.fixture
 def seed() -> int:
-    """Chance, and a way to have the same again: DEEPWORK_CHAOS_SEED=… pytest."""
-    chosen = int(os.environ.get("DEEPWORK_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
+    """The same chance every time; another with DEEPWORK_CHAOS_SEED=NUMBER, or =random to look for news."""
+    given = os.environ.get("DEEPWORK_CHAOS_SEED") or "1"
+    chosen = random.SystemRandom().randrange(1_000_000) if given == "random" else int(given)
     print(f"DEEPWORK_CHAOS_SEED={chosen}")
     return chosen
 

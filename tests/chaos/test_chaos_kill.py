@@ -31,9 +31,12 @@ def test_thirty_kills_during_writes_lose_no_acknowledged_write(
     ledgers = [tmp_path / f"ledger-{number}" for number in range(len(pair))]
 
     for round in range(KILLS // len(pair)):
+        written = [size(path) for path in ledgers]
         for path, worker in zip(ledgers, pair, strict=True):
             worker.order("write", location=location, ledger=str(path), name=path.name, seed=seed + round)
             worker.go()
+        for path, before in zip(ledgers, written, strict=True):
+            wait_until_longer(path, before)
         for worker in chance.sample(pair, len(pair)):
             time.sleep(chance.uniform(0.005, 0.12))
             worker.kill()
@@ -46,6 +49,18 @@ def test_thirty_kills_during_writes_lose_no_acknowledged_write(
     assert is_without_gaps(house)
     assert disagreements(house) == []
     assert damage(house) == []
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def wait_until_longer(path: Path, before: int) -> None:
+    """Until its writer is at work, however busy the machine: a kill before that would say nothing."""
+    deadline = time.monotonic() + 60
+    while size(path) <= before:
+        assert time.monotonic() < deadline, f"{path.name} is not written"
+        time.sleep(0.002)
 
 
 def test_a_call_repeated_after_the_server_was_killed_has_one_effect(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deepwork.database.call import Call
+from deepwork.database.engine import Row, stored
 from deepwork.database.transaction import Database, Transaction, joining
 from deepwork.errors import Code, Conflict, InvalidInput
 
@@ -69,7 +70,7 @@ class KeyStore:
                 code=Code.KEY_REUSED,
                 suggestion="Repeat the call with its first arguments, or use a new key.",
             )
-        return json.loads(first["answer"])
+        return _answer(first)
 
     def keep(self, call: Call, answer: Any) -> None:
         """Remember what was answered."""
@@ -78,6 +79,11 @@ class KeyStore:
             " WHERE caller = :caller AND tool = :tool AND key = :key",
             answer=json.dumps(answer), caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
+
+
+@stored
+def _answer(row: Row) -> Any:
+    return json.loads(row["answer"])
 
 
 def _digest(arguments: Mapping[str, Any]) -> str:

@@ -87,7 +87,7 @@ class MessageStore:
             " GROUP BY priority",
             agent_id=agent_id, priorities=priorities, now=self._tx.now,
         )  # fmt: skip
-        return {Priority(row["priority"]): row["waiting"] for row in rows}
+        return dict(map(_waiting, rows))
 
     def mark_read(self, ids: Sequence[str]) -> list[Message]:
         """Mark unread messages as read; those that were unread."""
@@ -129,6 +129,11 @@ _FILTERS = {
 
 def _row(message: Message) -> Row:
     return vars(message) | {"body": json.dumps(message.body, ensure_ascii=False)}
+
+
+@stored
+def _waiting(row: Row) -> tuple[Priority, int]:
+    return Priority(row["priority"]), int(row["waiting"])
 
 
 @stored

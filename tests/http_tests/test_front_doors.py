@@ -149,7 +149,7 @@ def test_unreadable_requests_are_answered_in_our_form(served: Served):
         assert answer["id"] == 7
         assert json.loads(answer["result"]["content"][0]["text"])["code"] == "INVALID_INPUT"
     assert session.post(b"garbage").json["error"]["code"] == -32700
-    assert session.call(8, "agent_list", {})["total"] >= 0
+    assert "agents" in session.call(8, "agent_list", {})
 
 
 def test_a_request_over_the_limit_is_refused_and_the_server_goes_on(served: Served):
@@ -206,7 +206,6 @@ def test_sixteen_clients_with_the_same_ids_get_their_own_answers(served: Served)
 
 def test_a_client_that_hangs_up_leaves_a_call_whole_or_undone(served: Served):
     session = McpSession(served)
-    before = session.call(1, "agent_list", {"limit": 1})["total"]
     head = (
         f"POST /mcp HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\n"
         "Accept: application/json, text/event-stream\r\n"
@@ -223,8 +222,7 @@ def test_a_client_that_hangs_up_leaves_a_call_whole_or_undone(served: Served):
     told = [event["data"] for event in everything(served) if event["type"] == "agent:registered"]
 
     assert named_gone(told) == kept
-    assert len(kept) <= 60
-    assert before >= 0
+    assert 0 < len(kept) <= 60
 
 
 def named_gone(agents: list[dict[str, Any]]) -> set[str]:

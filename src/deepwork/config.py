@@ -14,6 +14,7 @@ from typing import Any, Final
 from deepwork.errors import DefinitionError
 
 STATE_FOLDER = ".deepwork"
+TMP_FOLDER = f"{STATE_FOLDER}/tmp"  # noqa: S108 - a folder of the project
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ DeepworkError
 ├── StateError           no job session is active, or its file is damaged
 ├── DefinitionError      a job.yml, .deepreview or config.yml is wrong
 ├── GitError             git failed, was missing or took too long
+│   └── NotARepository   there is no repository here
 └── StorageError         the database or a file cannot be read or written
 
 Every error has a code, a message that names the thing, whether the caller can mend it, and what to do next.
@@ -35,6 +36,7 @@ class Code(StrEnum):
     PHASE_NOT_FOUND = "PHASE_NOT_FOUND"
     RECIPIENT_NOT_FOUND = "RECIPIENT_NOT_FOUND"
     REPOSITORY_NOT_FOUND = "REPOSITORY_NOT_FOUND"
+    REVIEW_NOT_FOUND = "REVIEW_NOT_FOUND"
     SENDER_NOT_FOUND = "SENDER_NOT_FOUND"
     SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
     TASK_NOT_FOUND = "TASK_NOT_FOUND"
@@ -170,6 +172,12 @@ class GitError(DeepworkError):
 
     code = Code.GIT_ERROR
     suggestion = "Run `deepwork doctor` to see whether git works in this project."
+
+
+class NotARepository(GitError):
+    """The directory belongs to no git repository."""
+
+    suggestion = "Run `git init` there, or work in a directory that belongs to a repository."
 
 
 class StorageError(DeepworkError):

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from deepwork.jobs.definitions import STANDARD_JOBS, problems
-from deepwork.jobs.schema import schema
+from deepwork.jobs.schema import SHAPE
 from jobs.make_jobs import written
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "write-a-job.md"
@@ -33,14 +33,14 @@ def keys(rule: Any) -> Iterator[str]:
 def test_the_howto_names_every_key():
     text = HOWTO.read_text()
 
-    assert {key for key in keys(schema()) if not re.search(rf"\b{key}\b", text)} == set()
+    assert {key for key in keys(SHAPE.schema) if not re.search(rf"\b{key}\b", text)} == set()
 
 
 @pytest.mark.parametrize("part", ["step", "output", "review", "workflow"])
 def test_the_reference_for_agents_names_every_key_that_is_not_outdated(part: str):
     text = REFERENCE.read_text()
 
-    missing = {key for key in schema()["definitions"][part]["properties"] if f"`{key}" not in text}
+    missing = {key for key in SHAPE.schema["definitions"][part]["properties"] if f"`{key}" not in text}
     assert missing - OLD == set()
 
 

@@ -52,12 +52,3 @@ def test_an_older_state_never_replaces_a_newer_one(project: Path, house: House):
         assert not SessionStore(tx).follow(old, {})
         assert SessionStore(tx).generation(id) == 2
         assert SessionStore(tx).generation("nobody00") == 0
-
-
-def test_reviews_that_passed_are_remembered_once(house: House):
-    with house.database.transaction() as tx:
-        SessionStore(tx).remember_passed({"m1", "m2"})
-        SessionStore(tx).remember_passed({"m2"})
-
-        assert SessionStore(tx).passed_reviews(["m1", "m2", "m3"]) == {"m1", "m2"}
-        assert SessionStore(tx).passed_reviews([]) == set()

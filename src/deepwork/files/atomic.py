@@ -16,19 +16,23 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def write_atomically(path: Path, data: bytes, *, mode: int = 0o600, keep_previous: bool = False) -> None:
+def write_atomically(
+    path: Path, data: bytes, *, mode: int = 0o600, keep_previous: bool = False, is_durable: bool = True
+) -> None:
     """Replace the file's content; when this returns, the new content has reached the disk.
 
     After a crash at any moment the file holds the old content or the new one. With `keep_previous` the old
-    one stays beside it as `<name>.prev`.
+    one stays beside it as `<name>.prev`. What can be made again at any time need not be durable: nobody ever
+    reads half of it, but a power cut may lose it.
     """
     temporary = _name_beside(path)
     try:
-        _write_new(temporary, data, mode)
+        _write_new(temporary, data, mode, is_durable=is_durable)
         if keep_previous:
             _keep(path)
         temporary.replace(path)
-        _sync_directory(path.parent)
+        if is_durable:
+            _sync_directory(path.parent)
     except OSError as error:
         raise storage_failure("write", path, error) from error
     finally:
@@ -62,11 +66,12 @@ def _name_beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.tmp")
 
 
-def _write_new(path: Path, data: bytes, mode: int) -> None:
+def _write_new(path: Path, data: bytes, mode: int, *, is_durable: bool) -> None:
     with os.fdopen(os.open(path, _NEW_FILE, mode), "wb") as file:
         file.write(data)
         file.flush()
-        flush(file.fileno())
+        if is_durable:
+            flush(file.fileno())
 
 
 def _keep(path: Path) -> None:

@@ -13,6 +13,8 @@ _IGNORED = """\
 !config.yml
 !jobs/
 !jobs/**
+!templates/
+!templates/**
 """
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
+from deepwork.files.shape import Problem, Where, did_you_mean, listed, shown
 from deepwork.jobs.models import FileInput, Job, Step, Workflow
-from deepwork.jobs.schema import Problem, Where, did_you_mean, listed, shown
 
 ALL_OUTPUTS = "step"
 """What `run_each` says to review all outputs together."""

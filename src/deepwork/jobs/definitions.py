@@ -8,12 +8,14 @@ from pathlib import Path
 
 from deepwork.config import STATE_FOLDER
 from deepwork.errors import DefinitionError, InvalidInput, NotFound
+from deepwork.files.shape import listed, nearest, shown
+from deepwork.files.stamps import speakable
 from deepwork.jobs import discovery
 from deepwork.jobs.checks import warnings
 from deepwork.jobs.discovery import JOB_FILE, Place, Places, Reading, Shelf
 from deepwork.jobs.examination import Findings, examined, instructions, reason
 from deepwork.jobs.models import Job, LoadError, Step
-from deepwork.jobs.schema import is_identifier, listed, nearest, shown
+from deepwork.jobs.schema import is_identifier
 
 STANDARD_JOBS = Path(__file__).with_name("standard")
 
@@ -120,7 +122,7 @@ def _reading(place: Place) -> Reading:
 
 def _unspeakable(folder: str) -> Findings | None:
     """A folder whose name cannot be sent to anybody."""
-    spoken = discovery.speakable(folder)
+    spoken = speakable(folder)
     if spoken == folder:
         return None
     return Findings(None, lines=(f"{spoken}: The directory's name is not UTF-8; rename it.",))

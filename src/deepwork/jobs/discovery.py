@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from deepwork.files.stamps import Stamp, speakable, stamp, taken_stamp
 from deepwork.jobs.models import Job, LoadError
 
 JOB_FILE = "job.yml"
-
-Stamp = tuple[int, int, int, int]
-"""What changes when a file does."""
 
 
 class Place(NamedTuple):
@@ -77,19 +75,11 @@ def place(folder: Path, name: str, rank: int = 0) -> Place | None:
     """The job with that directory name, if there is one."""
     path = f"{folder}{os.sep}{name}"
     try:
-        return Place(rank, name, path, _stamp(f"{path}{os.sep}{JOB_FILE}"))
+        return Place(rank, name, path, taken_stamp(f"{path}{os.sep}{JOB_FILE}"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
         return Place(rank, name, path, None)
-
-
-def stamp(path: str) -> Stamp | None:
-    """How a file stands now; None when it is missing or out of reach."""
-    try:
-        return _stamp(path)
-    except OSError:
-        return None
 
 
 def foremost(found: Iterable[Place]) -> tuple[list[Place], dict[str, str]]:
@@ -126,18 +116,8 @@ def settled(
     return _shelf(jobs, errors, unreadable)
 
 
-def speakable(text: str) -> str:
-    """A file's name as text that can be sent: bytes that are not UTF-8 are shown, not kept."""
-    return os.fsencode(text).decode(errors="backslashreplace")
-
-
-def _stamp(path: str) -> Stamp:
-    status = os.stat(path)  # noqa: PTH116 - a Path for each of 500 jobs costs more than asking
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
-
-
 def _in(folder: Path, rank: int) -> Iterator[Place]:
-    names = sorted(os.listdir(folder))  # noqa: PTH208 - as above
+    names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path for each of 500 jobs costs more than asking
     return filter(None, [place(folder, name, rank) for name in names])
 
 

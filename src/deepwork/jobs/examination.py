@@ -9,12 +9,14 @@ from pathlib import Path
 
 from deepwork.errors import Code, DefinitionError, InvalidInput
 from deepwork.files.paths import read_confined
+from deepwork.files.shape import Problem, shown
+from deepwork.files.stamps import Stamp, stamp
 from deepwork.files.yaml import Document, load_yaml
 from deepwork.jobs.checks import cross_problems
-from deepwork.jobs.discovery import JOB_FILE, Stamp, stamp
+from deepwork.jobs.discovery import JOB_FILE
 from deepwork.jobs.models import Job
 from deepwork.jobs.parsing import as_job
-from deepwork.jobs.schema import Problem, shape_problems, shown
+from deepwork.jobs.schema import shape_problems
 
 _MAX_BYTES = 2**20
 _MOST_PROBLEMS = 100

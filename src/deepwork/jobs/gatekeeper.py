@@ -13,12 +13,13 @@ from deepwork.errors import Code, DeepworkError, StorageError, ToolError
 from deepwork.jobs import progress
 from deepwork.jobs.briefing import delivered
 from deepwork.jobs.models import Step
-from deepwork.jobs.progress import Outputs, ReviewEvent, Session, SessionEvent, now
+from deepwork.jobs.progress import Outputs, Session, SessionEvent, now
 from deepwork.jobs.quality_gate import QualityGate, ReviewResult, Submission, mark, tasks
 from deepwork.jobs.responses import FinishedStep, ReviewAnswer
 from deepwork.jobs.review_payload import ReviewFile
 from deepwork.jobs.sessions import StateManager
-from deepwork.jobs.store import SessionStore
+from deepwork.reviews.models import ReviewEvent
+from deepwork.reviews.store import PassedReviews
 
 log = logging.getLogger("deepwork")
 
@@ -135,7 +136,7 @@ class Gatekeeper:
         marks = [each for task in tasks(submission) if (each := mark(submission, task))]
         try:
             with self._database.reading() as tx:
-                return SessionStore(tx).passed_reviews(marks)
+                return PassedReviews(tx).among(marks)
         except StorageError as error:
             log.warning("Whether a review passed before cannot be looked up: %s", error)
             return set()
@@ -148,7 +149,7 @@ class Gatekeeper:
 
     def _keep(self, session: Session, passed: set[str], failed: list[ReviewResult]) -> None:
         with self._database.transaction() as tx:
-            SessionStore(tx).remember_passed(passed)
+            PassedReviews(tx).remember(passed)
             about = {"session_id": session.session_id, "step_id": session.current_step_id}
             for result in failed:
                 tx.emit(ReviewEvent.FAILED, about | asdict(result), session.session_id)

@@ -27,13 +27,6 @@ class SessionEvent(Word):
     ABORTED = "session:aborted"
 
 
-class ReviewEvent(Word):
-    """What this slice tells of reviews."""
-
-    FAILED = "review:failed"
-    PASSED = "review:passed"
-
-
 @dataclass(frozen=True)
 class Override:
     """A review that was skipped, by whom it was asked for and why."""

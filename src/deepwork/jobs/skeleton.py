@@ -9,8 +9,9 @@ from deepwork.config import STATE_FOLDER
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.atomic import write_atomically
 from deepwork.files.failures import storage_failure
+from deepwork.files.shape import shown
 from deepwork.jobs.discovery import JOB_FILE
-from deepwork.jobs.schema import is_identifier, shown
+from deepwork.jobs.schema import is_identifier
 
 _JOB = Template("""\
 # Check this file with `deepwork jobs validate $name`.

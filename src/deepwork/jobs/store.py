@@ -36,16 +36,3 @@ class SessionStore:
     def generation(self, session_id: str) -> int:
         """How far the row has come; 0 if there is none."""
         return int(self._tx.value("SELECT generation FROM job_sessions WHERE id = :id", id=session_id) or 0)
-
-    def passed_reviews(self, marks: list[str]) -> set[str]:
-        """Which of these reviews have passed before."""
-        rows = self._tx.all("SELECT mark FROM passed_reviews WHERE mark IN :marks", marks=marks)
-        return {row["mark"] for row in rows}
-
-    def remember_passed(self, marks: set[str]) -> None:
-        """Keep reviews that need not be made again."""
-        for each in sorted(marks):
-            self._tx.run(
-                "INSERT INTO passed_reviews (mark, passed_at) VALUES (:mark, :now) ON CONFLICT DO NOTHING",
-                mark=each, now=self._tx.now,
-            )  # fmt: skip

@@ -1,0 +1,483 @@
+"""One dialect of patterns: what matches, what cannot be read, what overlaps, and in which time."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepwork.errors import Code, InvalidInput
+from deepwork.files.globs import Globs, escaped, may_overlap, overlapping, problem
+
+MATCHING = [
+    ("README.md", "README.md"),
+    ("*.md", "README.md"),
+    ("*", ".gitignore"),
+    (".*", ".gitignore"),
+    ("*", "a\nb"),
+    ("a*", "a"),
+    ("src/*", "src/a.py"),
+    ("src/*.py", "src/.py"),
+    ("src/*/x", "src/a/x"),
+    ("?.py", "a.py"),
+    ("?.py", "é.py"),
+    ("**", "a"),
+    ("**", "a/b/c"),
+    ("**/*", "a"),
+    ("**/**", "a"),
+    ("**/a", "a"),
+    ("**/a", "x/y/a"),
+    ("**/*.py", "a.py"),
+    ("**/*.py", "src/deep/a.py"),
+    ("src/**", "src/a"),
+    ("src/**", "src/a/b/.c"),
+    ("src/**/*.py", "src/a.py"),
+    ("src/**/*.py", "src/x/y/a.py"),
+    ("src/**/**/a", "src/a"),
+    ("a/**/b/**/c", "a/b/c"),
+    ("a/**/b/**/c", "a/b/x/b/y/c"),
+    ("**/a/**/a/**/b", "a/a/b"),
+    ("a**b**b", "abb"),
+    ("*a*a", "aa"),
+    ("**/a/b/**/c/d", "a/x/a/b/c/d"),
+    ("src/**.py", "src/a.py"),
+    ("src/**.py", "src/a/b.py"),
+    ("**.py", "src/a/b.py"),
+    ("a**b", "ab"),
+    ("a**b", "a/b"),
+    ("a**b", "ax/y/zb"),
+    ("lib**/x", "lib/x"),
+    ("lib**/x", "lib3/deep/x"),
+    ("a***", "ab/c"),
+    ("***/a", "a"),
+    ("[ab].py", "b.py"),
+    ("[a-c]x", "bx"),
+    ("[!ab]", "c"),
+    ("[^ab]", "c"),
+    ("[]a]", "]"),
+    ("[!]a]", "b"),
+    ("[a-]", "-"),
+    ("[-a]", "-"),
+    (r"[\]\-]", "-"),
+    (r"[\]\-]", "]"),
+    ("[{,}]", ","),
+    ("[*?]", "*"),
+    ("[a^!]", "^"),
+    ("[.-0]", "."),
+    ("{a,b}.py", "b.py"),
+    ("*.{py,md}", "x.md"),
+    ("{src,tests}/**/*.py", "tests/x/a.py"),
+    ("{a,b/{c,d/**}}", "b/d/e/f"),
+    ("{a,b/{c,d/**}}", "b/c"),
+    ("a{,.bak}", "a"),
+    ("a{,.bak}", "a.bak"),
+    ("{,src/}a", "a"),
+    ("{,src/}a", "src/a"),
+    ("{docs/,src/}", "src/a"),
+    ("{a}", "a"),
+    ("{[a,b],c}", ","),
+    (r"{a\,b,c}", "a,b"),
+    ("*{*,x}/a", "x/y/a"),
+    ("a,b", "a,b"),
+    (r"\*", "*"),
+    (r"\[id\].tsx", "[id].tsx"),
+    (r"\{a,b\}", "{a,b}"),
+    (r"\\", "\\"),
+    (r"\a", "a"),
+    ("./src/*", "src/a"),
+    ("./", "a/b"),
+    ("docs/", "docs/a/b"),
+    ("docs/*/", "docs/a/b"),
+    ("(a|b)+$", "(a|b)+$"),
+    ("...", "..."),
+]
+NOT_MATCHING = [
+    ("README.md", "readme.md"),
+    ("README.md", "docs/README.md"),
+    ("README.md", "README.md\n"),
+    ("README.md", "README.md5"),
+    ("a.c", "abc"),
+    ("*.md", "docs/README.md"),
+    ("a*a", "a"),
+    ("*/*", "a"),
+    ("*/*", "a/b/c"),
+    ("?", "/"),
+    ("a?b", "a/b"),
+    ("a[!x]b", "a/b"),
+    ("a[.-0]b", "a/b"),
+    ("src/**", "src"),
+    ("src/**", "src/"),
+    ("src/**", "srcs/a"),
+    ("src/**", "a/src/b"),
+    ("docs/", "docs"),
+    ("docs/*/", "docs/a"),
+    ("**/a", "xa"),
+    ("**/a", "a/b"),
+    ("a/**/b", "ab"),
+    ("a/**/b", "a/xb"),
+    ("a/**/b/*", "a/b/x/y"),
+    ("lib**/x", "libx"),
+    ("src/**.py", "src/a.pyc"),
+    ("*.py", "src/a.py"),
+    ("[ab]", "ab"),
+    ("[ab]", "[ab]"),
+    ("[a-c]x", "Bx"),
+    ("{a,b}", "{a,b}"),
+    ("{a,b}", "ab"),
+    ("{[a,b],c}", "a,b"),
+    (r"\*", "a"),
+    ("**", ""),
+]
+UNREADABLE = [
+    ("", "is empty"),
+    ("{a,}", "has an alternative that is empty"),
+    ("x" * 4097, "is longer than 4,096 characters"),
+    ("a\0b", "contains a NUL"),
+    ("/", "starts with a slash"),
+    ("/abs/**", "starts with a slash; patterns are relative to the folder of their file"),
+    ("{/a,b}", "starts with a slash"),
+    ("{,src}/a", "starts with a slash"),
+    ("C:/x", "starts with a drive"),
+    ("c:\\x", "starts with a drive"),
+    ("~/x", "starts with a drive or a home directory"),
+    (".", "has . or .. as a name"),
+    ("..", "has . or .. as a name"),
+    ("a/../b", "has . or .. as a name"),
+    ("./../b", "has . or .. as a name"),
+    ("a/./b", "has . or .. as a name"),
+    (r"a/\.\./b", "has . or .. as a name"),
+    ("a/{..,b}/c", "has . or .. as a name"),
+    ("a//b", "has two slashes in a row"),
+    ("a//", "has two slashes in a row"),
+    ("src/{a,}/b", "has two slashes in a row"),
+    ("a\\", "ends with a backslash"),
+    ("[ab", "has a [ without a ]"),
+    ("[]", "has a [ without a ]"),
+    ("[!]", "has a [ without a ]"),
+    ("[^]", "has a [ without a ]"),
+    ("{[a,b}", "has a [ without a ]"),
+    ("ab]", "has a ] without a ["),
+    ("[[:alpha:]]", "has a ] without a ["),
+    ("{a,b", "has a { without a }"),
+    ("{" * 4096, "has a { without a }"),
+    ("a}", "has a } without a {"),
+    ("{a,b}}", "has a } without a {"),
+    ("[z-a]", "has the range 'z-a', which runs backwards"),
+    ("[a/b]", "has a slash between [ and ]"),
+    ("{a,b}" * 10, "has more than 1,000 alternatives"),
+    ("{,}" * 1000, "has more than 1,000 alternatives"),
+    ("{" + "a," * 1000 + "a}", "has more than 1,000 alternatives"),
+    ("{a,b}" * 8 + "[x]" * 2, "has more than 500 [...]"),
+    ("{a,b}" * 9 + "x" * 1000, "is longer than 32,768 characters without its braces"),
+]
+OVERLAPPING = [
+    ("src/a.py", "src/a.py"),
+    ("src/a.py", "./src/a.py"),
+    ("src/a.py", "src/**"),
+    ("src/a.py", "src/"),
+    ("src/*.py", "src/b*.py"),
+    ("src/*a.py", "src/b*.py"),
+    ("src/*/x", "src/y/*"),
+    ("**/x", "src/**"),
+    ("**", "a"),
+    ("*a", "a*"),
+    ("a?", "?b"),
+    ("[a-m]", "[m-z]"),
+    ("[!a]", "[!b]"),
+    ("{a,b}", "{b,c}"),
+    ("src/**.py", "src/x/*.py"),
+    ("a**", "**b"),
+    ("a/**/b", "a/b"),
+    ("a/**/b/**/c", "a/*/*/c"),
+    ("**/tests/**", "src/**/*.py"),
+    (r"\[id\]", "[[]id[]]"),
+]
+APART = [
+    ("src/a.py", "src/b.py"),
+    ("src/a", "src/a.py"),
+    ("src", "src/**"),
+    ("docs/**", "src/**"),
+    ("src/*.py", "src/x/a.py"),
+    ("src/*.py", "src/*.md"),
+    ("src/**/*.py", "src/**/*.md"),
+    ("src/*.py", "src/*/*.py"),
+    ("*", "*/*"),
+    ("*", "*/**"),
+    ("*/", "*"),
+    ("?", "??"),
+    ("a*b", "a*c"),
+    ("a*x?", "*y?"),
+    ("[a-m]", "[n-z]"),
+    ("[!a]", "a"),
+    ("a?b", "a/b"),
+    ("[.-0]x", "**/x"),
+    ("{a,b}", "{c,d}/**"),
+    ("{a,b}/*", "{c,d}/*"),
+    ("a/**/b", "ab"),
+    ("**/a", "**/b"),
+    ("**/a/*", "**/b/*"),
+    ("**/a/?", "**/b/*/**/?x"),
+    ("src/**.py", "src/**.md"),
+    (r"\*", "a"),
+]
+# Each of them makes an engine that tries everything try for longer than we live.
+HOSTILE = [
+    "*a" * 2000 + "b",
+    "**/" + "*a" * 2000 + "b",
+    "**/" + "*a*/" * 800 + "b",
+    "**/*a/" * 600 + "b",
+    "**a" * 1300 + "b",
+    "**a*" * 1000 + "b",
+    "**/" + "*/" * 2000 + "b",
+    "*/" * 2000 + "b",
+    "**x/**/" + "*/" * 1000 + "b/**y",
+    "**" + "a" * 2000 + "*" + "a" * 2000 + "b",
+    "*" + "a" * 2000 + "b*c",
+    "?*" * 2000 + "b",
+    "[ab]*" * 500 + "c",
+    "{*a,*b,*c}" * 6 + "d",
+]
+
+
+@pytest.mark.parametrize(("pattern", "path"), MATCHING)
+def test_a_pattern_matches(pattern: str, path: str) -> None:
+    assert problem(pattern) is None
+    assert Globs([pattern]).matches(path)
+    assert may_overlap(pattern, pattern)
+
+
+@pytest.mark.parametrize(("pattern", "path"), NOT_MATCHING)
+def test_a_pattern_does_not_match(pattern: str, path: str) -> None:
+    assert problem(pattern) is None
+    assert not Globs([pattern]).matches(path)
+
+
+def test_a_star_stays_within_one_directory() -> None:
+    paths = ["a.py", "src/a.py", "src/deep/a.py"]
+
+    assert Globs(["src/*.py"]).among(paths) == ["src/a.py"]
+
+
+def test_what_once_matched_nothing_without_a_word_matches_or_is_refused() -> None:
+    paths = ["a/x", "b/x", "src/a", "src/b/c"]
+
+    assert Globs(["[ab]/x"]).among(paths) == ["a/x", "b/x"]
+    assert Globs(["{a,b}/x"]).among(paths) == ["a/x", "b/x"]
+    assert Globs(["src/**"]).among(paths) == ["src/a", "src/b/c"]
+    assert problem("/src/**") == "starts with a slash; patterns are relative to the folder of their file"
+
+
+def test_any_of_several_patterns_will_do_and_the_order_of_the_paths_stays() -> None:
+    globs = Globs(["docs/**", "*.md", "z.py", "docs/a.md"])
+
+    assert globs.among(["z.py", "README.md", "src/a.py", "docs/a.md"]) == ["z.py", "README.md", "docs/a.md"]
+
+
+def test_no_patterns_match_nothing() -> None:
+    assert Globs([]).among(["a", ""]) == []
+
+
+def test_a_name_that_is_not_utf_8_is_a_name_like_any_other() -> None:
+    path = os.fsdecode(b"src/\xff\xfe.py")
+
+    assert Globs(["src/*.py"]).matches(path)
+    assert Globs(["src/??.py"]).matches(path)
+    assert Globs(["src/[!a]*.py"]).matches(path)
+    assert Globs(["src/[\udc00-\udcff]?.py"]).matches(path)
+    assert Globs([path]).matches(path)
+    assert may_overlap(path, "src/**")
+
+
+@pytest.mark.parametrize(("pattern", "clause"), UNREADABLE)
+def test_what_is_wrong_with_a_pattern_is_said_and_what_to_do(pattern: str, clause: str) -> None:
+    said = problem(pattern)
+
+    assert said is not None
+    assert said.startswith(clause)
+    assert "; " in said
+
+
+def test_an_unreadable_pattern_is_refused_wherever_it_is_used() -> None:
+    for use in (
+        lambda: Globs(["a", "/b"]),
+        lambda: may_overlap("/b", "a"),
+        lambda: overlapping(["a"], ["/b"]),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            use()
+        assert refused.value.code == Code.INVALID_INPUT
+        assert refused.value.message.startswith("The pattern '/b' starts with a slash; ")
+
+
+def test_a_refusal_repeats_only_the_start_of_a_long_pattern_and_can_be_printed() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Globs(["\udcff" * 5000])
+
+    assert len(refused.value.message.encode()) < 1400
+
+
+@pytest.mark.parametrize(
+    "pattern", ["x" * 4096, "{a,b}" * 9, "{" * 1000 + "a" + "}" * 1000, "{,a}" * 9 + "b"]
+)
+def test_a_large_pattern_within_the_limits_can_be_read(pattern: str) -> None:
+    assert problem(pattern) is None
+
+
+@pytest.mark.parametrize(("one", "other"), OVERLAPPING)
+def test_patterns_that_one_path_can_match_overlap(one: str, other: str) -> None:
+    assert may_overlap(one, other)
+    assert may_overlap(other, one)
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_patterns_that_no_path_can_match_are_apart(one: str, other: str) -> None:
+    assert not may_overlap(one, other)
+    assert not may_overlap(other, one)
+
+
+def test_the_pairs_that_overlap_are_told_in_order() -> None:
+    pairs = overlapping(["src/**", "docs/a.md"], ["docs/*.md", "src/a.py", "src/{a,b}.py"])
+
+    assert pairs == [("src/**", "src/a.py"), ("src/**", "src/{a,b}.py"), ("docs/a.md", "docs/*.md")]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE, ids=lambda pattern: pattern[:20])
+def test_a_hostile_pattern_is_answered_quickly(pattern: str) -> None:
+    globs = Globs([pattern])
+    started = time.process_time()
+
+    for path in ("a" * 4000, "a/" * 2000 + "a", "x/" * 2000 + "a", ("a" * 40 + "/") * 100 + "a"):
+        assert not globs.matches(path)
+
+    assert time.process_time() - started < 2
+
+
+def test_the_overlap_of_hostile_patterns_is_given_up_quickly() -> None:
+    started = time.process_time()
+
+    for one, other in [
+        ("**a*" * 1000, "**/" + "*/" * 2000),
+        ("*a" * 2000, "?*" * 2000),
+        ("**/*a/" * 600, "**a" * 1300),
+    ]:
+        assert may_overlap(one, other)
+
+    assert time.process_time() - started < 4
+
+
+def test_ten_thousand_paths_take_no_time_to_speak_of() -> None:
+    globs = Globs(["src/**/*.py", "tests/**", "*.md"])
+    paths = [f"src/deepwork/slice_{number % 40}/module_{number}.py" for number in range(10_000)]
+    started = time.process_time()
+
+    assert len(globs.among(paths)) == len(paths)
+
+    assert time.process_time() - started < 0.5
+
+
+PIECES = [
+    "a",
+    "b",
+    ".",
+    "/",
+    "*",
+    "**",
+    "**/",
+    "/**",
+    "?",
+    "[ab]",
+    "[!a]",
+    "{a,b}",
+    "{,/a}",
+    "{*,b/{a,**}}",
+    r"\*",
+]
+PATTERNS = (
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join).filter(lambda p: not problem(p))
+)
+PATHS = st.lists(st.text("ab.*", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
+SHORT_PATHS = [
+    path
+    for length in range(1, 5)
+    for path in map("".join, product("ab/", repeat=length))
+    if all(path.split("/"))
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PATTERNS, max_size=2), st.lists(PATHS, max_size=10))
+def test_a_path_matches_exactly_when_trying_everything_says_so(
+    patterns: list[str], odd_paths: list[str]
+) -> None:
+    paths = SHORT_PATHS + odd_paths
+    expected = [path for path in paths if any(naively(pattern, path) for pattern in patterns)]
+
+    assert Globs(patterns).among(paths) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(PATTERNS, PATTERNS)
+def test_patterns_that_share_a_path_overlap(one: str, other: str) -> None:
+    shared = Globs([other]).among(Globs([one]).among(SHORT_PATHS))
+
+    assert may_overlap(one, other) or not shared
+    assert may_overlap(one, other) == may_overlap(other, one)
+
+
+def naively(pattern: str, path: str) -> bool:
+    """The dialect as one would say it, by trying everything."""
+    whole = (text + "**" * text.endswith("/") for text in choices(pattern))
+    return any(tried(text.removeprefix("./"), path) for text in whole)
+
+
+def choices(pattern: str) -> list[str]:
+    """Every way to choose from the braces: take the innermost last one, and go on."""
+    start = pattern.rfind("{")
+    if start < 0:
+        return [pattern]
+    end = pattern.index("}", start)
+    before, after = pattern[:start], pattern[end + 1 :]
+    return [
+        text for choice in pattern[start + 1 : end].split(",") for text in choices(before + choice + after)
+    ]
+
+
+def tried(pattern: str, path: str, at_name: bool = True) -> bool:
+    """Whether the pattern matches all of the path; `at_name` when the pattern is where a name begins."""
+    if not pattern:
+        return not path
+    if pattern.startswith("**"):
+        return tried_deep(pattern.lstrip("*"), path, at_name)
+    if pattern[0] == "*":
+        whole_name = at_name and pattern[1:2] in ("", "/")
+        length = len(path.partition("/")[0])
+        return any(tried(pattern[1:], path[n:], False) for n in range(whole_name, length + 1))
+    one, rest = first_of(pattern)
+    return path[:1] != "" and path[0] in one and tried(rest, path[1:], pattern[0] == "/")
+
+
+def tried_deep(rest: str, path: str, at_name: bool) -> bool:
+    if at_name and not rest:
+        return path != ""
+    if at_name and rest[0] == "/":
+        return any(tried(rest[1:], path[n:]) for n in range(len(path)) if n == 0 or path[n - 1] == "/")
+    return any(tried(rest, path[n:], False) for n in range(len(path) + 1))
+
+
+def first_of(pattern: str) -> tuple[str, str]:
+    """The characters that the pattern allows first, and the rest of it."""
+    for written, allowed in {"?": "ab.*", "[ab]": "ab", "[!a]": "b.*", r"\*": "*"}.items():
+        if pattern.startswith(written):
+            return allowed, pattern[len(written) :]
+    return pattern[0], pattern[1:]
+
+
+def test_an_escaped_name_matches_itself_and_nothing_else():
+    name = r"app/[id]/{a,b}*?\.tsx"
+
+    assert Globs([escaped(name)]).matches(name)
+    assert not Globs([escaped(name)]).matches("app/i/a.tsx")

@@ -7,7 +7,7 @@ import shutil
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from deepwork.errors import GitError, InvalidInput
+from deepwork.errors import GitError, InvalidInput, NotARepository
 from deepwork.git.drivers import Drivers
 from deepwork.git.safety import SAFE_DIFF, safe_environment, safe_flags, safe_options
 from deepwork.programs import Bounds, Finished, OutputTooLarge, run_bounded
@@ -124,10 +124,7 @@ class Git:
     def _failed(self, command: str, finished: Finished) -> GitError:
         said = _text(finished.stderr)
         if _NO_REPOSITORY in said:
-            return GitError(
-                f"{self.root} is not a git repository.",
-                suggestion="Run `git init` there, or work in a directory that belongs to a repository.",
-            )
+            return NotARepository(f"{self.root} is not a git repository.")
         return GitError(f"git {command} failed with code {finished.code}: {said or 'it did not say why'}")
 
 

@@ -127,4 +127,8 @@ def _content(answer: Any) -> Any:
     result = answer["result"]
     if result.get("isError"):
         raise RuntimeError(result["content"][0]["text"])
-    return json.loads(result["content"][0]["text"])
+    text = result["content"][0]["text"]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # a tool that answers in words

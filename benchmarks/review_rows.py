@@ -1,0 +1,149 @@
+"""Reviews under the stopwatch: a repository of 5,000 files, 200 of them changed, and 50 rules about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clients import Caller, Stdio
+
+PARTS, AREAS = 25, 10
+CHANGED, TASKS = 200, 125
+INSTRUCTIONS = ".deepwork/tmp/review_instructions"
+
+GIT, ECHO = "git alone (reviews)", "stdio bare echo (reviews)"
+REVIEWS, RULES = f"stdio get_review_instructions ({CHANGED})", "stdio get_configured_reviews (50)"
+FIRST, AGAIN = f"{REVIEWS}, first", f"{REVIEWS}, again"
+YARDSTICKS = dict.fromkeys([GIT, REVIEWS, FIRST, AGAIN], GIT)
+"""What a row is measured by, where it is not the echo."""
+TARGETS = {REVIEWS: 4.0, AGAIN: 4.0, RULES: 5.0}
+"""The most that a median may be of its yardstick's."""
+
+# What must be asked of git; written down here and not taken from the program, which must not move its own mark.
+QUESTIONS = (
+    ("for-each-ref", "--format=%(refname) %(symref)", "refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master"),
+    ("merge-base", "HEAD", "refs/heads/main"),
+    ("diff-index", "--cached", "--name-only", "-z", "--no-renames", "--relative", "refs/heads/main", "--"),
+    ("ls-files", "-z", "-t", "--cached", "--modified"),
+    ("ls-files", "-z", "--others", "--exclude-standard"),
+)  # fmt: skip
+
+_NAMES = [
+    *(f"module_{number}.py" for number in range(12)),
+    *(f"test_{number}.py" for number in range(3)),
+    "notes_0.md", "notes_1.md", "view_0.ts", "view_1.ts", "data.json",
+]  # fmt: skip
+_YESTERDAY = time.time() - 24 * 3600
+
+
+def repository(root: Path) -> Path:
+    """A branch with changes of every kind: committed, staged, neither, and new."""
+    for part in range(PARTS):
+        for area in range(AREAS):
+            for name in _NAMES:
+                _write(root / f"src/part_{part}/area_{area}/{name}", f"{part} {area} {name}\n" * 40)
+    _write_rules(root)
+    _write(root / ".gitignore", ".deepwork/\n")
+    _git(root, "init", "--quiet", "--initial-branch=main")
+    _commit(root, "All of it")
+    _git(root, "switch", "--quiet", "--create", "work")
+    _change(root, {0: "module_0.py", 4: "notes_0.md", 6: "view_0.ts"})
+    _commit(root, "Some of it, again")
+    _change(root, {1: "module_0.py", 5: "notes_0.md"})
+    _git(root, "add", "--all")
+    _change(root, {2: "module_0.py", 7: "view_0.ts", 3: "module_new.py"})
+    return root
+
+
+def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, list[float]]:
+    """Milliseconds by row; every row takes its turn with what it is measured by."""
+    root = repository(folder / "repository")
+    caller = Stdio("-m", "deepwork", "serve", "--path", str(root))
+    nothing, forget = (lambda: None), partial(_put_aside, root / INSTRUCTIONS, folder)
+    review = partial(caller.call, "get_review_instructions", {})
+    took = {FIRST: [_timed(review)]}
+    written = len(list((root / INSTRUCTIONS).iterdir()))
+    assert written == TASKS, f"{written} reviews instead of {TASKS}"
+    work: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        ECHO: (nothing, lambda: echo.call("echo", {"text": "hello"})),
+        RULES: (nothing, partial(caller.call, "get_configured_reviews", {})),
+        GIT: (nothing, partial(_ask_git, root)),
+        REVIEWS: (forget, review),
+        AGAIN: (nothing, review),
+    }
+    few = max(1, count // 10)  # they take turns call by call, since each call takes long
+    for number in range((rounds + 1) * few):
+        for name, (before, call) in work.items():
+            for _ in range(10 if name in (ECHO, RULES) else 1):
+                before()
+                spent = _timed(call)
+                if number >= few:  # the first round warms up
+                    took.setdefault(name, []).append(spent)
+    caller.close()
+    return took
+
+
+def _put_aside(instructions: Path, folder: Path) -> None:
+    """Have every review written anew; not deleted, for some file systems are slow after that."""
+    instructions.rename(folder / f"aside-{time.monotonic_ns()}")
+
+
+def _ask_git(root: Path) -> None:
+    for question in QUESTIONS:
+        subprocess.run(["git", *question], cwd=root, check=True, capture_output=True)
+
+
+def _write_rules(root: Path) -> None:
+    """Each part has a rule for single files; the others are for all of the project."""
+    for part in range(PARTS):
+        own = _rule("individual", ["area_*/*.py"], exclude=["**/test_*.py"])
+        _write(root / f"src/part_{part}/.deepreview", json.dumps({f"part_{part}": own}, indent=1))
+    rules = {}
+    for number in range(10):
+        rules[f"notes_{number}"] = _rule("matches_together", [f"src/part_{number}*/**/*.{{md,ts}}"])
+        rules[f"all_{number}"] = _rule("all_changed_files", [f"**/part_{number}/**/module_*.py"])
+    for number in range(5):
+        context = {"all_changed_filenames": True, "unchanged_matching_files": True}
+        rules[f"area_{number}"] = _rule(
+            "matches_together", [f"src/part_{number}/area_0/**"], additional_context=context
+        )
+    _write(root / ".deepreview", json.dumps(rules, indent=1))
+
+
+def _rule(strategy: str, include: list[str], exclude: list[str] | None = None, **more: Any) -> Any:
+    match = {"include": include, "exclude": exclude or []}
+    review = {"strategy": strategy, "instructions": "Look at every line of it.\n" * 20, **more}
+    return {"description": "what is to be measured", "match": match, "review": review}
+
+
+def _change(root: Path, names: dict[int, str]) -> None:
+    for part in range(PARTS):
+        for area, name in names.items():
+            _write(root / f"src/part_{part}/area_{area}/{name}", f"changed {part} {area} {name}\n" * 40)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (_YESTERDAY, _YESTERDAY))  # of files as new as its index git would read the content
+
+
+def _commit(root: Path, message: str) -> None:
+    _git(root, "add", "--all")
+    _git(root, "-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "--quiet", "-m", message)
+
+
+def _git(root: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1000

@@ -1,0 +1,1 @@
+"""Reviews: `.deepreview` rules that say who must look at which changed file."""

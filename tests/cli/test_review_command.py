@@ -1,0 +1,337 @@
+"""`deepwork review`: what a person sees, and what a pipeline goes by."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.run import deepwork
+from deepwork.cli.review import review
+from deepwork.errors import DeepworkError, GitError, InvalidInput, NotFound
+from house import ask, house_at
+from reviews.make import Reviewed, a_rule, ids, names, reviewed
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Reviewed:
+    """Two rules and a change under each."""
+    project = reviewed(
+        tmp_path / "project",
+        python=a_rule("*.py", agent={"codex": "coder"}),
+        docs=a_rule("*.md", strategy="matches_together"),
+    )
+    project.write("a.py", "b.py", "x.md")
+    return project
+
+
+def run(project: Reviewed, *words: str, input: bytes | None = None) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(
+        review, [*words, "--path", str(project.root)], input=input
+    )
+
+
+def answer(project: Reviewed, *words: str, **more: Any) -> Any:
+    return json.loads(run(project, *words, "--json", **more).stdout)
+
+
+def reviewed_files(project: Reviewed, *words: str, **more: Any) -> list[str]:
+    return [task["name"].partition(" of ")[2] for task in answer(project, *words, **more)["tasks"]]
+
+
+def complaint(project: Reviewed, *words: str, kind: type[DeepworkError]) -> str:
+    error = run(project, *words).exception
+    assert isinstance(error, kind)
+    return error.message
+
+
+def piped(project: Reviewed, *words: str, stdin: Any, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    """The command in a process of its own, with this as its standard input."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "deepwork", "review", "--path", str(project.root), *words],
+        capture_output=True, timeout=60, check=False, **(more | ({"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin})),
+    )  # fmt: skip
+
+
+# Which files
+
+
+def test_what_changed_in_git_is_reviewed(project: Reviewed):
+    assert reviewed_files(project) == ["a.py", "b.py", "x.md"]
+
+
+def test_the_text_is_that_of_the_tool(project: Reviewed, tmp_path: Path):
+    for platform in ("claude", "generic"):
+        house = house_at(project.root, str(tmp_path / "elsewhere.db"), platform=platform)
+        text = ask(house, "get_review_instructions")
+        house.close()
+
+        assert run(project, "--platform", platform).stdout == f"{text}\n"
+
+
+def test_files_can_be_named(project: Reviewed):
+    assert reviewed_files(project, "--files", "b.py", "--files", "./b.py") == ["b.py"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"b.py\nx.md\n", b"b.py\r\n\r\nx.md", b"b.py\0x.md\0", b"./b.py\nx.md\nx.md\n"]
+)
+def test_files_can_come_on_standard_input(project: Reviewed, content: bytes):
+    assert reviewed_files(project, "--files", "-", input=content) == ["b.py", "x.md"]
+
+
+def test_named_and_piped_files_add_up(project: Reviewed):
+    assert reviewed_files(project, "--files", "-", "--files", "a.py", input=b"b.py\n") == ["a.py", "b.py"]
+
+
+def test_no_file_on_standard_input_is_no_file(project: Reviewed):
+    assert run(project, "--files", "-", input=b"").stdout == "No changed files detected.\n"
+
+
+def test_a_pipe_need_not_be_asked_for(project: Reviewed):
+    by_line = piped(project, stdin=b"b.py\n")
+    by_nul = piped(project, stdin=b"b.py\0new\nline.py\0")
+
+    assert names(by_line.stdout.decode()) == ["python review of b.py"]
+    assert "new" in by_nul.stdout.decode().splitlines()[0]
+    assert names(by_nul.stdout.decode()) == ["python review of b.py"]
+
+
+def test_a_file_as_standard_input_counts_too(project: Reviewed, tmp_path: Path):
+    (tmp_path / "list").write_text("b.py\n")
+    with (tmp_path / "list").open("rb") as listed:
+        ran = piped(project, stdin=listed)
+
+    assert names(ran.stdout.decode()) == ["python review of b.py"]
+
+
+@pytest.mark.parametrize("kind", ["empty pipe", "nothing", "closed"])
+def test_without_a_name_on_standard_input_git_is_asked(project: Reviewed, kind: str):
+    if kind == "closed":
+        ran = piped(project, stdin=None, preexec_fn=lambda: os.close(0))
+    else:
+        ran = piped(project, stdin=b"" if kind == "empty pipe" else subprocess.DEVNULL)
+
+    assert len(ids(ran.stdout.decode())) == 3
+    assert ran.stderr == b""
+
+
+def test_a_pipe_that_nobody_closes_holds_nothing_up(project: Reviewed):
+    reader, writer = os.pipe()
+    began = time.monotonic()
+    try:
+        ran = piped(project, stdin=reader)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+    assert time.monotonic() - began < 30
+    assert len(ids(ran.stdout.decode())) == 3
+    assert ran.stderr == b"Nothing came on standard input; looking at git instead.\n"
+
+
+def test_a_base_can_be_named(project: Reviewed):
+    project.commit("c.py")
+    project.write("d.py")
+
+    assert reviewed_files(project, "--base-ref", "HEAD") == ["d.py"]
+    assert answer(project, "--base-ref", "HEAD")["base"] == "HEAD"
+    assert answer(project)["base"] == "main"
+
+
+def test_a_base_that_is_none_is_refused(project: Reviewed):
+    assert "'nowhere'" in complaint(project, "--base-ref", "nowhere", kind=InvalidInput)
+    assert "'--exec=x'" in complaint(project, "--base-ref=--exec=x", kind=InvalidInput)
+
+
+def test_a_base_means_nothing_for_files_that_are_named(project: Reviewed):
+    assert "--base-ref" in complaint(project, "--base-ref", "main", "--files", "a.py", kind=InvalidInput)
+
+
+def test_a_file_outside_the_project_is_refused(project: Reviewed):
+    assert "not inside the project" in complaint(project, "--files", "../x", kind=InvalidInput)
+
+
+def test_names_that_are_not_utf_8_are_told_and_break_nothing(project: Reviewed):
+    ran = piped(project, "--json", "--files", "-", stdin=b"caf\xe9.txt\n")
+
+    assert ran.returncode == 0
+    assert json.loads(ran.stdout)["missing"] == [r"caf\xe9.txt"]
+
+
+# Whose form
+
+
+def test_the_platform_shapes_the_text(project: Reviewed):
+    ran = run(project, "--platform", "codex")
+
+    assert ran.stdout.startswith("Make these reviews, in parallel if you can: ")
+    assert "\n   subagent_type: coder\n" in ran.stdout
+
+
+def test_an_answer_for_programs_has_every_part(project: Reviewed):
+    project.rules("sub", bad=1)
+
+    told = answer(project, "--files", "a.py", "--files", "none")
+
+    [task] = told.pop("tasks")
+    assert (task["name"], task["prompt"]) == (
+        "python review of a.py",
+        f"@.deepwork/tmp/review_instructions/{task['review_id']}.md",
+    )
+    assert told.pop("problems") == [
+        "sub/.deepreview:2: bad: this must be a mapping, not the number 1; write a mapping with description, match and review."
+    ]
+    assert told == {"passed_before": 0, "base": None, "message": None, "missing": ["none"]}
+
+
+def test_why_there_is_nothing_to_do_is_told_to_programs_too(project: Reviewed):
+    told = answer(project, "--files", "-", input=b"")
+
+    assert (told["tasks"], told["message"]) == ([], "No changed files detected.")
+
+
+def test_a_hostile_name_cannot_drive_the_terminal(project: Reviewed):
+    project.write("\x1b[2J.py", ".deepreview", content="\x1b]0;owned\x07: 1\n")
+    project.rules("sub", **{"\x1b[2J": 1, "python": a_rule()})
+    project.write("sub/\x1b[2J.py")
+
+    for words in ([], ["--platform", "generic"], ["rules"], ["--files", "\x1b[2K"]):
+        assert "\x1b" not in run(project, *words).output
+
+
+# Memory
+
+
+def test_a_review_is_marked_as_passed_and_left_out(project: Reviewed):
+    first, *others = ids(run(project).stdout)
+
+    marked = run(project, "mark-passed", first)
+
+    assert (marked.exit_code, first in marked.stdout) == (0, True)
+    assert ids(run(project).stdout) == others
+    assert run(project).stdout.splitlines()[-1].startswith("1 review was left out")
+    assert answer(project)["passed_before"] == 1
+    assert ids(run(project, "--again").stdout) == [first, *others]
+
+
+def test_several_are_marked_at_once(project: Reviewed):
+    marked = answer(project, "mark-passed", *ids(run(project).stdout))
+
+    assert len(marked["passed"]) == 3
+    assert run(project).stdout.startswith("Nothing is left to review: the 3 reviews that apply have passed")
+
+
+def test_an_unknown_review_cannot_be_marked(project: Reviewed):
+    complaint(project, "mark-passed", "rv_000000000000", kind=NotFound)
+
+
+# For pipelines
+
+
+def test_check_says_by_its_exit_code_whether_a_review_is_due(project: Reviewed):
+    assert run(project).exit_code == 0
+    assert run(project, "--check").exit_code == 1
+    assert run(project, "--check", "--json").exit_code == 1
+    run(project, "mark-passed", *ids(run(project).stdout))
+    assert run(project, "--check").exit_code == 0
+    assert run(project, "--check", "--again").exit_code == 1
+    assert run(project, "--check", "--files", "none").exit_code == 0
+
+
+def test_check_fails_otherwise_when_a_rule_is_broken(project: Reviewed):
+    project.rules("sub", bad=1)
+
+    assert run(project, "--check").exit_code == 2
+    assert run(project).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["--base-ref", "nowhere"], ["--files", "../x"]])
+def test_check_never_takes_trouble_for_an_answer(project: Reviewed, words: list[str]):
+    ran = run(project, "--check", *words)
+
+    assert ran.exit_code == 2
+    assert ran.stderr.startswith("Error: ")
+    assert ran.stdout == ""
+
+
+def test_check_in_a_folder_that_is_no_repository_is_trouble(tmp_path: Path):
+    assert run(Reviewed(tmp_path), "--check").exit_code == 2
+    complaint(Reviewed(tmp_path), kind=GitError)
+
+
+def test_exit_codes_reach_the_shell(project: Reviewed):
+    assert deepwork(project.root, "review", "--check").code == 1
+    assert deepwork(project.root, "review", "--check", "--base-ref", "nowhere").code == 2
+    refused = deepwork(project.root, "review", "--base-ref", "nowhere", "--json")
+    assert (refused.code, json.loads(refused.err)["code"]) == (1, "INVALID_INPUT")
+
+
+# Rules
+
+
+def test_rules_are_listed_with_where_they_are(project: Reviewed):
+    ran = run(project, "rules")
+
+    assert ran.exit_code == 0
+    assert [line.split() for line in ran.stdout.splitlines()[2:4]] == [
+        ["python", ".deepreview:2", "What", "the", "rule", "is", "for."],
+        ["docs", ".deepreview:17", "What", "the", "rule", "is", "for."],
+    ]
+
+
+def test_rules_that_match_a_file_are_listed(project: Reviewed):
+    def matching(*files: str) -> list[str]:
+        words = [word for file in files for word in ("--matching", file)]
+        return [row["name"] for row in answer(project, "rules", *words)["rules"]]
+
+    assert matching("any.py") == ["python"]
+    assert matching("any.py", "y.md") == ["python", "docs"]
+    assert matching("none") == []
+    assert run(project, "rules", "--matching", "none").stdout == "There is no rule.\n"
+
+
+def test_a_broken_rule_is_printed_as_by_a_compiler_and_fails(project: Reviewed):
+    project.rules("sub", bad=a_rule("/x"))
+
+    ran = run(project, "rules")
+
+    assert ran.exit_code == 1
+    assert (
+        "sub/.deepreview:6: bad -> match -> include -> 0: the pattern '/x' starts with a slash; "
+        in ran.stdout
+    )
+    assert len(answer(project, "rules")["problems"]) == 1
+
+
+def test_options_count_before_a_command_as_well_as_after_it(project: Reviewed):
+    def told(*words: str) -> str:
+        ran = CliRunner(env={"COLUMNS": "200"}).invoke(review, list(words))
+        assert ran.exit_code == 0, ran.output
+        return ran.stdout
+
+    [first, *_] = ids(run(project).stdout)
+    at = ("--path", str(project.root))
+    assert told(*at, "rules") == told("rules", *at)
+    assert told(*at, "--json", "rules") == told("rules", *at, "--json")
+    assert told(*at, "mark-passed", first) == told("mark-passed", first, *at)
+
+
+def test_an_option_that_means_nothing_for_a_command_is_refused(project: Reviewed):
+    for words in (["--files", "a.py"], ["--check"], ["--again"], ["--base-ref", "x"], ["--platform", "x"]):
+        ran = CliRunner().invoke(review, [*words, "rules", "--path", str(project.root)])
+        assert ran.exit_code == 2
+        assert f"{words[0]} means nothing for rules." in ran.output
+
+
+def test_to_look_at_rules_writes_nothing(project: Reviewed):
+    run(project, "rules")
+
+    assert not (project.root / ".deepwork").exists()

@@ -1,0 +1,359 @@
+"""Every sentence of the interface on reviews holds through a real client, on each transport, in both eras."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp.client.transports import ClientTransport, StdioTransport, StreamableHttpTransport
+
+from http_tests.served import Served
+from jobs.talk import Refused, Talk
+from protocol.wire import Wire
+from reviews.make import FOLDER, Reviewed, a_rule, ids, instructions, names, reviewed, tasks
+
+DOORS = [("stdio", "legacy"), ("stdio", "auto"), ("http", "legacy"), ("http", "auto")]
+
+RULES = {
+    "python": a_rule("**/*.py", description="Python is read twice.", agent={"claude": "pythonista"}),
+    "docs": a_rule("docs/**", strategy="matches_together", description="Pages agree."),
+    "release": a_rule("CHANGELOG.md", strategy="all_changed_files", description="The whole change."),
+}
+
+
+class Reviews(Talk):
+    """A client that asks for reviews."""
+
+    def __init__(self, transport: ClientTransport, project: Reviewed, **more: Any) -> None:
+        super().__init__(transport, **more)
+        self.project = project
+
+    def asked(self, **arguments: Any) -> str:
+        """The plain text of get_review_instructions, which is the same in both forms."""
+        result = self._result("get_review_instructions", arguments)
+        text: str = result.content[0].text
+        assert result.structured_content == {"result": text}
+        return text
+
+    def configured(self, **arguments: Any) -> Any:
+        """The list of get_configured_reviews, which is the same in both forms."""
+        result = self._result("get_configured_reviews", arguments)
+        listed = result.structured_content["result"]
+        assert json.loads(result.content[0].text) == listed
+        return listed
+
+    def _result(self, tool: str, arguments: dict[str, Any]) -> Any:
+        async def ask() -> Any:
+            return await self.client.call_tool(tool, arguments, raise_on_error=False)
+
+        result = self._portal.call(ask)
+        assert len(result.content) == 1
+        if result.is_error:
+            raise Refused(json.loads(result.content[0].text))
+        return result
+
+
+@pytest.fixture(scope="module", params=DOORS, ids=" ".join)
+def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviews]:
+    transport, era = request.param
+    project = reviewed(tmp_path_factory.mktemp("there") / "project", **RULES)
+    project.write(".gitignore", content="server-*.log\n")
+    project.commit("docs/old.md")
+    project.git("branch", "-f", "main")
+    if transport == "stdio":
+        words = ["-P", "-m", "deepwork", "serve", "--path", str(project.root)]
+        with Reviews(StdioTransport(sys.executable, words, keep_alive=False), project, mode=era) as talk:
+            yield talk
+        return
+    with Served(project.root) as server:
+        way = StreamableHttpTransport(f"{server.url}/mcp", headers=server.bearer)
+        with Reviews(way, project, mode=era) as talk:
+            yield talk
+
+
+@pytest.fixture
+def talk(door: Reviews) -> Reviews:
+    """The project as it was, and a server that has seen it otherwise."""
+    door.project.git("reset", "-q", "--hard", "main")
+    door.project.git("clean", "-q", "-d", "-f")
+    return door
+
+
+# get_review_instructions
+
+
+def test_it_reviews_changed_files_by_the_rules_in_deepreview_files(talk: Reviews):
+    talk.project.write("src/a.py", "docs/new.md", "docs/newer.md", "other.txt")
+
+    assert names(talk.asked()) == ["python review of src/a.py", "docs review of 2 files"]
+
+
+def test_it_returns_a_list_of_tasks_to_invoke_in_parallel(talk: Reviews):
+    talk.project.write("a.py", "b.py")
+
+    text = talk.asked()
+
+    assert text.startswith("Invoke the following list of Tasks in parallel, each with the Task tool:\n\n")
+    assert len(tasks(text)) == 2
+
+
+def test_each_task_has_name_description_subagent_type_and_prompt(talk: Reviews):
+    talk.project.write("a.py", "docs/new.md")
+
+    first, second = tasks(talk.asked())
+
+    assert (first["name"], first["description"], first["subagent_type"]) == (
+        "python review of a.py", "Review python", "pythonista",
+    )  # fmt: skip
+    assert (second["name"], second["description"], second["subagent_type"]) == (
+        "docs review of docs/new.md", "Review docs", "general-purpose",
+    )  # fmt: skip
+    assert all(re.fullmatch(rf"@{FOLDER}/rv_[0-9a-z]{{12}}\.md", task["prompt"]) for task in (first, second))
+
+
+def test_each_prompt_leads_to_instructions_that_say_all(talk: Reviews):
+    talk.project.write("a.py")
+
+    [text] = instructions(talk.project.root, talk.asked())
+
+    assert text.startswith("# Review: python — a.py\n\n## Review Instructions\n\nLook.\n")
+    assert "\n- @a.py\n" in text
+    assert re.fullmatch(
+        r"This review was asked for by the policy in \.deepreview:2; review_id: rv_[0-9a-z]{12}",
+        text.splitlines()[-1],
+    )
+
+
+def test_both_can_be_called_at_any_time_outside_of_any_workflow(talk: Reviews):
+    assert talk.call("get_workflows")["stack"] == []
+    talk.asked()
+    talk.configured()
+
+    assert talk.call("get_workflows")["stack"] == []
+
+
+def test_files_is_optional_and_may_be_null(talk: Reviews):
+    schema = talk.tools()["get_review_instructions"].input_schema
+
+    assert list(schema["properties"]) == ["files"]
+    assert "required" not in schema
+    talk.project.write("a.py")
+    assert talk.asked(files=None) == talk.asked()
+
+
+def test_files_are_explicit_paths_to_review(talk: Reviews):
+    talk.project.write("a.py", "b.py")
+
+    assert names(talk.asked(files=["b.py"])) == ["python review of b.py"]
+    assert names(talk.asked(files=["docs/old.md"])) == ["docs review of docs/old.md"]
+
+
+def test_without_files_changes_come_from_git_against_the_default_branch(talk: Reviews):
+    talk.project.git("switch", "-q", "-C", "work")
+    talk.project.commit("committed.py")
+    talk.project.stage("staged.py")
+    talk.project.write("new.py")
+
+    assert names(talk.asked()) == [f"python review of {name}.py" for name in ("committed", "new", "staged")]
+
+
+def test_no_rules_is_an_informational_message(talk: Reviews):
+    talk.project.remove(".deepreview")
+
+    assert talk.asked() == "No .deepreview configuration files found: there is no rule to review by."
+
+
+def test_no_changed_files_is_an_informational_message(talk: Reviews):
+    assert talk.asked() == "No changed files detected: nothing differs from main."
+    assert talk.asked(files=[]) == "No changed files detected."
+
+
+def test_no_match_is_an_informational_message(talk: Reviews):
+    talk.project.write("other.txt")
+
+    assert talk.asked() == "No review rules matched the changed files."
+
+
+def test_a_whole_change_is_one_task(talk: Reviews):
+    talk.project.write("CHANGELOG.md", "other.txt")
+
+    text = talk.asked()
+
+    assert names(text) == ["release review of 2 changed files"]
+    assert "- @CHANGELOG.md\n- @other.txt\n" in instructions(talk.project.root, text)[0]
+
+
+def test_files_that_are_no_list_of_text_are_refused(talk: Reviews):
+    for given in ("a.py", [1], {"a": 1}):
+        with pytest.raises(Refused) as refused:
+            talk.asked(files=given)
+        assert refused.value.code == "INVALID_INPUT"
+    with pytest.raises(Refused) as refused:
+        talk.asked(files=["../x"])
+    assert refused.value.code == "PATH_OUTSIDE_PROJECT"
+
+
+# get_configured_reviews
+
+
+def test_it_lists_every_rule_with_name_description_and_where_it_is_defined(talk: Reviews):
+    talk.project.rules("src", nested=a_rule(description="Below."))
+
+    assert talk.configured() == [
+        {"name": "nested", "description": "Below.", "defining_file": "src/.deepreview:2"},
+        {"name": "python", "description": "Python is read twice.", "defining_file": ".deepreview:2"},
+        {"name": "docs", "description": "Pages agree.", "defining_file": ".deepreview:17"},
+        {"name": "release", "description": "The whole change.", "defining_file": ".deepreview:29"},
+    ]
+
+
+def test_the_filter_is_optional_and_may_be_null(talk: Reviews):
+    schema = talk.tools()["get_configured_reviews"].input_schema
+
+    assert list(schema["properties"]) == ["only_rules_matching_files", "limit"]
+    assert "required" not in schema
+    assert talk.configured(only_rules_matching_files=None) == talk.configured()
+
+
+def named(rows: Any) -> list[str]:
+    return [row["name"] for row in rows]
+
+
+def test_a_filter_gives_the_rules_that_match_at_least_one_file(talk: Reviews):
+    def matching(*files: str) -> list[str]:
+        return named(talk.configured(only_rules_matching_files=list(files)))
+
+    assert matching("x.py") == ["python"]
+    assert matching("./docs/x.py", "none") == ["python", "docs"]
+    assert matching("none") == []
+    assert matching() == []
+
+
+def test_omitting_the_filter_gives_all_rules(talk: Reviews):
+    assert named(talk.configured()) == ["python", "docs", "release"]
+
+
+def test_a_list_can_be_cut(talk: Reviews):
+    assert named(talk.configured(limit=1)) == ["python"]
+
+
+def test_no_rules_are_an_empty_list(talk: Reviews):
+    talk.project.remove(".deepreview")
+
+    assert talk.configured() == []
+
+
+def test_what_cannot_be_parsed_is_a_row_of_its_own(talk: Reviews):
+    talk.project.write("src/.deepreview", content="bad: [\n")
+    talk.project.rules("docs", half=a_rule(), broken=a_rule(strategy="all"))
+
+    half, *others, bad, broken = sorted(talk.configured(), key=lambda row: row["name"].startswith("PARSE"))
+
+    assert (half["name"], len(others)) == ("half", 3)
+    assert {bad["name"], broken["name"]} == {"PARSE_ERROR:src/.deepreview", "PARSE_ERROR:docs/.deepreview"}
+    rows = {row["name"]: row for row in (bad, broken)}
+    assert rows["PARSE_ERROR:docs/.deepreview"]["defining_file"] == "docs/.deepreview:22"
+    assert "'all' is not known" in rows["PARSE_ERROR:docs/.deepreview"]["description"]
+    assert named(talk.configured(only_rules_matching_files=["src/x.txt"])) == ["PARSE_ERROR:src/.deepreview"]
+
+
+def test_a_new_file_of_rules_is_noticed_at_once_by_a_server_that_has_looked_before(talk: Reviews):
+    (talk.project.root / "empty").mkdir()
+    for _ in range(3):
+        assert len(talk.configured()) == 3
+    talk.project.rules("empty", new=a_rule())
+    assert named(talk.configured())[0] == "new"
+    talk.project.write(".gitignore", content="server-*.log\nempty\n")
+    assert len(talk.configured()) == 3
+    talk.project.rules(python=a_rule("**/*.py", description="Changed."))
+    assert talk.configured()[0]["description"] == "Changed."
+    talk.project.remove(".deepreview")
+    assert talk.configured() == []
+
+
+# mark_review_passed
+
+
+def test_a_review_that_passed_is_left_out_until_its_file_changes(talk: Reviews):
+    talk.project.write("a.py", "b.py", content=f"{id(talk)}\n")
+    [first, _] = ids(talk.asked())
+
+    passed = talk.call("mark_review_passed", review_id=first)
+
+    assert passed["review_id"] == first
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", passed["passed_at"])
+    assert talk.call("mark_review_passed", review_id=first) == passed
+    text = talk.asked()
+    assert names(text) == ["python review of b.py"]
+    assert text.splitlines()[-1].startswith("1 review was left out: it passed before")
+    talk.project.write("a.py", content="otherwise\n")
+    assert len(tasks(talk.asked())) == 2
+
+
+def test_an_unknown_review_is_not_found(talk: Reviews):
+    with pytest.raises(Refused) as refused:
+        talk.call("mark_review_passed", review_id="rv_000000000000")
+
+    assert refused.value.code == "REVIEW_NOT_FOUND"
+
+
+# Several servers, other platforms
+
+
+def said(wire: Wire, tool: str = "get_review_instructions", **arguments: Any) -> str:
+    answer = wire.ask("tools/call", {"name": tool, "arguments": arguments})
+    text: str = answer["result"]["content"][0]["text"]
+    return text
+
+
+def test_w18_servers_side_by_side_never_take_away_each_others_instructions(tmp_path: Path):
+    project = reviewed(tmp_path / "project", python=a_rule("*.py"))
+    project.write("a.py", "b.py")
+    announced: set[str] = set()
+
+    with Wire(project.root) as one, Wire(project.root) as other:
+        for round in range(3):
+            project.write("a.py", content=f"round {round}\n")
+            for wire in (one, other):
+                announced |= {task["prompt"] for task in tasks(said(wire))}
+                assert all((project.root / prompt.removeprefix("@")).exists() for prompt in announced)
+
+    assert len(announced) == 4, "one for b.py, one for each round of a.py, and both servers name the same"
+
+
+def test_r5_another_platform_gets_the_same_tasks_in_a_neutral_form(tmp_path: Path):
+    project = reviewed(tmp_path / "project", python=a_rule("*.py", agent={"claude": "x", "codex": "persona"}))
+    project.write("a.py")
+
+    with Wire(project.root, "--platform", "codex") as wire:
+        text = said(wire)
+
+    assert text.startswith("Make these reviews, in parallel if you can: ")
+    assert (
+        '\n1. name: "python review of a.py"\n   description: Review python\n   subagent_type: persona\n'
+        in text
+    )
+    assert re.search(rf'\n   prompt: "Read {FOLDER}/rv_\w+\.md and do what it says\."\n', text)
+
+
+def test_the_platform_comes_from_the_projects_settings_too(tmp_path: Path):
+    project = reviewed(tmp_path / "project", python=a_rule("*.py"))
+    project.write(".deepwork/config.yml", content="platforms: [gemini, claude]\n")
+    project.write("a.py")
+
+    with Wire(project.root) as wire:
+        assert "Make these reviews" in said(wire)
+
+
+def test_w23_a_sentence_for_a_folder_that_is_no_repository(tmp_path: Path):
+    with Wire(tmp_path) as wire:
+        error = wire.call("get_review_instructions")
+
+    assert error["code"] == "GIT_ERROR"
+    assert error["message"].endswith("is not a git repository.")
+    assert "usage" not in error["message"]

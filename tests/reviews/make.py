@@ -1,0 +1,86 @@
+"""Projects with review rules and changes in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from deepwork.files.globs import Globs
+from deepwork.reviews.definitions import RuleShelf
+from deepwork.reviews.models import Rule, Rules, Strategy
+from git.changes_project import Project, new_project
+
+FOLDER = ".deepwork/tmp/review_instructions"
+
+_TASK = re.compile(
+    r'^name: (".*")\n\tdescription: (.*)\n\tsubagent_type: (.*)\n\tprompt: (".*")$', re.MULTILINE
+)
+
+
+class Reviewed(Project):
+    """A directory with rules in it."""
+
+    def rules(self, folder: str = "", /, **rules: Any) -> None:
+        """Write a `.deepreview`."""
+        path = self.root / folder / ".deepreview"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(rules, indent=1))  # JSON is YAML too
+
+
+def reviewed(root: Path, **rules: Any) -> Reviewed:
+    """A repository with these rules committed on main, and a branch `work` on which nothing has changed."""
+    new_project(root)
+    project = Reviewed(root)
+    if rules:
+        project.rules(**rules)
+    project.commit()
+    project.git("switch", "-q", "-c", "work")
+    return project
+
+
+def a_rule(*include: str, strategy: str = "individual", instructions: Any = "Look.", **more: Any) -> Any:
+    """A rule as it is written; whatever is not named is as ordinary as can be."""
+    exclude = {"exclude": more.pop("exclude")} if "exclude" in more else {}
+    return {
+        "description": more.pop("description", "What the rule is for."),
+        "match": {"include": list(include or ("**",)), **exclude},
+        "review": {"strategy": strategy, "instructions": instructions, **more},
+    }
+
+
+def rule(*include: str, folder: str = "", strategy: str = "individual", **more: Any) -> Rule:
+    """A rule as it was read."""
+    return Rule(
+        name=more.pop("name", "rule"), description="What it is for.", file=f"{folder}.deepreview", line=1,
+        include=Globs(include or ("**",)), exclude=Globs(more.pop("exclude", ())), strategy=Strategy(strategy),
+        instructions="Look.", agents=more.pop("agents", {}), **more,
+    )  # fmt: skip
+
+
+def read(root: Path, *files: str) -> Rules:
+    """What these files define."""
+    return RuleShelf(root).rules_in(files or [".deepreview"])
+
+
+def tasks(text: str) -> list[dict[str, str]]:
+    """The tasks in an answer for Claude."""
+    return [
+        {"name": json.loads(name), "description": about, "subagent_type": kind, "prompt": json.loads(prompt)}
+        for name, about, kind, prompt in _TASK.findall(text)
+    ]
+
+
+def names(text: str) -> list[str]:
+    return [task["name"] for task in tasks(text)]
+
+
+def ids(text: str) -> list[str]:
+    """The reviews in an answer."""
+    return [Path(task["prompt"]).stem for task in tasks(text)]
+
+
+def instructions(root: Path, text: str) -> list[str]:
+    """What the reviewers in an answer will read."""
+    return [(root / task["prompt"].removeprefix("@")).read_text() for task in tasks(text)]

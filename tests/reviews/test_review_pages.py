@@ -1,0 +1,84 @@
+"""The page about reviews is held to the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from deepwork.cli.review import review
+from deepwork.reviews.definitions import SHAPE
+from deepwork.reviews.models import Strategy
+from reviews.make import Reviewed, read
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOWTO = DOCS / "howto" / "review-changes.md"
+[EXAMPLE] = re.findall(r"```yaml\n(python:.*?)```", HOWTO.read_text(), re.DOTALL)
+
+
+def keys(rule: Any) -> Iterator[str]:
+    """Every key that some part of a `.deepreview` may have."""
+    if isinstance(rule, dict):
+        yield from rule.get("properties", {})
+        for inner in rule.values():
+            yield from keys(inner)
+    elif isinstance(rule, list):
+        for inner in rule:
+            yield from keys(inner)
+
+
+def project(root: Path, text: str = EXAMPLE) -> Reviewed:
+    made = Reviewed(root)
+    made.write("docs/how-we-write.md", ".deepreview", content="Plainly.")
+    made.write(".deepreview", content=text)
+    return made
+
+
+def test_the_howto_names_every_key_and_every_strategy():
+    text = HOWTO.read_text()
+
+    assert {key for key in keys(SHAPE.schema) if not re.search(rf"\b{key}\b", text)} == set()
+    assert {strategy for strategy in Strategy if f"`{strategy}`" not in text} == set()
+
+
+def test_the_example_in_the_howto_has_two_rules(tmp_path: Path):
+    found = read(project(tmp_path).root)
+
+    assert [rule.name for rule in found.rules] == ["python", "pages"]
+    assert found.flaws == ()
+
+
+def test_what_the_howto_shows_is_printed(tmp_path: Path):
+    def printed(root: Path) -> str:
+        return CliRunner(env={"COLUMNS": "200"}).invoke(review, ["rules", "--path", str(root)]).stdout
+
+    listed = printed(project(tmp_path / "good").root)
+    complained = printed(project(tmp_path / "bad", EXAMPLE.replace("individual", "each")).root)
+
+    assert f"$ deepwork review rules\n{listed}" in HOWTO.read_text()
+    [complaint] = [line for line in complained.splitlines() if "'each'" in line]
+    assert f"```text\n{complaint}\n```" in HOWTO.read_text()
+
+
+def test_the_howto_and_the_command_line_page_name_every_option():
+    text = HOWTO.read_text() + (DOCS / "command-line.md").read_text()
+    commands = [review, *review.commands.values()]
+    options = {
+        option
+        for command in commands
+        for each in command.params
+        for option in each.opts
+        if option[:2] == "--"
+    }
+
+    assert {option for option in options if option not in text} == set()
+    assert all(name in text for name in review.commands)
+
+
+def test_the_schema_for_editors_is_where_the_howto_says():
+    [address] = re.findall(r"\$schema=\S+/main/(\S+)", HOWTO.read_text())
+
+    assert (DOCS.parent / address).samefile(SHAPE.schema_file)

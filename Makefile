@@ -10,12 +10,12 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test bench check docs format lock clean
+.PHONY: help demo test bench chaos check docs format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-demo: $(READY) ## A job behind a quality gate and two agents, on a real server; ends by itself with a summary.
+demo: $(READY) ## Agents, a job behind a gate, reviews, a plan and its crew, on real servers; ends by itself.
 	@$(BIN)/python -P demo/main.py
 
 test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL.
@@ -23,6 +23,9 @@ test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL.
 
 bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--save makes it the baseline.
 	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
+
+chaos: $(READY) ## Storms of claims at full size, with kills and sleepers: hours, not minutes.
+	@DEEPWORK_CHAOS=long $(BIN)/python -m pytest tests/chaos/test_chaos_claims.py --timeout=0 $(ARGS)
 
 check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/ruff check

@@ -1,7 +1,7 @@
 """`make bench`: one run, every figure beside a bare FastMCP echo server measured in the same run.
 
 Rounds of each server take turns, so that a busy machine is busy for all of them. Ratios are the figures to read;
-milliseconds depend on the machine.
+milliseconds depend on the machine. What only git can tell is measured by git instead, run alone in the same run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import job_rows
+import plan_rows
+import review_rows
 from clients import Caller, Http, HttpServer, Stdio
 from rows import ROWS, Desk
 
@@ -41,6 +43,10 @@ def main() -> None:
             *calls(folder, options.rounds, options.calls),
             *crowd(folder, options.calls),
             *job_calls(folder, options.rounds, options.calls),
+            *review_calls(folder, options.rounds, options.calls),
+            *plan_calls(folder, options.rounds, options.calls),
+            *plan_rows.large(Path(folder) / "plans"),
+            *plan_rows.footprint(Path(folder) / "footprint"),
         ]
     report = {"python": sys.version.split()[0], "rows": figures}
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -146,6 +152,34 @@ def job_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
         yield _row(f"stdio {name}", values, echo, job_rows.TARGETS.get(name))
 
 
+def review_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
+    """Reviews of a large change; finding it is measured by the git commands that this needs, run alone."""
+    bare = Stdio(str(HERE / "echo" / "bare.py"))
+    try:
+        took = review_rows.measure(Path(folder) / "reviews", rounds, count, bare)
+    finally:
+        bare.close()
+    for name, values in took.items():
+        yardstick = statistics.median(took[review_rows.YARDSTICKS.get(name, review_rows.ECHO)])
+        yield _row(name, values, yardstick, review_rows.TARGETS.get(name))
+
+
+def plan_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
+    """Small calls on plans, over both transports."""
+    for transport, opened in (("stdio", _stdio_callers), ("http", _http_callers)):
+        with opened(folder) as (yardsticks, caller):
+            desk = plan_rows.Desk(caller)
+            desk.fill(rounds * count + 10)
+            echo_name = "bare echo (plans)"
+            work: dict[str, Call] = {echo_name: _echo(yardsticks["bare echo"])}
+            work |= {name: call for name, (call, _) in desk.work().items()}
+            took = _take_turns(work, rounds, count)
+            echo = statistics.median(took[echo_name])
+            targets = {name: target or None for name, (_, target) in desk.work().items()}
+            for name, values in took.items():
+                yield _row(f"{transport} {name}", values, echo, targets.get(name))
+
+
 def _crowded(port: int, tool: str, arguments: dict[str, Any], count: int) -> float:
     def work(client: Http) -> None:
         for _ in range(count):
@@ -215,11 +249,11 @@ def _row(name: str, values: list[float], echo: float, target: float | None = Non
 
 
 def table(rows: list[Figures]) -> str:
-    lines = [f"{'':<34}{'p50 ms':>10}{'p99 ms':>10}{'ratio':>8}{'target':>8}"]
+    lines = [f"{'':<44}{'p50 ms':>10}{'p99 ms':>10}{'ratio':>8}{'target':>8}"]
     for row in rows:
         shown = f"{row['mb']:>7} MB{'':>10}" if "mb" in row else f"{row['p50_ms']:>10}{row['p99_ms']:>10}"
         over = " OVER" if row["ratio"] > row.get("target", 1e9) else ""
-        lines.append(f"{row['name']:<34}{shown}{row['ratio']:>8}{row.get('target', ''):>8}{over}")
+        lines.append(f"{row['name']:<44}{shown}{row['ratio']:>8}{row.get('target', ''):>8}{over}")
     return "\n".join(lines)
 
 

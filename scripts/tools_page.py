@@ -19,9 +19,10 @@ HEAD = """\
 
 Every tool of the server, as `tools/list` offers it. This page is written from the code by `make docs`.
 
-A tool's answer is one JSON object, as text and as `structuredContent`. An error is `isError` with one JSON object: `code`,
-`message`, `recoverable`, `suggestion` (see [errors](errors.md)). Words are accepted in either case. Times of agents and
-messages are Unix milliseconds. An empty list as a filter means no filter.
+A tool's answer is one JSON object, as text and as `structuredContent`; a list or plain text stands there under `result`. An
+error is `isError` with one JSON object: `code`, `message`, `recoverable`, `suggestion` (see [errors](errors.md)). Words are
+accepted in either case. Times of agents and messages are Unix milliseconds. An empty list as a filter means no filter; an
+empty list of files means no file.
 
 Any call that changes something can be repeated safely under an idempotency key: `_meta: {"deepwork/idempotency-key": "…"}`
 over MCP, `--idempotency-key` on the command line. The same key with the same arguments gives the first answer again; with

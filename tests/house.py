@@ -61,7 +61,10 @@ def clean(url: str) -> None:
     engine = open_engine(url)
     engine.prepare()
     engine.close()
-    tables = "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews"
+    tables = (
+        "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews, "
+        "plans, plan_tasks, plan_dependencies, plan_claims, checkpoints, plan_history, plan_words, templates"
+    )
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"TRUNCATE {tables}")
         connection.execute("UPDATE event_sequence SET last_seq = 0")

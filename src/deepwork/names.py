@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from enum import StrEnum
-
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Word(StrEnum):
@@ -20,4 +18,18 @@ class Word(StrEnum):
 
 def new_id(prefix: str) -> str:
     """A fresh id such as `ag_3k9x0q2m7b1z`: 62 random bits, short because agents pay for it in tokens."""
-    return f"{prefix}_" + "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    return f"{prefix}_{as_letters(os.urandom(16))}"
+
+
+def as_letters(noise: bytes) -> str:
+    """Twelve characters made of some 16 bytes: random ones, or a hash."""
+    number = int.from_bytes(noise)
+    pairs = []
+    for _ in range(6):
+        number, pair = divmod(number, len(_PAIRS))
+        pairs.append(_PAIRS[pair])
+    return "".join(pairs)
+
+
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PAIRS = [one + other for one in _ALPHABET for other in _ALPHABET]

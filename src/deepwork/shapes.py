@@ -16,6 +16,7 @@ MAX_NAME = 200
 MAX_TEXT = 1024 * 1024
 MAX_LIST = 10_000
 MAX_DEPTH = 64
+_LONGER_LISTS = {"plan.tasks": 20_000, "template.tasks": 20_000, "tasks": 20_000}
 MAX_INTEGER = 2**53
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
@@ -53,6 +54,17 @@ class Done(Answer):
 
 
 @dataclass(frozen=True)
+class Preset:
+    """A friendly verb of the command line: another verb with some of its arguments settled."""
+
+    verb: str
+    arguments: Mapping[str, Any]
+    help: str
+    without: frozenset[str] = frozenset()
+    """Further arguments of that verb that mean nothing here."""
+
+
+@dataclass(frozen=True)
 class Traits:
     """What a class of tools says of its methods, for clients that ask before they call."""
 
@@ -64,6 +76,8 @@ class Traits:
     destructive: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Friendly verbs of the command line, beside the one made from the tool's name."""
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    """Friendly verbs that settle some arguments, such as `tasks done` for a status."""
 
 
 def check_input(arguments: dict[str, Any]) -> None:
@@ -71,17 +85,54 @@ def check_input(arguments: dict[str, Any]) -> None:
 
     The one check that stands before every tool, so that both databases see the same values.
     """
+    if _is_plainly_fine(arguments):
+        return
     for path, value, depth in _walk(arguments):
         if depth > MAX_DEPTH:
             raise InvalidInput(f"`{_head(path)}` is nested more than {MAX_DEPTH} levels deep.")
         if isinstance(value, str):
             _check_text(path, value)
-        elif isinstance(value, list) and len(value) > MAX_LIST:
-            raise _too_large(path, f"{len(value)} items", f"{MAX_LIST} items")
+        elif isinstance(value, list) and len(value) > (most := _LONGER_LISTS.get(path, MAX_LIST)):
+            raise _too_large(path, f"{len(value)} items", f"{most} items")
         elif isinstance(value, int) and abs(value) > MAX_INTEGER:
             raise InvalidInput(f"`{path}` is beyond ±2**53, more than JSON numbers can carry exactly.")
         elif isinstance(value, float) and value - value != 0:
             raise InvalidInput(f"`{path}` is {value}, which is no JSON number.")
+
+
+def _is_plainly_fine(arguments: dict[str, Any]) -> bool:
+    """Whether nothing about them is unusual: a large plan is looked at without naming each value."""
+    level: list[Any] = [arguments]
+    for _ in range(MAX_DEPTH + 1):
+        inner: list[Any] = []
+        for value in level:
+            if type(value) is dict:
+                inner += value
+                inner += value.values()
+            elif type(value) is list and len(value) <= MAX_LIST:
+                inner += value
+            elif not _is_plain(value):
+                return False
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is str:
+        return "\0" not in value and len(value) * 4 <= MAX_TEXT and (value.isascii() or _is_unicode(value))
+    if type(value) is int:
+        return abs(value) <= MAX_INTEGER
+    return value is None or type(value) is bool
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_text(path: str, text: str) -> None:

@@ -64,10 +64,10 @@ def test_a_heartbeat_says_when_the_next_is_due(house: House, clock: Clock):
 def test_a_heartbeat_may_say_what_the_agent_does(house: House):
     id = registered(house)
 
-    ask(house, "agent_heartbeat", agent_id=id, current_task_id="tk_1", status="busy")
+    ask(house, "agent_heartbeat", agent_id=id, current_task_id="tt_1", status="busy")
 
     agent = ask(house, "agent_get", id=id)
-    assert (agent["status"], agent["current_task_id"]) == ("busy", "tk_1")
+    assert (agent["status"], agent["current_task_id"]) == ("busy", "tt_1")
 
 
 def test_a_silent_agent_is_offline_without_anybody_writing_it(house: House, clock: Clock):
@@ -153,19 +153,19 @@ def test_leaving_twice_is_leaving_once(house: House):
 def test_an_update_changes_what_it_names_and_leaves_the_rest(house: House):
     id = registered(house, metadata={"a": 1, "b": 2}, workspace_path="/old")
 
-    ask(house, "agent_update", id=id, status="busy", current_task_id="tk_1", metadata={"b": 3})
+    ask(house, "agent_update", id=id, status="busy", current_task_id="tt_1", metadata={"b": 3})
 
     agent = ask(house, "agent_get", id=id)
     assert agent["metadata"] == {"a": 1, "b": 3}
-    assert (agent["status"], agent["current_task_id"], agent["workspace_path"]) == ("busy", "tk_1", "/old")
+    assert (agent["status"], agent["current_task_id"], agent["workspace_path"]) == ("busy", "tt_1", "/old")
 
 
 def test_null_clears_the_task_and_absence_leaves_it(house: House):
     id = registered(house)
-    ask(house, "agent_update", id=id, current_task_id="tk_1")
+    ask(house, "agent_update", id=id, current_task_id="tt_1")
 
     ask(house, "agent_update", id=id, status="busy")
-    assert ask(house, "agent_get", id=id)["current_task_id"] == "tk_1"
+    assert ask(house, "agent_get", id=id)["current_task_id"] == "tt_1"
 
     ask(house, "agent_update", id=id, current_task_id=None)
     assert "current_task_id" not in ask(house, "agent_get", id=id)

@@ -20,6 +20,7 @@ from typing import Any
 import alembic.command  # noqa: F401 - what a migration needs, imported before the moment that matters
 import sqlalchemy  # noqa: F401
 
+from chaos.claimer import claim_all, hold_and_finish
 from chaos.ledger import Entry, Ledger
 from chaos.writer import Writer
 from deepwork.errors import DeepworkError
@@ -151,7 +152,8 @@ def _everything_in_all_inboxes(house: House) -> list[Any]:
 
 
 ORDERS: dict[str, Callable[..., Any]] = {
-    order.__name__: order for order in (register, prepare, write, emit, follow, look, outgrow)
+    order.__name__: order
+    for order in (register, prepare, write, emit, follow, look, outgrow, claim_all, hold_and_finish)
 }
 
 

@@ -37,7 +37,7 @@ def inbox(house: House, agent: str, **filters: Any) -> list[Any]:
 def test_a_message_arrives_as_it_was_sent(house: House, ada: str, bob: str):
     body = {"question": "which port?", "options": [1, 2], "none": None}
 
-    sent = send(house, ada, bob, body, subject="Ports", priority="high", workflow_id="wf_1", task_id="tk_1")
+    sent = send(house, ada, bob, body, subject="Ports", priority="high", workflow_id="tw_1", task_id="tt_1")
 
     answer = ask(house, "message_list", agent_id=bob)
     assert answer["unread_count"] == 1
@@ -51,8 +51,8 @@ def test_a_message_arrives_as_it_was_sent(house: House, ada: str, bob: str):
             "body": body,
             "priority": "high",
             "status": "unread",
-            "workflow_id": "wf_1",
-            "task_id": "tk_1",
+            "workflow_id": "tw_1",
+            "task_id": "tt_1",
             "thread_id": sent["thread_id"],
             "created_at": NOW,
         }
@@ -133,13 +133,13 @@ def test_unknown_ids_are_named_and_the_rest_is_done(house: House, ada: str, bob:
 def test_every_filter_narrows_the_list(house: House, ada: str, bob: str, clock: Clock):
     send(house, ada, bob, "plain")
     send(house, ada, bob, "urgent", priority="urgent")
-    send(house, ada, bob, "news", message_type="notification", workflow_id="wf_1")
+    send(house, ada, bob, "news", message_type="notification", workflow_id="tw_1")
     clock.advance(seconds=60)
     send(house, ada, bob, "late")
 
     assert inbox(house, bob, priority=["urgent", "high"]) == ["urgent"]
     assert inbox(house, bob, message_type=["notification"]) == ["news"]
-    assert inbox(house, bob, workflow_id="wf_1") == ["news"]
+    assert inbox(house, bob, workflow_id="tw_1") == ["news"]
     assert inbox(house, bob, since=NOW) == ["late"]
     assert inbox(house, bob, since=NOW // 1000) == ["late"]
     assert inbox(house, bob, priority=[]) == ["late", "news", "urgent", "plain"]
@@ -315,11 +315,11 @@ def test_a_wrong_filter_is_named_with_its_place(house: House, ada: str):
 
 
 def test_each_message_is_told_with_its_workflow(house: House, ada: str, bob: str):
-    sent = send(house, ada, bob, "x" * 5000, workflow_id="wf_1")
+    sent = send(house, ada, bob, "x" * 5000, workflow_id="tw_1")
 
     told_of = events(house)[-1]
 
-    assert (told_of.type, told_of.workflow_id, told_of.data["id"]) == ("message:created", "wf_1", sent["id"])
+    assert (told_of.type, told_of.workflow_id, told_of.data["id"]) == ("message:created", "tw_1", sent["id"])
     assert len(told_of.data["body"]) < 2100
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deepwork.agents.models import Lease
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
@@ -31,9 +33,20 @@ class LeaseStore:
             """,
             what=what, who=who, until=self._tx.now + self._lease_ms, now=self._tx.now,
         )  # fmt: skip
-        if row is not None and before is not None and before.who not in (None, who):
+        if row is not None and before is not None and before.who != who:
             self._note_loss(what, before.who)
+            self.forget_loss(what, who)
         return _lease(row)
+
+    def resume(self, what: str, who: str) -> Lease | None:
+        """Give it back to who held it last, in the same epoch, unless somebody holds it now."""
+        self.forget_loss(what, who)
+        return _lease(
+            self._tx.one(
+                "UPDATE leases SET who = :who, until = :until WHERE what = :what AND who IS NULL RETURNING *",
+                what=what, who=who, until=self._tx.now + self._lease_ms,
+            )
+        )  # fmt: skip
 
     def find(self, what: str) -> Lease | None:
         """The lease on this, running or not."""
@@ -56,11 +69,23 @@ class LeaseStore:
         )
         return freed == 1
 
-    def release_all(self, who: str) -> list[str]:
-        """Give up everything the agent holds; what that was."""
-        held = [lease.what for lease in self.held_by(who)]
-        self._tx.run("UPDATE leases SET who = NULL, until = 0 WHERE who = :who", who=who)
-        return held
+    def expire(self, who: str) -> None:
+        """Let everything the agent still holds run out now; whoever comes next takes it back."""
+        self._tx.run("UPDATE leases SET until = 0 WHERE who = :who", who=who)
+
+    def expired(self, what: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Which of these have no lease that still runs, and who held them last; now ours to settle."""
+        rows = self._tx.all(
+            f"SELECT what, who FROM leases WHERE what IN :what AND (who IS NULL OR until < :now)"  # noqa: S608
+            f" ORDER BY what{self._tx.free_rows}",
+            what=list(what), now=self._tx.now,
+        )  # fmt: skip
+        return [(row["what"], row["who"]) for row in rows]
+
+    def lose(self, what: str, who: str | None) -> None:
+        """End a lease that ran out; its holder is told at its next sign of life."""
+        if who is not None and self.release(what, who):
+            self._note_loss(what, who)
 
     def collect_losses(self, who: str) -> list[str]:
         """What others took from the silent agent since it last asked; told once."""
@@ -69,7 +94,13 @@ class LeaseStore:
             self._tx.run("DELETE FROM lost_leases WHERE who = :who", who=who)
         return [row["what"] for row in rows]
 
+    def forget_loss(self, what: str, who: str) -> None:
+        """The agent came back before anybody else took it: it lost nothing."""
+        self._tx.run("DELETE FROM lost_leases WHERE who = :who AND what = :what", who=who, what=what)
+
     def _note_loss(self, what: str, loser: str | None) -> None:
+        if loser is None:
+            return
         self._tx.run(
             "INSERT INTO lost_leases (who, what, lost_at) VALUES (:who, :what, :now) ON CONFLICT DO NOTHING",
             who=loser, what=what, now=self._tx.now,

@@ -58,6 +58,15 @@ class AgentStore:
         )  # fmt: skip
         return [_agent(row) for row in rows], total
 
+    def only_one_of(self, caller: str) -> Agent | None:
+        """The agent that this caller registered and that has not left, if there is exactly one."""
+        rows = self._tx.all(
+            f"SELECT {_COLUMNS} FROM agents"
+            " WHERE registered_by = :caller AND unregistered_at IS NULL LIMIT 2",
+            caller=caller,
+        )
+        return _agent(rows[0]) if len(rows) == 1 else None
+
     def keep(self, before: Agent, after: Agent) -> None:
         """Keep what changed."""
         old, new = _row(before), _row(after)

@@ -13,6 +13,7 @@ from deepwork.agents.models import Agent, AgentEvent, AgentStatus, LivingStatus,
 from deepwork.agents.presence import Presence
 from deepwork.agents.responses import Agents, AgentView, Heartbeat, Registered, Unregistered
 from deepwork.agents.store import AgentStore
+from deepwork.agents.surroundings import Surroundings
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
 from deepwork.shapes import UNCHANGED, Done, Id, Limit1000, Name, Traits, check_object
@@ -28,9 +29,10 @@ class AgentTools:
         destructive=frozenset({"agent_unregister"}),
     )
 
-    def __init__(self, database: Database, presence: Presence) -> None:
+    def __init__(self, database: Database, presence: Presence, surroundings: Surroundings) -> None:
         self._database = database
         self._presence = presence
+        self._surroundings = surroundings
 
     def agent_register(
         self,
@@ -65,15 +67,20 @@ class AgentTools:
         """Show that an agent lives; renews its claims and names those it lost while it was silent."""
         with self._database.transaction() as tx:
             agent = AgentStore(tx).hold(agent_id)
+            if current_task_id is not None:
+                self._surroundings.require_task(tx, current_task_id)
+            leases = LeaseStore(tx, self._presence.lease_ms)
+            lost = leases.collect_losses(agent_id)
+            working_on = None if agent.current_task_id in lost else agent.current_task_id
+            is_free = bool(lost) and not leases.held_by(agent_id)
             self._presence.sign_of_life(
                 tx,
                 agent,
-                said=AgentStatus(status) if status else rules.revived(agent),
-                current_task_id=current_task_id or agent.current_task_id,
+                said=AgentStatus(status or (AgentStatus.ONLINE if is_free else rules.revived(agent))),
+                current_task_id=current_task_id or working_on,
             )
             return Heartbeat(
-                next_heartbeat_ms=rules.heartbeat_interval(self._presence.lease_ms),
-                lost_claims=LeaseStore(tx, self._presence.lease_ms).collect_losses(agent_id) or None,
+                next_heartbeat_ms=rules.heartbeat_interval(self._presence.lease_ms), lost_claims=lost or None
             )
 
     def agent_update(
@@ -87,6 +94,8 @@ class AgentTools:
         """Change what an agent says of itself."""
         with self._database.transaction() as tx:
             agent = AgentStore(tx).hold(id)
+            if current_task_id is not UNCHANGED and current_task_id is not None:
+                self._surroundings.require_task(tx, current_task_id)
             self._presence.sign_of_life(
                 tx,
                 agent,
@@ -120,11 +129,16 @@ class AgentTools:
     def agent_unregister(self, id: Id) -> Unregistered:
         """Take leave: the agent goes offline for good and everything it holds becomes free."""
         with self._database.transaction() as tx:
-            store = AgentStore(tx)
+            store, leases = AgentStore(tx), LeaseStore(tx, self._presence.lease_ms)
+            store.get(id)
+            # Tasks first: whoever changes a task holds its workflow before any agent, and so must we.
+            held = [lease.what for lease in leases.held_by(id)]
+            self._surroundings.left(tx, id, held)
             agent = store.hold(id)
             if agent.unregistered_at is not None:
                 return Unregistered(tasks_released=0)
-            released = LeaseStore(tx, self._presence.lease_ms).release_all(id)
+            released = sum(leases.release(what, id) for what in held)
+            leases.expire(id)  # what it took while we looked: its workflow is not ours
             gone = replace(
                 agent,
                 said=AgentStatus.OFFLINE,
@@ -135,4 +149,4 @@ class AgentTools:
             store.keep(agent, gone)
             self._presence.tell(tx, AgentEvent.UNREGISTERED, gone)
             self._presence.notice_silence(tx)
-            return Unregistered(tasks_released=len(released))
+            return Unregistered(tasks_released=released)

@@ -19,6 +19,10 @@ COMMANDS = {
     "events": ("deepwork.cli.events:events", "Follow what happens."),
     "jobs": ("deepwork.cli.jobs:jobs", "Jobs: write, check and look at them."),
     "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: runs of jobs, under way or done."),
+    "plans": ("deepwork.cli.plans:plans", "Plans: workflows, their tasks, and how far they are."),
+    "tasks": ("deepwork.cli.plans:tasks", "Tasks of plans: claim, note, report."),
+    "templates": ("deepwork.cli.templates:templates", "Templates: plans to be used again."),
+    "review": ("deepwork.cli.review:review", "Reviews of changed files, by .deepreview rules."),
     "agents": ("deepwork.cli.verbs:agents", "Agents: who works, and whether they live."),
     "messages": ("deepwork.cli.verbs:messages", "Messages between agents."),
 }

@@ -25,12 +25,12 @@ def lines(answer: Any) -> list[str]:
     plain = {key: value for key, value in answer.items() if key not in tables}
     written = [line for key, rows in tables.items() for line in _table(key, rows)]
     width = max((len(key) for key in plain), default=0)
-    return written + [f"{key:<{width}}  {cell(key, value)}" for key, value in plain.items()]
+    return written + [line for key, value in plain.items() for line in _fact(key, value, width)]
 
 
 def cell(key: str, value: Any) -> str:
     """A value as a person reads it: moments as times, lists of words as words, nothing as nothing."""
-    if isinstance(value, int) and (key.endswith("_at") or key == "last_heartbeat"):
+    if isinstance(value, int) and (key.endswith("_at") or key in ("at", "last_heartbeat")):
         return datetime.fromtimestamp(value / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return printable(", ".join(value))
@@ -46,6 +46,14 @@ def printable(value: Any) -> str:
         else character.encode("unicode_escape").decode()
         for character in text
     )
+
+
+def _fact(key: str, value: Any, width: int) -> list[str]:
+    """`key  value`; a text of several lines goes on below its first one."""
+    if isinstance(value, str) and "\n" in value.strip():
+        first, *others = map(printable, value.strip().splitlines())
+        return [f"{key:<{width}}  {first}", *(f"{'':<{width}}  {line}".rstrip() for line in others)]
+    return [f"{key:<{width}}  {cell(key, value)}"]
 
 
 def _is_table(value: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,26 +19,57 @@ from deepwork.messages.tools import MessageTools
 from deepwork.server.house import House
 from deepwork.server.invocation import invoke
 from deepwork.server.registry import Tools, ToolSpec, specs
+from deepwork.shapes import Preset
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a verb differs from what its schema would make of it."""
+
+    parameters: Mapping[str, click.Parameter] = field(default_factory=dict)
+    """What stands in the place of a field of the schema."""
+    note: str = ""
+    """What its help says in addition."""
+    arrange: Callable[[dict[str, Any], bool], dict[str, Any]] = lambda arguments, _: arguments
+    """The tool's arguments, made from what was given, and from whether the answer is wanted as JSON."""
+    present: Callable[[Any], Sequence[str]] | None = None
+    """The answer as lines for a person."""
 
 
 class Verbs(click.Group):
-    """The commands of one toolset."""
+    """The commands of one toolset; those added to it go before those made from the tools."""
 
-    def __init__(self, name: str, tools: type[Tools], prefix: str, help: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        tools: type[Tools],
+        prefix: str,
+        help: str,
+        forms: Mapping[str, Form] | None = None,
+    ) -> None:
         super().__init__(name, help=help)
-        self._tools, self._prefix = tools, prefix
+        self._tools, self._prefix, self._forms = tools, prefix, forms or {}
 
     @cached_property
-    def _specs(self) -> dict[str, ToolSpec]:
+    def _specs(self) -> dict[str, tuple[ToolSpec, Preset | None]]:
+        traits = self._tools.traits
         verbs = {verb(spec.name, self._prefix): spec for spec in specs(self._tools)}
-        return verbs | {alias: verbs[name] for alias, name in self._tools.traits.aliases.items()}
+        return (
+            {name: (spec, None) for name, spec in verbs.items()}
+            | {alias: (verbs[name], None) for alias, name in traits.aliases.items()}
+            | {name: (verbs[preset.verb], preset) for name, preset in traits.presets.items()}
+        )
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(self._specs)
+        return sorted({*self._specs, *self.commands})
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        spec = self._specs.get(cmd_name)
-        return None if spec is None else command(cmd_name, spec)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if own := super().get_command(ctx, cmd_name):
+            return own
+        if cmd_name not in self._specs:
+            return None
+        spec, preset = self._specs[cmd_name]
+        return command(cmd_name, spec, self._forms.get(cmd_name, Form()), preset)
 
 
 def verb(tool: str, prefix: str) -> str:
@@ -44,13 +77,17 @@ def verb(tool: str, prefix: str) -> str:
     return tool.removeprefix(prefix).replace("_", "-")
 
 
-def command(name: str, spec: ToolSpec) -> click.Command:
+def command(name: str, spec: ToolSpec, form: Form, preset: Preset | None = None) -> click.Command:
     """A tool as a command: what it requires as arguments, the rest as options."""
     schema = spec.input_schema
     required = schema.get("required", [])
+    settled = dict(preset.arguments) if preset else {}
+    left_out = settled.keys() | (preset.without if preset else set())
     parameters = [
-        _argument(field, shape) if field in required else _option(field, shape)
+        form.parameters.get(field)
+        or (_argument(field, shape) if field in required else _option(field, shape))
         for field, shape in schema["properties"].items()
+        if field not in left_out
     ]
 
     @place_options
@@ -68,30 +105,36 @@ def command(name: str, spec: ToolSpec) -> click.Command:
     ) -> None:
         house = House(settings_from(path, database=database, global_store=global_store))
         key = None if idempotency_key is None else check_key(idempotency_key)
-        arguments = {field: _value(value) for field, value in given.items() if value not in (None, ())}
+        arguments = settled | {
+            field: _value(value) for field, value in given.items() if value not in (None, ())
+        }
         try:
             answer = invoke(
                 house.database,
                 house.toolset(spec.toolset)[spec.name],
-                arguments,
+                form.arrange(arguments, as_json),
                 Call("local", spec.name, key),
             )
         finally:
             house.close()
-        show(answer, as_json=as_json)
+        if form.present is None or as_json:
+            show(answer, as_json=as_json)
+        else:
+            print("\n".join(form.present(answer)))
 
-    made = click.command(name, help=_help(spec))(run)
+    told = preset.help if preset else _help(spec, form)
+    made = click.command(name, help="\n\n".join(filter(None, [told, form.note])))(run)
     made.params = [*sorted(parameters, key=lambda p: not isinstance(p, click.Argument)), *made.params]
     return made
 
 
-def _help(spec: ToolSpec) -> str:
+def _help(spec: ToolSpec, form: Form) -> str:
     """What the tool does, and which words its arguments may be."""
     shapes = spec.input_schema["properties"]
     choices = [
         f"{field.upper()}: {', '.join(shapes[field]['enum'])}."
         for field in spec.input_schema.get("required", [])
-        if "enum" in shapes[field]
+        if "enum" in shapes[field] and field not in form.parameters
     ]
     return "\n\n".join([spec.description, *choices])
 
@@ -104,13 +147,22 @@ def _argument(field: str, shape: dict[str, Any]) -> click.Parameter:
 
 def _option(field: str, shape: dict[str, Any]) -> click.Parameter:
     flag = f"--{field.replace('_', '-')}"
-    default = f" Default: {shape['default']}." if shape.get("default") is not None else ""
-    text = (shape.get("description", "") + "." if shape.get("description") else "") + default
+    text = " ".join(_remarks(shape))
     if shape.get("type") == "boolean":
         return click.Option([f"{flag}/--no-{flag[2:]}", field], default=None, help=text)
     return click.Option(
         [flag, field], multiple=shape.get("type") == "array", type=_kind(shape), help=text.strip() or None
     )
+
+
+def _remarks(shape: dict[str, Any]) -> Iterator[str]:
+    if shape.get("description"):
+        yield f"{shape['description']}."
+    if shape.get("properties"):
+        yield f"Keys: {', '.join(shape['properties'])}."
+    if shape.get("default") is not None:
+        default = shape["default"]
+        yield f"Default: {('no', 'yes')[default] if isinstance(default, bool) else default}."
 
 
 def _kind(shape: dict[str, Any]) -> click.ParamType[Any]:

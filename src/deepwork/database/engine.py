@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
+from deepwork.database.fulltext import FullText
 from deepwork.database.statements import Placeholder
 from deepwork.errors import StorageError
 
@@ -48,6 +49,8 @@ class Engine(Protocol):
     """Ends a SELECT whose rows nobody else may change until the transaction ends."""
     free_rows: str
     """As `row_lock`, leaving out rows that somebody else holds."""
+    full_text: FullText
+    """How words are found."""
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from psycopg import conninfo, errors
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from deepwork.database import schema
+from deepwork.database import fulltext, schema
 from deepwork.database.engine import Connection
 from deepwork.database.statements import percent
 from deepwork.errors import Code, StorageError
@@ -33,6 +33,7 @@ class PostgreSQL:
     placeholder = staticmethod(percent)
     row_lock = " FOR NO KEY UPDATE"  # rows that refer to this one may still be added
     free_rows = " FOR NO KEY UPDATE SKIP LOCKED"
+    full_text = fulltext.POSTGRES
 
     def __init__(self, url: str) -> None:
         try:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepwork.database import schema
+from deepwork.database import fulltext, schema
 from deepwork.database.engine import Connection, Row
 from deepwork.database.filesystem import network_file_system
 from deepwork.database.statements import colon
@@ -51,6 +51,7 @@ class SQLite:
 
     placeholder = staticmethod(colon)
     row_lock = free_rows = ""  # whoever writes is alone anyway
+    full_text = fulltext.SQLITE
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)

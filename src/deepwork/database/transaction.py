@@ -13,6 +13,7 @@ from typing import Any
 from deepwork.database import statements
 from deepwork.database.call import current_call
 from deepwork.database.engine import Connection, Cursor, Engine, Listener, Row, UnreadableRow
+from deepwork.database.fulltext import FullText
 from deepwork.errors import StorageError
 
 Clock = Callable[[], int]
@@ -52,6 +53,11 @@ class Transaction:
         return self._engine.free_rows
 
     @property
+    def full_text(self) -> FullText:
+        """How this database finds words."""
+        return self._engine.full_text
+
+    @property
     def caller(self) -> str:
         """On whose behalf this is done."""
         return current_call().caller
@@ -80,7 +86,11 @@ class Transaction:
     def insert_all(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add many rows at once."""
         if rows:
-            sql = statements.insertion(table, tuple(rows[0]))
+            self.run_all(statements.insertion(table, tuple(rows[0])), rows)
+
+    def run_all(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Carry out a statement once for each of these rows of values."""
+        if rows:
             text, _ = statements.prepared(sql, rows[0], self._engine.placeholder)
             self._connection.cursor().executemany(text, rows)
 

@@ -11,6 +11,7 @@ from deepwork.agents import rules as agent_rules
 from deepwork.agents.models import Agent, LivingStatus, Role
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
+from deepwork.agents.surroundings import Surroundings
 from deepwork.database.transaction import Database, Transaction
 from deepwork.messages import rules
 from deepwork.messages.models import (
@@ -51,9 +52,17 @@ class MessageTools:
         idempotent=frozenset({"message_get", "message_mark_read", "message_archive"}),
     )
 
-    def __init__(self, database: Database, presence: Presence, *, is_read_only: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        presence: Presence,
+        surroundings: Surroundings,
+        *,
+        is_read_only: bool = False,
+    ) -> None:
         self._database = database
         self._presence = presence
+        self._surroundings = surroundings
         self._is_read_only = is_read_only
 
     def message_send(
@@ -74,6 +83,7 @@ class MessageTools:
             agents, store = AgentStore(tx), MessageStore(tx)
             self._presence.sign_of_life(tx, agents.hold(sender_id, "sender"))
             agent_rules.require_registered(agents.get(recipient_id, "recipient"))
+            self._require_known(tx, workflow_id, task_id)
             thread_id = store.get(reply_to_id).thread_id if reply_to_id else new_id("thr")
             [message] = self._deliver(
                 tx, [recipient_id], sender_id=sender_id, message_type=message_type, body=body,
@@ -99,6 +109,7 @@ class MessageTools:
         """Send a message to every living agent that matches, except the sender."""
         with self._database.transaction() as tx:
             self._presence.sign_of_life(tx, AgentStore(tx).hold(sender_id, "sender"))
+            self._require_known(tx, workflow_id)
             recipients = self._living(tx, recipient_filter or RecipientFilter())
             messages = self._deliver(
                 tx, [agent.id for agent in recipients if agent.id != sender_id],
@@ -182,6 +193,13 @@ class MessageTools:
             count=sum(waiting.values()),
             by_priority={level: waiting.get(level, 0) for level in priority or Priority},
         )
+
+    def _require_known(self, tx: Transaction, workflow_id: str | None, task_id: str | None = None) -> None:
+        """Refuse to speak of what does not exist."""
+        if workflow_id is not None:
+            self._surroundings.require_workflow(tx, workflow_id)
+        if task_id is not None:
+            self._surroundings.require_task(tx, task_id)
 
     def _living(self, tx: Transaction, wanted: RecipientFilter) -> list[Agent]:
         agents, _ = AgentStore(tx).matching(

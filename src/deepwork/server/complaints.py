@@ -16,7 +16,7 @@ MAX_SHOWN = 60
 
 def complaint(tool: str, error: ValidationError, parameters: Sequence[str]) -> InvalidInput:
     """Every problem at once, so that a caller can mend them all before the next try."""
-    problems = [_sentence(dict(problem), parameters) for problem in error.errors(include_url=False)]
+    problems = [sentence(dict(problem), parameters) for problem in error.errors(include_url=False)]
     more = f" And {len(problems) - MAX_NAMED} more." if len(problems) > MAX_NAMED else ""
     taken = ", ".join(parameters) or "none"
     return InvalidInput(
@@ -25,7 +25,8 @@ def complaint(tool: str, error: ValidationError, parameters: Sequence[str]) -> I
     )
 
 
-def _sentence(problem: dict[str, Any], parameters: Sequence[str]) -> str:
+def sentence(problem: dict[str, Any], parameters: Sequence[str]) -> str:
+    """One problem, as pydantic tells it, in words."""
     path = _path(problem["loc"])
     kind = problem["type"]
     if kind == "missing":

@@ -100,9 +100,13 @@ class UnknownTools(Middleware):
 
 
 def answer(value: Any) -> ToolResult:
-    """An answer in both of MCP's forms: an object as it is, anything else under `result`."""
+    """An answer in both of MCP's forms: an object as it is, anything else under `result`.
+
+    Text is sent as it is: escaped as JSON it would be harder to read and cost more tokens.
+    """
     structured = value if isinstance(value, dict) else {"result": value}
-    return ToolResult(content=[_text(value)], structured_content=structured)
+    shown = TextContent(type="text", text=value) if isinstance(value, str) else _text(value)
+    return ToolResult(content=[shown], structured_content=structured)
 
 
 def refusal(error: Mapping[str, Any]) -> ToolResult:

@@ -1,0 +1,183 @@
+"""Plans under the stopwatch: small calls beside an echo, and how the large ones grow."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import count as numbers
+from pathlib import Path
+from typing import Any
+
+from clients import Caller, Stdio
+
+from deepwork.config import load_settings
+from deepwork.database.call import Call
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke
+
+READ, WRITE = 1.6, 2.5
+SMALL = 8
+SIZES = (10, 100, 1_000, 10_000)
+LARGE = (1_000, 10_000)
+MOST_CHECKPOINTS = 50_000
+SERVER_MS = {
+    "set_plan (1,000)": 60.0,
+    "set_plan (10,000)": 500.0,
+    **{
+        f"{tool} (10,000 {shape})": 12.0
+        for tool in ("next_tasks", "progress")
+        for shape in ("layered", "wide")
+    },
+}
+"""The most milliseconds that a call may take in the server."""
+MOST_BYTES = 20_000
+MOST_GROWTH_MB = 60.0
+
+
+def plan(size: int, shape: str = "layered") -> dict[str, Any]:
+    """Layers of a hundred, each waiting for the one before; or all side by side."""
+    tasks = [
+        {
+            "name": f"task {number}",
+            "description": f"What is to be done in part {number} of the work.",
+            "sequence": number // 100 + 1 if shape == "layered" else 1,
+            "files_likely_affected": [f"src/part_{number}.py"],
+        }
+        for number in range(size)
+    ]
+    return {"summary": "A large plan", "approach": "One after the other.", "tasks": tasks}
+
+
+class Desk:
+    """A small plan to look at, and a wide one to take tasks from."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self.agent = caller.call("agent_register", {"name": "Ada", "runtime": "custom"})["id"]
+        self.small, [self.task, *_] = self._planned(plan(SMALL))
+        self.tasks: list[str] = []
+        self.claimed: list[str] = []
+        self._places = numbers()
+
+    def fill(self, size: int) -> None:
+        """Have so many tasks at hand to be claimed."""
+        while len(self.tasks) < size:
+            self.tasks += self._planned(plan(1_000, "wide"), limit=1_000)[1]
+
+    def _planned(self, made: dict[str, Any], limit: int = 100) -> tuple[str, list[str]]:
+        created = {
+            "name": "bench", "source_type": "prompt", "source_content": "Measure.", "max_parallel_tasks": 10_000,
+        }  # fmt: skip
+        id: str = self._caller.call("workflow_create", created)["id"]
+        self._caller.call("workflow_set_plan", {"id": id, "plan": made})
+        tasks = self._caller.call("workflow_get", {"id": id, "include_tasks": True, "task_limit": limit})[
+            "tasks"
+        ]
+        return id, [task["id"] for task in tasks]
+
+    def work(self) -> dict[str, tuple[Callable[[int], Any], float]]:
+        """Every small call, and the most that it may be of an echo."""
+        call = self._caller.call
+        return {
+            "task_get": (lambda _: call("task_get", {"id": self.task}), READ),
+            "workflow_next_tasks (8)": (
+                lambda _: call("workflow_next_tasks", {"workflow_id": self.small}),
+                READ,
+            ),
+            "workflow_progress (8)": (lambda _: call("workflow_progress", {"workflow_id": self.small}), READ),
+            "workflow_create": (self._create, WRITE),
+            "task_claim": (self._claim, WRITE),
+            "task_update_status": (self._complete, WRITE),
+            "checkpoint_add": (self._note, WRITE),
+            "task_load_context": (lambda _: call("task_load_context", {"task_id": self.task}), 0.0),
+        }
+
+    def _create(self, number: int) -> Any:
+        given = {"name": f"plan {number}", "source_type": "prompt", "source_content": "Do it."}
+        return self._caller.call("workflow_create", given)
+
+    def _claim(self, _: int) -> Any:
+        task = self.tasks[next(self._places)]
+        self.claimed.append(task)
+        return self._caller.call("task_claim", {"task_id": task, "agent_id": self.agent})
+
+    def _complete(self, _: int) -> Any:
+        given = {"id": self.claimed.pop(), "status": "completed", "outcome": "done", "agent_id": self.agent}
+        return self._caller.call("task_update_status", given)
+
+    def _note(self, number: int) -> Any:
+        given = {
+            "task_id": self.task,
+            "type": "progress",
+            "summary": f"step {number}",
+            "agent_id": self.agent,
+        }
+        return self._caller.call("checkpoint_add", given)
+
+
+def large(folder: Path) -> Iterator[dict[str, Any]]:
+    """Milliseconds in the server itself, without any transport, and how they grow."""
+    folder.mkdir()
+    house = House(load_settings(folder, {}, environment={}))
+
+    def ask(tool: str, **arguments: Any) -> Any:
+        return invoke(house.database, house.registry[tool], arguments, Call("bench", tool))
+
+    ask("workflow_list")
+    for size in SIZES:
+        yield _figure(f"set_plan ({size:,})", [_planned(ask, plan(size))[1] for _ in range(3)])
+    for shape in ("layered", "wide"):
+        for size in LARGE:
+            id, _ = _planned(ask, plan(size, shape))
+            for name, tool in (("next_tasks", "workflow_next_tasks"), ("progress", "workflow_progress")):
+                took = [_timed(lambda: ask(tool, workflow_id=id)) for _ in range(11)]  # noqa: B023
+                answer = len(json.dumps(ask(tool, workflow_id=id)).encode())
+                yield _figure(f"{name} ({size:,} {shape})", took) | {"bytes": answer}
+    house.close()
+
+
+def footprint(folder: Path) -> Iterator[dict[str, Any]]:
+    """What a server and its file weigh after 10,000 tasks and 50,000 checkpoints."""
+    folder.mkdir()
+    server = Stdio("-m", "deepwork", "serve", "--path", str(folder))
+    created = {"name": "large", "source_type": "prompt", "source_content": "Weigh."}
+    id = server.call("workflow_create", created)["id"]
+    before = server.memory_mb()
+    server.call("workflow_set_plan", {"id": id, "plan": plan(10_000)})
+    task = server.call("workflow_next_tasks", {"workflow_id": id})["tasks"][0]["id"]
+    for number in range(MOST_CHECKPOINTS):
+        given = {
+            "task_id": task,
+            "type": "progress",
+            "summary": f"What was found in step {number} of the work.",
+        }
+        server.call("checkpoint_add", given)
+    growth = server.memory_mb() - before
+    server.close()
+    size = (folder / ".deepwork" / "deepwork.db").stat().st_size / 2**20
+    yield {"name": "memory grown by 10,000 tasks, 50,000 checkpoints", "mb": round(growth, 1),
+           "ratio": round(growth / MOST_GROWTH_MB, 2), "target": 1.0}  # fmt: skip
+    yield {"name": "file of 10,000 tasks, 50,000 checkpoints", "mb": round(size, 1), "ratio": 0.0}
+
+
+def _planned(ask: Callable[..., Any], made: dict[str, Any]) -> tuple[str, float]:
+    """The workflow, and how long it took to set its plan."""
+    id: str = ask(
+        "workflow_create", name="large", source_type="prompt", source_content="x", max_parallel_tasks=8
+    )["id"]
+    return id, _timed(lambda: ask("workflow_set_plan", id=id, plan=made))
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
+def _figure(name: str, took: list[float]) -> dict[str, Any]:
+    """Beside its target in milliseconds, where there is one."""
+    p50, most = statistics.median(took), SERVER_MS.get(name)
+    figure = {"name": f"in the server {name}", "p50_ms": round(p50, 3), "p99_ms": round(max(took), 3)}
+    return figure | ({"ratio": round(p50 / most, 2), "target": 1.0} if most else {"ratio": 0.0})

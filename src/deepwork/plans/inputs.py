@@ -1,0 +1,76 @@
+"""What plans are given as."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from deepwork.plans.models import Complexity, Outline
+from deepwork.shapes import MAX_NAME, Name
+
+Sequence = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class _Given(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlannedTask(_Given):
+    """A task of a plan; tasks go by name."""
+
+    name: Annotated[str, Field(max_length=MAX_NAME)]
+    description: str = ""
+    sequence: Annotated[Sequence, Field(description="Tasks with the same number may run in parallel")] = 1
+    parallel_group: Name | None = None
+    depends_on: Annotated[
+        list[str] | None, Field(description="Task names. Default: all of the next lower sequence")
+    ] = None
+    estimated_complexity: Complexity | None = None
+    files_likely_affected: Annotated[list[str] | None, Field(description="Globs")] = None
+    required_capabilities: list[Name] | None = None
+
+    def outline(self, after: list[str] | None = None) -> Outline:
+        """The same without the forms; `after` are further tasks that it waits for."""
+        depends_on = self.depends_on if after is None else [*(self.depends_on or ()), *after]
+        return Outline(
+            name=self.name, description=self.description, sequence=self.sequence,
+            parallel_group=self.parallel_group,
+            depends_on=None if depends_on is None else tuple(depends_on),
+            estimated_complexity=self.estimated_complexity,
+            files_likely_affected=tuple(self.files_likely_affected or ()),
+            required_capabilities=tuple(self.required_capabilities or ()),
+        )  # fmt: skip
+
+
+class Plan(_Given):
+    """A whole plan."""
+
+    summary: Annotated[str, Field(min_length=1, description="Brief description")]
+    approach: str = ""
+    tasks: list[PlannedTask]
+    risks: list[str] | None = None
+    assumptions: list[str] | None = None
+
+
+class TaskPlan(_Given):
+    """How somebody means to do a task."""
+
+    approach: str = ""
+    steps: list[str]
+    files_to_modify: list[str] | None = None
+    files_to_create: list[str] | None = None
+    context_needed: list[str] | None = None
+
+
+class ContextParts(_Given):
+    """What a task's context should hold."""
+
+    workflow_plan: bool = True
+    workflow_summary: bool = True
+    prior_task_outcomes: bool = True
+    prior_task_full: bool = False
+    sibling_status: bool = True
+    dependency_outcomes: bool = True
+    all_checkpoints: bool = False
+    recent_checkpoints: Annotated[int, Field(ge=0, le=1000)] = 5

@@ -1,0 +1,248 @@
+"""What a plan is: a workflow, its tasks, and what was noted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deepwork.names import Word
+
+
+class WorkflowStatus(Word):
+    PLANNING = "planning"
+    READY = "ready"
+    IN_PROGRESS = "in_progress"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+    @property
+    def is_final(self) -> bool:
+        """Over for good: nothing of it changes any more."""
+        return self in (WorkflowStatus.COMPLETED, WorkflowStatus.ABANDONED)
+
+    @property
+    def hands_out_tasks(self) -> bool:
+        """Whether agents may take tasks of it."""
+        return self in (WorkflowStatus.READY, WorkflowStatus.IN_PROGRESS)
+
+
+class TaskStatus(Word):
+    PENDING = "pending"
+    BLOCKED = "blocked"  # never stored: a pending task that waits for others
+    PLANNING = "planning"
+    IN_PROGRESS = "in_progress"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+    @property
+    def is_done(self) -> bool:
+        """Finished for good: whoever waits for it may start."""
+        return self in (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
+
+    @property
+    def is_running(self) -> bool:
+        """Somebody has begun and not ended."""
+        return self in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS, TaskStatus.PAUSED)
+
+    @property
+    def can_start(self) -> bool:
+        """Waiting to be begun, for the first time or again."""
+        return self in (TaskStatus.PENDING, TaskStatus.FAILED)
+
+
+class CheckpointType(Word):
+    PLAN = "plan"
+    PROGRESS = "progress"
+    DECISION = "decision"
+    ERROR = "error"
+    RECOVERY = "recovery"
+    COMPLETE = "complete"
+    REPLAN = "replan"
+
+
+class SourceType(Word):
+    """Where a workflow's wish came from."""
+
+    PROMPT = "prompt"
+    GITHUB_ISSUE = "github_issue"
+    LINEAR = "linear"
+    JIRA = "jira"
+    CUSTOM = "custom"
+    TEMPLATE = "template"
+
+
+class Complexity(Word):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class FileConflicts(Word):
+    """What a claim does about files that a running task is likely to change too."""
+
+    WARN = "warn"
+    REFUSE = "refuse"
+    IGNORE = "ignore"
+
+
+class PlanEvent(Word):
+    """What this slice tells."""
+
+    CREATED = "plan:created"
+    UPDATED = "plan:updated"
+    TASK_CREATED = "plan_task:created"
+    TASK_UPDATED = "plan_task:updated"
+    TASK_CLAIMED = "plan_task:claimed"
+    TASK_RELEASED = "plan_task:released"
+    TASK_REMOVED = "plan_task:removed"
+    CHECKPOINT = "checkpoint:created"
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A wish and the plan to fulfil it; times are Unix milliseconds."""
+
+    id: str
+    name: str
+    source_type: SourceType
+    source_ref: str | None
+    source_content: str
+    status: WorkflowStatus
+    plan_summary: str | None
+    initial_plan: Mapping[str, Any] | None
+    """The plan as it was first given, approach, risks and assumptions included."""
+    repository_path: str | None
+    max_parallel_tasks: int
+    auto_create_workspaces: bool
+    file_conflicts: FileConflicts
+    created_by: str
+    created_at: int
+    updated_at: int
+    completed_tasks: int = 0
+    completed_ms: int = 0
+    """How many tasks were completed, and how long that took in all."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of a plan."""
+
+    id: str
+    workflow_id: str
+    position: int
+    """Its place in the plan as it was written."""
+    name: str
+    description: str
+    status: TaskStatus
+    sequence: int
+    parallel_group: str | None
+    is_explicit: bool
+    """Whether it names what it waits for; if not, it waits for the next lower sequence."""
+    open_dependencies: int
+    """How many of those it names are not done."""
+    plan: Mapping[str, Any] | None
+    context: Mapping[str, Any]
+    outcome: str | None
+    outcome_detail: Mapping[str, Any] | None
+    error: str | None
+    attempts: int
+    """How often it was begun."""
+    checkpoints: int
+    """How many checkpoints it has; the next one's number is one more."""
+    workspace_id: str | None
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    updated_at: int
+    claimed_by: str | None = None
+    """The agent that last claimed it and neither finished nor released it; its lease may have run out."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths and globs of the files it is likely to change."""
+        return _texts(self.context.get("files_likely_affected"))
+
+    @property
+    def required_capabilities(self) -> frozenset[str]:
+        """What an agent must be able to do to take it."""
+        return frozenset(_texts(self.context.get("required_capabilities")))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """The texts of a list; a task's context is free, so there may be anything in its place."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Something worth keeping from the work on a task."""
+
+    id: str
+    task_id: str
+    sequence: int
+    type: CheckpointType
+    summary: str
+    detail: Mapping[str, Any] | None
+    files_changed: tuple[str, ...]
+    agent_id: str | None
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A task as the graph sees it."""
+
+    id: str
+    name: str
+    sequence: int = 1
+    depends_on: frozenset[str] | None = None
+    """Ids of tasks; None where the plan does not say, so that it follows the next lower sequence."""
+    status: TaskStatus = TaskStatus.PENDING
+    parallel_group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A task as somebody wrote it into a plan, before it has an id; names stand for tasks."""
+
+    name: str
+    description: str = ""
+    sequence: int = 1
+    parallel_group: str | None = None
+    depends_on: tuple[str, ...] | None = None
+    estimated_complexity: Complexity | None = None
+    files_likely_affected: tuple[str, ...] = ()
+    required_capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that became of a workflow or one of its tasks, and why."""
+
+    workflow_id: str
+    task_id: str | None
+    what: str
+    before: str | None
+    after: str | None
+    reason: str | None
+    by_whom: str
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many tasks of one sequence have one status."""
+
+    sequence: int
+    status: TaskStatus
+    count: int
+    waiting: int
+    """How many of them name tasks that are not done."""
+    implied: int
+    """How many of them name none, and so follow the next lower sequence."""

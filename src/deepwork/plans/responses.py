@@ -1,0 +1,391 @@
+"""How the plan tools answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+from deepwork.plans.models import (
+    Checkpoint,
+    CheckpointType,
+    FileConflicts,
+    SourceType,
+    Task,
+    TaskStatus,
+    Workflow,
+    WorkflowStatus,
+)
+from deepwork.shapes import Answer
+
+_LONGEST_LINE = 200
+
+
+def one_line(text: str | None, longest: int = _LONGEST_LINE) -> str | None:
+    """The beginning of a text, for lists."""
+    if text is None:
+        return None
+    line = " ".join(text[: longest * 2].split())
+    return line if len(line) <= longest and len(text) <= longest * 2 else f"{line[: longest - 1]}…"
+
+
+class WorkflowCreated(Answer):
+    id: str
+    name: str
+    status: WorkflowStatus
+    max_parallel_tasks: int
+
+
+class WorkflowLine(Answer):
+    """A workflow in a list."""
+
+    id: str
+    name: str
+    status: WorkflowStatus
+    source_type: SourceType
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def of(cls, workflow: Workflow) -> Self:
+        return cls(**{name: getattr(workflow, name) for name in cls.model_fields})
+
+
+class Workflows(Answer):
+    workflows: list[WorkflowLine]
+    total: int
+
+
+class TaskLine(Answer):
+    """A task in a list."""
+
+    id: str
+    name: str
+    status: TaskStatus
+    blocked: bool | None = None
+    sequence: int
+    parallel_group: str | None = None
+    depends_on: list[str] | None = None
+    depends_on_total: int | None = None
+    follows_sequence: int | None = None
+    assigned_agent_id: str | None = None
+    outcome: str | None = None
+
+    @classmethod
+    def of(cls, task: Task, seen: Seen) -> Self:
+        return cls(
+            id=task.id, name=task.name, status=task.status, sequence=task.sequence,
+            parallel_group=task.parallel_group, outcome=one_line(task.outcome or task.error),
+            **seen.of(task),
+        )  # fmt: skip
+
+
+class Seen:
+    """What a task's row does not tell: whether it waits, for whom, and who holds it."""
+
+    def __init__(
+        self,
+        *,
+        blocked: set[str],
+        names: Mapping[str, Sequence[str]],
+        counts: Mapping[str, int],
+        holders: Mapping[str, str],
+        previous: Mapping[int, int | None],
+    ) -> None:
+        self._blocked, self._names, self._counts = blocked, names, counts
+        self._holders, self._previous = holders, previous
+
+    def of(self, task: Task) -> dict[str, Any]:
+        names, count = self._names.get(task.id, ()), self._counts.get(task.id, 0)
+        return {
+            "blocked": True if task.id in self._blocked else None,
+            "depends_on": list(names) if task.is_explicit else None,
+            "depends_on_total": count if count > len(names) else None,
+            "follows_sequence": None if task.is_explicit else self._previous.get(task.sequence),
+            "assigned_agent_id": self._holders.get(task.id),
+        }
+
+
+class CheckpointView(Answer):
+    id: str
+    sequence: int
+    type: CheckpointType
+    summary: str
+    detail: dict[str, Any] | None = None
+    files_changed: list[str]
+    agent_id: str | None = None
+    created_at: int
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Self:
+        return cls(
+            detail=None if checkpoint.detail is None else dict(checkpoint.detail),
+            files_changed=list(checkpoint.files_changed),
+            **{
+                name: getattr(checkpoint, name)
+                for name in ("id", "sequence", "type", "summary", "agent_id", "created_at")
+            },
+        )
+
+
+class TaskView(Answer):
+    """A task with everything that is known of it."""
+
+    id: str
+    workflow_id: str
+    name: str
+    description: str
+    status: TaskStatus
+    blocked: bool | None = None
+    sequence: int
+    parallel_group: str | None = None
+    depends_on: list[str] | None = None
+    depends_on_total: int | None = None
+    follows_sequence: int | None = None
+    plan: dict[str, Any] | None = None
+    context: dict[str, Any]
+    outcome: str | None = None
+    outcome_detail: dict[str, Any] | None = None
+    error: str | None = None
+    attempts: int
+    workspace_id: str | None = None
+    assigned_agent_id: str | None = None
+    created_at: int
+    started_at: int | None = None
+    finished_at: int | None = None
+    updated_at: int
+    checkpoints: list[CheckpointView] | None = None
+    checkpoints_total: int | None = None
+
+    @classmethod
+    def of(cls, task: Task, seen: Seen | None = None, **more: Any) -> Self:
+        return cls(
+            plan=_plain(task.plan), context=dict(task.context), outcome_detail=_plain(task.outcome_detail),
+            **{name: getattr(task, name) for name in _SAME_OF_TASK},
+            **(seen.of(task) if seen else {"assigned_agent_id": task.claimed_by}),
+            **more,
+        )  # fmt: skip
+
+
+_SAME_OF_TASK = (
+    "id", "workflow_id", "name", "description", "status", "sequence", "parallel_group", "outcome", "error",
+    "attempts", "workspace_id", "created_at", "started_at", "finished_at", "updated_at",
+)  # fmt: skip
+
+
+class HistoryLine(Answer):
+    """Something that became of the workflow or a task of it."""
+
+    at: int
+    what: str
+    task_id: str | None = None
+    before: str | None = None
+    after: str | None = None
+    reason: str | None = None
+    by_whom: str
+    old_tasks: list[dict[str, Any]] | None = None
+    old_tasks_total: int | None = None
+
+
+class WorkflowView(Answer):
+    """A workflow with everything that is known of it."""
+
+    id: str
+    name: str
+    source_type: SourceType
+    source_ref: str | None = None
+    source_content: str
+    status: WorkflowStatus
+    plan_summary: str | None = None
+    plan: dict[str, Any] | None = None
+    repository_path: str | None = None
+    max_parallel_tasks: int
+    auto_create_workspaces: bool
+    file_conflicts: FileConflicts
+    created_by: str
+    created_at: int
+    updated_at: int
+    tasks: list[TaskLine | TaskView] | None = None
+    tasks_total: int | None = None
+    history: list[HistoryLine] | None = None
+
+    @classmethod
+    def of(cls, workflow: Workflow, **more: Any) -> Self:
+        same = {name: getattr(workflow, name) for name in _SAME_OF_WORKFLOW}
+        return cls(plan=_plain(workflow.initial_plan), **same, **more)
+
+
+_SAME_OF_WORKFLOW = (
+    "id", "name", "source_type", "source_ref", "source_content", "status", "plan_summary",
+    "repository_path", "max_parallel_tasks", "auto_create_workspaces", "file_conflicts",
+    "created_by", "created_at", "updated_at",
+)  # fmt: skip
+
+
+class PlanSet(Answer):
+    workflow_id: str
+    tasks_created: int
+    parallelizable_groups: int
+    status: WorkflowStatus
+
+
+class TaskAdded(Answer):
+    success: bool = True
+    task_id: str
+
+
+class TaskRemoved(Answer):
+    success: bool = True
+    rewired: list[str]
+
+
+class Replanned(Answer):
+    success: bool = True
+    tasks_created: int
+    tasks_removed: int
+    tasks_kept: int
+
+
+class Replan(Answer):
+    success: bool = True
+    checkpoint_id: str
+
+
+class CheckpointAdded(Answer):
+    id: str
+    sequence: int
+
+
+class Checkpoints(Answer):
+    checkpoints: list[CheckpointView]
+    total: int
+
+
+class Claimed(Answer):
+    """A claim, granted or refused; a refusal is an answer, not an error."""
+
+    success: bool
+    reason: Literal["claimed", "blocked", "limit", "workflow", "files", "offline"] | None = None
+    message: str | None = None
+    already_claimed_by: str | None = None
+    claim_epoch: int | None = None
+    lease_expires_at: int | None = None
+    conflicts_with: list[str] | None = None
+    warning: str | None = None
+
+
+class NextTask(Answer):
+    """A task that could be begun now."""
+
+    id: str
+    name: str
+    description: str
+    status: TaskStatus
+    sequence: int
+    can_parallelize: bool
+    parallel_group: str | None = None
+    parallel_with: list[str] | None = None
+    dependencies_completed: list[str]
+    conflicts_with: list[str] | None = None
+    attempts: int | None = None
+    last_error: str | None = None
+
+
+class NextTasks(Answer):
+    tasks: list[NextTask]
+    max_parallel: int
+    running: int
+    recommended_count: int
+    total_available: int
+    workflow_status: WorkflowStatus
+    all_complete: bool
+    reason: str | None = None
+
+
+class AvailableTask(Answer):
+    """A task that the agent could claim."""
+
+    id: str
+    workflow_id: str
+    name: str
+    description: str
+    status: TaskStatus
+    sequence: int
+    parallel_group: str | None = None
+    context: dict[str, Any]
+    attempts: int
+    at_limit: bool | None = None
+    conflicts_with: list[str] | None = None
+
+
+class AvailableTasks(Answer):
+    tasks: list[AvailableTask]
+    total_available: int
+
+
+class BlockedTask(Answer):
+    id: str
+    name: str
+    blocked_by: list[str]
+    blocked_by_total: int | None = None
+
+
+class GroupProgress(Answer):
+    group_id: str
+    task_count: int
+    completed: int
+
+
+class ProgressView(Answer):
+    total_tasks: int
+    by_status: dict[TaskStatus, int]
+    completed_sequence: int
+    current_sequence: int
+    blocked_tasks: list[BlockedTask]
+    blocked_total: int
+    parallel_groups: list[GroupProgress]
+    parallel_groups_total: int | None = None
+    estimated_remaining: int
+    estimated_remaining_ms: int | None = None
+
+
+class PendingDependency(Answer):
+    id: str
+    name: str
+    status: TaskStatus
+
+
+class CompletedDependency(Answer):
+    id: str
+    name: str
+    outcome: str
+
+
+class Dependencies(Answer):
+    satisfied: bool
+    pending: list[PendingDependency]
+    completed: list[CompletedDependency]
+    pending_total: int
+    completed_total: int
+
+
+class Summary(Answer):
+    summary: str | dict[str, Any]
+    token_estimate: int
+
+
+class Found(Answer):
+    kind: Literal["workflow", "task", "checkpoint"]
+    id: str
+    workflow_id: str
+    task_id: str | None = None
+    name: str
+    snippet: str
+
+
+class SearchResults(Answer):
+    results: list[Found]
+    total: int
+
+
+def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if value is None else dict(value)

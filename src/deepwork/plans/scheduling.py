@@ -1,0 +1,230 @@
+"""What can be done now, in one workflow or in all of them, and what the rest waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from deepwork.agents.models import Agent
+from deepwork.database.transaction import Transaction
+from deepwork.plans.graph import MAX_TASKS, recommended_count
+from deepwork.plans.levels import Levels
+from deepwork.plans.models import FileConflicts, Task, TaskStatus, Workflow
+from deepwork.plans.overlaps import Rivals
+from deepwork.plans.responses import (
+    AvailableTask,
+    AvailableTasks,
+    BlockedTask,
+    GroupProgress,
+    NextTask,
+    NextTasks,
+    ProgressView,
+    one_line,
+)
+from deepwork.plans.store import PlanStore
+from deepwork.plans.task_store import TaskStore
+from deepwork.plans.transitions import status_after_release
+
+DEFAULT_OFFERED = 20
+MOST_OFFERED = 200
+
+_LOOKED_AT = 200
+"""Among how many ready tasks those without conflicting files are put first."""
+_WORKFLOWS = 1000
+_NAMES_EACH = 3
+_TOGETHER = 10
+_GROUPS = 100
+_NAMED_FILES = 20
+_LONGEST_DESCRIPTION = 300
+
+
+class Scheduler:
+    """Reads a plan and says what comes next; writes nothing, and takes an expired claim for none."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._tasks = TaskStore(tx)
+
+    def next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
+        """Tasks that could be begun now, those with free files first."""
+        levels = Levels(self._tasks.tallies(workflow.id))
+        running, lapsed = self._under_way(workflow.id)
+        offered, total = self._ready(workflow, levels, lapsed, include_failed=include_failed)
+        conflicts = _conflicts(workflow, offered, running)
+        offered = sorted(offered, key=lambda task: task.id in conflicts)[:limit]
+        is_given_out = workflow.status.hands_out_tasks
+        free = total - len(conflicts)
+        room = recommended_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
+        return NextTasks(
+            tasks=self._offers(offered, conflicts) if is_given_out else [],
+            max_parallel=workflow.max_parallel_tasks,
+            running=len(running),
+            recommended_count=room if is_given_out else 0,
+            total_available=total if is_given_out else 0,
+            workflow_status=workflow.status,
+            all_complete=levels.all_complete,
+            reason=None if is_given_out else f"The workflow is {workflow.status}: no task is given out.",
+        )
+
+    def progress(self, workflow: Workflow, *, limit: int) -> ProgressView:
+        """How far the workflow is, and what holds it up."""
+        levels = Levels(self._tasks.tallies(workflow.id))
+        blocked = self._tasks.blocked(workflow.id, levels.free, limit)
+        names = self._tasks.blockers(blocked, _NAMES_EACH)
+        groups, groups_total = self._tasks.groups(workflow.id, _GROUPS)
+        return ProgressView(
+            total_tasks=levels.total,
+            by_status=levels.by_status,
+            completed_sequence=levels.completed_sequence,
+            current_sequence=levels.current_sequence,
+            blocked_tasks=[_blocked(task, names.get(task.id, []), levels) for task in blocked],
+            blocked_total=levels.by_status[TaskStatus.BLOCKED],
+            parallel_groups=[GroupProgress.model_validate(row) for row in groups],
+            parallel_groups_total=groups_total if groups_total > len(groups) else None,
+            estimated_remaining=levels.remaining,
+            estimated_remaining_ms=_remaining_ms(workflow, levels.remaining),
+        )
+
+    def available(self, agent: Agent, workflow: Workflow | None, limit: int) -> AvailableTasks:
+        """Tasks that the agent could claim, in this workflow or in any; those it can have at once first."""
+        workflows = [workflow] if workflow else PlanStore(self._tx).giving_out_tasks(_WORKFLOWS)
+        found: list[_Offer] = []
+        total = 0
+        for each in workflows:
+            if each.status.hands_out_tasks:
+                offers, count = self._available_in(each, agent)
+                found += offers
+                total += count
+        found.sort(key=lambda offer: (offer.at_limit, bool(offer.conflicts_with)))
+        return AvailableTasks(tasks=[_available(offer) for offer in found[:limit]], total_available=total)
+
+    def _available_in(self, workflow: Workflow, agent: Agent) -> tuple[list[_Offer], int]:
+        levels = Levels(self._tasks.tallies(workflow.id))
+        running, lapsed = self._under_way(workflow.id)
+        able, total = self._able(workflow, levels, lapsed, frozenset(agent.capabilities))
+        conflicts = _conflicts(workflow, able, running)
+        at_limit = len(running) >= workflow.max_parallel_tasks
+        return [_Offer(task, conflicts.get(task.id), at_limit) for task in able], total
+
+    def _able(
+        self, workflow: Workflow, levels: Levels, lapsed: Sequence[Task], capabilities: frozenset[str]
+    ) -> tuple[list[Task], int]:
+        """Ready tasks that ask for no more than these capabilities, and how many there are."""
+        ready, total = self._ready(workflow, levels, lapsed, include_failed=True)
+        able = [task for task in ready if task.required_capabilities <= capabilities]
+        if len(able) == len(ready):
+            return able, total
+        # Others may come after those that it cannot do; here nobody counts them without reading them.
+        ready, _ = self._ready(workflow, levels, lapsed, include_failed=True, looked_at=MAX_TASKS)
+        able = [task for task in ready if task.required_capabilities <= capabilities]
+        return able[:_LOOKED_AT], len(able)
+
+    def _under_way(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
+        """Tasks that somebody is at, and, as a claim would find them, tasks whose claim has run out."""
+        tasks = self._tasks.under_way(workflow_id)
+        holders = self._tasks.holders([task.id for task in tasks])
+        lapsed = [
+            replace(task, status=status_after_release(task.status))
+            for task in tasks
+            if task.claimed_by and task.id not in holders
+        ]
+        gone = {task.id for task in lapsed}
+        return [task for task in tasks if task.id not in gone], lapsed
+
+    def _ready(
+        self,
+        workflow: Workflow,
+        levels: Levels,
+        lapsed: Sequence[Task],
+        *,
+        include_failed: bool,
+        looked_at: int = _LOOKED_AT,
+    ) -> tuple[list[Task], int]:
+        """Tasks that could be begun now, those that failed before after the others; how many there are."""
+        found: list[Task] = []
+        total = 0
+        for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):
+            fresh, count = self._tasks.ready(workflow.id, status, levels.free, looked_at)
+            again = [task for task in lapsed if task.status is status and not levels.is_blocked(task)]
+            found += sorted([*fresh, *again], key=lambda task: (task.sequence, task.position))
+            total += count + len(again)
+        return found, total
+
+    def _offers(self, offered: Sequence[Task], conflicts: dict[str, list[str]]) -> list[NextTask]:
+        completed = self._tasks.completed_before(offered, _NAMES_EACH + 7)
+        groups: dict[str | None, list[str]] = {}
+        for task in offered:
+            if task.parallel_group:
+                groups.setdefault(task.parallel_group, []).append(task.id)
+        return [
+            NextTask(
+                id=task.id, name=task.name,
+                description=one_line(task.description, _LONGEST_DESCRIPTION) or "",
+                status=task.status, sequence=task.sequence,
+                can_parallelize=task.parallel_group is not None, parallel_group=task.parallel_group,
+                parallel_with=_others(groups.get(task.parallel_group, ()), task.id) or None,
+                dependencies_completed=completed.get(task.id, []),
+                conflicts_with=conflicts.get(task.id),
+                attempts=task.attempts or None,
+                last_error=one_line(task.error),
+            )
+            for task in offered
+        ]  # fmt: skip
+
+
+class _Offer(NamedTuple):
+    """A task that an agent could claim, and what speaks against it."""
+
+    task: Task
+    conflicts_with: list[str] | None
+    at_limit: bool
+
+
+def _conflicts(workflow: Workflow, tasks: Sequence[Task], running: Sequence[Task]) -> dict[str, list[str]]:
+    """Tasks with those under way that are likely to change the same files; who has none is left out."""
+    if workflow.file_conflicts is FileConflicts.IGNORE:
+        return {}
+    rivals = Rivals(running)
+    found = {task.id: [other.id for other in rivals.of(task)] for task in tasks}
+    return {id: others for id, others in found.items() if others}
+
+
+def _others(ids: Sequence[str], own: str) -> list[str]:
+    """The first few of the others: all of them for each would grow with the square."""
+    return [id for id in ids[: _TOGETHER + 1] if id != own][:_TOGETHER]
+
+
+def _available(offer: _Offer) -> AvailableTask:
+    task = offer.task
+    return AvailableTask(
+        id=task.id, workflow_id=task.workflow_id, name=task.name,
+        description=one_line(task.description, _LONGEST_DESCRIPTION) or "",
+        status=task.status, sequence=task.sequence, parallel_group=task.parallel_group,
+        context=_hints(task), attempts=task.attempts,
+        at_limit=True if offer.at_limit else None, conflicts_with=offer.conflicts_with,
+    )  # fmt: skip
+
+
+def _hints(task: Task) -> dict[str, Any]:
+    """What the plan says about the work; whatever else a task's context holds is for who works on it."""
+    hints = {
+        "estimated_complexity": task.context.get("estimated_complexity"),
+        "files_likely_affected": list(task.files[:_NAMED_FILES]),
+        "required_capabilities": sorted(task.required_capabilities),
+    }
+    return {name: value for name, value in hints.items() if value}
+
+
+def _blocked(task: Task, names: list[str], levels: Levels) -> BlockedTask:
+    total = levels.waits_for_count(task)
+    more = total if total > len(names) else None
+    return BlockedTask(id=task.id, name=task.name, blocked_by=names, blocked_by_total=more)
+
+
+def _remaining_ms(workflow: Workflow, remaining: int) -> int | None:
+    """How long the rest takes if it goes on like this; nobody knows before the first task is completed."""
+    if not workflow.completed_tasks:
+        return None
+    each = workflow.completed_ms / workflow.completed_tasks
+    return round(remaining * each / workflow.max_parallel_tasks)

@@ -1,0 +1,41 @@
+"""What templates are given as."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from deepwork.plans.inputs import PlannedTask
+from deepwork.shapes import Name
+
+
+class TemplateVariable(BaseModel):
+    """A gap, and what is known of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    description: str = ""
+    required: bool = True
+    default: str | None = None
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Definition(BaseModel):
+    """A template as it is written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tasks: list[PlannedTask]
+    variables: (
+        list[
+            Annotated[
+                TemplateVariable, BeforeValidator(_named, json_schema_input_type=str | TemplateVariable)
+            ]
+        ]
+        | None
+    ) = Field(default=None, description="Those that only stand in a text as {{name}} are found")

@@ -1,0 +1,113 @@
+"""How the template tools answer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Self
+
+from deepwork.plans.models import Complexity, Outline
+from deepwork.shapes import Answer
+from deepwork.templates.models import Source, Template, Variable, written_task
+
+MAX_LISTED_TASKS = 50
+MAX_LISTED_TEXT = 500
+
+
+class TaskForm(Answer):
+    """A task with its gaps."""
+
+    name: str
+    description: str
+    sequence: int
+    parallel_group: str | None = None
+    depends_on: list[str] | None = None
+    estimated_complexity: Complexity | None = None
+    files_likely_affected: list[str] | None = None
+    required_capabilities: list[str] | None = None
+
+    @classmethod
+    def of(cls, task: Outline) -> Self:
+        return cls(**written_task(task))
+
+
+class VariableForm(Answer):
+    name: str
+    description: str
+    required: bool
+    default: str | None = None
+
+    @classmethod
+    def of(cls, variable: Variable) -> Self:
+        return cls(**asdict(variable))
+
+
+class DefinitionView(Answer):
+    tasks: list[TaskForm]
+    variables: list[VariableForm]
+
+
+class TemplateView(Answer):
+    """A template; in a list, long texts and long plans are cut."""
+
+    id: str
+    name: str
+    description: str | None = None
+    template: DefinitionView
+    version: int
+    created_at: int | None = None
+    source: Source | None = None
+    shipped: bool | None = None
+    tasks_total: int | None = None
+    truncated: bool | None = None
+
+    @classmethod
+    def of(cls, template: Template, **more: Any) -> Self:
+        definition = DefinitionView(
+            tasks=[TaskForm.of(task) for task in template.tasks],
+            variables=[VariableForm.of(variable) for variable in template.variables],
+        )
+        return cls(
+            id=template.id, name=template.name, description=template.description, template=definition,
+            version=template.version, created_at=template.created_at, source=template.source,
+            shipped=True if template.source is Source.SHIPPED else None, **more,
+        )  # fmt: skip
+
+    @classmethod
+    def listed(cls, template: Template) -> Self:
+        """The beginning of a long template; asked for by its id, it comes whole."""
+        whole = cls.of(template)
+        tasks = [_shortened(task) for task in whole.template.tasks[:MAX_LISTED_TASKS]]
+        if tasks == whole.template.tasks:
+            return whole
+        cut = whole.template.model_copy(update={"tasks": tasks})
+        return whole.model_copy(
+            update={"template": cut, "tasks_total": len(template.tasks), "truncated": True}
+        )
+
+
+class FileError(Answer):
+    """A template file that cannot be used."""
+
+    file: str
+    line: int
+    error: str
+
+
+class Templates(Answer):
+    templates: list[TemplateView]
+    total: int
+    errors: list[FileError] | None = None
+
+
+class TemplateCreated(Answer):
+    id: str
+
+
+class TemplateApplied(Answer):
+    workflow_id: str
+
+
+def _shortened(task: TaskForm) -> TaskForm:
+    if len(task.description) <= MAX_LISTED_TEXT:
+        return task
+    return task.model_copy(update={"description": task.description[: MAX_LISTED_TEXT - 1] + "…"})

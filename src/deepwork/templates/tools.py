@@ -1,0 +1,207 @@
+"""What can be asked of templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from deepwork.database.transaction import Database, Transaction, joining
+from deepwork.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
+from deepwork.files.shape import nearest
+from deepwork.names import new_id
+from deepwork.plans.graph import MAX_TASKS
+from deepwork.plans.models import Complexity, Outline, SourceType, Task
+from deepwork.plans.planning import Planner
+from deepwork.plans.store import PlanStore
+from deepwork.plans.task_store import TaskStore
+from deepwork.plans.workflow_tools import Parallelism, PlanTools
+from deepwork.shapes import Id, Limit1000, Name, Preset, Traits
+from deepwork.templates import rules
+from deepwork.templates.files import Shelf, TemplateShelf
+from deepwork.templates.inputs import Definition
+from deepwork.templates.models import Source, Template, TemplateEvent, Variable
+from deepwork.templates.responses import (
+    FileError,
+    TemplateApplied,
+    TemplateCreated,
+    Templates,
+    TemplateView,
+)
+from deepwork.templates.store import TemplateStore
+
+
+class TemplateTools:
+    """A plan that worked once can be used again, with its gaps filled in anew."""
+
+    traits: ClassVar = Traits(
+        toolset="templates",
+        read_only=frozenset({"template_list"}),
+        presets={"show": Preset("list", {}, "Show a template whole.", without=frozenset({"limit"}))},
+    )
+
+    def __init__(self, database: Database, plans: PlanTools, shelf: TemplateShelf) -> None:
+        self._database = database
+        self._plans = plans
+        self._shelf = shelf
+
+    def template_create(
+        self,
+        name: Name,
+        description: str | None = None,
+        from_workflow_id: Annotated[Id | None, Field(description="Take the tasks of this plan")] = None,
+        template: Annotated[
+            Definition | None, Field(description="Or write them; {{name}} in any text is a variable")
+        ] = None,
+    ) -> TemplateCreated:
+        """Keep a plan as a template, from a workflow or from a definition."""
+        _require_one(from_workflow_id, template)
+        files = self._shelf.look()
+        with self._database.transaction() as tx:
+            tasks, declared = _written(template) if template else (_outlines(tx, from_workflow_id or ""), [])
+            rules.check(tasks, declared)
+            made = Template(
+                id=new_id("tmpl"), name=name, description=description, tasks=tuple(tasks),
+                variables=rules.with_gaps(tasks, declared), created_at=tx.now,
+            )  # fmt: skip
+            self._keep(tx, made, files)
+            return TemplateCreated(id=made.id)
+
+    def template_list(
+        self,
+        template_id: Annotated[Id | None, Field(description="Only this one, whole; id or name")] = None,
+        limit: Limit1000 = 200,
+    ) -> Templates:
+        """Templates by name, with their variables; broken template files come under `errors`."""
+        files = self._shelf.look()
+        with self._database.reading() as tx:
+            if template_id is not None:
+                found = self._find(tx, files, template_id)
+                return Templates(templates=[TemplateView.of(found)], total=1)
+            chosen = _by_name(tx, files)
+            listed = _loaded(tx, dict(sorted(chosen.items())[:limit]))
+        errors = [FileError(file=flaw.file, line=flaw.line, error=flaw.what) for flaw in files.flaws]
+        views = [TemplateView.listed(template) for template in listed]
+        return Templates(templates=views, total=len(chosen), errors=errors or None)
+
+    def template_apply(
+        self,
+        template_id: Annotated[Id, Field(description="Id or name")],
+        workflow_name: Name,
+        variables: Annotated[dict[str, str] | None, Field(description="Values by name")] = None,
+        repository_path: Annotated[str | None, Field(description="Default: this project")] = None,
+        max_parallel_tasks: Parallelism = 1,
+    ) -> TemplateApplied:
+        """Create a workflow with the plan of a template; it is ready to be worked on."""
+        files = self._shelf.look()
+        with self._database.transaction() as tx, joining(tx):
+            template = self._find(tx, files, template_id)
+            plan = rules.filled(template, variables or {})
+            created = self._plans.workflow_create(
+                workflow_name, SourceType.TEMPLATE,
+                source_content=rules.as_source(template, workflow_name, plan.values),
+                source_ref=template.id, repository_path=repository_path,
+                max_parallel_tasks=max_parallel_tasks,
+            )  # fmt: skip
+            details = {"approach": template.description or ""}
+            workflow = PlanStore(tx).hold(created.id)
+            Planner(tx).set_plan(workflow, f"Applied template: {template.name}", plan.tasks, details)
+            return TemplateApplied(workflow_id=created.id)
+
+    def _keep(self, tx: Transaction, template: Template, files: Shelf) -> None:
+        """Keep it, unless its name means something already; one that is shipped may be replaced."""
+        rival = next((each for each in _from_people(files) if each.name == template.name), None)
+        if rival is not None or not TemplateStore(tx).add(template):
+            where = f" in the file {rival.id}" if rival else ""
+            raise NotAllowed(
+                f"There is a template {template.name!r} already{where}.",
+                code=Code.DUPLICATE_TEMPLATE,
+                suggestion="Choose another name.",
+            )
+        tx.emit(TemplateEvent.CREATED, TemplateView.of(template).model_dump(mode="json"))
+
+    def _find(self, tx: Transaction, files: Shelf, wanted: str) -> Template:
+        """The template with this id; else of those with this name the one that wins."""
+        by_id = {each.id: each for each in files.all}
+        if wanted in by_id:
+            return by_id[wanted]
+        if wanted in files.broken:
+            raise DefinitionError(str(files.broken[wanted]))
+        of_files = {each.name: each for each in files.templates}
+        found = of_files.get(wanted)
+        if found is None or found.source is Source.SHIPPED:
+            found = TemplateStore(tx).find(wanted) or found
+        if found is None:
+            raise _missing(tx, files, wanted)
+        return found
+
+
+def _require_one(workflow_id: str | None, template: Definition | None) -> None:
+    if (workflow_id is None) == (template is None):
+        both = "not both" if template is not None else "none was given"
+        raise InvalidInput(
+            f"A template is made from `from_workflow_id` or from `template`: {both}.",
+            suggestion="Give exactly one of them.",
+        )
+
+
+def _written(template: Definition) -> tuple[list[Outline], list[Variable]]:
+    declared = [Variable(**each.model_dump()) for each in template.variables or ()]
+    return [task.outline() for task in template.tasks], declared
+
+
+def _outlines(tx: Transaction, workflow_id: str) -> list[Outline]:
+    """The tasks of a workflow's plan as somebody could have written them."""
+    workflow, store = PlanStore(tx).get(workflow_id), TaskStore(tx)
+    tasks, _ = store.of_workflow(workflow_id, MAX_TASKS)
+    if not tasks:
+        raise NotAllowed(
+            f"Workflow {workflow.name!r} has no plan yet.",
+            suggestion="Give it one with workflow_set_plan, or write the tasks in `template`.",
+        )
+    waits_for = store.dependency_names([task.id for task in tasks if task.is_explicit])
+    return [
+        Outline(
+            name=task.name,
+            description=task.description,
+            sequence=task.sequence,
+            parallel_group=task.parallel_group,
+            depends_on=tuple(waits_for.get(task.id, ())) if task.is_explicit else None,
+            estimated_complexity=_complexity(task),
+            files_likely_affected=task.files,
+            required_capabilities=tuple(sorted(task.required_capabilities)),
+        )
+        for task in sorted(tasks, key=lambda task: task.position)
+    ]
+
+
+def _complexity(task: Task) -> Complexity | None:
+    """How hard it was said to be; anybody may have written into a task's context since."""
+    said = task.context.get("estimated_complexity")
+    return Complexity(said) if said in list(Complexity) else None
+
+
+def _from_people(files: Shelf) -> list[Template]:
+    return [each for each in files.templates if each.source is not Source.SHIPPED]
+
+
+def _by_name(tx: Transaction, files: Shelf) -> dict[str, Template | str]:
+    """What each name means: a template from a file, or the id of a stored one."""
+    shipped = {each.name: each for each in files.templates if each.source is Source.SHIPPED}
+    stored = TemplateStore(tx).ids()
+    return {**shipped, **stored, **{each.name: each for each in _from_people(files)}}
+
+
+def _loaded(tx: Transaction, chosen: Mapping[str, Template | str]) -> list[Template]:
+    stored = TemplateStore(tx).with_ids([each for each in chosen.values() if isinstance(each, str)])
+    return [stored[each] if isinstance(each, str) else each for each in chosen.values()]
+
+
+def _missing(tx: Transaction, files: Shelf, wanted: str) -> NotFound:
+    near = nearest(wanted, sorted(_by_name(tx, files)))
+    broken = next((flaw for id, flaw in files.broken.items() if id.rpartition(":")[2] == wanted), None)
+    if broken:
+        return NotFound("template", wanted, suggestion=f"A file of that name cannot be used: {broken}")
+    guess = f" Did you mean {near!r}?" if near else ""
+    return NotFound("template", wanted, suggestion=f"See template_list for the templates there are.{guess}")

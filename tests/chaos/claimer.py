@@ -1,0 +1,106 @@
+"""A claimer: takes one task after the other until the plan is done, and writes down what it was answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from deepwork.errors import DeepworkError
+from deepwork.server.house import House
+from house import ask, house_at
+
+LOOKED_AT = 100
+
+
+def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, lease_seconds: int) -> int:
+    """Work on one plan after the other until nothing is left; how many tasks were completed here."""
+    house = house_at(Path.cwd(), location, lease_seconds=lease_seconds)
+    agent_id = ask(house, "agent_register", name=f"claimer {seed}", runtime="custom")["id"]
+    chance, done = random.Random(seed), 0
+    with Path(ledger).open("ab", buffering=0) as notes:
+        for workflow_id in workflow_ids:
+            while (offered := _offered(house, workflow_id, agent_id)) is not None:
+                if not offered:  # others are at the last ones, or died at them: their leases will run out
+                    time.sleep(0.05)
+                else:
+                    done += _work(house, chance.choice(offered)["id"], agent_id, notes)
+    house.close()
+    return done
+
+
+def hold_and_finish(location: str, task_id: str, lease_seconds: int) -> dict[str, Any]:
+    """Claim a task, fall asleep over it (somebody stops us here), and finish it on waking up."""
+    house = house_at(Path.cwd(), location, lease_seconds=lease_seconds)
+    agent_id = ask(house, "agent_register", name="sleeper", runtime="custom")["id"]
+    claim = ask(house, "task_claim", task_id=task_id, agent_id=agent_id)
+    Path(f"{task_id}.claimed").write_text(agent_id)
+    while not Path(f"{task_id}.wake").exists():
+        time.sleep(0.01)
+    try:
+        ask(
+            house, "task_update_status", id=task_id, status="completed", outcome="late",
+            agent_id=agent_id, claim_epoch=claim["claim_epoch"],
+        )  # fmt: skip
+    except DeepworkError as error:
+        return error.as_dict()
+    finally:
+        house.close()
+    return {"code": "NONE"}
+
+
+def _offered(house: House, workflow_id: str, agent_id: str) -> list[dict[str, Any]] | None:
+    """What could be claimed now; None when all is done."""
+    tasks: list[dict[str, Any]] = ask(
+        house, "task_get_available", agent_id=agent_id, workflow_id=workflow_id, limit=LOOKED_AT
+    )["tasks"]
+    if not tasks and ask(house, "workflow_next_tasks", workflow_id=workflow_id)["all_complete"]:
+        return None
+    return tasks
+
+
+def _work(house: House, task_id: str, agent_id: str, notes: Any) -> int:
+    claim = _claim(house, task_id, agent_id)
+    if not claim["success"]:
+        assert claim["reason"] in {"claimed", "done"}, claim
+        return 0
+    _note(notes, "claimed", task_id, agent_id, claim["claim_epoch"])
+    try:
+        ask(
+            house, "task_update_status", id=task_id, status="completed", outcome=agent_id,
+            agent_id=agent_id, claim_epoch=claim["claim_epoch"],
+        )  # fmt: skip
+    except DeepworkError as error:
+        if error.code != "STALE_CLAIM":  # we were slow and somebody took over: that is how it should be
+            raise
+        return 0
+    _note(notes, "completed", task_id, agent_id, claim["claim_epoch"])
+    return 1
+
+
+def _claim(house: House, task_id: str, agent_id: str) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = ask(house, "task_claim", task_id=task_id, agent_id=agent_id)
+    except DeepworkError as error:
+        if error.code != "INVALID_STATE":  # completed between our look and our claim
+            raise
+        return {"success": False, "reason": "done"}
+    return answer
+
+
+def _note(notes: Any, what: str, task_id: str, agent_id: str, epoch: int) -> None:
+    notes.write(json.dumps([what, task_id, agent_id, epoch]).encode() + b"\n")
+
+
+def notes_in(folder: Path) -> list[tuple[str, str, str, int]]:
+    """What all claimers wrote down; a line that a kill cut short is nobody's word."""
+    lines = (line for file in sorted(folder.glob("*.notes")) for line in file.read_bytes().splitlines())
+    return [tuple(json.loads(line)) for line in lines if line.endswith(b"]")]
+
+
+def scale(ordinary: int, long: int) -> int:
+    """How much to do: more in a long run, as `make chaos` asks for."""
+    return long if os.environ.get("DEEPWORK_CHAOS") == "long" else ordinary

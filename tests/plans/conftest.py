@@ -1,0 +1,24 @@
+"""One house for all tests of a module, on each kind of database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from conftest import KINDS
+from house import Clock, clean, house_at
+from plans.world import World
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A deepwork that many tests share, with a clock that goes on from test to test."""
+    folder, clock = tmp_path_factory.mktemp("world"), Clock()
+    location = str(folder / "deepwork.db")
+    if request.param == "postgres":
+        location = request.getfixturevalue("postgres_url")
+        clean(location)
+    house = house_at(folder, location, clock)
+    yield World(house, clock)
+    house.close()

@@ -1,0 +1,318 @@
+"""Everything that can be done to a plan, in any order, by anybody, with crashes and jumps of the clock.
+
+After every step the whole plan is looked at: who holds what, what waits for what, what is offered, what is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from deepwork.errors import DeepworkError
+from deepwork.plans.graph import Graph
+from deepwork.plans.models import Node, TaskStatus
+from deepwork.plans.store import PlanStore
+from deepwork.plans.task_store import TaskStore
+from deepwork.server.house import House
+from house import LEASE_MS, Clock, ask, events, house_at
+
+NAMES = [f"task {number}" for number in range(12)]
+REASONS = {"claimed", "blocked", "limit", "workflow", "files", "offline"}
+EXPECTED = {
+    "INVALID_STATE", "INVALID_TRANSITION", "TASK_BLOCKED", "MISSING_OUTCOME", "MISSING_ERROR", "NOT_CLAIMED",
+    "NOT_ASSIGNED", "STALE_CLAIM", "DUPLICATE_TASK_NAME", "UNKNOWN_DEPENDENCY", "SELF_DEPENDENCY",
+    "CIRCULAR_DEPENDENCY", "TASK_NOT_FOUND",
+}  # fmt: skip
+"""What a caller may be told who does things in any order; anything else is a fault of ours."""
+
+picks = st.integers(0, 1_000)
+outlines = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(NAMES)},
+        optional={
+            "sequence": st.integers(1, 3),
+            "depends_on": st.lists(st.sampled_from(NAMES), max_size=2),
+            "parallel_group": st.sampled_from(["g", "h"]),
+            "files_likely_affected": st.lists(
+                st.sampled_from(["src/a.py", "src/**", "docs/*.md"]), max_size=1
+            ),
+        },
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda outline: outline["name"],
+)
+
+
+class PlanMachine(RuleBasedStateMachine):
+    """One workflow, a few agents, and whatever they think of."""
+
+    def new_location(self, folder: Path) -> str:
+        """Where this run keeps everything."""
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="deepwork-machine-")
+        self.location = self.new_location(Path(self.folder.name))
+        self.clock = Clock()
+        self.house = self._open()
+        self.agents: list[str] = []
+        self.epochs: dict[tuple[str, str], int] = {}
+        self.keys = 0
+
+    def teardown(self) -> None:
+        self.house.close()
+        self.folder.cleanup()
+
+    # What can be done
+
+    @initialize(
+        tasks=outlines, parallel=st.integers(1, 3), mode=st.sampled_from(["warn", "refuse", "ignore"])
+    )
+    def plan(self, tasks: list[dict[str, Any]], parallel: int, mode: str) -> None:
+        made = ask(
+            self.house, "workflow_create", name="any", source_type="prompt", source_content="x",
+            max_parallel_tasks=parallel,
+        )  # fmt: skip
+        self.workflow_id = made["id"]
+        sensible = [{**task, "depends_on": _earlier(task, tasks[:place])} if "depends_on" in task else task
+                    for place, task in enumerate(tasks)]  # fmt: skip
+        if (
+            self._call("workflow_set_plan", id=self.workflow_id, plan={"summary": "s", "tasks": sensible})
+            is None
+        ):
+            plain = [{"name": task["name"]} for task in tasks]
+            ask(self.house, "workflow_set_plan", id=self.workflow_id, plan={"summary": "s", "tasks": plain})
+        ask(
+            self.house,
+            "workflow_set_parallelism",
+            id=self.workflow_id,
+            max_parallel_tasks=parallel,
+            file_conflicts=mode,
+        )
+        self.register()
+
+    @rule()
+    @precondition(lambda self: len(self.agents) < 3)
+    def register(self) -> None:
+        self.agents.append(ask(self.house, "agent_register", name="a", runtime="custom")["id"])
+
+    @rule(task=picks, agent=picks)
+    def claim(self, task: int, agent: int) -> None:
+        node, agent_id = self._node(task), self._agent(agent)
+        was_blocked = self._graph().is_blocked(node)
+        held_by = self._live_holders().get(node.id)
+
+        answer = self._call("task_claim", task_id=node.id, agent_id=agent_id)
+
+        if answer is None:
+            return
+        if answer["success"]:
+            assert held_by in (None, agent_id), "a task was given to two agents"
+            assert held_by or not was_blocked, "a blocked task was given out"
+            self.epochs[node.id, agent_id] = answer["claim_epoch"]
+        else:
+            assert answer["reason"] in REASONS
+
+    @rule(task=picks, agent=picks)
+    def release(self, task: int, agent: int) -> None:
+        self._call("task_release", task_id=self._node(task).id, agent_id=self._agent(agent), reason="because")
+
+    @rule(
+        task=picks, agent=picks, status=st.sampled_from(list(TaskStatus)),
+        speaks=st.sampled_from(["anonymous", "by name", "by epoch"]),
+    )  # fmt: skip
+    def report(self, task: int, agent: int, status: TaskStatus, speaks: str) -> None:
+        node, agent_id = self._node(task), self._agent(agent)
+        was_blocked = self._graph().is_blocked(node)
+        holder = self._live_holders().get(node.id)
+        given: dict[str, Any] = {
+            "id": node.id,
+            "status": status,
+            "outcome": "it is done",
+            "error": "it broke",
+        }
+        if speaks != "anonymous":
+            given["agent_id"] = agent_id
+        epoch = self.epochs.get((node.id, agent_id))
+        if speaks == "by epoch" and epoch is not None:
+            given["claim_epoch"] = epoch
+
+        answer = self._call("task_update_status", **given)
+
+        if answer is None or node.status is status:
+            return
+        if node.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING):
+            assert not was_blocked, "a blocked task was begun"
+        if speaks != "anonymous" and epoch is not None and holder is not None:
+            assert holder == agent_id, "a late holder changed what another holds"
+
+    @rule(task=picks, agent=picks)
+    def set_plan(self, task: int, agent: int) -> None:
+        self._call(
+            "task_set_plan", id=self._node(task).id, plan={"steps": ["one"]}, agent_id=self._agent(agent)
+        )
+
+    @rule(task=picks, named=st.booleans(), agent=picks)
+    def replan(self, task: int, named: bool, agent: int) -> None:
+        who = {"agent_id": self._agent(agent)} if named else {}
+        self._call("task_replan", id=self._node(task).id, reason="new", new_plan={"steps": ["two"]}, **who)
+
+    @rule(task=picks)
+    def note(self, task: int) -> None:
+        self._call("checkpoint_add", task_id=self._node(task).id, type="progress", summary="some words")
+
+    @rule(name=st.sampled_from(NAMES), after=st.none() | picks, sequence=st.integers(1, 3))
+    def add_task(self, name: str, after: int | None, sequence: int) -> None:
+        waits = {} if after is None else {"after": [self._node(after).id]}
+        task = {"name": name, "sequence": sequence}
+        self._call("workflow_add_task", workflow_id=self.workflow_id, task=task, **waits)
+
+    @rule(task=picks)
+    def remove_task(self, task: int) -> None:
+        self._call("workflow_remove_task", workflow_id=self.workflow_id, task_id=self._node(task).id)
+
+    @rule(tasks=outlines)
+    def replan_all(self, tasks: list[dict[str, Any]]) -> None:
+        self._call("workflow_replan", workflow_id=self.workflow_id, reason="all new", tasks=tasks)
+
+    @rule(status=st.sampled_from(["paused", "in_progress", "failed", "completed"]), force=st.booleans())
+    def move_workflow(self, status: str, force: bool) -> None:
+        self._call("workflow_update_status", id=self.workflow_id, status=status, reason="why", force=force)
+
+    @rule(agent=picks, task=picks)
+    def heartbeat(self, agent: int, task: int) -> None:
+        self._call("agent_heartbeat", agent_id=self._agent(agent), current_task_id=self._node(task).id)
+
+    @rule(agent=picks)
+    @precondition(lambda self: len(self.agents) > 1)
+    def unregister(self, agent: int) -> None:
+        gone = self._agent(agent)
+        self._call("agent_unregister", id=gone)
+        self.agents.remove(gone)
+
+    @rule(share=st.sampled_from([0.3, 0.9, 1.1, 3]))
+    def let_time_pass(self, share: float) -> None:
+        self.clock.advance(seconds=share * LEASE_MS / 1000)
+
+    @rule()
+    def crash_and_open_again(self) -> None:
+        self.house.close()
+        self.house = self._open()
+
+    # What must hold
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "workflow_id"))
+    def all_is_in_order(self) -> None:
+        with self.house.database.reading() as tx:
+            workflow = PlanStore(tx).get(self.workflow_id)
+            nodes = TaskStore(tx).nodes(self.workflow_id)
+            rows = tx.all(
+                """
+                SELECT t.id, t.status, t.claimed_by, t.checkpoints, t.open_dependencies, l.who, l.until
+                  FROM plan_tasks t LEFT JOIN leases l ON l.what = t.id WHERE t.workflow_id = :id
+                """,
+                id=self.workflow_id,
+            )
+            noted = tx.all(
+                "SELECT task_id, count(*) AS count, min(sequence) AS low, max(sequence) AS high"
+                " FROM checkpoints GROUP BY task_id"
+            )
+        graph = Graph(nodes)
+        progress = ask(self.house, "workflow_progress", workflow_id=self.workflow_id)
+        offered = ask(self.house, "workflow_next_tasks", workflow_id=self.workflow_id, limit=200)
+        _holds(rows)
+        _counts(rows, graph, progress, noted)
+        _offers(rows, graph, offered, workflow.status.hands_out_tasks, self.clock.now)
+        all_done = bool(nodes) and all(node.status.is_done for node in nodes)
+        assert not all_done or workflow.status.is_final
+        if workflow.status.is_final:
+            assert [row for row in rows if row["who"]] == [], "somebody holds a task of what is over"
+
+    # Helpers
+
+    def _open(self) -> House:
+        return house_at(Path(self.folder.name), self.location, self.clock)
+
+    def _call(self, tool: str, **arguments: Any) -> Any:
+        """Call under a key, and again: the same answer, and nothing happens twice."""
+        self.keys += 1
+        key = f"key {self.keys}"
+        try:
+            answer = ask(self.house, tool, key, **arguments)
+        except DeepworkError as error:
+            if error.code not in EXPECTED:
+                raise
+            return None
+        before = len(events(self.house))
+        assert ask(self.house, tool, key, **arguments) == answer
+        assert len(events(self.house)) == before
+        return answer
+
+    def _graph(self) -> Graph:
+        with self.house.database.reading() as tx:
+            return Graph(TaskStore(tx).nodes(self.workflow_id))
+
+    def _node(self, pick: int) -> Node:
+        nodes = self._graph().nodes
+        return nodes[pick % len(nodes)]
+
+    def _agent(self, pick: int) -> str:
+        return self.agents[pick % len(self.agents)]
+
+    def _live_holders(self) -> dict[str, str]:
+        with self.house.database.reading() as tx:
+            rows = tx.all(
+                "SELECT what, who FROM leases WHERE who IS NOT NULL AND until >= :now", now=self.clock.now
+            )
+        return {row["what"]: row["who"] for row in rows}
+
+
+def _holds(rows: Any) -> None:
+    for row in rows:
+        if row["who"] is not None:
+            assert row["claimed_by"] == row["who"]
+            assert row["status"] not in ("completed", "skipped"), "somebody holds what is done"
+
+
+def _counts(rows: Any, graph: Graph, progress: Any, noted: Any) -> None:
+    expected = graph.progress()
+    assert progress["total_tasks"] == expected.total
+    assert progress["by_status"] == {status.value: count for status, count in expected.by_status.items()}
+    assert progress["completed_sequence"] == expected.completed_sequence
+    assert progress["current_sequence"] == expected.current_sequence
+    assert progress["estimated_remaining"] == expected.remaining
+    counted = {row["id"]: row["checkpoints"] for row in rows}
+    for note in noted:
+        if note["task_id"] in counted:
+            assert (note["low"], note["high"]) == (1, note["count"]) == (1, counted[note["task_id"]])
+    for row in rows:
+        node = graph[row["id"]]
+        if node.depends_on is not None:
+            assert row["open_dependencies"] == graph.open_count(node), json.dumps(row)
+
+
+def _offers(rows: Any, graph: Graph, offered: Any, gives_out: bool, now: int) -> None:
+    """What nobody is at and waits for nothing is offered, and nothing else: no task is stranded."""
+    held = {row["id"] for row in rows if row["who"] and row["until"] >= now}
+    lapsed = {row["id"] for row in rows if row["claimed_by"] and row["id"] not in held}
+    free = {
+        node.id
+        for node in graph.nodes
+        if not graph.is_blocked(node)
+        and node.id not in held
+        and (node.status.can_start or (node.status.is_running and node.id in lapsed))
+    }
+    assert {task["id"] for task in offered["tasks"]} == (free if gives_out else set())
+
+
+def _earlier(task: dict[str, Any], before: list[dict[str, Any]]) -> list[str]:
+    known = {other["name"] for other in before}
+    return [name for name in task["depends_on"] if name in known]

@@ -1,0 +1,82 @@
+"""Plans for tests: say what matters, the rest is ordinary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from deepwork.plans.models import (
+    FileConflicts,
+    Node,
+    Outline,
+    SourceType,
+    Task,
+    TaskStatus,
+    Workflow,
+    WorkflowStatus,
+)
+from house import NOW
+
+
+def node(
+    name: str, status: str = "pending", *, depends_on: Iterable[str] | None = None, **given: Any
+) -> Node:
+    """A task as the graph sees it; its name is its id."""
+    waits_for = None if depends_on is None else frozenset(depends_on)
+    return Node(**({"id": name, "name": name, "status": TaskStatus(status), "depends_on": waits_for} | given))
+
+
+def outline(name: str, *, depends_on: Iterable[str] | None = None, **given: Any) -> Outline:
+    """A task as somebody wrote it."""
+    return Outline(name, depends_on=None if depends_on is None else tuple(depends_on), **given)
+
+
+def task(name: str = "build", status: str = "pending", **given: Any) -> Task:
+    """A task as a value."""
+    ordinary: dict[str, Any] = {
+        "id": f"tk_{name}",
+        "workflow_id": "wf_1",
+        "position": 0,
+        "name": name,
+        "description": "",
+        "status": TaskStatus(status),
+        "sequence": 1,
+        "parallel_group": None,
+        "is_explicit": False,
+        "open_dependencies": 0,
+        "plan": None,
+        "context": {},
+        "outcome": None,
+        "outcome_detail": None,
+        "error": None,
+        "attempts": 0,
+        "checkpoints": 0,
+        "workspace_id": None,
+        "created_at": NOW,
+        "started_at": None,
+        "finished_at": None,
+        "updated_at": NOW,
+    }
+    return Task(**(ordinary | given))
+
+
+def workflow(status: str = "ready", **given: Any) -> Workflow:
+    """A workflow as a value."""
+    ordinary: dict[str, Any] = {
+        "id": "wf_1",
+        "name": "release",
+        "source_type": SourceType.PROMPT,
+        "source_ref": None,
+        "source_content": "Release it.",
+        "status": WorkflowStatus(status),
+        "plan_summary": None,
+        "initial_plan": None,
+        "repository_path": None,
+        "max_parallel_tasks": 1,
+        "auto_create_workspaces": False,
+        "file_conflicts": FileConflicts.WARN,
+        "created_by": "local",
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return Workflow(**(ordinary | given))

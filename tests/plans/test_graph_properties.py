@@ -1,0 +1,218 @@
+"""Any small plan, held against networkx with every implied edge made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+import networkx as nx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepwork.errors import Code
+from deepwork.plans.graph import Graph, problems
+from deepwork.plans.models import Node, Outline, TaskStatus
+from plans.make import node, outline
+
+thorough = settings(max_examples=200, deadline=None)
+
+STORED: list[TaskStatus] = [status for status in TaskStatus if status is not TaskStatus.BLOCKED]
+GROUPS = [None, "ui", "api"]
+LARGEST = 8
+DONE = {TaskStatus.COMPLETED, TaskStatus.SKIPPED}
+
+
+# A task as one draws it: its status, its sequence, and in bits the places of those it names, if it does.
+drawn_tasks = st.tuples(
+    st.sampled_from(STORED), st.integers(1, 4), st.none() | st.integers(0, 2**LARGEST - 1)
+)
+
+
+def as_plan(drawn: list[tuple[TaskStatus, int, int | None]]) -> list[Node]:
+    ids = [f"t{place}" for place in range(len(drawn))]
+    return [
+        node(
+            ids[place],
+            status,
+            sequence=sequence,
+            depends_on=None
+            if named is None
+            else [id for bit, id in enumerate(ids) if named >> bit & 1 and bit != place],
+            parallel_group=GROUPS[place % len(GROUPS)],
+        )
+        for place, (status, sequence, named) in enumerate(drawn)
+    ]
+
+
+def without_circles(nodes: list[Node]) -> list[Node]:
+    """The same tasks naming only earlier ones; where that leaves a circle through a sequence, naming nobody."""
+    tamed = [naming_only(nodes[:place], each) for place, each in enumerate(nodes)]
+    if nx.is_directed_acyclic_graph(oracle(tamed)):
+        return tamed
+    return [replace(each, depends_on=None) for each in tamed]
+
+
+def naming_only(allowed: Sequence[Node], each: Node) -> Node:
+    return replace(each, depends_on=each.depends_on and each.depends_on & set(ids(allowed)))
+
+
+any_plans = st.lists(drawn_tasks, min_size=1, max_size=LARGEST).map(as_plan)
+"""Tasks that wait for whom they please, in circles too."""
+
+plans = any_plans.map(without_circles).flatmap(st.permutations)
+"""Tasks in any order that do not wait for each other in a circle."""
+
+
+def oracle(nodes: Sequence[Node]) -> nx.DiGraph:
+    """The plan with an edge from every task to every one that waits for it."""
+    made = nx.DiGraph()
+    made.add_nodes_from(each.id for each in nodes)
+    for each in nodes:
+        made.add_edges_from((id, each.id) for id in waits_for(each, nodes))
+    return made
+
+
+def waits_for(each: Node, nodes: Sequence[Node]) -> set[str]:
+    if each.depends_on is not None:
+        return set(each.depends_on)
+    lower = [other.sequence for other in nodes if other.sequence < each.sequence]
+    return {other.id for other in nodes if lower and other.sequence == max(lower)}
+
+
+def open_before(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """For each task the unfinished ones it waits for, as the oracle has it, in plan order."""
+    made = oracle(nodes)
+    return {
+        each.id: [
+            other.id for other in nodes if made.has_edge(other.id, each.id) and other.status not in DONE
+        ]
+        for each in nodes
+    }
+
+
+def ids(nodes: Iterable[Node]) -> list[str]:
+    return [each.id for each in nodes]
+
+
+def as_outlines(nodes: Sequence[Node]) -> list[Outline]:
+    return [
+        outline(each.name, sequence=each.sequence, depends_on=each.depends_on and sorted(each.depends_on))
+        for each in nodes
+    ]
+
+
+def circles(outlines: Sequence[Outline], existing: Sequence[Node] = ()) -> list[list[str]]:
+    """The circles told, as the tasks that were named on the way."""
+    found = problems(outlines, existing=existing)
+    assert {problem.code for problem in found} <= {Code.CIRCULAR_DEPENDENCY}
+    return [re.findall(r"t\d+", problem.message.split(".")[0]) for problem in found]
+
+
+@given(any_plans)
+@thorough
+def test_a_task_waits_for_whom_the_oracle_says(nodes: list[Node]):
+    plan, expected = Graph(nodes), open_before(nodes)
+
+    for each in nodes:
+        assert ids(plan.open_dependencies(each)) == expected[each.id]
+        assert ids(plan.open_dependencies(each, 2)) == expected[each.id][:2]
+        assert plan.open_count(each) == len(expected[each.id])
+        assert plan.is_blocked(each) == bool(expected[each.id])
+        assert set(ids(plan.dependencies(each))) == set(oracle(nodes).predecessors(each.id))
+
+
+@given(any_plans, st.booleans())
+@thorough
+def test_what_is_ready_and_what_is_blocked_agree_with_the_oracle(nodes: list[Node], retry_failed: bool):
+    waiting = open_before(nodes)
+    by_sequence = sorted(nodes, key=lambda each: each.sequence)
+    startable = [each for each in by_sequence if each.status in {TaskStatus.PENDING, TaskStatus.FAILED}]
+    free = [each for each in startable if not waiting[each.id]]
+    expected = [each for each in free if each.status is TaskStatus.PENDING]
+    expected += [each for each in free if each.status is TaskStatus.FAILED and retry_failed]
+
+    assert Graph(nodes).ready(retry_failed=retry_failed) == expected
+    assert Graph(nodes).blocked() == [each for each in startable if waiting[each.id]]
+
+
+@given(any_plans)
+@thorough
+def test_progress_agrees_with_plain_counting(nodes: list[Node]):
+    waiting = open_before(nodes)
+    progress = Graph(nodes).progress()
+    unfinished = [each.sequence for each in nodes if each.status not in DONE]
+    finished = [each.sequence for each in nodes if each.sequence < min(unfinished, default=100)]
+
+    assert progress.total == sum(progress.by_status.values()) == len(nodes)
+    assert list(progress.by_status) == list(TaskStatus)
+    for status in STORED:
+        having = [each for each in nodes if each.status is status]
+        hidden = [each for each in having if status is TaskStatus.PENDING and waiting[each.id]]
+        assert progress.by_status[status] == len(having) - len(hidden)
+    assert progress.remaining == len(unfinished)
+    assert progress.current_sequence == min(unfinished, default=0)
+    assert progress.completed_sequence == max(finished, default=0)
+    assert progress.all_complete == (not unfinished)
+    for group, count, completed in progress.groups:
+        members = [each for each in nodes if each.parallel_group == group]
+        assert (count, completed) == (len(members), sum(each.status in DONE for each in members))
+    assert {group for group, _, _ in progress.groups} == {each.parallel_group for each in nodes} - {None}
+
+
+@given(plans)
+@thorough
+def test_rows_are_the_generations_of_the_oracle(nodes: list[Node]):
+    expected = [set(row) for row in nx.topological_generations(oracle(nodes))]
+
+    rows = Graph(nodes).levels()
+
+    assert [set(ids(row)) for row in rows] == expected
+    assert all(row == [each for each in nodes if each in row] for row in rows)
+
+
+@given(plans)
+@thorough
+def test_tasks_run_together_when_the_oracle_has_no_path_between_them(nodes: list[Node]):
+    plan, made = Graph(nodes), oracle(nodes)
+    together = plan.run_together(nodes)
+
+    for one, other in combinations(nodes, 2):
+        expected = not (nx.has_path(made, one.id, other.id) or nx.has_path(made, other.id, one.id))
+        assert plan.runs_together(one, other) == plan.runs_together(other, one) == expected
+        assert (other in together[one.id]) == (one in together[other.id]) == expected
+
+
+@given(any_plans)
+@thorough
+def test_every_knot_is_told_by_a_circle_that_is_really_there(nodes: list[Node]):
+    made = oracle(nodes)
+    knots = [knot for knot in nx.strongly_connected_components(made) if len(knot) > 1]
+
+    told = circles(as_outlines(nodes))
+
+    assert sorted(min(circle) for circle in told) == sorted(min(knot) for knot in knots)
+    for circle in told:
+        assert circle[0] == circle[-1]
+        assert len(set(circle)) == len(circle) - 1
+        for waiting, awaited in pairwise(circle):
+            assert made.has_edge(awaited, waiting)
+
+
+@given(any_plans, st.integers(0, LARGEST))
+@thorough
+def test_tasks_that_exist_count_as_if_they_were_written_anew(nodes: list[Node], existing: int):
+    kept = [naming_only(nodes[:existing], each) for each in nodes[:existing]]
+    new = nodes[existing:]
+
+    told = circles(as_outlines(new), [as_stored(each) for each in kept])
+
+    assert bool(told) == (not nx.is_directed_acyclic_graph(oracle([*kept, *new])))
+    assert told == circles(as_outlines([*kept, *new]))
+
+
+def as_stored(each: Node) -> Node:
+    """The task under an id that is not its name."""
+    named = each.depends_on and frozenset(f"tk_{id}" for id in each.depends_on)
+    return replace(each, id=f"tk_{each.id}", depends_on=named)

@@ -1,0 +1,123 @@
+"""Counts in the database say the same as the graph says of the tasks one by one."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from deepwork.errors import NotAllowed
+from deepwork.plans.graph import Graph
+from deepwork.plans.levels import Levels
+from deepwork.plans.models import Tally, TaskStatus
+from deepwork.plans.task_store import TaskStore
+from plans.make import task
+from plans.world import World
+
+MOVES = ["in_progress", "completed", "failed", "skipped", "pending", "planning", "paused"]
+
+
+def random_plan(dice: random.Random) -> list[dict[str, Any]]:
+    """Tasks that wait for earlier ones, by name or by sequence."""
+    tasks: list[dict[str, Any]] = []
+    for number in range(dice.randint(1, 14)):
+        written: dict[str, Any] = {"name": f"t{number}", "sequence": dice.randint(0, 4)}
+        if dice.random() < 0.5:
+            earlier = [
+                each["name"]
+                for each in tasks
+                if each["sequence"] <= written["sequence"] and "depends_on" in each
+            ]
+            written["depends_on"] = dice.sample(earlier, dice.randint(0, min(3, len(earlier))))
+        if dice.random() < 0.4:
+            written["parallel_group"] = dice.choice("gh")
+        tasks.append(written)
+    return tasks
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_counts_and_graph_agree_on_every_state_of_a_plan(world: World, seed: int):
+    dice = random.Random(seed)
+    plan = world.plan(*random_plan(dice))
+    names = [each["name"] for each in plan.tasks()]
+
+    for _ in range(12):
+        with suppress(NotAllowed):  # dice know no rules
+            plan.move(dice.choice(names), dice.choice(MOVES))
+        compare(world, plan.id)
+
+
+def compare(world: World, id: str) -> None:
+    with world.house.database.reading() as tx:
+        store = TaskStore(tx)
+        graph, levels = Graph(store.nodes(id)), Levels(store.tallies(id))
+        tasks = store.of_workflow(id, 1000)[0]
+        fresh, failed = (
+            store.ready(id, status, levels.free, 100)[0] for status in (TaskStatus.PENDING, TaskStatus.FAILED)
+        )
+        blocked = store.blocked(id, levels.free, 100)
+        groups = {(row["group_id"], row["task_count"], row["completed"]) for row in store.groups(id, 10)[0]}
+    progress = graph.progress()
+
+    assert [each.id for each in fresh + failed] == [node.id for node in graph.ready()]
+    assert [each.id for each in blocked] == [
+        node.id for node in graph.blocked() if node.status is TaskStatus.PENDING
+    ]
+    assert levels.by_status == progress.by_status
+    assert (levels.total, levels.remaining, levels.all_complete) == (
+        progress.total,
+        progress.remaining,
+        progress.all_complete,
+    )
+    assert levels.completed_sequence == progress.completed_sequence
+    assert levels.current_sequence == progress.current_sequence
+    assert groups == {tuple(group) for group in progress.groups}
+    for each in tasks:
+        node = graph[each.id]
+        assert levels.is_blocked(each) == graph.is_blocked(node)
+        assert levels.waits_for_count(each) == graph.open_count(node)
+
+
+def test_the_store_says_of_one_task_what_the_graph_says(world: World):
+    plan = world.plan(
+        {"name": "a"}, {"name": "b", "depends_on": []}, {"name": "c", "sequence": 2},
+        {"name": "d", "sequence": 3, "depends_on": ["a", "b"]},
+    )  # fmt: skip
+    plan.move("b", "completed")
+
+    with world.house.database.reading() as tx:
+        store = TaskStore(tx)
+        graph = Graph(store.nodes(plan.id))
+        for each in store.of_workflow(plan.id, 10)[0]:
+            node = graph[each.id]
+            assert store.is_blocked(each) == graph.is_blocked(node)
+            found, total = store.open_dependencies(each, 10)
+            assert [other.id for other in found] == [other.id for other in graph.open_dependencies(node)]
+            assert total == graph.open_count(node)
+            done, count = store.done_dependencies(each, 10)
+            assert len(done) == count == len(graph.dependencies(node)) - total
+
+
+def tally(sequence: int, status: str, count: int = 1, **given: int) -> Tally:
+    return Tally(sequence, TaskStatus(status), count, **({"waiting": 0, "implied": 0} | given))
+
+
+def test_levels_without_tasks_are_not_complete():
+    levels = Levels([])
+
+    assert (levels.total, levels.remaining, levels.all_complete) == (0, 0, False)
+    assert (levels.current_sequence, levels.completed_sequence) == (0, 0)
+
+
+def test_a_level_is_free_when_the_one_below_is_done():
+    levels = Levels(
+        [tally(1, "completed", 2), tally(3, "pending", 4, implied=4), tally(7, "pending", 1, implied=1)]
+    )
+
+    assert levels.free == [3]
+    assert levels.by_status[TaskStatus.BLOCKED] == 1
+    assert levels.is_blocked(task("late", sequence=7))
+    assert not levels.is_blocked(task("now", sequence=3))
+    assert levels.waits_for_count(task("late", sequence=7)) == 4

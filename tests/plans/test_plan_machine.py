@@ -1,0 +1,36 @@
+"""Whatever is done to a plan, in whatever order: at most one holder, order kept, counts right, nothing stranded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from house import clean
+from plans.machine import PlanMachine
+
+ORDINARY = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=25, print_blob=True
+)
+
+
+class OnSQLite(PlanMachine):
+    def new_location(self, folder: Path) -> str:
+        return str(folder / "deepwork.db")
+
+
+@pytest.mark.timeout(600)
+def test_a_plan_stays_in_order_whatever_is_done_to_it_on_sqlite():
+    run_state_machine_as_test(OnSQLite, settings=settings(ORDINARY, max_examples=25))
+
+
+@pytest.mark.timeout(600)
+def test_a_plan_stays_in_order_whatever_is_done_to_it_on_postgres(postgres_url: str):
+    class OnPostgres(PlanMachine):
+        def new_location(self, folder: Path) -> str:
+            clean(postgres_url)
+            return postgres_url
+
+    run_state_machine_as_test(OnPostgres, settings=settings(ORDINARY, max_examples=10))

@@ -1,0 +1,240 @@
+"""Finding plans, tasks and checkpoints by their words, alike on every database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepwork.errors import Code
+from plans.world import Plan, World, refused
+
+
+def find(world: World, query: str, plan: Plan | None = None, **given: Any) -> list[tuple[str, str]]:
+    """What is found, as kinds and names, in a plan if one is given."""
+    within = {"workflow_id": plan.id} if plan else {}
+    results = world.ask("workflow_search", query=query, **within, **given)["results"]
+    return sorted((found["kind"], found["name"]) for found in results)
+
+
+def word(world: World) -> str:
+    """A word that nobody has used before."""
+    return world.caller().replace("session:", "q")
+
+
+def test_a_found_thing_says_what_it_is_and_where_the_words_stand(world: World):
+    unheard = word(world)
+    plan = world.plan({"name": "Build", "description": "Long before. " * 20 + f"Then {unheard} comes."})
+
+    answer = world.ask("workflow_search", query=unheard)
+
+    [found] = answer["results"]
+    assert answer["total"] == 1
+    assert (found["kind"], found["id"], found["workflow_id"], found["name"]) == (
+        "task",
+        plan["Build"],
+        plan.id,
+        "Build",
+    )
+    assert set(found) == {"kind", "id", "workflow_id", "name", "snippet"}
+    assert unheard in found["snippet"]
+    assert len(found["snippet"]) <= 201
+
+
+def test_everything_that_is_said_can_be_found(world: World):
+    said = {
+        kind: word(world)
+        for kind in (
+            "name",
+            "source",
+            "summary",
+            "approach",
+            "task",
+            "description",
+            "outcome",
+            "error",
+            "note",
+            "reason",
+        )
+    }
+    id = world.create(name=f"Release {said['name']}", source_content=f"Please {said['source']}.")
+    tasks = [
+        {"name": f"Build {said['task']}", "description": said["description"]},
+        {"name": "b"},
+        {"name": "c"},
+    ]
+    world.ask(
+        "workflow_set_plan",
+        id=id,
+        plan={"summary": said["summary"], "approach": said["approach"], "tasks": tasks},
+    )
+    plan = Plan(world, id)
+    first = f"Build {said['task']}"
+    plan.move("b", "failed", error=f"It broke: {said['error']}")
+    plan.move("c", "completed", outcome=f"{said['outcome']} works")
+    world.ask("checkpoint_add", task_id=plan[first], type="decision", summary=f"Took {said['note']}.")
+    world.ask("workflow_replan", workflow_id=id, reason=said["reason"], tasks=[{"name": "d"}, tasks[0]])
+
+    name = f"Release {said['name']}"
+    for kind in ("name", "source", "summary", "approach", "reason"):
+        assert find(world, said[kind]) == [("workflow", name)], kind
+    assert find(world, said["task"]) == find(world, said["description"]) == [("task", first)]
+    assert find(world, said["error"]) == [("task", "b")]
+    assert find(world, said["outcome"]) == [("task", "c")]
+    assert find(world, said["note"]) == [], "the task was replaced, and its notes with it"
+
+
+def test_a_checkpoint_leads_to_its_task(world: World):
+    unheard = word(world)
+    plan = world.plan("a")
+    note = world.ask("checkpoint_add", task_id=plan["a"], type="decision", summary=f"Use {unheard}.")
+
+    [found] = world.ask("workflow_search", query=unheard)["results"]
+
+    assert (found["kind"], found["id"], found["task_id"]) == ("checkpoint", note["id"], plan["a"])
+    assert (found["name"], found["snippet"]) == ("a", f"Use {unheard}.")
+
+
+def test_a_new_summary_is_found_too(world: World):
+    unheard = word(world)
+    plan = world.plan("a")
+
+    world.ask("workflow_replan", workflow_id=plan.id, reason="r", tasks=[{"name": "b"}], summary=unheard)
+
+    assert find(world, unheard) == [("workflow", "release")]
+
+
+def test_name_and_outcome_of_a_task_are_found_together(world: World):
+    plan = world.plan("Login form")
+    plan.move("Login form", "completed", outcome="Fixed the race.")
+
+    assert find(world, "login race", plan) == [("task", "Login form")]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Refactor the Parser", "parser"),
+        ("Refactor the Parser", "PARSER refactor"),
+        ("Refactor the Parser", "pars"),
+        ("Refactor the Parser", "refac pars"),
+        ("Über die Straße", "uber strasse"),
+        ("uber die strasse", "Über Straße"),
+        ("Café crème brûlée", "cafe creme"),
+        ("Cafe\u0301 crème", "café"),
+        ("Đà Nẵng, Việt Nam", "nang viet"),
+        ("Ёлка и майка", "елка маика"),
+        ("Ελληνική γλώσσα", "ελληνικη"),
+        ("ログイン画面を修正する", "画面"),
+        ("ログイン画面を修正する", "ログイン 修正"),
+        ("ｶﾀｶﾅ ｔｅｘｔ", "カタカナ text"),
+        ("修复登录错误", "登录"),
+        ("로그인 화면 수정", "화면"),
+        ("แก้ไขหน้าเข้าสู่ระบบ", "หน้า"),
+        ("नमस्ते दुनिया", "दुनिया"),
+        ("مرحبا بالعالم", "بالعالم"),
+        ("Edit src/foo_bar.py:42", "src/foo_bar.py"),
+        ("Edit src/foo_bar.py:42", "foo_bar"),
+        ("Edit src/foo_bar.py:42", "bar.py"),
+        ("call get_user(id) -> User", "get_user(id)"),
+        ("fix #1234 (e.g. v2.10.3)", "v2.10.3"),
+        ("fix #1234 (e.g. v2.10.3)", "#1234"),
+        ("C++ and 1e5 and 0x1F", "c++ 1e5 0x1f"),
+        ("don't \"quote\" me", "don't \"quote\""),
+        ("mail a.b@example.com now", "a.b@example.com"),
+        ("https://example.com/a?b=c&d", "example.com/a?b=c"),
+        ("emoji 🎉 party", "🎉 party"),
+        ("x" * 300, "x" * 300),
+        ("the and or not near", "AND OR NOT NEAR"),
+    ],
+)  # fmt: skip
+def test_words_are_found_whatever_their_script_case_or_signs(world: World, text: str, query: str):
+    plan = world.plan({"name": "t", "description": text}, "other")
+
+    assert find(world, query, plan) == [("task", "t")]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["parser lexer", "arser", "parserx", "源码", "ñ", "2.11"],
+)
+def test_what_nobody_said_is_not_found(world: World, query: str):
+    plan = world.plan({"name": "t", "description": "Refactor the Parser v2.10"})
+
+    assert find(world, query, plan) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["'", '"', "''", "*", "(", ")", "a AND", "NEAR(", "NOT", "-", "a:*", ":*", "&", "|", "!", "<->", "^a", "{}", "words:a", "%",
+     "'; DROP TABLE plans; --", "\\", "\\'", "a' OR '1'='1", "\ud7ff", "_", " ", "\n", "a" * 5000, "a " * 500, "%s %(x)s :id"],
+)  # fmt: skip
+def test_no_query_does_harm(world: World, query: str):
+    plan = world.plan("a")
+
+    world.ask("workflow_search", query=query, workflow_id=plan.id)
+
+    assert plan.status == "ready"
+
+
+def test_a_query_without_words_finds_nothing(world: World):
+    assert world.ask("workflow_search", query="?!…") == {"results": [], "total": 0}
+
+
+def test_a_search_can_stay_within_a_workflow(world: World):
+    unheard = word(world)
+    one, two = world.plan(unheard), world.plan(unheard)
+
+    assert world.ask("workflow_search", query=unheard)["total"] == 2
+    [found] = world.ask("workflow_search", query=unheard, workflow_id=two.id)["results"]
+    assert found["id"] == two[unheard] != one[unheard]
+
+
+def test_a_thing_that_says_it_often_is_found_once(world: World):
+    unheard = word(world)
+    plan = world.plan({"name": unheard, "description": unheard})
+    for _ in range(3):
+        plan.move(unheard, "failed", error=f"{unheard} again")
+        plan.move(unheard, "in_progress")
+
+    assert world.ask("workflow_search", query=unheard)["total"] == 1
+
+
+def test_more_is_counted_than_is_shown(world: World):
+    unheard = word(world)
+    world.plan(*(f"{unheard} {number}" for number in range(30)))
+
+    answer, few = (
+        world.ask("workflow_search", query=unheard),
+        world.ask("workflow_search", query=unheard, limit=3),
+    )
+
+    assert (len(answer["results"]), answer["total"]) == (20, 30)
+    assert (len(few["results"]), few["total"]) == (3, 30)
+
+
+def test_what_is_gone_is_neither_shown_nor_counted(world: World):
+    unheard = word(world)
+    plan = world.plan(f"{unheard} one", f"{unheard} two", "c")
+
+    world.ask("workflow_remove_task", workflow_id=plan.id, task_id=plan[f"{unheard} one"])
+
+    assert world.ask("workflow_search", query=unheard)["total"] == 1
+    assert find(world, unheard) == [("task", f"{unheard} two")]
+
+
+def test_the_better_match_comes_first(world: World):
+    unheard = word(world)
+    plan = world.plan(
+        {"name": "far", "description": "words " * 200 + unheard}, {"name": unheard, "description": unheard}
+    )
+
+    results = world.ask("workflow_search", query=unheard, workflow_id=plan.id)["results"]
+
+    assert [found["name"] for found in results] == [unheard, "far"]
+
+
+@pytest.mark.parametrize("bad", [{"limit": 0}, {"limit": 201}, {"query": ""}])
+def test_a_search_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
+    with refused(Code.INVALID_INPUT, next(iter(bad))):
+        world.ask("workflow_search", **({"query": "x"} | bad))

@@ -1,0 +1,70 @@
+"""A workflow in a few lines says what runs, what failed, what comes next and what is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from deepwork.plans.models import TaskStatus
+from deepwork.plans.summary import Overview, as_markdown, as_object
+from deepwork.plans.tokens import estimate
+from plans.make import task, workflow
+
+
+def overview(**given: Any) -> Overview:
+    ordinary: dict[str, Any] = {
+        "workflow": workflow(name="Shop", plan_summary="Sell things."), "by_status": Counter(),
+        "running": [], "holders": {}, "ready": [], "ready_total": 0, "blocked": [], "failed": [], "done": [],
+    }  # fmt: skip
+    return Overview(**(ordinary | given))
+
+
+def mixed() -> Overview:
+    return overview(
+        by_status=Counter({TaskStatus.IN_PROGRESS: 1, TaskStatus.FAILED: 1, TaskStatus.PENDING: 1,
+                           TaskStatus.BLOCKED: 1, TaskStatus.COMPLETED: 1}),
+        running=[task(id="tk_r", name="build", status=TaskStatus.IN_PROGRESS)], holders={"tk_r": "ag_1"},
+        failed=[task(id="tk_f", name="mail", status=TaskStatus.FAILED, error="no server\nat all")],
+        ready=[task(id="tk_n", name="test")], ready_total=1,
+        blocked=[task(id="tk_b", name="ship")],
+        done=[task(id="tk_d", name="plan", status=TaskStatus.COMPLETED, outcome="It is planned.")],
+    )  # fmt: skip
+
+
+def test_the_page_has_a_line_for_every_task_with_its_mark_and_outcome():
+    page = as_markdown(mixed())
+
+    assert page.startswith("# Shop\n")
+    assert "1 of 5 tasks done" in page
+    assert "Sell things." in page
+    assert "- [~] build `tk_r` (ag_1)" in page
+    assert "- [!] mail `tk_f`: no server at all" in page
+    assert "## Next\n\n- [ ] test `tk_n`" in page
+    assert "## Blocked\n\n- [ ] ship `tk_b`" in page
+    assert "- [x] plan `tk_d`: It is planned." in page
+
+
+def test_the_object_has_the_same_in_data():
+    summary = as_object(mixed())
+
+    assert (summary["name"], summary["total_tasks"], summary["tasks_by_status"]["blocked"]) == ("Shop", 5, 1)
+    assert summary["running"] == [
+        {"id": "tk_r", "name": "build", "status": "in_progress", "assigned_agent_id": "ag_1"}
+    ]
+    assert summary["next"] == [{"id": "tk_n", "name": "test", "status": "pending"}]
+    assert summary["done"][0]["outcome"] == "It is planned."
+
+
+def test_a_large_workflow_stays_short_and_says_how_many_were_left_out():
+    many = [task(id=f"tk_{n}", name=f"task {n} " * 20, outcome="words " * 500) for n in range(50)]
+
+    page = as_markdown(
+        overview(ready=many, ready_total=400, done=many, by_status=Counter({TaskStatus.COMPLETED: 600}))
+    )
+
+    assert "- and 388 more" in page
+    assert estimate(page) < 4000
+
+
+def test_a_workflow_without_a_plan_has_a_summary_too():
+    assert "0 of 0 tasks done" in as_markdown(overview(workflow=workflow(plan_summary=None)))

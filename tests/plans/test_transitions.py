@@ -1,0 +1,285 @@
+"""Every status against every other, and what else must hold before one follows."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from deepwork.errors import Code, InvalidInput, NotAllowed, ToolError
+from deepwork.plans import transitions
+from deepwork.plans.models import TaskStatus, WorkflowStatus
+from plans.make import task, workflow
+
+TASK_TABLE = {
+    "pending": "planning in_progress completed failed skipped",
+    "planning": "pending in_progress paused completed failed skipped",
+    "in_progress": "paused completed failed",
+    "paused": "pending in_progress failed skipped",
+    "failed": "pending planning in_progress skipped",
+    "completed": "",
+    "skipped": "",
+}
+WORKFLOW_TABLE = {
+    "planning": "ready abandoned",
+    "ready": "in_progress paused completed abandoned",
+    "in_progress": "paused completed failed abandoned",
+    "paused": "in_progress failed abandoned",
+    "failed": "in_progress abandoned",
+    "completed": "",
+    "abandoned": "",
+}
+TASK_PAIRS = [pair for pair in product(TASK_TABLE, TaskStatus) if pair[0] != pair[1]]
+WORKFLOW_PAIRS = [pair for pair in product(WORKFLOW_TABLE, WorkflowStatus) if pair[0] != pair[1]]
+STARTS = ["planning", "in_progress", "completed", "failed"]
+
+
+def moved(current: str, wanted: str, **given: Any) -> TaskStatus | None:
+    """What becomes of a task that has everything such a move may need."""
+    ordinary: dict[str, Any] = {
+        "open_dependencies": [],
+        "open_count": 0,
+        "outcome": "It works.",
+        "error": "It broke.",
+    }
+    return transitions.next_task_status(task(status=current), TaskStatus(wanted), **(ordinary | given))
+
+
+def workflow_moved(current: str, wanted: str, **given: Any) -> WorkflowStatus | None:
+    """What becomes of a workflow that has three tasks, all done."""
+    ordinary: dict[str, Any] = {"task_count": 3, "open_count": 0}
+    return transitions.next_workflow_status(workflow(current), WorkflowStatus(wanted), **(ordinary | given))
+
+
+def refusal(current: str, wanted: str, **given: Any) -> ToolError:
+    with pytest.raises(ToolError) as refused:
+        moved(current, wanted, **given)
+    return refused.value
+
+
+def workflow_refusal(current: str, wanted: str, **given: Any) -> NotAllowed:
+    with pytest.raises(NotAllowed) as refused:
+        workflow_moved(current, wanted, **given)
+    return refused.value
+
+
+# Tasks
+
+
+def test_the_tables_know_every_status_that_is_stored():
+    assert set(transitions.TASK_MOVES) == set(TASK_TABLE) == set(TaskStatus) - {"blocked"}
+    assert set(transitions.WORKFLOW_MOVES) == set(WORKFLOW_TABLE) == set(WorkflowStatus)
+
+
+@pytest.mark.parametrize(("current", "wanted"), TASK_PAIRS)
+def test_a_task_moves_as_the_table_says(current: str, wanted: str):
+    if wanted in TASK_TABLE[current].split():
+        assert moved(current, wanted) == wanted
+    else:
+        assert refusal(current, wanted).code is Code.INVALID_TRANSITION
+
+
+@pytest.mark.parametrize("status", TASK_TABLE)
+def test_a_task_told_what_it_is_already_stays_as_it_is(status: str):
+    nothing_given = {"outcome": None, "error": None, "open_dependencies": ["a"], "open_count": 1}
+
+    assert moved(status, status, **nothing_given) is None
+
+
+def test_a_refused_move_names_the_task_and_what_is_possible():
+    error = refusal("in_progress", "skipped")
+
+    assert error.message == "The task 'build' is in_progress and cannot become skipped."
+    assert error.suggestion == "From 'in_progress' it can go to: paused, completed, failed."
+    assert not error.recoverable
+
+
+def test_what_is_final_says_so():
+    assert refusal("completed", "pending").suggestion == "completed is final: nothing follows it."
+
+
+@pytest.mark.parametrize("current", TASK_TABLE)
+def test_blocked_is_computed_and_cannot_be_set(current: str):
+    error = refusal(current, "blocked")
+
+    assert error.code is Code.INVALID_TRANSITION
+    assert "computed" in error.message
+
+
+@pytest.mark.parametrize(("current", "wanted"), [("pending", to) for to in STARTS])
+def test_a_pending_task_that_waits_cannot_begin_nor_end(current: str, wanted: str):
+    error = refusal(current, wanted, open_dependencies=["design"], open_count=1)
+
+    assert isinstance(error, NotAllowed)
+    assert error.code is Code.TASK_BLOCKED
+    assert error.recoverable
+    assert error.message == "Task 'build' waits for 'design'."
+
+
+@pytest.mark.parametrize("wanted", ["planning", "in_progress"])
+def test_a_failed_task_that_waits_cannot_be_tried_again(wanted: str):
+    assert refusal("failed", wanted, open_dependencies=["design"], open_count=1).code is Code.TASK_BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted"),
+    [("pending", "skipped"), ("failed", "skipped"), ("failed", "pending"), ("in_progress", "completed")],
+)
+def test_skipping_requeueing_and_ending_what_runs_need_nothing_done_before(current: str, wanted: str):
+    assert moved(current, wanted, open_dependencies=["design"], open_count=1) == wanted
+
+
+def test_of_many_open_dependencies_three_are_named_and_the_rest_counted():
+    error = refusal("pending", "planning", open_dependencies=["a", "b", "c", "d"], open_count=5_000)
+
+    assert error.message == "Task 'build' waits for 'a', 'b', 'c' and 4997 more."
+
+
+@pytest.mark.parametrize("blank", [None, "", " \n"])
+def test_a_completed_task_has_an_outcome(blank: str | None):
+    error = refusal("in_progress", "completed", outcome=blank)
+
+    assert isinstance(error, InvalidInput)
+    assert error.code is Code.MISSING_OUTCOME
+    assert error.recoverable
+    assert "`outcome`" in error.suggestion
+
+
+@pytest.mark.parametrize("blank", [None, "", " \n"])
+def test_a_failed_task_has_an_error(blank: str | None):
+    error = refusal("in_progress", "failed", error=blank)
+
+    assert error.code is Code.MISSING_ERROR
+    assert error.recoverable
+
+
+def test_whether_the_move_is_legal_comes_first_then_who_waits_then_what_is_missing():
+    waiting: dict[str, Any] = {"open_dependencies": ["design"], "open_count": 1}
+
+    assert refusal("skipped", "completed", outcome=None, **waiting).code is Code.INVALID_TRANSITION
+    assert refusal("pending", "completed", outcome=None, **waiting).code is Code.TASK_BLOCKED
+    assert refusal("pending", "completed", outcome=None).code is Code.MISSING_OUTCOME
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ["planning", "in_progress", "completed"],  # as the seed draws it
+        ["in_progress", "completed"],  # as its examples do it (fault B1)
+        ["completed"],  # as one does who only claims and reports
+        ["in_progress", "failed", "in_progress", "completed"],
+        ["planning", "paused", "in_progress", "completed"],
+    ],
+)
+def test_every_documented_way_through_a_task_works(path: list[str]):
+    status = "pending"
+    for wanted in path:
+        assert moved(status, wanted) == wanted
+        status = wanted
+
+
+@pytest.mark.parametrize(
+    ("held", "released"),
+    [
+        ("pending", "pending"),
+        ("planning", "pending"),
+        ("in_progress", "pending"),
+        ("paused", "pending"),
+        ("failed", "failed"),
+        ("completed", "completed"),
+        ("skipped", "skipped"),
+    ],
+)
+def test_a_released_task_can_be_begun_again_unless_it_ended(held: str, released: str):
+    assert transitions.status_after_release(TaskStatus(held)) == released
+
+
+# Workflows
+
+
+@pytest.mark.parametrize(("current", "wanted"), WORKFLOW_PAIRS)
+def test_a_workflow_moves_as_the_table_says(current: str, wanted: str):
+    if wanted in WORKFLOW_TABLE[current].split():
+        assert workflow_moved(current, wanted) == wanted
+    else:
+        assert workflow_refusal(current, wanted).code is Code.INVALID_TRANSITION
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("status", WORKFLOW_TABLE)
+def test_a_workflow_told_what_it_is_already_stays_as_it_is(status: str, force: bool):
+    assert workflow_moved(status, status, task_count=0, open_count=0, force=force) is None
+
+
+def test_a_refused_workflow_move_names_it_and_what_is_possible():
+    error = workflow_refusal("paused", "completed")
+
+    assert error.message == "The workflow 'release' is paused and cannot become completed."
+    assert error.suggestion == "From 'paused' it can go to: in_progress, failed, abandoned."
+
+
+def test_a_workflow_without_tasks_is_not_ready():
+    error = workflow_refusal("planning", "ready", task_count=0)
+
+    assert error.code is Code.INVALID_STATE
+    assert "no plan yet" in error.message
+    assert "workflow_set_plan" in error.suggestion
+
+
+@pytest.mark.parametrize("current", ["ready", "in_progress"])
+def test_a_workflow_with_open_tasks_is_completed_only_by_force(current: str):
+    error = workflow_refusal(current, "completed", open_count=2)
+
+    assert error.code is Code.INVALID_STATE
+    assert "2 tasks are not done" in error.message
+    assert "`force: true`" in error.suggestion
+    assert workflow_moved(current, "completed", open_count=2, force=True) == "completed"
+
+
+def test_one_open_task_is_told_in_the_singular():
+    assert "1 task is not done" in workflow_refusal("in_progress", "completed", open_count=1).message
+
+
+def test_force_does_not_reopen_what_is_over():
+    assert workflow_refusal("completed", "in_progress", force=True).code is Code.INVALID_TRANSITION
+
+
+def test_a_workflow_with_open_tasks_can_be_given_up():
+    assert workflow_moved("in_progress", "abandoned", open_count=2) == "abandoned"
+
+
+@pytest.mark.parametrize(
+    ("status", "untouched", "begun", "done"),
+    [
+        ("planning", "planning", "planning", "planning"),
+        ("ready", "ready", "in_progress", "completed"),
+        ("in_progress", "in_progress", "in_progress", "completed"),
+        ("paused", "paused", "paused", "completed"),
+        ("failed", "failed", "failed", "completed"),
+        ("completed", "completed", "completed", "completed"),
+        ("abandoned", "abandoned", "abandoned", "abandoned"),
+    ],
+)
+def test_the_first_task_begun_starts_a_workflow_and_the_last_done_completes_it(
+    status: str, untouched: str, begun: str, done: str
+):
+    now = WorkflowStatus(status)
+
+    assert transitions.workflow_after(now, any_begun=False, all_done=False) == untouched
+    assert transitions.workflow_after(now, any_begun=True, all_done=False) == begun
+    assert transitions.workflow_after(now, any_begun=True, all_done=True) == done
+
+
+@pytest.mark.parametrize("status", ["completed", "abandoned"])
+def test_tasks_of_a_workflow_that_is_over_do_not_change(status: str):
+    with pytest.raises(NotAllowed) as refused:
+        transitions.require_open(workflow(status))
+
+    assert refused.value.code is Code.INVALID_STATE
+    assert f"'release' is {status}" in refused.value.message
+
+
+@pytest.mark.parametrize("status", ["planning", "ready", "in_progress", "paused", "failed"])
+def test_tasks_of_any_other_workflow_may_change(status: str):
+    transitions.require_open(workflow(status))

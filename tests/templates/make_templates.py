@@ -1,0 +1,39 @@
+"""Templates for tests: say what matters, the rest is ordinary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deepwork.plans.models import Outline
+from deepwork.server.house import House
+from deepwork.templates.models import Template, Variable
+from deepwork.templates.rules import with_gaps
+from house import ask
+
+
+def template(*tasks: Outline, variables: tuple[Variable, ...] = (), **given: Any) -> Template:
+    """A template as a value."""
+    ordinary: dict[str, Any] = {"id": "tmpl_1", "name": "release", "description": None}
+    return Template(**(ordinary | given), tasks=tasks, variables=with_gaps(tasks, variables))
+
+
+def created(house: House, *tasks: dict[str, Any], name: str = "release", **given: Any) -> str:
+    """A stored template; its id."""
+    variables = given.pop("variables", None)
+    definition = {"tasks": list(tasks)} | ({} if variables is None else {"variables": variables})
+    id: str = ask(house, "template_create", name=name, template=definition, **given)["id"]
+    return id
+
+
+def listed(house: House) -> dict[str, Any]:
+    """Every template, by its name."""
+    return {each["name"]: each for each in ask(house, "template_list")["templates"]}
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """A template file of the project or the user whose folder this is."""
+    file = folder / ".deepwork" / "templates" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file

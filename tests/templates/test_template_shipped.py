@@ -1,0 +1,91 @@
+"""The templates that come with deepwork: each can be applied and worked off, by several agents at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.make import registered
+from deepwork.server.house import House
+from house import ask
+from protocol.wire import Wire
+
+VALUES = {
+    "feature": {"feature": "Login by SSO"},
+    "bugfix": {"bug": "Login fails on Mondays"},
+    "refactor": {"target": "src/auth", "goal": "one way to log in"},
+}
+
+
+def shipped(house: House, name: str) -> Any:
+    [template] = ask(house, "template_list", template_id=f"shipped:{name}")["templates"]
+    return template
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_it_tells_an_agent_what_to_deliver(house: House, name: str):
+    template = shipped(house, name)
+
+    assert 6 <= len(template["template"]["tasks"]) <= 9
+    assert all("Deliver:" in task["description"] for task in template["template"]["tasks"])
+    assert all(variable["description"] for variable in template["template"]["variables"])
+    assert {
+        v["name"] for v in template["template"]["variables"] if v["required"] and "default" not in v
+    } == set(VALUES[name])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_it_is_worked_off_to_the_end_side_by_side(house: House, name: str):
+    agents = [registered(house, f"agent {number}") for number in range(3)]
+    workflow = ask(
+        house, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name], max_parallel_tasks=3
+    )["workflow_id"]  # fmt: skip
+    rounds = []
+
+    while offered := ask(house, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
+        taken = offered[: len(agents)]
+        for agent, task in zip(agents, taken, strict=False):
+            assert ask(house, "task_claim", task_id=task["id"], agent_id=agent)["success"]
+        for task in taken:
+            ask(house, "task_update_status", id=task["id"], status="completed", outcome="done")
+        rounds.append(len(taken))
+
+    assert ask(house, "workflow_get", id=workflow)["status"] == "completed"
+    assert max(rounds) >= 2
+    assert sum(rounds) == len(shipped(house, name)["template"]["tasks"])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_no_gap_is_left(house: House, name: str):
+    workflow = ask(
+        house, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name]
+    )["workflow_id"]  # fmt: skip
+    tasks = ask(house, "workflow_get", id=workflow, include_tasks=True, include_task_summaries=False)["tasks"]
+
+    assert "{{" not in str(tasks)
+
+
+def test_templates_over_the_wire(tmp_path: Path):
+    """What an agent does with a real server: look, apply, work, keep."""
+    with Wire(tmp_path) as wire:
+        offered = wire.call("template_list")
+        made = wire.call(
+            "template_apply",
+            {"template_id": "bugfix", "workflow_name": "Fix it", "variables": {"bug": "It fails"}},
+        )
+        first = wire.call("workflow_next_tasks", {"workflow_id": made["workflow_id"]})["tasks"][0]
+        kept = wire.call("template_create", {"name": "ours", "from_workflow_id": made["workflow_id"]})
+        defined = wire.call(
+            "template_create",
+            {"name": "small", "template": {"tasks": [{"name": "{{x}}"}], "variables": ["x"]}},
+        )
+        refused = wire.call("template_apply", {"template_id": defined["id"], "workflow_name": "W"})
+        after = wire.call("template_list", {"limit": 2})
+
+    assert [each["name"] for each in offered["templates"]] == ["bugfix", "feature", "refactor"]
+    assert first["name"] == "Reproduce the bug"
+    assert kept["id"].startswith("tmpl_")
+    assert (refused["code"], refused["recoverable"]) == ("MISSING_VARIABLES", True)
+    assert (len(after["templates"]), after["total"]) == (2, 5)

@@ -90,7 +90,11 @@ def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, li
 
 
 def _put_aside(instructions: Path, folder: Path) -> None:
-    """Have every review written anew; not deleted, for some file systems are slow after that."""
+    """Have every review written anew.
+
+    Not deleted: for five minutes after many files were, ext4 takes ten times as long to make new ones. A second
+    run right after the first pays for what the first has left behind.
+    """
     instructions.rename(folder / f"aside-{time.monotonic_ns()}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ from rs_bpe.bpe import openai
 
 from deepwork.plans.context import MIN_TOKENS, Include, Material, load
 from deepwork.plans.models import Checkpoint, CheckpointType, Task, TaskStatus
+from deepwork.plans.tokens import estimate
 from plans.make import task, workflow
 
 TEXTS = {
@@ -262,3 +264,71 @@ def test_a_failed_task_says_why_and_how_often():
 
 def test_a_task_that_waits_says_so():
     assert load(material(blocked=True), Include(), 8000)["current_task"]["blocked"] is True
+
+
+def hostile() -> Material:
+    """A task that somebody filled to the limits."""
+    deep: dict[str, Any] = {"text": TEXTS["English"] * 50}
+    for _ in range(60):
+        deep = {"in": deep, "beside": list(range(100))}
+    notes = [checkpoint(n, detail={"log": "a line of a log\n" * 6000}) for n in range(1, 501)]
+    return material(
+        task=task(id="tk_1", description="x" * 2**20, plan={"steps": [f"Step {n}" for n in range(10_000)]}, context=deep),
+        workflow=workflow(source_content=TEXTS["Japanese"] * 9000),
+        checkpoints=notes, checkpoints_total=500,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("budget", [8000, 1000, MIN_TOKENS])
+def test_a_task_filled_to_the_limits_is_loaded_as_fast_as_any(budget: int):
+    some = hostile()
+
+    start = time.process_time()
+    answer = load(some, Include(all_checkpoints=True), budget)
+
+    assert time.process_time() - start < 0.5
+    assert max(real_counts(answer)) <= answer["token_estimate"] <= budget
+
+
+@pytest.mark.parametrize("budget", [8000, 1003, 1001, 1000, 999, MIN_TOKENS])
+def test_the_estimate_counts_itself(budget: int):
+    answer = load(heavy(TEXTS["code"]), Include(), budget)
+
+    assert answer["token_estimate"] == estimate(json.dumps(answer, ensure_ascii=False, separators=(",", ":")))
+
+
+def test_what_is_reduced_keeps_its_shape():
+    current = load(hostile(), Include(), 1000)["current_task"]
+
+    assert current["plan"]["steps"][0] == "Step 0"
+    assert current["plan"]["steps"][-1].startswith("and ")
+    assert isinstance(current["context"], dict)
+    assert current["description"].startswith("xxx")
+
+
+def test_a_checkpoint_cut_short_is_named_with_the_call_that_gets_it():
+    some = material(
+        checkpoints=[checkpoint(1), checkpoint(2), checkpoint(3, detail={"log": "words " * 9000})], checkpoints_total=3
+    )  # fmt: skip
+
+    [cut] = load(some, Include(), 2000)["truncated"]
+
+    assert (cut["section"], cut["kept"], cut["total"]) == ("checkpoints", 2, 3)
+    assert cut["how"] == "checkpoint_list(task_id='tk_1', since_sequence=2)"
+
+
+def test_in_little_room_what_was_cut_is_named_in_one_line():
+    [*_, last] = load(heavy(TEXTS["English"]), Include(), 1000)["truncated"]
+
+    assert {"plan", "checkpoints", "source", "prior_tasks"} <= set(last["section"].split(", "))
+    assert last["how"] == "task_get(id='tk_1'), workflow_get(id='wf_1', include_tasks=true)"
+
+
+def test_a_dependency_without_an_outcome_says_how_it_stands():
+    waiting = [task(id="tk_2", name="draw", status=TaskStatus.IN_PROGRESS)]
+
+    answer = load(material(dependencies=waiting, dependencies_total=1), Include(), 8000)
+
+    assert answer["dependency_outcomes"] == [
+        {"task_id": "tk_2", "task_name": "draw", "outcome": "(in_progress)"}
+    ]

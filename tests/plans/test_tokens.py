@@ -75,7 +75,7 @@ def tokenizers() -> tuple[Any, Any]:
 
 
 def count(text: str) -> int:
-    return max(tokenizer.count(text) for tokenizer in tokenizers())
+    return max(int(tokenizer.count(text)) for tokenizer in tokenizers())
 
 
 @cache

@@ -56,10 +56,10 @@ def one_line(text: str, max_tokens: int) -> str:
 
 def _both_ends(text: str, room: int) -> str:
     room -= estimate(_gap(len(text)))
-    head = _to_a_sentence_end(text[: head_length(text, room * 2 // 3)])
+    head = _to_a_sentence_end(text[: head_length(text, room * 2 // 3)]).rstrip()
     rest = text[len(head) :]
-    tail = _from_a_sentence_start(rest[len(rest) - tail_length(rest, room // 3) :])
-    return head.rstrip() + _gap(len(rest) - len(tail)) + tail.lstrip()
+    tail = _from_a_sentence_start(rest[len(rest) - tail_length(rest, room // 3) :]).lstrip()
+    return head + _gap(len(rest) - len(tail)) + tail
 
 
 def _beginning(text: str, room: int) -> str:

@@ -28,13 +28,6 @@ def cost(value: Any) -> int:
     return estimate(as_json(value))
 
 
-def cost_up_to(value: Any, cap: int) -> int:
-    """What the value costs, or more than the cap if it costs more; what is far too large is not counted."""
-    if _weight(value, 8 * cap) > 8 * cap + 64:
-        return cap + 1
-    return cost(value)
-
-
 def fits_whole(value: Any, max_tokens: int) -> bool:
     """Whether it need not be reduced; of what is far too large, not much is looked at."""
     return _weight(value, 16 * max_tokens) <= 16 * max_tokens and fits(as_json(value), max_tokens)
@@ -49,7 +42,7 @@ def reduced(value: Any, max_tokens: int, shorten: Callable[[str, int], str] = sh
         small = shorten(value, room) if isinstance(value, str) else _within(value, room)
         if (spent := cost(small)) <= max_tokens:
             return small
-        room = min(room * max_tokens // spent, room - 1)
+        room = min(room * max_tokens // spent, room - 1 - room // 32)
     return type(value)()
 
 

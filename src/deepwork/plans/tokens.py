@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 KNOWN_FILE = Path(__file__).with_name("known_tokens.txt")
@@ -87,7 +87,7 @@ def _divided(parts: Iterable[str], max_tokens: int) -> int:
 @lru_cache(maxsize=2**14)
 def _cost(piece: str) -> int:
     text = piece.removeprefix(" ")  # a word's first token begins with the space before it
-    if known := _KNOWN.get(text if text.isalpha() else piece):
+    if known := _known()[0].get(text if text.isalpha() else piece):
         return known
     if not text.isascii():
         return _cost_by_bytes(piece)
@@ -101,11 +101,11 @@ def _cost(piece: str) -> int:
 
 
 def _cost_of_part(part: str) -> int:
-    return _KNOWN.get(part) or (2 * len(part) + len(_APART.findall(part))) // 3 + 1
+    return _known()[0].get(part) or (2 * len(part) + len(_APART.findall(part))) // 3 + 1
 
 
 def _cost_by_bytes(piece: str) -> int:
-    known = "".join(_CHARACTERS.findall(piece))
+    known = "".join(_known()[1].findall(piece))
     split = piece[0] == " " and piece[1] > "\u07ff"  # the space may take the first of three bytes with it
     return _bytes(piece) - _bytes(known) + len(known) + split + piece.endswith("'")
 
@@ -114,12 +114,10 @@ def _bytes(text: str) -> int:
     return len(text.encode(errors="surrogatepass"))
 
 
+@cache  # read when the first text is measured: most commands measure none
 def _known() -> tuple[dict[str, int], re.Pattern[str]]:
     ones, twos, characters = (part.split() for part in KNOWN_FILE.read_text(encoding="utf-8").split("\n\n"))
     costs = dict.fromkeys(ones, 1) | dict.fromkeys(twos, 2)
     return {piece.replace("␣", " "): cost for piece, cost in costs.items()}, re.compile(
         f"[{''.join(characters)}]"
     )
-
-
-_KNOWN, _CHARACTERS = _known()

@@ -18,18 +18,12 @@ class Word(StrEnum):
 
 def new_id(prefix: str) -> str:
     """A fresh id such as `ag_3k9x0q2m7b1z`: 62 random bits, short because agents pay for it in tokens."""
-    return f"{prefix}_{as_letters(os.urandom(16))}"
+    return f"{prefix}_{as_letters(os.urandom(12))}"
 
 
 def as_letters(noise: bytes) -> str:
-    """Twelve characters made of some 16 bytes: random ones, or a hash."""
-    number = int.from_bytes(noise)
-    pairs = []
-    for _ in range(6):
-        number, pair = divmod(number, len(_PAIRS))
-        pairs.append(_PAIRS[pair])
-    return "".join(pairs)
+    """Twelve letters and digits made of as many bytes: random ones, or those of a hash."""
+    return noise[:12].translate(_LETTERS).decode()
 
 
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PAIRS = [one + other for one in _ALPHABET for other in _ALPHABET]
+_LETTERS = (b"0123456789abcdefghijklmnopqrstuvwxyz" * 8)[:256]

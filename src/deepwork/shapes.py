@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_serializer
@@ -101,27 +102,30 @@ def check_input(arguments: dict[str, Any]) -> None:
 
 
 def _is_plainly_fine(arguments: dict[str, Any]) -> bool:
-    """Whether nothing about them is unusual: a large plan is looked at without naming each value."""
+    """Whether nothing about them is unusual: a large plan is looked at level by level, not value by value."""
     level: list[Any] = [arguments]
     for _ in range(MAX_DEPTH + 1):
-        inner: list[Any] = []
-        for value in level:
-            if type(value) is dict:
-                inner += value
-                inner += value.values()
-            elif type(value) is list and len(value) <= MAX_LIST:
-                inner += value
-            elif not _is_plain(value):
-                return False
-        if not inner:
+        mappings = [value for value in level if type(value) is dict]
+        lists = [value for value in level if type(value) is list]
+        texts = [value for value in level if type(value) is str]
+        others = [value for value in level if type(value) not in (dict, list, str)]
+        if max(map(len, lists), default=0) > MAX_LIST or not (
+            _are_texts(texts) and all(map(_is_plain, others))
+        ):
+            return False
+        level = [*chain(*mappings), *chain(*map(dict.values, mappings)), *chain(*lists)]
+        if not level:
             return True
-        level = inner
     return False
 
 
+def _are_texts(texts: list[str]) -> bool:
+    joined = "".join(texts)
+    fits = max(map(len, texts), default=0) * 4 <= MAX_TEXT
+    return fits and "\0" not in joined and (joined.isascii() or _is_unicode(joined))
+
+
 def _is_plain(value: Any) -> bool:
-    if type(value) is str:
-        return "\0" not in value and len(value) * 4 <= MAX_TEXT and (value.isascii() or _is_unicode(value))
     if type(value) is int:
         return abs(value) <= MAX_INTEGER
     return value is None or type(value) is bool

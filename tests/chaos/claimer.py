@@ -13,7 +13,7 @@ from deepwork.errors import DeepworkError
 from deepwork.server.house import House
 from house import ask, house_at
 
-LOOKED_AT = 100
+LOOKED_AT = 40
 
 
 def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, lease_seconds: int) -> int:
@@ -23,7 +23,7 @@ def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, le
     chance, done = random.Random(seed), 0
     with Path(ledger).open("ab", buffering=0) as notes:
         for workflow_id in workflow_ids:
-            while (offered := _offered(house, workflow_id, agent_id)) is not None:
+            while (offered := _offered(house, workflow_id)) is not None:
                 if not offered:  # others are at the last ones, or died at them: their leases will run out
                     time.sleep(0.05)
                 else:
@@ -52,14 +52,11 @@ def hold_and_finish(location: str, task_id: str, lease_seconds: int) -> dict[str
     return {"code": "NONE"}
 
 
-def _offered(house: House, workflow_id: str, agent_id: str) -> list[dict[str, Any]] | None:
+def _offered(house: House, workflow_id: str) -> list[dict[str, Any]] | None:
     """What could be claimed now; None when all is done."""
-    tasks: list[dict[str, Any]] = ask(
-        house, "task_get_available", agent_id=agent_id, workflow_id=workflow_id, limit=LOOKED_AT
-    )["tasks"]
-    if not tasks and ask(house, "workflow_next_tasks", workflow_id=workflow_id)["all_complete"]:
-        return None
-    return tasks
+    found = ask(house, "workflow_next_tasks", workflow_id=workflow_id, limit=LOOKED_AT)
+    tasks: list[dict[str, Any]] = found["tasks"]
+    return None if found["all_complete"] else tasks
 
 
 def _work(house: House, task_id: str, agent_id: str, notes: Any) -> int:

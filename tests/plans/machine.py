@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,10 +227,11 @@ class PlanMachine(RuleBasedStateMachine):
                 " FROM checkpoints GROUP BY task_id"
             )
         graph = Graph(nodes)
+        seen = Graph([_as_read(node, rows, self.clock.now) for node in nodes])
         progress = ask(self.house, "workflow_progress", workflow_id=self.workflow_id)
         offered = ask(self.house, "workflow_next_tasks", workflow_id=self.workflow_id, limit=200)
         _holds(rows)
-        _counts(rows, graph, progress, noted)
+        _counts(rows, seen, progress, noted)
         _offers(rows, graph, offered, workflow.status.hands_out_tasks, self.clock.now)
         all_done = bool(nodes) and all(node.status.is_done for node in nodes)
         assert not all_done or workflow.status.is_final
@@ -273,6 +275,15 @@ class PlanMachine(RuleBasedStateMachine):
                 "SELECT what, who FROM leases WHERE who IS NOT NULL AND until >= :now", now=self.clock.now
             )
         return {row["what"]: row["who"] for row in rows}
+
+
+def _as_read(node: Node, rows: Any, now: int) -> Node:
+    """The task as every reader should see it: what was begun under a claim that ran out is free again."""
+    [row] = [row for row in rows if row["id"] == node.id]
+    is_held = row["who"] is not None and row["until"] >= now
+    if node.status.is_running and row["claimed_by"] and not is_held:
+        return replace(node, status=TaskStatus.PENDING)
+    return node
 
 
 def _holds(rows: Any) -> None:

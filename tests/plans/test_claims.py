@@ -634,12 +634,65 @@ def test_planning_a_task_in_ones_own_name_holds_it_too(world: World):
 
 def test_a_task_begun_by_nobody_in_particular_is_held_by_nobody(world: World):
     plan = world.plan("a")
+
+    plan.move("a", "in_progress", caller=world.caller())
+
+    assert "assigned_agent_id" not in plan.task("a")
+
+
+def test_a_task_begun_by_a_caller_with_one_agent_is_held_by_that_agent(world: World):
+    plan = world.plan("a")
     me = world.caller()
-    world.agent(caller=me)
+    agent = world.agent(caller=me)
 
     plan.move("a", "in_progress", caller=me)
 
-    assert "assigned_agent_id" not in plan.task("a")
+    assert plan.task("a")["assigned_agent_id"] == agent
+
+
+def test_a_second_failure_is_kept_and_frees_the_task_again(world: World):
+    plan = world.plan("a")
+    first, second = world.agent(), world.agent()
+    plan.claim("a", first)
+    plan.move("a", "failed", error="E1", agent_id=first)
+
+    plan.claim("a", second)
+    plan.move("a", "failed", error="E2", agent_id=second)
+
+    task = plan.task("a")
+    assert (task["status"], task["error"], task["attempts"]) == ("failed", "E2", 2)
+    assert "assigned_agent_id" not in task
+    assert [offer["id"] for offer in plan.next()["tasks"]] == [plan["a"]]
+
+
+def test_a_retry_may_be_reported_done_straight_away(world: World):
+    plan = world.plan("a")
+    agent = world.agent()
+    plan.move("a", "failed", error="E1")
+
+    plan.claim("a", agent)
+    plan.move("a", "completed", outcome="now it works", agent_id=agent)
+
+    assert plan.task("a")["status"] == "completed"
+
+
+def test_what_another_holds_is_not_changed_in_a_strangers_name(world: World):
+    plan = world.plan("a")
+    holder, stranger = world.agent(), world.agent()
+    plan.claim("a", holder)
+
+    with refused(Code.NOT_ASSIGNED):
+        plan.move("a", "in_progress", agent_id=stranger)
+
+    assert plan.task("a")["assigned_agent_id"] == holder
+
+
+def test_beginning_a_task_passes_the_same_gate_as_claiming_it(world: World):
+    plan = world.plan("a", "b", max_parallel_tasks=1)
+    plan.move("a", "in_progress", agent_id=world.agent())
+
+    with pytest.raises(NotAllowed, match="limit is 1"):
+        plan.move("b", "in_progress", agent_id=world.agent())
 
 
 # At once

@@ -829,3 +829,64 @@ def test_a_summary_is_an_object_or_markdown(world: World):
 def test_a_summary_has_no_other_form(world: World):
     with refused(Code.INVALID_INPUT, "format"):
         world.ask("workflow_get_summary", id=world.create(), format="xml")
+
+
+def test_what_somebody_noted_something_on_survives_a_new_plan(world: World):
+    plan = world.plan("a", "b")
+    world.ask("checkpoint_add", task_id=plan["a"], type="decision", summary="a huge insight")
+
+    world.ask("workflow_replan", workflow_id=plan.id, reason="new", tasks=[{"name": "c"}])
+
+    assert [task["name"] for task in Plan(world, plan.id).tasks()] == ["a", "c"]
+
+
+def test_a_new_plan_comes_not_before_what_was_begun(world: World):
+    plan = world.plan({"name": "p", "sequence": 1}, {"name": "q", "sequence": 2})
+    plan.move("p", "completed", outcome="done")
+    plan.move("q", "in_progress")
+
+    world.ask(
+        "workflow_replan",
+        workflow_id=plan.id,
+        reason="new",
+        tasks=[{"name": "n"}, {"name": "m", "sequence": 2}],
+    )
+
+    sequences = {task["name"]: task["sequence"] for task in Plan(world, plan.id).tasks()}
+    assert (sequences["n"], sequences["m"]) == (2, 3)
+
+
+def test_an_old_plan_is_recorded_with_all_that_it_said(world: World):
+    plan = world.plan(
+        "a", {"name": "b", "depends_on": ["a"], "parallel_group": "g", "files_likely_affected": ["x.py"]}
+    )
+    b = plan["b"]
+
+    world.ask("workflow_replan", workflow_id=plan.id, reason="new", tasks=[{"name": "c"}])
+
+    [old] = [line for line in plan.history() if line["what"] == "replanned"]
+    assert old["old_tasks"][1] == {
+        "id": b, "name": "b", "description": "", "sequence": 1, "parallel_group": "g",
+        "depends_on": ["a"], "files_likely_affected": ["x.py"],
+    }  # fmt: skip
+
+
+def test_history_stays_short_however_much_was_said(world: World):
+    plan = world.plan("a")
+
+    plan.move("a", "completed", outcome="word " * 10_000)
+
+    assert max(len(line.get("reason") or "") for line in plan.history()) <= 500
+
+
+def test_progress_and_summary_take_a_lapsed_claim_for_none(world: World):
+    plan = world.plan("a")
+    agent = world.agent()
+    plan.claim("a", agent)
+    plan.move("a", "in_progress", agent_id=agent)
+
+    world.silence()
+
+    assert (plan.progress()["by_status"]["in_progress"], plan.progress()["by_status"]["pending"]) == (0, 1)
+    summary = world.ask("workflow_get_summary", id=plan.id)["summary"]
+    assert (summary["running"], [task["name"] for task in summary["next"]]) == ([], ["a"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -121,6 +122,8 @@ def command(name: str, spec: ToolSpec, form: Form, preset: Preset | None = None)
             show(answer, as_json=as_json)
         else:
             print("\n".join(form.present(answer)))
+        if isinstance(answer, dict) and answer.get("success") is False:
+            sys.exit(1)  # a refusal is an answer, but whoever goes on after `&&` must not
 
     told = preset.help if preset else _help(spec, form)
     made = click.command(name, help="\n\n".join(filter(None, [told, form.note])))(run)

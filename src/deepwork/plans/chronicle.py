@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Change, Checkpoint, PlanEvent, Task, Workflow
-from deepwork.plans.responses import CheckpointView, TaskView, WorkflowView
+from deepwork.plans.responses import CheckpointView, TaskView, WorkflowView, one_line
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.transitions import workflow_after
+
+_LONGEST_REASON = 500
 
 
 class Chronicle:
@@ -86,4 +88,8 @@ class Chronicle:
         after: str | None,
         reason: str | None,
     ) -> None:
-        self._plans.note(Change(workflow_id, task_id, what, before, after, reason, self._by_whom))
+        self._plans.note(
+            Change(
+                workflow_id, task_id, what, before, after, one_line(reason, _LONGEST_REASON), self._by_whom
+            )
+        )

@@ -17,7 +17,7 @@ from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.plans.checkpoints import CheckpointStore
 from deepwork.plans.chronicle import Chronicle
-from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, Workflow
+from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.overlaps import Rivals
 from deepwork.plans.responses import Claimed
 from deepwork.plans.store import PlanStore
@@ -93,11 +93,7 @@ class ClaimDesk:
                 suggestion="There is nothing to release; workflow_next_tasks tells what can be claimed.",
             )
         if lease.who != agent_id:
-            raise NotAllowed(
-                f"Task {task.name!r} is held by agent {lease.who!r}, not by {agent_id!r}.",
-                code=Code.NOT_ASSIGNED,
-                suggestion="Only its holder can release a task; ask it with message_send.",
-            )
+            raise _held_by(task, lease.who, agent_id)
         self._leases.release(task_id, agent_id)
         self._put_back(workflow, task, reason or "released", by_whom=agent_id)
         if agent.unregistered_at is None:
@@ -149,6 +145,8 @@ class ClaimDesk:
         is_stale = epoch is not None and (lease is None or lease.epoch != epoch)
         if is_stale or (own is not None and own != last):
             raise _passed_on(task, holder)
+        if agent_id is not None and holder not in (None, agent_id) and not is_note:
+            raise _held_by(task, holder, agent_id)
         if actor and own is not None and holder is None:
             self._leases.forget_loss(task_id, actor.id)
         if lease and lease.who and holder is None and not is_note:
@@ -158,13 +156,24 @@ class ClaimDesk:
     def take_up(self, work: Work) -> None:
         """Whoever begins a task in its own name holds it from then on, so that its silence frees it again.
 
-        So does a late holder that goes on with what nobody took over; its claim's epoch stays good.
+        What a claim would refuse is refused here too. A late holder may go on with what nobody took over;
+        its claim's epoch stays good.
         """
         task, agent = work.task, work.actor
-        if agent is None or work.holder is not None or not (work.is_named or work.was_its_own):
+        if agent is None or work.holder is not None:
             return
-        lease = self._leases.resume(task.id, agent.id) if work.was_its_own else None
-        self._give(task, agent, lease or self._leases.take(task.id, agent.id))
+        if work.was_its_own:
+            lease = self._leases.resume(task.id, agent.id)
+            self._give(task, agent, lease or self._leases.take(task.id, agent.id))
+            return
+        others = [other for other in self._tasks.under_way(work.workflow.id) if other.id != task.id]
+        if refusal := self._refusal(work.workflow, task, others, _conflicts(work.workflow, task, others)):
+            raise NotAllowed(
+                f"Task {task.name!r} cannot be begun now. {refusal.message}",
+                suggestion="Ask workflow_next_tasks what can be begun, and claim it with task_claim.",
+                recoverable=True,
+            )
+        self._give(task, agent, self._leases.take(task.id, agent.id))
 
     def free_holder(self, task: Task) -> None:
         """The task needs its holder no more: end the lease, and let the agent be free for the next."""
@@ -210,7 +219,9 @@ class ClaimDesk:
     def _give(self, task: Task, agent: Agent, lease: Lease | None) -> Lease:
         assert lease is not None, "the workflow is ours, and nobody held the task"
         self._tasks.note_claim(task.id, lease.epoch, agent.id)
-        claimed = replace(task, claimed_by=agent.id)
+        # A claim begins a failed task anew: from pending it may be reported done or failed, as any other.
+        status = TaskStatus.PENDING if task.status is TaskStatus.FAILED else task.status
+        claimed = replace(task, claimed_by=agent.id, status=status)
         Chronicle(self._tx, agent.id).task_changed(task, claimed, event=PlanEvent.TASK_CLAIMED)
         self._presence.sign_of_life(self._tx, agent, said=AgentStatus.BUSY, current_task_id=task.id)
         return lease
@@ -252,6 +263,14 @@ class ClaimDesk:
             if holder.registered_by == self._tx.caller and holder.unregistered_at is None:
                 return holder
         return self._agents.only_one_of(self._tx.caller)
+
+
+def _held_by(task: Task, holder: str | None, agent_id: str) -> NotAllowed:
+    return NotAllowed(
+        f"Task {task.name!r} is held by agent {holder!r}, not by {agent_id!r}.",
+        code=Code.NOT_ASSIGNED,
+        suggestion="Only its holder can change or release it; ask it with message_send.",
+    )
 
 
 def _passed_on(task: Task, holder: str | None) -> Conflict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from deepwork.plans.models import Tally, Task, TaskStatus
@@ -14,6 +14,11 @@ class Levels:
 
     def __init__(self, tallies: Sequence[Tally]) -> None:
         self._tallies = tallies
+
+    def released(self, lapsed: Iterable[Task]) -> Levels:
+        """The same plan as if these tasks, whose claims have run out, were back in the queue."""
+        moved = [tally for task in lapsed if task.status.is_running for tally in _moves(task)]
+        return Levels([*self._tallies, *moved])
 
     @cached_property
     def sequences(self) -> list[int]:
@@ -96,3 +101,12 @@ class Levels:
                 break
             done = sequence
         return done
+
+
+def _moves(task: Task) -> tuple[Tally, Tally]:
+    """One task less of its status, and one more that is pending."""
+    waiting, implied = int(task.open_dependencies > 0), int(not task.is_explicit)
+    return (
+        Tally(task.sequence, task.status, -1, -waiting, -implied),
+        Tally(task.sequence, TaskStatus.PENDING, 1, waiting, implied),
+    )

@@ -70,7 +70,7 @@ class Planner:
     def remove_task(self, workflow: Workflow, task: Task) -> list[Node]:
         """Take out a task that was never begun; who waited for it waits for what it waited for."""
         require_planned(workflow)
-        if task.status is not TaskStatus.PENDING or task.attempts or task.claimed_by:
+        if self._tasks.was_begun(task):
             raise NotAllowed(
                 f"Task {task.name!r} was begun; only a task that nobody has begun can be removed.",
                 suggestion="Skip it with task_update_status instead.",
@@ -85,6 +85,7 @@ class Planner:
         inherited = frozenset(node.id for node in plan.dependencies(plan[task.id]))
         rest = [_inheriting(node, task.id, inherited) for node in plan.nodes if node.id != task.id]
         graph.check([], existing=rest)
+        old = _outlined([task], self._tasks.dependency_names([task.id]))
         self._tasks.remove([task.id])
         self._tasks.add_edges(
             (node.id, other)
@@ -92,9 +93,7 @@ class Planner:
             for other in sorted(inherited - (node.depends_on or set()))
         )
         self._tasks.recount(workflow.id)
-        self._chronicle.note(
-            workflow.id, task.id, "removed", _outlined([task]), f"task {task.name!r} was removed"
-        )
+        self._chronicle.note(workflow.id, task.id, "removed", old, f"task {task.name!r} was removed")
         self._chronicle.tell_task(PlanEvent.TASK_REMOVED, task)
         self._chronicle.follow_tasks(workflow, any_begun=False, may_be_done=True)
         return dependents
@@ -107,11 +106,13 @@ class Planner:
         removed = self._tasks.untouched(workflow.id)
         gone = {task.id for task in removed}
         kept = [_without(node, gone) for node in self._tasks.nodes(workflow.id) if node.id not in gone]
+        outlines = _shifted(outlines, _current(kept))
         graph.check(outlines, existing=kept)
+        old = _outlined(removed, self._tasks.dependency_names(list(gone)))
         self._tasks.remove(list(gone))
         made = self._add(workflow, outlines, kept)
         self._tasks.recount(workflow.id)
-        self._chronicle.note(workflow.id, None, "replanned", _outlined(removed), reason)
+        self._chronicle.note(workflow.id, None, "replanned", old, reason)
         self._say(workflow, summary, reason)
         for task in removed:
             self._chronicle.tell_task(PlanEvent.TASK_REMOVED, task)
@@ -174,10 +175,20 @@ def require_planned(workflow: Workflow) -> None:
 
 def _place(outline: Outline, existing: Sequence[Node]) -> int:
     """The sequence of a task that says none: the one under way, or the next after what it waits for."""
-    under_way = [node.sequence for node in existing if not node.status.is_done]
-    current = min(under_way, default=max((node.sequence for node in existing), default=1))
     wanted = {name.strip() for name in outline.depends_on or ()}
-    return max([current, *(node.sequence + 1 for node in existing if node.name in wanted)])
+    return max([_current(existing), *(node.sequence + 1 for node in existing if node.name in wanted)])
+
+
+def _shifted(outlines: Sequence[Outline], lowest: int) -> list[Outline]:
+    """The outlines in their own order, none of them before that sequence."""
+    shift = max(0, lowest - min((each.sequence for each in outlines), default=lowest))
+    return [replace(each, sequence=each.sequence + shift) for each in outlines]
+
+
+def _current(existing: Sequence[Node]) -> int:
+    """The sequence under way: nothing that is added later comes before what was begun."""
+    under_way = [node.sequence for node in existing if not node.status.is_done]
+    return min(under_way, default=max((node.sequence for node in existing), default=1))
 
 
 def _inheriting(node: Node, gone: str, inherited: frozenset[str]) -> Node:
@@ -191,12 +202,16 @@ def _without(node: Node, gone: set[str]) -> Node:
     return node if node.depends_on is None else replace(node, depends_on=node.depends_on - gone)
 
 
-def _outlined(tasks: Sequence[Task]) -> str:
+def _outlined(tasks: Sequence[Task], depends_on: Mapping[str, Sequence[str]]) -> str:
     """Tasks as history keeps them: enough to plan them again."""
-    return json.dumps(
-        [
-            {"id": task.id, "name": task.name, "description": task.description, "sequence": task.sequence}
-            for task in tasks
-        ],
-        ensure_ascii=False,
-    )
+    return json.dumps([_outline(task, depends_on) for task in tasks], ensure_ascii=False)
+
+
+def _outline(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    outline = {
+        "id": task.id, "name": task.name, "description": task.description, "sequence": task.sequence,
+        "parallel_group": task.parallel_group,
+        "depends_on": list(depends_on.get(task.id, ())) if task.is_explicit else None,
+        **task.context,
+    }  # fmt: skip
+    return {name: value for name, value in outline.items() if value is not None}

@@ -49,12 +49,14 @@ class Scheduler:
     def next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
         """Tasks that could be begun now, those with free files first."""
         levels = Levels(self._tasks.tallies(workflow.id))
-        running, lapsed = self._under_way(workflow.id)
-        offered, total = self._ready(workflow, levels, lapsed, include_failed=include_failed)
-        conflicts = _conflicts(workflow, offered, running)
-        offered = sorted(offered, key=lambda task: task.id in conflicts)[:limit]
+        running, lapsed = self.under_way(workflow.id)
+        # Only where files may conflict are there others to put first.
+        most = max(limit, _LOOKED_AT) if any(task.files for task in running) else limit
+        looked_at, total = self.ready(workflow, levels, lapsed, include_failed=include_failed, looked_at=most)
+        conflicts = _conflicts(workflow, looked_at, running)
+        offered = sorted(looked_at, key=lambda task: task.id in conflicts)[:limit]
         is_given_out = workflow.status.hands_out_tasks
-        free = total - len(conflicts)
+        free = len(looked_at) - len(conflicts) if conflicts else total
         room = recommended_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
         return NextTasks(
             tasks=self._offers(offered, conflicts) if is_given_out else [],
@@ -69,7 +71,8 @@ class Scheduler:
 
     def progress(self, workflow: Workflow, *, limit: int) -> ProgressView:
         """How far the workflow is, and what holds it up."""
-        levels = Levels(self._tasks.tallies(workflow.id))
+        _, lapsed = self.under_way(workflow.id)
+        levels = Levels(self._tasks.tallies(workflow.id)).released(lapsed)
         blocked = self._tasks.blocked(workflow.id, levels.free, limit)
         names = self._tasks.blockers(blocked, _NAMES_EACH)
         groups, groups_total = self._tasks.groups(workflow.id, _GROUPS)
@@ -101,7 +104,7 @@ class Scheduler:
 
     def _available_in(self, workflow: Workflow, agent: Agent) -> tuple[list[_Offer], int]:
         levels = Levels(self._tasks.tallies(workflow.id))
-        running, lapsed = self._under_way(workflow.id)
+        running, lapsed = self.under_way(workflow.id)
         able, total = self._able(workflow, levels, lapsed, frozenset(agent.capabilities))
         conflicts = _conflicts(workflow, able, running)
         at_limit = len(running) >= workflow.max_parallel_tasks
@@ -111,28 +114,24 @@ class Scheduler:
         self, workflow: Workflow, levels: Levels, lapsed: Sequence[Task], capabilities: frozenset[str]
     ) -> tuple[list[Task], int]:
         """Ready tasks that ask for no more than these capabilities, and how many there are."""
-        ready, total = self._ready(workflow, levels, lapsed, include_failed=True)
+        ready, total = self.ready(workflow, levels, lapsed, include_failed=True)
         able = [task for task in ready if task.required_capabilities <= capabilities]
         if len(able) == len(ready):
             return able, total
         # Others may come after those that it cannot do; here nobody counts them without reading them.
-        ready, _ = self._ready(workflow, levels, lapsed, include_failed=True, looked_at=MAX_TASKS)
+        ready, _ = self.ready(workflow, levels, lapsed, include_failed=True, looked_at=MAX_TASKS)
         able = [task for task in ready if task.required_capabilities <= capabilities]
         return able[:_LOOKED_AT], len(able)
 
-    def _under_way(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
-        """Tasks that somebody is at, and, as a claim would find them, tasks whose claim has run out."""
+    def under_way(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
+        """Tasks that somebody is at, and tasks whose claim has run out, as they are stored."""
         tasks = self._tasks.under_way(workflow_id)
         holders = self._tasks.holders([task.id for task in tasks])
-        lapsed = [
-            replace(task, status=status_after_release(task.status))
-            for task in tasks
-            if task.claimed_by and task.id not in holders
-        ]
+        lapsed = [task for task in tasks if task.claimed_by and task.id not in holders]
         gone = {task.id for task in lapsed}
         return [task for task in tasks if task.id not in gone], lapsed
 
-    def _ready(
+    def ready(
         self,
         workflow: Workflow,
         levels: Levels,
@@ -141,7 +140,11 @@ class Scheduler:
         include_failed: bool,
         looked_at: int = _LOOKED_AT,
     ) -> tuple[list[Task], int]:
-        """Tasks that could be begun now, those that failed before after the others; how many there are."""
+        """Tasks that could be begun now, those that failed before after the others; how many there are.
+
+        Those whose claim has run out are shown as a claim would find them.
+        """
+        lapsed = [replace(task, status=status_after_release(task.status)) for task in lapsed]
         found: list[Task] = []
         total = 0
         for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):

@@ -64,6 +64,11 @@ class PlanStore:
         )  # fmt: skip
         return [_workflow(row) for row in rows]
 
+    def named(self, ids: Sequence[str]) -> dict[str, Workflow]:
+        """These workflows, by their ids."""
+        rows = self._tx.all(f"SELECT {_COLUMNS} FROM plans WHERE id IN :ids", ids=list(ids))
+        return {row["id"]: _workflow(row) for row in rows}
+
     def note(self, change: Change) -> None:
         """Add to the workflow's history. Only whoever holds the workflow may: entries are numbered."""
         self._tx.run(

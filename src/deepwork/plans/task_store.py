@@ -19,6 +19,9 @@ _DONE = ("completed", "skipped")
 _OPEN = ("pending", "failed", "planning", "in_progress", "paused")
 _RUNNING = ("planning", "in_progress", "paused")
 
+_HAS_NOTES = (  # of somebody who worked on it; that a claim ran out is only our own word
+    "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"
+)
 _MOST_AT_ONCE = 10_000
 """How many ids one statement names."""
 _ALL = 1_000_000
@@ -100,16 +103,22 @@ class TaskStore:
         )
 
     def untouched(self, workflow_id: str) -> list[Task]:
-        """Tasks that nobody has claimed or begun, in the order of the plan."""
+        """Tasks that nobody holds, has begun or noted anything on, in the order of the plan."""
         rows = self._tx.all(
             f"""
             SELECT {_COLUMNS} FROM plan_tasks
              WHERE workflow_id = :id AND status = 'pending' AND claimed_by IS NULL AND attempts = 0
-             ORDER BY position
+               AND (checkpoints = 0 OR NOT {_HAS_NOTES}) ORDER BY position
             """,
             id=workflow_id,
         )
         return [_task(row) for row in rows]
+
+    def was_begun(self, task: Task) -> bool:
+        """Whether somebody holds it, has begun it or noted anything on it."""
+        if task.status is not TaskStatus.PENDING or task.attempts or task.claimed_by:
+            return True
+        return bool(self._tx.value(f"SELECT {_HAS_NOTES} FROM plan_tasks WHERE id = :id", id=task.id))
 
     def remove(self, ids: Sequence[str]) -> None:
         """Forget tasks that were never begun, with their edges."""

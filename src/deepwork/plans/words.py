@@ -19,6 +19,8 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 
 def words(text: str) -> list[str]:
     """The words of a text, of its beginning if it is long."""
+    if text.isascii():  # as most is, and then there is nothing to fold but case
+        return [word[:_MAX_WORD] for word in _WORD.findall(text[:_MAX_TEXT].lower())]
     return [word[:_MAX_WORD] for word in _WORD.findall(_UNSPACED.sub(r" \1 ", _folded(text[:_MAX_TEXT])))]
 
 

@@ -345,16 +345,16 @@ def _told(rows: Sequence[Row], most_tasks: int) -> list[HistoryLine]:
 
 
 def _overview(tx: Transaction, workflow: Workflow) -> summaries.Overview:
-    store = TaskStore(tx)
-    levels = Levels(store.tallies(workflow.id))
-    running = store.under_way(workflow.id)
-    ready, ready_total = store.ready(workflow.id, TaskStatus.PENDING, levels.free, _SUMMED_UP)
+    store, scheduler = TaskStore(tx), Scheduler(tx)
+    running, lapsed = scheduler.under_way(workflow.id)
+    levels = Levels(store.tallies(workflow.id)).released(lapsed)
+    ready, ready_total = scheduler.ready(workflow, levels, lapsed, include_failed=False)
     return summaries.Overview(
         workflow=workflow,
         by_status=levels.by_status,
         running=running[:_SUMMED_UP],
         holders=store.holders([task.id for task in running]),
-        ready=ready,
+        ready=ready[:_SUMMED_UP],
         ready_total=ready_total,
         blocked=store.blocked(workflow.id, levels.free, _SUMMED_UP),
         failed=store.with_status(workflow.id, [TaskStatus.FAILED], _SUMMED_UP),
@@ -369,6 +369,7 @@ def _looked_up(tx: Transaction, ids: Sequence[str], query: str) -> list[Found]:
     tasks = TaskStore(tx).named([id for id in ids if id.startswith("tk_")])
     notes = CheckpointStore(tx).named([id for id in ids if id.startswith("cp_")])
     behind = TaskStore(tx).named([note.task_id for note in notes.values()])
+    workflows = PlanStore(tx).named([id for id in ids if id.startswith("wf_")])
     found: list[Found] = []
     for id in ids:
         if id in tasks:
@@ -379,8 +380,8 @@ def _looked_up(tx: Transaction, ids: Sequence[str], query: str) -> list[Found]:
             task = behind[notes[id].task_id]
             snippet = _snippet(notes[id].summary, query)
             found.append(_found("checkpoint", id, task.workflow_id, task.name, snippet, task_id=task.id))
-        elif id.startswith("wf_"):
-            workflow = PlanStore(tx).get(id)
+        elif id in workflows:
+            workflow = workflows[id]
             text = "\n".join(filter(None, [workflow.plan_summary, workflow.source_content]))
             found.append(_found("workflow", id, id, workflow.name, _snippet(text, query)))
     return found

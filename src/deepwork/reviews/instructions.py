@@ -19,6 +19,7 @@ from deepwork.files.failures import storage_failure
 from deepwork.files.paths import read_confined
 from deepwork.files.stamps import speakable, stamp
 from deepwork.files.state import make_state_folder
+from deepwork.names import as_letters
 from deepwork.reviews.discovery import walked
 from deepwork.reviews.models import Review
 
@@ -30,7 +31,6 @@ _MAX_SHOWN_TOGETHER = 256 * 1024
 _CHUNK = 2**20
 _ID = re.compile(r"rv_[0-9a-z]{12}")
 _OURS = re.compile(rf"\.?{_ID.pattern}\.md(\.[0-9a-f]+\.tmp)?")  # also what a crash left half written
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,7 @@ def _id(review: Review, marks: _Marks) -> str:
     rule = review.rule
     words = (rule.file, rule.name, rule.strategy.value, rule.instructions, str(len(review.files)))
     parts = [*map(_delimited, words), *map(marks.__getitem__, (*review.files, *review.unchanged))]
-    number = int.from_bytes(hashlib.sha256(b"".join(parts)).digest()[:12])
-    letters = []
-    for _ in range(12):
-        number, place = divmod(number, len(_ALPHABET))
-        letters.append(_ALPHABET[place])
-    return f"rv_{''.join(letters)}"
+    return f"rv_{as_letters(hashlib.sha256(b''.join(parts)).digest())}"
 
 
 def _text(instructions: Instructions, changed: Sequence[str], root: Path) -> str:

@@ -71,13 +71,13 @@ def test_a_workflow_can_be_followed_alone_and_changed_on_the_way(fresh: Served):
             number, "message_send",
             {
                 "sender_id": ids[0], "recipient_id": ids[1], "message_type": "query", "body": str(number),
-                "workflow_id": f"wf_{number % 2}",
+                "workflow_id": f"tw_{number % 2}",
             },
         )  # fmt: skip
 
-    with listen(fresh, "?since=0&workflow_id=wf_0") as socket:
+    with listen(fresh, "?since=0&workflow_id=tw_0") as socket:
         assert [event["data"]["body"] for event in take(socket, 2)] == ["0", "2"]
-        socket.send(json.dumps({"type": "subscribe", "workflow_id": "wf_1", "since": 0}))
+        socket.send(json.dumps({"type": "subscribe", "workflow_id": "tw_1", "since": 0}))
         assert [event["data"]["body"] for event in take(socket, 2)] == ["1", "3"]
 
 

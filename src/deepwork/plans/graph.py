@@ -261,6 +261,11 @@ class _Draft:
         self._existing = existing
 
     @property
+    def names_any(self) -> bool:
+        """Whether some task names another."""
+        return any(self.wanted) or any(node.depends_on for node in self._existing)
+
+    @property
     def new(self) -> Iterator[tuple[str, Collection[str] | None]]:
         """Name and dependencies of what is to be added."""
         return zip(self.names[self.first_new :], self.wanted, strict=True)
@@ -325,6 +330,8 @@ def _guess(name: str, names: Iterable[str]) -> str:
 
 def _of_circles(draft: _Draft) -> Iterator[PlanProblem]:
     """One circle of every knot of tasks that wait for each other."""
+    if not draft.names_any:  # whoever only follows the sequence waits for lower ones alone
+        return
     waits = draft.points()
     for knot in _knots(waits):
         circle = _circle(knot, waits)

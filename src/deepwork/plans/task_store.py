@@ -93,7 +93,7 @@ class TaskStore:
 
     def add_all(self, tasks: Sequence[Task], edges: Iterable[tuple[str, str]]) -> None:
         """Keep new tasks and what they name: pairs of a task and one it waits for."""
-        self._tx.insert_all("plan_tasks", [_row(task) for task in tasks])
+        self._tx.insert_all("plan_tasks", [_new_row(task) for task in tasks])
         self.add_edges(edges)
 
     def add_edges(self, edges: Iterable[tuple[str, str]]) -> None:
@@ -487,6 +487,17 @@ _JSON = ("plan", "context", "outcome_detail")
 
 def _row(task: Task) -> Row:
     return vars(task) | {name: _dumped(getattr(task, name)) for name in _JSON}
+
+
+def _new_row(task: Task) -> Row:
+    """As `_row`, without the columns that are empty before anybody has touched the task."""
+    return {
+        "id": task.id, "workflow_id": task.workflow_id, "position": task.position, "name": task.name,
+        "description": task.description, "status": task.status, "sequence": task.sequence,
+        "parallel_group": task.parallel_group, "is_explicit": task.is_explicit,
+        "open_dependencies": task.open_dependencies, "context": json.dumps(task.context),
+        "attempts": 0, "checkpoints": 0, "created_at": task.created_at, "updated_at": task.updated_at,
+    }  # fmt: skip
 
 
 def _dumped(value: Mapping[str, object] | None) -> str | None:

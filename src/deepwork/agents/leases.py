@@ -75,6 +75,8 @@ class LeaseStore:
 
     def expired(self, what: Sequence[str]) -> list[tuple[str, str | None]]:
         """Which of these have no lease that still runs, and who held them last; now ours to settle."""
+        if not what:
+            return []
         rows = self._tx.all(
             f"SELECT what, who FROM leases WHERE what IN :what AND (who IS NULL OR until < :now)"  # noqa: S608
             f" ORDER BY what{self._tx.free_rows}",

@@ -73,7 +73,8 @@ class Scheduler:
         """How far the workflow is, and what holds it up."""
         _, lapsed = self.under_way(workflow.id)
         levels = Levels(self._tasks.tallies(workflow.id)).released(lapsed)
-        blocked = self._tasks.blocked(workflow.id, levels.free, limit)
+        waiting = levels.by_status[TaskStatus.BLOCKED]
+        blocked = self._tasks.blocked(workflow.id, levels.free, limit) if waiting else []
         names = self._tasks.blockers(blocked, _NAMES_EACH)
         groups, groups_total = self._tasks.groups(workflow.id, _GROUPS)
         return ProgressView(
@@ -148,7 +149,11 @@ class Scheduler:
         found: list[Task] = []
         total = 0
         for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):
-            fresh, count = self._tasks.ready(workflow.id, status, levels.free, looked_at)
+            fresh, count = (
+                self._tasks.ready(workflow.id, status, levels.free, looked_at)
+                if levels.by_status[status]
+                else ([], 0)
+            )
             again = [task for task in lapsed if task.status is status and not levels.is_blocked(task)]
             found += sorted([*fresh, *again], key=lambda task: (task.sequence, task.position))
             total += count + len(again)

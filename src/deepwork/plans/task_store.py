@@ -265,6 +265,8 @@ class TaskStore:
 
     def holders(self, ids: Sequence[str]) -> dict[str, str]:
         """Who holds which of these tasks by a lease that still runs."""
+        if not ids:
+            return {}
         rows = self._tx.all(
             "SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND until >= :now",
             ids=list(ids), now=self._tx.now,
@@ -420,7 +422,8 @@ class TaskStore:
     def _names_before(
         self, tasks: Sequence[Task], statuses: Sequence[str], each: int
     ) -> dict[str, list[str]]:
-        rows = self._tx.all(
+        explicit = [task.id for task in tasks if task.is_explicit]
+        rows = [] if not explicit else self._tx.all(
             """
             SELECT task_id, name FROM (
                 SELECT d.task_id, other.name,
@@ -430,7 +433,7 @@ class TaskStore:
                  WHERE d.task_id IN :ids AND other.status IN :statuses) AS ranked
              WHERE place <= :each ORDER BY task_id, place
             """,
-            ids=[task.id for task in tasks if task.is_explicit], statuses=list(statuses), each=each,
+            ids=explicit, statuses=list(statuses), each=each,
         )  # fmt: skip
         found: dict[str, list[str]] = {}
         for row in rows:

@@ -63,7 +63,8 @@ def clean(url: str) -> None:
     engine.close()
     tables = (
         "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews, "
-        "plans, plan_tasks, plan_dependencies, plan_claims, checkpoints, plan_history, plan_words, templates"
+        "plans, plan_tasks, plan_dependencies, plan_claims, checkpoints, plan_history, plan_words, templates, "
+        "repositories, workspaces, tokens, audit"
     )
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"TRUNCATE {tables}")

@@ -49,9 +49,20 @@ class Git:
         self.root = root.resolve()
         self._environment = environment
         self._program = program
+        self._timeout, self._max_output = timeout, max_output
         self._bounds = Bounds(timeout, max_output)
         self._own_bounds = Bounds(timeout, _LONGEST_LISTING)
         self._drivers = Drivers(self._ask, self.root, environment.get("HOME", ""))
+
+    def at(self, root: Path, *, max_output: int | None = None) -> Git:
+        """The same git in another directory, or with more to say."""
+        return Git(
+            root,
+            environment=self._environment,
+            program=self._program,
+            timeout=self._timeout,
+            max_output=max_output or self._max_output,
+        )
 
     def run(
         self,
@@ -70,6 +81,10 @@ class Git:
     def is_repository(self) -> bool:
         """Whether the directory belongs to a repository; one that git refuses to enter is an error."""
         return self._ask("rev-parse", "--git-dir", env={}) != b""
+
+    def is_installed(self) -> bool:
+        """Whether there is such a program at all."""
+        return self._found() is not None
 
     def version(self) -> str:
         """For instance 2.39.5."""
@@ -113,13 +128,16 @@ class Git:
 
     @cached_property
     def _executable(self) -> str:
-        found = shutil.which(self._program, path=self._environment.get("PATH", ""))
+        found = self._found()
         if found is None:
             raise GitError(
                 f"There is no program {self._program!r} to run.",
                 suggestion="Install git 2.31 or newer and see that it is on the PATH.",
             )
         return found
+
+    def _found(self) -> str | None:
+        return shutil.which(self._program, path=self._environment.get("PATH", ""))
 
     def _failed(self, command: str, finished: Finished) -> GitError:
         said = _text(finished.stderr)

@@ -1,0 +1,286 @@
+"""Uncommitted work is kept, whole, and the tree that it is in does not notice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deepwork.errors import GitError, InvalidInput
+from deepwork.git.worktrees import is_dirty, rescue
+from git.changes_project import Project, new_project
+from git.worktrees_project import branches, content_at, files_at, started_project, state_of, tree_of
+
+ODD = [
+    "sp ace.py",
+    "new\nline.py",
+    "é日本.py",
+    os.fsdecode(b"\xff.py"),
+    "-dash.py",
+    ":(top)magic.py",
+    "st*r[x]?.py",
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return started_project(tmp_path / "project")
+
+
+@pytest.fixture
+def tree(project: Project) -> Project:
+    return tree_of(project)
+
+
+def test_of_a_clean_tree_there_is_nothing_to_keep(tree: Project) -> None:
+    tree.write("ignored.log")
+
+    assert not is_dirty(tree.asked)
+    assert rescue(tree.asked, "task") is None
+    assert branches(tree) == ["main", "task"]
+
+
+def test_everything_that_is_not_committed_is_kept(tree: Project) -> None:
+    tree.write("edited.py", "new.py", "new/folder.py", *ODD, content="written\n")
+    tree.stage("staged.py")
+    tree.write("ignored.log")
+    tree.remove("removed.py")
+    before = state_of(tree)
+
+    assert is_dirty(tree.asked)
+    saved = rescue(tree.asked, "task")
+
+    assert saved == "deepwork/rescue/task-1"
+    assert files_at(tree, saved) == sorted(
+        [".gitignore", "edited.py", "kept.py", "new.py", "new/folder.py", "staged.py", *ODD]
+    )
+    assert content_at(tree, saved, "edited.py") == "written"
+    assert tree.git("rev-parse", f"{saved}^") == tree.head()
+    assert state_of(tree) == before
+
+
+def test_it_is_said_who_did_it(tree: Project) -> None:
+    tree.write("new.py")
+
+    saved = rescue(tree.asked, "task")
+
+    assert tree.git("log", "-1", "--format=%an <%ae> %cn: %s", str(saved)) == (
+        "deepwork <deepwork@localhost> deepwork: Uncommitted work of task, kept by deepwork"
+    )
+
+
+def test_each_rescue_has_a_branch_of_its_own(tree: Project) -> None:
+    tree.write("new.py", content="one\n")
+    first = rescue(tree.asked, "task")
+    tree.write("new.py", content="two\n")
+    second = rescue(tree.asked, "task")
+
+    assert (first, second) == ("deepwork/rescue/task-1", "deepwork/rescue/task-2")
+    assert [content_at(tree, str(saved), "new.py") for saved in (first, second)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ("deepwork", "deepwork-rescue/task-1"),
+        ("deepwork/rescue", "deepwork-rescue/task-1"),
+        ("deepwork/rescue/task-1/inner-1", "deepwork/rescue/task-2"),
+    ],
+)
+def test_a_branch_in_the_way_is_gone_around(tree: Project, there: str, expected: str) -> None:
+    tree.git("branch", there)
+    tree.write("new.py")
+
+    assert rescue(tree.asked, "task") == expected
+
+
+def test_staged_work_that_the_files_have_left_behind_is_kept_too(tree: Project) -> None:
+    tree.stage("edited.py", content="staged\n")
+    tree.write("edited.py", content="written later\n")
+    tree.stage("gone.py", content="staged, then deleted\n")
+    tree.remove("gone.py")
+
+    saved = str(rescue(tree.asked, "task"))
+
+    assert content_at(tree, saved, "edited.py") == "written later"
+    assert "gone.py" not in files_at(tree, saved)
+    assert content_at(tree, f"{saved}^", "edited.py") == "staged"
+    assert content_at(tree, f"{saved}^", "gone.py") == "staged, then deleted"
+    assert tree.git("rev-parse", f"{saved}^^") == tree.head()
+
+
+def test_staged_work_that_the_files_took_back_is_kept(tree: Project) -> None:
+    tree.stage("edited.py", content="staged\n")
+    tree.write("edited.py", content="before\n")
+
+    saved = str(rescue(tree.asked, "task"))
+
+    assert content_at(tree, f"{saved}^", "edited.py") == "staged"
+    assert content_at(tree, saved, "edited.py") == "before"
+
+
+def test_commits_of_a_detached_head_are_reachable(tree: Project) -> None:
+    tree.git("checkout", "-q", "--detach")
+    tree.commit("loose.py")
+    loose = tree.head()
+
+    only_commits = str(rescue(tree.asked, "task"))
+    tree.write("new.py")
+    with_files = str(rescue(tree.asked, "task"))
+
+    assert tree.git("rev-parse", only_commits) == loose
+    assert tree.git("rev-parse", f"{with_files}^") == loose
+    assert tree.git("symbolic-ref", "HEAD", check=False) == ""
+
+
+def test_a_detached_head_that_a_branch_holds_needs_no_rescue(tree: Project) -> None:
+    tree.git("checkout", "-q", "--detach")
+
+    assert rescue(tree.asked, "task") is None
+
+
+def test_a_merge_in_progress_is_kept_with_both_parents(project: Project, tree: Project) -> None:
+    tree.commit("kept.py", content="theirs\n")
+    project.commit("kept.py", content="ours\n")
+    tree.git("merge", "main", check=False)
+    before = state_of(tree)
+
+    saved = str(rescue(tree.asked, "task"))
+
+    assert "<<<<<<<" in content_at(tree, saved, "kept.py")
+    assert tree.git("rev-parse", f"{saved}^1", f"{saved}^2").split() == [tree.head(), project.head()]
+    assert state_of(tree) == before
+    assert "Unmerged paths" in tree.git("status")
+
+
+def test_a_rebase_in_progress_is_kept(project: Project, tree: Project) -> None:
+    tree.commit("first.py")
+    tree.commit("kept.py", content="theirs\n")
+    project.commit("kept.py", content="ours\n")
+    tree.git("rebase", "main", check=False)
+    tree.write("new.py")
+
+    saved = str(rescue(tree.asked, "task"))
+
+    assert {"first.py", "new.py", "kept.py"} <= set(files_at(tree, saved))
+
+
+def test_a_locked_index_is_no_obstacle(tree: Project) -> None:
+    tree.write("new.py")
+    Path(tree.git("rev-parse", "--path-format=absolute", "--git-path", "index.lock")).touch()
+
+    assert "new.py" in files_at(tree, str(rescue(tree.asked, "task")))
+
+
+def test_before_the_first_commit_work_is_kept_as_well(tmp_path: Path) -> None:
+    empty = new_project(tmp_path / "empty")
+    assert rescue(empty.asked, "main") is None
+    empty.write("new.py")
+
+    saved = str(rescue(empty.asked, "main"))
+
+    assert files_at(empty, saved) == ["new.py"]
+    assert empty.git("rev-list", "--count", saved) == "1"
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_changes_that_git_was_told_not_to_see_are_seen(tree: Project, flag: str) -> None:
+    tree.git("update-index", flag, "edited.py")
+    tree.write("edited.py", content="changed behind a flag\n")
+
+    assert is_dirty(tree.asked)
+    assert content_at(tree, str(rescue(tree.asked, "task")), "edited.py") == "changed behind a flag"
+    assert tree.git("ls-files", "-v", "edited.py")[0] in "hS"
+
+
+@pytest.mark.parametrize("sparse_index", ["--sparse-index", "--no-sparse-index"])
+def test_what_is_not_checked_out_is_not_taken_for_deleted(project: Project, sparse_index: str) -> None:
+    project.commit("in/file.py", "out/file.py", "out/other.py")
+    tree = tree_of(project, "sparse")
+    tree.git("sparse-checkout", "set", "--cone", sparse_index, "in")
+    assert not is_dirty(tree.asked)
+    tree.write("in/new.py", "out/new.py")
+
+    saved = str(rescue(tree.asked, "sparse"))
+
+    assert set(files_at(tree, saved)) - set(files_at(tree, "HEAD")) == {"in/new.py", "out/new.py"}
+    assert set(files_at(tree, "HEAD")) <= set(files_at(tree, saved))
+
+
+def test_a_split_index_stays_split(tree: Project) -> None:
+    tree.git("update-index", "--split-index")
+    tree.write("new.py", "edited.py")
+    before = state_of(tree)
+
+    saved = str(rescue(tree.asked, "task"))
+
+    assert "new.py" in files_at(tree, saved)
+    assert state_of(tree) == before
+
+
+def test_line_endings_do_not_stop_a_rescue(tree: Project) -> None:
+    tree.git("config", "core.safecrlf", "true")
+    tree.git("config", "core.autocrlf", "input")
+    (tree.root / "windows.txt").write_bytes(b"one\r\ntwo\r\n")
+
+    assert "windows.txt" in files_at(tree, str(rescue(tree.asked, "task")))
+
+
+@pytest.mark.parametrize("has_commit", [True, False])
+def test_a_repository_among_the_files_is_left_out(tree: Project, has_commit: bool) -> None:
+    inner = new_project(tree.root / "inner")
+    inner.write("work.py")
+    if has_commit:
+        inner.commit()
+    tree.write("new.py")
+
+    assert is_dirty(tree.asked)
+    assert set(files_at(tree, str(rescue(tree.asked, "task")))) - set(files_at(tree, "HEAD")) == {"new.py"}
+
+
+def test_a_submodule_that_moved_is_kept_as_its_commit(project: Project, tmp_path: Path) -> None:
+    inner = started_project(tmp_path / "inner")
+    project.git("submodule", "--quiet", "add", str(inner.root), "sub")
+    project.commit()
+    sub = project.below("sub")
+    sub.commit("more.py")
+
+    saved = str(rescue(project.asked, "main"))
+
+    assert sub.head() in project.git("ls-tree", saved, "sub")
+
+
+def test_a_file_that_git_cannot_take_is_an_error_and_not_forgotten(tree: Project) -> None:
+    tree.write(".gitattributes", content="odd.txt working-tree-encoding=UTF-16\n")
+    tree.write("odd.txt", "new.py")
+
+    with pytest.raises(GitError, match=r"odd\.txt"):
+        rescue(tree.asked, "task")
+
+    assert branches(tree) == ["main", "task"]
+
+
+def test_links_and_modes_are_kept(tree: Project) -> None:
+    (tree.root / "link").symlink_to("/nowhere")
+    tree.write("run.sh")
+    (tree.root / "run.sh").chmod(0o755)
+
+    listed = tree.git("ls-tree", str(rescue(tree.asked, "task")), "link", "run.sh")
+
+    assert [line.split()[0] for line in listed.splitlines()] == ["120000", "100755"]
+
+
+def test_a_folder_that_is_no_tree_has_no_work_of_its_own(project: Project) -> None:
+    project.write("new.py", "folder/new.py")
+
+    assert rescue(project.below("folder").asked, "task") is None
+    assert is_dirty(project.below("folder").asked)
+
+
+@pytest.mark.parametrize("branch", ["-x", "", "a..b"])
+def test_a_rescue_needs_a_name_that_a_branch_can_have(tree: Project, branch: str) -> None:
+    tree.write("new.py")
+
+    with pytest.raises(InvalidInput):
+        rescue(tree.asked, branch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +52,16 @@ class Settings:
         """Where this project keeps what deepwork remembers."""
         return self.project_root / STATE_FOLDER
 
+    @cached_property
+    def repository_root(self) -> Path:
+        """The folder of the repository itself: that of a git worktree is its main tree."""
+        return main_tree(self.project_root) or self.project_root
+
+    @property
+    def store_folder(self) -> Path:
+        """Where plans, agents and messages are kept: all trees of a repository share one store."""
+        return (Path.home() if self.global_store else self.repository_root) / STATE_FOLDER
+
     @property
     def token_file(self) -> Path:
         """Where the token is kept that was made because none was set."""
@@ -63,8 +74,7 @@ class Settings:
             return self.database
         if self.database:
             return str(self.project_root / Path(self.database).expanduser())
-        folder = Path.home() / STATE_FOLDER if self.global_store else self.state_folder
-        return str(folder / "deepwork.db")
+        return str(self.store_folder / "deepwork.db")
 
 
 @dataclass(frozen=True)
@@ -250,6 +260,31 @@ def _folder(project_root: Path | str) -> Path:
             f"The project folder {root} {problem}.", suggestion="Pass an existing folder with --path."
         )
     return root
+
+
+def main_tree(root: Path) -> Path | None:
+    """The main tree of the repository that this folder is a linked worktree of.
+
+    Read from git's own notes, which must point at each other: whoever unpacked a `.git` file into the
+    project does not choose our store by it.
+    """
+    try:
+        gitdir = root / _noted(root / ".git", "gitdir: ")
+        points_back = (gitdir / _noted(gitdir / "gitdir")).resolve() == (root / ".git").resolve()
+    except (OSError, ValueError):
+        return None
+    main = gitdir.resolve().parents[2:3]
+    is_worktree = gitdir.parent.name == "worktrees" and gitdir.parent.parent.name == ".git"
+    return main[0] if is_worktree and points_back and main else None
+
+
+def _noted(file: Path, before: str = "") -> str:
+    if file.is_dir():
+        raise ValueError
+    text = file.read_text(encoding="utf-8", errors="surrogateescape").removesuffix("\n")
+    if not text.startswith(before):
+        raise ValueError
+    return text.removeprefix(before)
 
 
 def unknown_keys(root: Path) -> list[str]:

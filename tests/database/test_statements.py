@@ -35,3 +35,8 @@ def test_only_conditions_with_a_value_count():
 
 def test_an_insertion_names_its_columns():
     assert insertion("t", ("a", "b")) == "INSERT INTO t (a, b) VALUES (:a, :b)"
+
+
+def test_sqlite_plans_a_limit_once():
+    assert prepared("SELECT 1 LIMIT :n", {"n": 3}, colon)[0] == "SELECT 1 LIMIT :n + 0"
+    assert prepared("SELECT 1 LIMIT :n", {"n": 3}, percent)[0] == "SELECT 1 LIMIT %(n)s"

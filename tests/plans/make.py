@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -80,3 +81,21 @@ def workflow(status: str = "ready", **given: Any) -> Workflow:
         "updated_at": NOW,
     }
     return Workflow(**(ordinary | given))
+
+
+def random_plan(dice: random.Random) -> list[dict[str, Any]]:
+    """Tasks that wait for earlier ones, by name or by sequence."""
+    tasks: list[dict[str, Any]] = []
+    for number in range(dice.randint(1, 14)):
+        written: dict[str, Any] = {"name": f"t{number}", "sequence": dice.randint(0, 4)}
+        if dice.random() < 0.5:
+            earlier = [
+                each["name"]
+                for each in tasks
+                if each["sequence"] <= written["sequence"] and "depends_on" in each
+            ]
+            written["depends_on"] = dice.sample(earlier, dice.randint(0, min(3, len(earlier))))
+        if dice.random() < 0.4:
+            written["parallel_group"] = dice.choice("gh")
+        tasks.append(written)
+    return tasks

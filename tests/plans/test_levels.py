@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -12,29 +11,12 @@ from deepwork.errors import NotAllowed
 from deepwork.plans.graph import Graph
 from deepwork.plans.levels import Levels
 from deepwork.plans.models import Tally, TaskStatus
+from deepwork.plans.queue_store import QueueStore
 from deepwork.plans.task_store import TaskStore
-from plans.make import task
+from plans.make import random_plan, task
 from plans.world import World
 
 MOVES = ["in_progress", "completed", "failed", "skipped", "pending", "planning", "paused"]
-
-
-def random_plan(dice: random.Random) -> list[dict[str, Any]]:
-    """Tasks that wait for earlier ones, by name or by sequence."""
-    tasks: list[dict[str, Any]] = []
-    for number in range(dice.randint(1, 14)):
-        written: dict[str, Any] = {"name": f"t{number}", "sequence": dice.randint(0, 4)}
-        if dice.random() < 0.5:
-            earlier = [
-                each["name"]
-                for each in tasks
-                if each["sequence"] <= written["sequence"] and "depends_on" in each
-            ]
-            written["depends_on"] = dice.sample(earlier, dice.randint(0, min(3, len(earlier))))
-        if dice.random() < 0.4:
-            written["parallel_group"] = dice.choice("gh")
-        tasks.append(written)
-    return tasks
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -51,14 +33,14 @@ def test_counts_and_graph_agree_on_every_state_of_a_plan(world: World, seed: int
 
 def compare(world: World, id: str) -> None:
     with world.house.database.reading() as tx:
-        store = TaskStore(tx)
+        store, queue = TaskStore(tx), QueueStore(tx)
         graph, levels = Graph(store.nodes(id)), Levels(store.tallies(id))
         tasks = store.of_workflow(id, 1000)[0]
         fresh, failed = (
-            store.ready(id, status, levels.free, 100)[0] for status in (TaskStatus.PENDING, TaskStatus.FAILED)
+            queue.ready(id, status, levels.free, 100)[0] for status in (TaskStatus.PENDING, TaskStatus.FAILED)
         )
         blocked = store.blocked(id, levels.free, 100)
-        groups = {(row["group_id"], row["task_count"], row["completed"]) for row in store.groups(id, 10)[0]}
+        groups = {(row["group_id"], row["task_count"], row["completed"]) for row in queue.groups(id, 10)[0]}
     progress = graph.progress()
 
     assert [each.id for each in fresh + failed] == [node.id for node in graph.ready()]

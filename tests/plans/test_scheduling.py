@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
 
-from deepwork.errors import Code
+from deepwork.database.transaction import Transaction
+from deepwork.errors import Code, NotAllowed
 from deepwork.server.house import House
 from house import Clock, size
+from plans.make import random_plan
 from plans.world import World, refused
 
 EVERY_STATUS = {"pending", "blocked", "planning", "in_progress", "paused", "completed", "failed", "skipped"}
@@ -16,6 +21,20 @@ EVERY_STATUS = {"pending", "blocked", "planning", "in_progress", "paused", "comp
 
 def available(world: World, agent: str, **given: Any) -> list[str]:
     return [task["name"] for task in world.ask("task_get_available", agent_id=agent, **given)["tasks"]]
+
+
+def wanting(tasks: list[dict[str, Any]], dice: random.Random) -> list[dict[str, Any]]:
+    """The same tasks, some of them with files and with capabilities that they ask for."""
+    return [
+        task
+        | {"files_likely_affected": dice.sample(["a.py", "b.py"], dice.randint(0, 1))}
+        | {"required_capabilities": dice.sample(["sql", "go"], dice.randint(0, 1))}
+        for task in tasks
+    ]
+
+
+def by_id(task: dict[str, Any]) -> str:
+    return str(task["id"])
 
 
 # workflow_next_tasks
@@ -291,6 +310,57 @@ def test_the_oldest_workflow_comes_first(house: House, clock: Clock):
     world.plan("young")
 
     assert available(world, world.agent()) == ["old", "young"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_workflows_together_offer_what_each_of_them_offers(house: House, clock: Clock, seed: int):
+    dice, world = random.Random(seed), World(house, clock)
+    plans = [
+        world.plan(*wanting(random_plan(dice), dice), max_parallel_tasks=dice.randint(1, 9)) for _ in range(4)
+    ]
+    lost, agent = world.agent(), world.agent(capabilities=["sql"])
+    for silence in (0, 91):  # the second time, what was claimed before is free again
+        for plan, _ in product(plans, range(4)):
+            with suppress(NotAllowed):  # dice know no rules
+                plan.move(
+                    dice.choice(plan.tasks())["name"], dice.choice(["completed", "failed", "in_progress"])
+                )
+            for name in plan.offered()[:1]:
+                plan.claim(name, lost)
+        world.silence(silence)
+
+        together = world.ask("task_get_available", agent_id=agent, limit=200)
+        each = [world.ask("task_get_available", agent_id=agent, workflow_id=plan.id) for plan in plans]
+
+        offers = [task for answer in each for task in answer["tasks"]]
+        assert together["total_available"] == sum(answer["total_available"] for answer in each)
+        assert sorted(together["tasks"], key=by_id) == sorted(offers, key=by_id)
+        speaks_against = [
+            (task.get("at_limit", False), "conflicts_with" in task) for task in together["tasks"]
+        ]
+        assert speaks_against == sorted(speaks_against)
+
+
+def test_fifty_workflows_are_asked_by_no_more_statements_than_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    agent, statements, execute = world.agent(), [], Transaction._execute
+
+    def noted(tx: Transaction, sql: str, values: Any) -> Any:
+        statements.append(sql)
+        return execute(tx, sql, values)
+
+    monkeypatch.setattr(Transaction, "_execute", noted)
+    asked = []
+    for more in (1, 49):
+        plans = [world.plan("taken", "free") for _ in range(more)]
+        for plan in plans:
+            plan.claim("taken", agent)
+        statements.clear()
+        world.ask("task_get_available", agent_id=agent)
+        asked.append(len(statements))
+
+    assert asked[1] == asked[0]
 
 
 def test_a_task_is_available_to_whoever_can_do_it(world: World):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from deepwork.plans.overlaps import Files, Rivals
+from deepwork.plans.overlaps import Files, Rival, Rivals, files_named, rivals
 from plans.make import task
+
+FREE: list[object] = ["a.py", ["a.py", 1, None, "b"], [], 7, {"a": 1}, None]
+"""A task's context is its owner's: there may be anything in the place of files."""
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,19 @@ def test_a_task_is_no_rival_of_itself_nor_of_one_without_files():
 
     assert [other.name for other in rivals.of(mine)] == ["same"]
     assert rivals.of(task("also silent")) == []
+
+
+@pytest.mark.parametrize("context", [{}, *({"files_likely_affected": given} for given in FREE)])
+def test_a_rival_is_read_as_the_task_is(context: dict[str, Any]):
+    assert files_named(context) == task("any", context=context).files
+
+
+def test_rivals_of_a_task_under_way_are_those_that_any_would_find():
+    others = [Rival("tk_a", "a", ("src/a.py",)), Rival("tk_b", "b", ("docs",)), Rival("tk_c", "c", ())]
+
+    assert [other.name for other in rivals(("src/**", "docs/x.md"), others)] == ["a", "b"]
+    assert rivals(("docs/x.md",), others) == [others[1]]
+    assert rivals((), others) == []
 
 
 def test_very_many_files_are_compared_in_no_time():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deepwork.plans.words import asked, words
 
@@ -22,6 +24,11 @@ from deepwork.plans.words import asked, words
 )
 def test_a_text_is_cut_and_folded(text: str, found: list[str]):
     assert words(text) == found
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=200))
+def test_plain_letters_are_cut_the_same_way_beside_others(text: str):
+    assert [*words(text), "e"] == words(f"{text} é")
 
 
 def test_signs_that_change_a_letter_of_another_script_stay():

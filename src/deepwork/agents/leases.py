@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from deepwork.agents.models import Lease
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
@@ -16,12 +14,13 @@ class LeaseStore:
         self._tx = tx
         self._lease_ms = lease_ms
 
-    def take(self, what: str, who: str) -> Lease | None:
+    def take(self, what: str, who: str, *, is_free: bool = False) -> Lease | None:
         """Give it to the agent, unless another holds it; of two asking at once only one can win.
 
         The holder keeps its epoch; a new holder gets the next one, which tells late callers that they lost.
+        Who has seen that nobody holds it, so that nobody is to be told of a loss, may say so.
         """
-        before = self.find(what)
+        before = None if is_free else self.find(what)
         row = self._tx.one(
             """
             INSERT INTO leases (what, who, epoch, until) VALUES (:what, :who, 1, :until)
@@ -33,10 +32,12 @@ class LeaseStore:
             """,
             what=what, who=who, until=self._tx.now + self._lease_ms, now=self._tx.now,
         )  # fmt: skip
-        if row is not None and before is not None and before.who != who:
+        lease = _lease(row)
+        if lease is not None and before is not None and before.who != who:
             self._note_loss(what, before.who)
+        if lease is not None and lease.epoch > 1:
             self.forget_loss(what, who)
-        return _lease(row)
+        return lease
 
     def resume(self, what: str, who: str) -> Lease | None:
         """Give it back to who held it last, in the same epoch, unless somebody holds it now."""
@@ -57,6 +58,15 @@ class LeaseStore:
         rows = self._tx.all("SELECT * FROM leases WHERE who = :who ORDER BY what", who=who)
         return [lease for row in rows if (lease := _lease(row))]
 
+    def one_of(self, who: str, preferred: str | None) -> str | None:
+        """Something that the agent holds: what it prefers, if it holds that."""
+        row = self._tx.one(
+            "SELECT what FROM leases WHERE who = :who"
+            " ORDER BY CASE WHEN what = :preferred THEN 0 ELSE 1 END, what LIMIT 1",
+            who=who, preferred=preferred,
+        )  # fmt: skip
+        return None if row is None else row["what"]
+
     def renew(self, who: str) -> int:
         """Begin every lease of the agent anew; the number of them."""
         until = self._tx.now + self._lease_ms
@@ -72,17 +82,6 @@ class LeaseStore:
     def expire(self, who: str) -> None:
         """Let everything the agent still holds run out now; whoever comes next takes it back."""
         self._tx.run("UPDATE leases SET until = 0 WHERE who = :who", who=who)
-
-    def expired(self, what: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Which of these have no lease that still runs, and who held them last; now ours to settle."""
-        if not what:
-            return []
-        rows = self._tx.all(
-            f"SELECT what, who FROM leases WHERE what IN :what AND (who IS NULL OR until < :now)"  # noqa: S608
-            f" ORDER BY what{self._tx.free_rows}",
-            what=list(what), now=self._tx.now,
-        )  # fmt: skip
-        return [(row["what"], row["who"]) for row in rows]
 
     def lose(self, what: str, who: str | None) -> None:
         """End a lease that ran out; its holder is told at its next sign of life."""

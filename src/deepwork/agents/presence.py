@@ -33,8 +33,9 @@ class Presence:
             alive = replace(alive, updated_at=tx.now)
             self.tell(tx, AgentEvent.UPDATED, alive)
         AgentStore(tx).keep(agent, alive)
-        LeaseStore(tx, self.lease_ms).renew(agent.id)
-        self.notice_silence(tx)
+        if agent.last_heartbeat != tx.now:  # whoever was heard of at this very moment has nothing to renew
+            LeaseStore(tx, self.lease_ms).renew(agent.id)
+            self.notice_silence(tx)
         return alive
 
     def looked(self, agent: Agent, now: int) -> None:

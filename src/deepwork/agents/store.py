@@ -26,6 +26,11 @@ class AgentStore:
         """The agent with this id; an error says what `kind` of agent was missing."""
         return self._one(id, kind, "")
 
+    def names(self, ids: Sequence[str]) -> dict[str, str]:
+        """What these agents are called."""
+        rows = self._tx.all("SELECT id, name FROM agents WHERE id IN :ids", ids=list(ids))
+        return {row["id"]: row["name"] for row in rows}
+
     def hold(self, id: str, kind: str = "agent") -> Agent:
         """The agent with this id; nobody else changes it until we are done."""
         return self._one(id, kind, self._tx.row_lock)
@@ -69,8 +74,9 @@ class AgentStore:
 
     def keep(self, before: Agent, after: Agent) -> None:
         """Keep what changed."""
-        old, new = _row(before), _row(after)
-        self._tx.update("agents", after.id, {name: new[name] for name in new if new[name] != old[name]})
+        old = vars(before)
+        changed = {name: value for name, value in vars(after).items() if value != old[name]}
+        self._tx.update("agents", after.id, _written(changed))
 
     def newly_silent(self, alive_since: int) -> list[Agent]:
         """Note every agent that fell silent and was not noted before; which those are."""
@@ -101,11 +107,15 @@ _CURRENT_STATUS = (
 )
 
 
+_JSON = frozenset({"capabilities", "metadata"})
+
+
 def _row(agent: Agent) -> Row:
-    return vars(agent) | {
-        "capabilities": json.dumps(agent.capabilities),
-        "metadata": json.dumps(agent.metadata),
-    }
+    return _written(vars(agent))
+
+
+def _written(values: Row) -> Row:
+    return values | {name: json.dumps(values[name]) for name in _JSON & values.keys()}
 
 
 @stored

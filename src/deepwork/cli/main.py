@@ -15,16 +15,26 @@ from deepwork.errors import DeepworkError, DefinitionError
 # Where each command lives and what it is for, so that `deepwork --help` imports none of them.
 COMMANDS = {
     "serve": ("deepwork.cli.serve:serve", "Run the MCP server."),
+    "db": ("deepwork.cli.database:db", "The store: look at it, copy it, back it up, put it back."),
     "doctor": ("deepwork.cli.doctor:doctor", "Say what is running, what is wrong and how to mend it."),
     "events": ("deepwork.cli.events:events", "Follow what happens."),
     "jobs": ("deepwork.cli.jobs:jobs", "Jobs: write, check and look at them."),
     "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: runs of jobs, under way or done."),
     "plans": ("deepwork.cli.plans:plans", "Plans: workflows, their tasks, and how far they are."),
     "tasks": ("deepwork.cli.plans:tasks", "Tasks of plans: claim, note, report."),
+    "track": ("deepwork.cli.track:track", "Record work as it happens, and see what came of it."),
+    "diff": ("deepwork.cli.track:diff", "What a task changed."),
     "templates": ("deepwork.cli.templates:templates", "Templates: plans to be used again."),
+    "workspaces": (
+        "deepwork.cli.workspaces:workspaces",
+        "Workspaces: git worktrees for tasks that run at the same time.",
+    ),
+    "repos": ("deepwork.cli.workspaces:repos", "Repositories that plans are about."),
     "review": ("deepwork.cli.review:review", "Reviews of changed files, by .deepreview rules."),
     "agents": ("deepwork.cli.verbs:agents", "Agents: who works, and whether they live."),
     "messages": ("deepwork.cli.verbs:messages", "Messages between agents."),
+    "tokens": ("deepwork.cli.tokens:tokens", "Tokens: who may call a server on the network, and how much."),
+    "audit": ("deepwork.cli.audit:audit", "The record of who called what, and whether it is whole."),
 }
 
 

@@ -12,10 +12,12 @@ from deepwork.config import Settings, load_settings
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def place_options(command: Function) -> Function:
-    """Which project, and which database."""
+def place_options(command: Function, project: str = "path") -> Function:
+    """Which project, and which database; `project` is the name of the parameter that gets the former."""
     for option in (
-        click.option("--path", default=".", metavar="DIR", help="The project. Default: this folder."),
+        click.option(
+            "--path", project, default=".", metavar="DIR", help="The project. Default: this folder."
+        ),
         click.option("--db", "database", metavar="PATH|URL", help="A SQLite file, or a postgresql:// URL."),
         click.option("--global", "global_store", is_flag=True, help="Use ~/.deepwork, for all projects."),
     ):

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import click
@@ -43,23 +43,24 @@ class Verbs(click.Group):
     def __init__(
         self,
         name: str,
-        tools: type[Tools],
+        tools: type[Tools] | Sequence[type[Tools]],
         prefix: str,
         help: str,
         forms: Mapping[str, Form] | None = None,
     ) -> None:
         super().__init__(name, help=help)
-        self._tools, self._prefix, self._forms = tools, prefix, forms or {}
+        self._tools = [tools] if isinstance(tools, type) else tools
+        self._prefix, self._forms = prefix, forms or {}
 
     @cached_property
     def _specs(self) -> dict[str, tuple[ToolSpec, Preset | None]]:
-        traits = self._tools.traits
-        verbs = {verb(spec.name, self._prefix): spec for spec in specs(self._tools)}
-        return (
-            {name: (spec, None) for name, spec in verbs.items()}
-            | {alias: (verbs[name], None) for alias, name in traits.aliases.items()}
-            | {name: (verbs[preset.verb], preset) for name, preset in traits.presets.items()}
-        )
+        made: dict[str, tuple[ToolSpec, Preset | None]] = {}
+        for tools in self._tools:
+            verbs = {verb(spec.name, self._prefix): spec for spec in specs(tools)}
+            made |= {name: (spec, None) for name, spec in verbs.items()}
+            made |= {alias: (verbs[name], None) for alias, name in tools.traits.aliases.items()}
+            made |= {name: (verbs[preset.verb], preset) for name, preset in tools.traits.presets.items()}
+        return made
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted({*self._specs, *self.commands})
@@ -91,20 +92,20 @@ def command(name: str, spec: ToolSpec, form: Form, preset: Preset | None = None)
         if field not in left_out
     ]
 
-    @place_options
+    @partial(place_options, project="project")  # `path` is the parameter of some tools
     @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
     @click.option(
         "--idempotency-key", metavar="KEY", help="Repeating the command with this key changes nothing."
     )
     def run(
-        path: str,
+        project: str,
         database: str | None,
         global_store: bool,
         as_json: bool,
         idempotency_key: str | None,
         **given: Any,
     ) -> None:
-        house = House(settings_from(path, database=database, global_store=global_store))
+        house = House(settings_from(project, database=database, global_store=global_store))
         key = None if idempotency_key is None else check_key(idempotency_key)
         arguments = settled | {
             field: _value(value) for field, value in given.items() if value not in (None, ())

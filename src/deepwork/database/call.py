@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,10 @@ class Call:
     account: str = "local"
     """Whose idempotency keys count: the name of a token, or everybody on this machine. Not the caller's,
     because whoever repeats a call after a cut may come back under another session."""
+    scope: str = "admin"
+    """How much the caller may do; whoever needs no token is the owner of this machine."""
+    note: Callable[[Any], None] | None = field(default=None, compare=False)
+    """Given each writing transaction of the call as its last step, to write down in it what was called."""
 
 
 _current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa: B039 - frozen

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deepwork.database.call import Call
+from deepwork.database.call import Call, current_call
 from deepwork.database.engine import Row, stored
 from deepwork.database.transaction import Database, Transaction, joining
 from deepwork.errors import Code, Conflict, InvalidInput
@@ -30,6 +30,19 @@ def once(database: Database, call: Call, arguments: Mapping[str, Any], work: Cal
             answer = work()
         keys.keep(call, answer)
         return answer
+
+
+def under_key(database: Database, arguments: Mapping[str, Any], work: Callable[[], Any]) -> Any:
+    """The last part of a tool that runs programs first: the work, under the key of the call if it has one."""
+    call = current_call()
+    return work() if call.key is None else once(database, call, arguments, work)
+
+
+def forget_key(tx: Transaction) -> None:
+    """What the call under way did was undone after it was stored: repeating it does it again."""
+    call = current_call()
+    if call.key is not None:
+        KeyStore(tx).forget(call)
 
 
 def check_key(key: object) -> str:
@@ -78,6 +91,13 @@ class KeyStore:
             "UPDATE idempotency_keys SET answer = :answer"
             " WHERE caller = :caller AND tool = :tool AND key = :key",
             answer=json.dumps(answer), caller=call.account, tool=call.tool, key=call.key,
+        )  # fmt: skip
+
+    def forget(self, call: Call) -> None:
+        """The key may be used again."""
+        self._tx.run(
+            "DELETE FROM idempotency_keys WHERE caller = :caller AND tool = :tool AND key = :key",
+            caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
 
 

@@ -36,6 +36,8 @@ class Transaction:
     _engine: Engine
     _clock: Clock | None = None
     happenings: list[Happening] = field(default_factory=list)
+    remarks: dict[str, str] = field(default_factory=dict)
+    _afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     @cached_property
     def now(self) -> int:
@@ -103,6 +105,19 @@ class Transaction:
         """Tell a fact, once, when and only if this transaction is stored."""
         self.happenings.append(Happening(type, data, workflow_id))
 
+    def afterwards(self, act: Callable[[], None]) -> None:
+        """Once all this is stored, do what no transaction may wait for, such as running a program."""
+        self._afterwards.append(act)
+
+    def remark(self, key: str, text: str) -> None:
+        """Something that was found out afterwards, to be told with the answer."""
+        self.remarks[key] = " ".join(filter(None, [self.remarks.get(key), text]))
+
+    def follow_up(self) -> None:
+        """It is stored: do what was put off until now."""
+        for act in self._afterwards:
+            act()
+
     def _execute(self, sql: str, values: Mapping[str, Any]) -> Cursor:
         return self._connection.execute(*statements.prepared(sql, values, self._engine.placeholder))
 
@@ -122,6 +137,8 @@ class Database:
         self._clock = clock
         self._is_prepared = False
         self._preparing = threading.Lock()
+        self.followers: list[Callable[[Sequence[Happening]], None]] = []
+        """Who in this process acts on what was stored; they must not keep it waiting."""
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -137,8 +154,13 @@ class Database:
                 if tx.happenings:
                     self._record(tx, tx.happenings)
                     self.engine.announce(connection)
+                if note := current_call().note:
+                    note(tx)  # after the events: whoever takes both locks takes them in this order
         if tx.happenings:
             self.engine.announced()
+            for hear in self.followers:
+                hear(tx.happenings)
+        tx.follow_up()
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

@@ -18,11 +18,13 @@ from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.plans.checkpoints import CheckpointStore
 from deepwork.plans.chronicle import Chronicle
 from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, TaskStatus, Workflow
-from deepwork.plans.overlaps import Rivals
+from deepwork.plans.overlaps import Rival, rivals
+from deepwork.plans.queue_store import QueueStore
 from deepwork.plans.responses import Claimed
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.transitions import status_after_release
+from deepwork.plans.workplaces import Workplaces
 
 _NAMED = 3
 
@@ -43,22 +45,33 @@ class Work:
     """Whether the call itself says in whose name it is made."""
 
 
+@dataclass(frozen=True)
+class _Others:
+    """What is under way beside a task."""
+
+    count: int
+    rivals: list[Rival]
+    """Those that are likely to change the same files, where that matters."""
+
+
 class ClaimDesk:
     """Gives tasks to agents and takes them back."""
 
-    def __init__(self, tx: Transaction, presence: Presence) -> None:
+    def __init__(self, tx: Transaction, presence: Presence, workplaces: Workplaces | None = None) -> None:
         self._tx = tx
         self._presence = presence
+        self._workplaces = workplaces
         self._agents = AgentStore(tx)
         self._plans = PlanStore(tx)
         self._tasks = TaskStore(tx)
+        self._queue = QueueStore(tx)
         self._leases = LeaseStore(tx, presence.lease_ms)
 
     # Taking and giving back
 
     def claim(self, task_id: str, agent_id: str) -> Claimed:
         """Give the task to the agent, or say which condition forbids it."""
-        workflow = self._plans.hold(self._tasks.get(task_id).workflow_id)
+        workflow = self._plans.hold_of(task_id)
         agent = self._agents.hold(agent_id)
         has_left = agent.unregistered_at is not None
         if not has_left:  # before the reclaiming: whoever calls is not silent
@@ -74,15 +87,14 @@ class ClaimDesk:
         if has_left:
             return _refused("offline", f"Agent {agent_id!r} has unregistered; register again.")
         if lease and holder:
-            return _granted(lease)
-        others = [other for other in self._tasks.under_way(workflow.id) if other.id != task.id]
-        conflicts = _conflicts(workflow, task, others)
-        refusal = self._refusal(workflow, task, others, conflicts)
-        return refusal or self._grant(workflow, task, agent, conflicts)
+            return self._placed(workflow, task, _granted(lease))
+        others = self._others(workflow, task)
+        refusal = self._refusal(workflow, task, others)
+        return refusal or self._placed(workflow, task, self._grant(workflow, task, agent, others.rivals))
 
     def release(self, task_id: str, agent_id: str, reason: str | None) -> None:
         """Take the task back from the agent; what it had begun is to be begun again."""
-        workflow = self._plans.hold(self._tasks.get(task_id).workflow_id)
+        workflow = self._plans.hold_of(task_id)
         task = self._tasks.hold(task_id)
         agent = self._agents.hold(agent_id)
         lease = self._leases.find(task_id)
@@ -97,7 +109,7 @@ class ClaimDesk:
         self._leases.release(task_id, agent_id)
         self._put_back(workflow, task, reason or "released", by_whom=agent_id)
         if agent.unregistered_at is None:
-            self._leave(agent, task_id)
+            self._leave(agent)
 
     def released(self, agent_id: str, task_ids: Sequence[str]) -> None:
         """The agent takes its leave and gives up its leases on these tasks."""
@@ -110,12 +122,12 @@ class ClaimDesk:
 
     def reclaim(self, workflow: Workflow) -> None:
         """Take back every task of the workflow whose lease ran out, with a note for whoever goes on."""
-        for task_id, loser in self._leases.expired(self._tasks.claimed(workflow.id)):
+        for task_id, loser in self._queue.lapsed(workflow.id):
             self._take_back(workflow, self._tasks.hold(task_id), loser)
 
     def release_all(self, workflow: Workflow, reason: str) -> None:
         """The workflow is over: nobody holds anything of it any more."""
-        claimed = [task for task in self._tasks.under_way(workflow.id) if task.claimed_by]
+        claimed = [task for task in self._queue.under_way(workflow.id) if task.claimed_by]
         for task in sorted(claimed, key=lambda task: str(task.claimed_by)):
             self.free_holder(task)
             self._put_back(workflow, task, reason, by_whom=self._tx.caller)
@@ -131,14 +143,11 @@ class ClaimDesk:
         silent, unless it is only to note something. Without an agent's name the call counts as the holder's
         if the same caller registered it, and as nobody's otherwise.
         """
-        workflow = self._plans.hold(self._tasks.get(task_id).workflow_id)
+        workflow = self._plans.hold_of(task_id)
         task = self._tasks.hold(task_id)
-        actor = self._actor(task, agent_id)
-        concerned = {actor.id if actor else None, task.claimed_by} - {None}
-        for id in sorted(map(str, concerned)):
-            self._agents.hold(id)
+        actor = self._hold_actor(task, agent_id)
         if actor:
-            actor = self._presence.sign_of_life(self._tx, self._agents.get(actor.id))
+            actor = self._presence.sign_of_life(self._tx, actor)
         own, last = self._tasks.last_claims(task_id, actor.id) if actor else (None, None)
         lease = self._leases.find(task_id)
         holder = lease.who if lease and lease.until >= self._tx.now else None
@@ -166,8 +175,7 @@ class ClaimDesk:
             lease = self._leases.resume(task.id, agent.id)
             self._give(task, agent, lease or self._leases.take(task.id, agent.id))
             return
-        others = [other for other in self._tasks.under_way(work.workflow.id) if other.id != task.id]
-        if refusal := self._refusal(work.workflow, task, others, _conflicts(work.workflow, task, others)):
+        if refusal := self._refusal(work.workflow, task, self._others(work.workflow, task)):
             raise NotAllowed(
                 f"Task {task.name!r} cannot be begun now. {refusal.message}",
                 suggestion="Ask workflow_next_tasks what can be begun, and claim it with task_claim.",
@@ -183,13 +191,18 @@ class ClaimDesk:
         agent = self._agents.hold(lease.who)
         self._leases.release(task.id, agent.id)
         if agent.unregistered_at is None:
-            self._leave(agent, task.id)
+            self._leave(agent)
 
     # Helpers
 
-    def _refusal(
-        self, workflow: Workflow, task: Task, others: Sequence[Task], conflicts: Sequence[Task]
-    ) -> Claimed | None:
+    def _others(self, workflow: Workflow, task: Task) -> _Others:
+        """What is under way beside the task; files are looked at only where they could matter."""
+        if not task.files or workflow.file_conflicts is FileConflicts.IGNORE:
+            return _Others(self._queue.count_under_way(workflow.id, beside=task.id), [])
+        others = self._queue.files_under_way(workflow.id, beside=task.id)
+        return _Others(len(others), rivals(task.files, others))
+
+    def _refusal(self, workflow: Workflow, task: Task, others: _Others) -> Claimed | None:
         if not workflow.status.hands_out_tasks:
             return _refused(
                 "workflow", f"Workflow {workflow.name!r} is {workflow.status}: no task is given out."
@@ -197,17 +210,17 @@ class ClaimDesk:
         open_ones, count = self._tasks.open_dependencies(task, _NAMED)
         if count:
             return _refused("blocked", f"It waits for {_named(open_ones, count)}.")
-        if len(others) >= workflow.max_parallel_tasks:
-            running = "1 task is" if len(others) == 1 else f"{len(others)} tasks are"
+        if others.count >= workflow.max_parallel_tasks:
+            running = "1 task is" if others.count == 1 else f"{others.count} tasks are"
             limit = workflow.max_parallel_tasks
             return _refused("limit", f"{running} under way and the workflow's limit is {limit}.")
-        if conflicts and workflow.file_conflicts is FileConflicts.REFUSE:
-            message = f"Its files overlap with those of {_named(conflicts, len(conflicts))}."
-            return _refused("files", message, conflicts_with=[other.id for other in conflicts])
+        if others.rivals and workflow.file_conflicts is FileConflicts.REFUSE:
+            message = f"Its files overlap with those of {_named(others.rivals, len(others.rivals))}."
+            return _refused("files", message, conflicts_with=[other.id for other in others.rivals])
         return None
 
-    def _grant(self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[Task]) -> Claimed:
-        lease = self._give(task, agent, self._leases.take(task.id, agent.id))
+    def _grant(self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[Rival]) -> Claimed:
+        lease = self._give(task, agent, self._leases.take(task.id, agent.id, is_free=True))
         Chronicle(self._tx, agent.id).follow_tasks(workflow, any_begun=True, may_be_done=False)
         return _granted(lease).model_copy(
             update={
@@ -215,6 +228,18 @@ class ClaimDesk:
                 "conflicts_with": [other.id for other in conflicts] or None,
             }
         )
+
+    def _placed(self, workflow: Workflow, task: Task, claimed: Claimed) -> Claimed:
+        """The claim, with the working tree that the task is to be done in, if that is not the project."""
+        if self._workplaces is None or not (workflow.auto_create_workspaces or task.workspace_id):
+            return claimed
+        others = self._queue.count_under_way(workflow.id, beside=task.id)
+        place = self._workplaces.for_task(self._tx, workflow, task, others=others)
+        if place is None:
+            return claimed
+        warnings = " ".join(filter(None, [claimed.warning, place.problem]))
+        told = {"workspace_id": place.id, "workspace_path": place.path, "branch": place.branch}
+        return claimed.model_copy(update={**told, "warning": warnings or None})
 
     def _give(self, task: Task, agent: Agent, lease: Lease | None) -> Lease:
         assert lease is not None, "the workflow is ours, and nobody held the task"
@@ -246,23 +271,27 @@ class ClaimDesk:
             task, replace(task, status=status, claimed_by=None), reason, event=PlanEvent.TASK_RELEASED
         )
 
-    def _leave(self, agent: Agent, task_id: str) -> None:
+    def _leave(self, agent: Agent) -> None:
         """The agent goes on with what else it holds, or is free."""
-        held = [lease.what for lease in self._leases.held_by(agent.id) if lease.what != task_id]
-        if held:
-            current = agent.current_task_id if agent.current_task_id in held else held[0]
+        if current := self._leases.one_of(agent.id, agent.current_task_id):
             self._presence.sign_of_life(self._tx, agent, current_task_id=current)
         else:
             self._presence.sign_of_life(self._tx, agent, said=AgentStatus.ONLINE, current_task_id=None)
 
-    def _actor(self, task: Task, agent_id: str | None) -> Agent | None:
-        if agent_id is not None:
-            return self._agents.get(agent_id)
+    def _hold_actor(self, task: Task, agent_id: str | None) -> Agent | None:
+        """In whose name the call is made; held together with whoever claimed the task."""
+        actor_id = agent_id or self._unnamed_actor(task)
+        concerned = sorted(id for id in {actor_id, task.claimed_by} if id is not None)
+        held = {id: self._agents.hold(id) for id in concerned}
+        return held[actor_id] if actor_id else None
+
+    def _unnamed_actor(self, task: Task) -> str | None:
         if task.claimed_by is not None:
             holder = self._agents.get(task.claimed_by)
             if holder.registered_by == self._tx.caller and holder.unregistered_at is None:
-                return holder
-        return self._agents.only_one_of(self._tx.caller)
+                return holder.id
+        only_one = self._agents.only_one_of(self._tx.caller)
+        return only_one.id if only_one else None
 
 
 def _held_by(task: Task, holder: str | None, agent_id: str) -> NotAllowed:
@@ -289,14 +318,7 @@ def _require_unfinished(task: Task) -> None:
         )
 
 
-def _conflicts(workflow: Workflow, task: Task, others: Sequence[Task]) -> list[Task]:
-    """Tasks under way that are likely to change the same files."""
-    if workflow.file_conflicts is FileConflicts.IGNORE:
-        return []
-    return Rivals(others).of(task)
-
-
-def _warnings(task: Task, conflicts: Sequence[Task]) -> Iterator[str]:
+def _warnings(task: Task, conflicts: Sequence[Rival]) -> Iterator[str]:
     if conflicts:
         yield f"Its files overlap with those of {_named(conflicts, len(conflicts))}."
     if task.status.is_running:
@@ -311,6 +333,6 @@ def _refused(reason: str, message: str, **more: object) -> Claimed:
     return Claimed.model_validate({"success": False, "reason": reason, "message": message, **more})
 
 
-def _named(tasks: Sequence[Task], count: int) -> str:
+def _named(tasks: Sequence[Task | Rival], count: int) -> str:
     names = ", ".join(repr(task.name) for task in tasks[:_NAMED])
     return names + (f" and {count - _NAMED} more" if count > _NAMED else "")

@@ -16,6 +16,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from deepwork.errors import MAX_ECHOED, Code, InvalidInput
+from deepwork.plans import walks
 from deepwork.plans.models import Node, Outline, TaskStatus
 
 MAX_TASKS = 20_000
@@ -86,7 +87,7 @@ class Graph:
             for sequence, level in self._levels.items()
         }
         self._open_ids = {node.id for level in self._open.values() for node in level}
-        self.previous_level: Mapping[int, int | None] = _previous(self._levels)
+        self.previous_level: Mapping[int, int | None] = walks.next_lower(self._levels)
 
     def __contains__(self, id: str) -> bool:
         return id in self._place
@@ -182,11 +183,11 @@ class Graph:
             None if node.depends_on is None else [self._place[id] for id in node.depends_on]
             for node in self.nodes
         ]
-        return _points([node.sequence for node in self.nodes], named)
+        return walks.points([node.sequence for node in self.nodes], named)
 
     @cached_property
     def _order(self) -> list[int]:
-        return _depth_first(self._waits)
+        return walks.depth_first(self._waits)
 
     def _ranks(self) -> list[int]:
         """For each task the longest way to it; a level is as far as the farthest of its tasks."""
@@ -280,7 +281,7 @@ class _Draft:
         for own, names in self.new:
             known = (name for name in names or () if name in self.places and name != own)
             named.append(None if names is None else [self.places[name] for name in known])
-        return _points(self.sequences, named)
+        return walks.points(self.sequences, named)
 
 
 def _too_much(outlines: Sequence[Outline], existing: Sequence[Node]) -> str | None:
@@ -333,8 +334,8 @@ def _of_circles(draft: _Draft) -> Iterator[PlanProblem]:
     if not draft.names_any:  # whoever only follows the sequence waits for lower ones alone
         return
     waits = draft.points()
-    for knot in _knots(waits):
-        circle = _circle(knot, waits)
+    for knot in walks.knots(waits):
+        circle = walks.circle(knot, waits)
         new = (point - draft.first_new for point in circle if draft.first_new <= point < len(draft.names))
         yield PlanProblem(Code.CIRCULAR_DEPENDENCY, _told(circle, draft), next(new, None))
 
@@ -385,89 +386,3 @@ def _by_sequence(nodes: Sequence[Node]) -> dict[int, list[Node]]:
     for node in nodes:
         levels[node.sequence].append(node)
     return levels
-
-
-def _previous(ascending: Iterable[int]) -> dict[int, int | None]:
-    sequences = list(ascending)
-    return dict(zip(sequences, [None, *sequences], strict=False))
-
-
-def _points(sequences: Sequence[int], named: Sequence[Collection[int] | None]) -> list[Collection[int]]:
-    """Whom each point waits for: first come the tasks, then the levels, each waiting for its own tasks.
-
-    So a task that follows its sequence has one edge to a level instead of one to each task of it.
-    """
-    ascending = sorted(set(sequences))
-    level_of = {sequence: number for number, sequence in enumerate(ascending, start=len(sequences))}
-    before = _previous(ascending)
-    members: dict[int, list[int]] = {sequence: [] for sequence in ascending}
-    points: list[Collection[int]] = []
-    for place, (sequence, wanted) in enumerate(zip(sequences, named, strict=True)):
-        members[sequence].append(place)
-        previous = before[sequence]
-        implied = () if previous is None else (level_of[previous],)
-        points.append(implied if wanted is None else wanted)
-    return points + list(members.values())
-
-
-def _depth_first(edges: Sequence[Collection[int]]) -> list[int]:
-    """Every point after all it leads to, unless they lead back to it."""
-    unseen = set(range(len(edges)))
-    return [point for start in range(len(edges)) for point in _flood(start, edges, unseen)]
-
-
-def _knots(waits: Sequence[Collection[int]]) -> Iterator[set[int]]:
-    """Points each of which waits for every other, if only around some corners (Kosaraju's two walks)."""
-    order = _depth_first(waits)
-    followers = _reversed(waits)
-    unseen = set(order)
-    for start in reversed(order):
-        knot = _flood(start, followers, unseen)
-        if len(knot) > 1:
-            yield set(knot)
-
-
-def _reversed(edges: Sequence[Collection[int]]) -> list[list[int]]:
-    back: list[list[int]] = [[] for _ in edges]
-    for point, targets in enumerate(edges):
-        for target in targets:
-            back[target].append(point)
-    return back
-
-
-def _flood(start: int, edges: Sequence[Collection[int]], unseen: set[int]) -> list[int]:
-    """What the start leads to and nobody has seen, each after all it leads to.
-
-    By a stack of its own: a plan may be deeper than Python calls may nest.
-    """
-    if start not in unseen:
-        return []
-    unseen.discard(start)
-    finished = []
-    path = [(start, iter(edges[start]))]
-    while path:
-        point, targets = path[-1]
-        for target in targets:
-            if target in unseen:
-                unseen.discard(target)
-                path.append((target, iter(edges[target])))
-                break
-        else:
-            finished.append(point)
-            path.pop()
-    return finished
-
-
-def _circle(knot: set[int], waits: Sequence[Collection[int]]) -> list[int]:
-    """The shortest way from the first task of a knot back to it."""
-    start = min(knot)  # tasks have lower numbers than levels
-    came_from = {start: start}
-    reached = [start]
-    for point in reached:
-        fresh = [target for target in waits[point] if target in knot and target not in came_from]
-        came_from.update(dict.fromkeys(fresh, point))
-        reached.extend(fresh)
-    way = [next(point for point in reached if start in waits[point])]
-    while way[-1] != start:
-        way.append(came_from[way[-1]])
-    return way[::-1]

@@ -71,6 +71,10 @@ class Levels:
         return self.open.total()
 
     @property
+    def any_done(self) -> bool:
+        return self.remaining < self.total
+
+    @property
     def all_complete(self) -> bool:
         return bool(self._tallies) and not self.remaining
 

@@ -6,9 +6,10 @@ what is in it. What is no pattern is taken for a name, so that a bad guess stops
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from itertools import accumulate, product
+from typing import NamedTuple
 
 from deepwork.files.globs import escaped, may_overlap, problem
 from deepwork.plans.models import Task
@@ -18,16 +19,40 @@ _MOST_GLOBS = 1000
 _WILD = frozenset("*?[]{}\\")
 
 
+class Rival(NamedTuple):
+    """A task under way, as far as its files matter."""
+
+    id: str
+    name: str
+    files: tuple[str, ...]
+
+
+def rivals(files: tuple[str, ...], others: Iterable[Rival]) -> list[Rival]:
+    """Those of the others that are likely to change one of these files."""
+    if not files:
+        return []
+    own = _files(files)
+    return [other for other in others if other.files and own.overlap(_files(other.files))]
+
+
+def files_named(context: Mapping[str, object]) -> tuple[str, ...]:
+    """The files that a task's context names; it is free, so there may be anything in their place."""
+    named = context.get("files_likely_affected")
+    if isinstance(named, str):
+        return (named,)
+    return tuple(each for each in named if isinstance(each, str)) if isinstance(named, list) else ()
+
+
 class Rivals:
     """Tasks that name files; asked by many others who among them is likely to change the same."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
-        self._each = [(task, Files(task.files)) for task in tasks if task.files]
+        self._each = [(task, _files(files)) for task in tasks if (files := task.files)]
         self._all = Files(name for task, _ in self._each for name in task.files)
 
     def of(self, task: Task) -> list[Task]:
         """Those that are likely to change the same files as this task."""
-        if not self._each or not task.files or not (files := Files(task.files)).overlap(self._all):
+        if not self._each or not (named := task.files) or not (files := _files(named)).overlap(self._all):
             return []
         return [other for other, theirs in self._each if other.id != task.id and files.overlap(theirs)]
 
@@ -55,6 +80,12 @@ class Files:
     def _spelled(self) -> list[str]:
         """The paths as globs that match nothing else."""
         return [escaped(path) for path in self._paths]
+
+
+@lru_cache(maxsize=4096)
+def _files(named: tuple[str, ...]) -> Files:
+    """What a task names is compared with every claim while it is under way."""
+    return Files(named)
 
 
 def _cleaned(name: str) -> str:

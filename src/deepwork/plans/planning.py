@@ -13,7 +13,8 @@ from deepwork.names import new_id
 from deepwork.plans import graph
 from deepwork.plans.chronicle import Chronicle
 from deepwork.plans.graph import Graph
-from deepwork.plans.models import Node, Outline, PlanEvent, Task, TaskStatus, Workflow, WorkflowStatus
+from deepwork.plans.models import Node, Outline, PlanEvent, Task, Workflow, WorkflowStatus
+from deepwork.plans.planning_store import NewTask, PlanningStore
 from deepwork.plans.search import Said, SearchStore
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
@@ -27,6 +28,7 @@ class Planner:
         self._tx = tx
         self._plans = PlanStore(tx)
         self._tasks = TaskStore(tx)
+        self._store = PlanningStore(tx)
         self._chronicle = Chronicle(tx)
         self._search = SearchStore(tx)
 
@@ -62,7 +64,7 @@ class Planner:
         if not has_sequence:
             outline = replace(outline, sequence=_place(outline, existing))
         graph.check([outline], existing=existing)
-        [task] = self._add(workflow, [outline], existing)
+        [task] = self._store.since(workflow.id, self._add(workflow, [outline], existing))
         self._chronicle.note(workflow.id, task.id, "created", None, f"task {task.name!r} was added")
         self._chronicle.tell_task(PlanEvent.TASK_CREATED, task)
         return task
@@ -70,7 +72,7 @@ class Planner:
     def remove_task(self, workflow: Workflow, task: Task) -> list[Node]:
         """Take out a task that was never begun; who waited for it waits for what it waited for."""
         require_planned(workflow)
-        if self._tasks.was_begun(task):
+        if self._store.was_begun(task):
             raise NotAllowed(
                 f"Task {task.name!r} was begun; only a task that nobody has begun can be removed.",
                 suggestion="Skip it with task_update_status instead.",
@@ -86,13 +88,13 @@ class Planner:
         rest = [_inheriting(node, task.id, inherited) for node in plan.nodes if node.id != task.id]
         graph.check([], existing=rest)
         old = _outlined([task], self._tasks.dependency_names([task.id]))
-        self._tasks.remove([task.id])
-        self._tasks.add_edges(
+        self._store.remove([task.id])
+        self._store.add_edges(
             (node.id, other)
             for node in dependents
             for other in sorted(inherited - (node.depends_on or set()))
         )
-        self._tasks.recount(workflow.id)
+        self._store.recount(workflow.id)
         self._chronicle.note(workflow.id, task.id, "removed", old, f"task {task.name!r} was removed")
         self._chronicle.tell_task(PlanEvent.TASK_REMOVED, task)
         self._chronicle.follow_tasks(workflow, any_begun=False, may_be_done=True)
@@ -103,15 +105,16 @@ class Planner:
     ) -> tuple[list[Task], list[Task], int]:
         """Replace every task that nobody has begun; what was made, what was removed, how many were kept."""
         require_planned(workflow)
-        removed = self._tasks.untouched(workflow.id)
+        removed = self._store.untouched(workflow.id)
         gone = {task.id for task in removed}
         kept = [_without(node, gone) for node in self._tasks.nodes(workflow.id) if node.id not in gone]
         outlines = _shifted(outlines, _current(kept))
         graph.check(outlines, existing=kept)
         old = _outlined(removed, self._tasks.dependency_names(list(gone)))
-        self._tasks.remove(list(gone))
-        made = self._add(workflow, outlines, kept)
-        self._tasks.recount(workflow.id)
+        self._store.remove(list(gone))
+        first = self._add(workflow, outlines, kept)
+        self._store.recount(workflow.id)
+        made = self._store.since(workflow.id, first)
         self._chronicle.note(workflow.id, None, "replanned", old, reason)
         self._say(workflow, summary, reason)
         for task in removed:
@@ -128,39 +131,26 @@ class Planner:
         said = "\n".join(filter(None, [workflow.name, *texts]))
         self._search.add([Said(workflow.id, workflow.id, said)])
 
-    def _add(self, workflow: Workflow, outlines: Sequence[Outline], existing: Sequence[Node]) -> list[Task]:
+    def _add(self, workflow: Workflow, outlines: Sequence[Outline], existing: Sequence[Node]) -> int:
+        """Keep the outlines as tasks; the place of the first of them in the plan."""
         ids = {node.name: node.id for node in existing}
-        ids |= {outline.name.strip(): new_id("tk") for outline in outlines}
+        # In the order of the plan, so that the database's index of them grows at one place.
+        fresh = sorted(new_id("tk") for _ in outlines)
+        ids |= dict(zip((outline.name.strip() for outline in outlines), fresh, strict=True))
         done = {node.id for node in existing if node.status.is_done}
-        first = self._tasks.last_position(workflow.id) + 1 if existing else 1
-        tasks, edges = [], []
+        first = self._store.last_position(workflow.id) + 1 if existing else 1
+        tasks: list[NewTask] = []
+        edges: list[tuple[str, str]] = []
         for place, outline in enumerate(outlines, start=first):
-            named = dict.fromkeys(ids[name.strip()] for name in outline.depends_on or ())
-            task = self._task(workflow, outline, place, ids[outline.name.strip()], len(named.keys() - done))
-            tasks.append(task)
-            edges += [(task.id, other) for other in named]
-        self._tasks.add_all(tasks, edges)
-        self._search.add(Said(task.id, workflow.id, f"{task.name}\n{task.description}") for task in tasks)
-        return tasks
-
-    def _task(
-        self, workflow: Workflow, outline: Outline, position: int, id: str, open_dependencies: int
-    ) -> Task:
-        context: dict[str, Any] = {}
-        if outline.estimated_complexity:
-            context["estimated_complexity"] = outline.estimated_complexity.value
-        if outline.files_likely_affected:
-            context["files_likely_affected"] = list(outline.files_likely_affected)
-        if outline.required_capabilities:
-            context["required_capabilities"] = list(outline.required_capabilities)
-        return Task(
-            id=id, workflow_id=workflow.id, position=position, name=outline.name.strip(),
-            description=outline.description, status=TaskStatus.PENDING, sequence=outline.sequence,
-            parallel_group=outline.parallel_group, is_explicit=outline.depends_on is not None,
-            open_dependencies=open_dependencies, plan=None, context=context,
-            outcome=None, outcome_detail=None, error=None, attempts=0, checkpoints=0, workspace_id=None,
-            created_at=self._tx.now, started_at=None, finished_at=None, updated_at=self._tx.now,
-        )  # fmt: skip
+            own = ids[outline.name.strip()]
+            named = [] if not outline.depends_on else _named(outline.depends_on, ids)
+            tasks.append(NewTask(own, place, outline, sum(other not in done for other in named)))
+            edges += [(own, other) for other in named]
+        self._store.add_all(workflow.id, tasks, edges)
+        self._search.add(
+            Said(task.id, workflow.id, f"{task.outline.name}\n{task.outline.description}") for task in tasks
+        )
+        return first
 
 
 def require_planned(workflow: Workflow) -> None:
@@ -171,6 +161,11 @@ def require_planned(workflow: Workflow) -> None:
             f"Workflow {workflow.name!r} has no plan yet.",
             suggestion="Give it one with workflow_set_plan.",
         )
+
+
+def _named(names: Sequence[str], ids: Mapping[str, str]) -> list[str]:
+    """The ids of the tasks with these names, each once."""
+    return list(dict.fromkeys(ids[name.strip()] for name in names))
 
 
 def _place(outline: Outline, existing: Sequence[Node]) -> int:

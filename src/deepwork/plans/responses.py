@@ -270,6 +270,9 @@ class Claimed(Answer):
     claim_epoch: int | None = None
     lease_expires_at: int | None = None
     conflicts_with: list[str] | None = None
+    workspace_id: str | None = None
+    workspace_path: str | None = None
+    branch: str | None = None
     warning: str | None = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from deepwork.plans.graph import MAX_TASKS, recommended_count
 from deepwork.plans.levels import Levels
 from deepwork.plans.models import FileConflicts, Task, TaskStatus, Workflow
 from deepwork.plans.overlaps import Rivals
+from deepwork.plans.queue_store import Order, QueueStore
 from deepwork.plans.responses import (
     AvailableTask,
     AvailableTasks,
@@ -31,7 +32,8 @@ MOST_OFFERED = 200
 
 _LOOKED_AT = 200
 """Among how many ready tasks those without conflicting files are put first."""
-_WORKFLOWS = 1000
+_LOOKED_AT_ANYWHERE = 1000
+"""The same where no workflow is named."""
 _NAMES_EACH = 3
 _TOGETHER = 10
 _GROUPS = 100
@@ -42,9 +44,12 @@ _LONGEST_DESCRIPTION = 300
 class Scheduler:
     """Reads a plan and says what comes next; writes nothing, and takes an expired claim for none."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: Transaction, repository: str | None = None) -> None:
+        """`repository`: whose plans alone are looked at where no workflow is named."""
+        self._repository = repository
         self._tx = tx
         self._tasks = TaskStore(tx)
+        self._queue = QueueStore(tx)
 
     def next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
         """Tasks that could be begun now, those with free files first."""
@@ -59,7 +64,7 @@ class Scheduler:
         free = len(looked_at) - len(conflicts) if conflicts else total
         room = recommended_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
         return NextTasks(
-            tasks=self._offers(offered, conflicts) if is_given_out else [],
+            tasks=self._offers(offered, conflicts, any_done=levels.any_done) if is_given_out else [],
             max_parallel=workflow.max_parallel_tasks,
             running=len(running),
             recommended_count=room if is_given_out else 0,
@@ -75,8 +80,8 @@ class Scheduler:
         levels = Levels(self._tasks.tallies(workflow.id)).released(lapsed)
         waiting = levels.by_status[TaskStatus.BLOCKED]
         blocked = self._tasks.blocked(workflow.id, levels.free, limit) if waiting else []
-        names = self._tasks.blockers(blocked, _NAMES_EACH)
-        groups, groups_total = self._tasks.groups(workflow.id, _GROUPS)
+        names = self._queue.blockers(blocked, _NAMES_EACH)
+        groups, groups_total = self._queue.groups(workflow.id, _GROUPS)
         return ProgressView(
             total_tasks=levels.total,
             by_status=levels.by_status,
@@ -92,21 +97,37 @@ class Scheduler:
 
     def available(self, agent: Agent, workflow: Workflow | None, limit: int) -> AvailableTasks:
         """Tasks that the agent could claim, in this workflow or in any; those it can have at once first."""
-        workflows = [workflow] if workflow else PlanStore(self._tx).giving_out_tasks(_WORKFLOWS)
-        found: list[_Offer] = []
-        total = 0
-        for each in workflows:
-            if each.status.hands_out_tasks:
-                offers, count = self._available_in(each, agent)
-                found += offers
-                total += count
+        if workflow is None:
+            found, total = self._available_anywhere(frozenset(agent.capabilities), limit)
+        elif workflow.status.hands_out_tasks:
+            found, total = self._available_in(workflow, frozenset(agent.capabilities))
+        else:
+            found, total = [], 0
         found.sort(key=lambda offer: (offer.at_limit, bool(offer.conflicts_with)))
         return AvailableTasks(tasks=[_available(offer) for offer in found[:limit]], total_available=total)
 
-    def _available_in(self, workflow: Workflow, agent: Agent) -> tuple[list[_Offer], int]:
+    def _available_anywhere(self, capabilities: frozenset[str], limit: int) -> tuple[list[_Offer], int]:
+        """All workflows are asked at once: there may be thousands of them."""
+        tasks, lapsed = self._apart(self._queue.under_way_anywhere(self._repository))
+        running = _by_workflow(tasks)
+        busy = PlanStore(self._tx).named(list(running))
+        full = {id for id, workflow in busy.items() if len(running[id]) >= workflow.max_parallel_tasks}
+        order = Order([task.id for task in lapsed], sorted(full), self._repository)
+        demanding = self._queue.demanding_anywhere(order)
+        able = [task.id for task in demanding if task.required_capabilities <= capabilities]
+        most = max(limit, _LOOKED_AT_ANYWHERE) if any(task.files for task in tasks) else limit
+        found, total = self._queue.ready_anywhere(order, able[:most], most)
+        conflicts: dict[str, list[str]] = {}
+        for id, wanted in _by_workflow(found).items():
+            if id in busy:
+                conflicts |= _conflicts(busy[id], wanted, running[id])
+        offers = [_Offer(task, conflicts.get(task.id), task.workflow_id in full) for task in _put_back(found)]
+        return offers, total + len(able[most:])
+
+    def _available_in(self, workflow: Workflow, capabilities: frozenset[str]) -> tuple[list[_Offer], int]:
         levels = Levels(self._tasks.tallies(workflow.id))
         running, lapsed = self.under_way(workflow.id)
-        able, total = self._able(workflow, levels, lapsed, frozenset(agent.capabilities))
+        able, total = self._able(workflow, levels, lapsed, capabilities)
         conflicts = _conflicts(workflow, able, running)
         at_limit = len(running) >= workflow.max_parallel_tasks
         return [_Offer(task, conflicts.get(task.id), at_limit) for task in able], total
@@ -126,8 +147,10 @@ class Scheduler:
 
     def under_way(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
         """Tasks that somebody is at, and tasks whose claim has run out, as they are stored."""
-        tasks = self._tasks.under_way(workflow_id)
-        holders = self._tasks.holders([task.id for task in tasks])
+        return self._apart(self._queue.under_way(workflow_id))
+
+    def _apart(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
+        holders = self._tasks.holders([task.id for task in tasks if task.claimed_by])
         lapsed = [task for task in tasks if task.claimed_by and task.id not in holders]
         gone = {task.id for task in lapsed}
         return [task for task in tasks if task.id not in gone], lapsed
@@ -145,12 +168,12 @@ class Scheduler:
 
         Those whose claim has run out are shown as a claim would find them.
         """
-        lapsed = [replace(task, status=status_after_release(task.status)) for task in lapsed]
+        lapsed = _put_back(lapsed)
         found: list[Task] = []
         total = 0
         for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):
             fresh, count = (
-                self._tasks.ready(workflow.id, status, levels.free, looked_at)
+                self._queue.ready(workflow.id, status, levels.free, looked_at)
                 if levels.by_status[status]
                 else ([], 0)
             )
@@ -159,8 +182,10 @@ class Scheduler:
             total += count + len(again)
         return found, total
 
-    def _offers(self, offered: Sequence[Task], conflicts: dict[str, list[str]]) -> list[NextTask]:
-        completed = self._tasks.completed_before(offered, _NAMES_EACH + 7)
+    def _offers(
+        self, offered: Sequence[Task], conflicts: dict[str, list[str]], *, any_done: bool
+    ) -> list[NextTask]:
+        completed = self._queue.completed_before(offered, _NAMES_EACH + 7) if any_done else {}
         groups: dict[str | None, list[str]] = {}
         for task in offered:
             if task.parallel_group:
@@ -196,6 +221,18 @@ def _conflicts(workflow: Workflow, tasks: Sequence[Task], running: Sequence[Task
     rivals = Rivals(running)
     found = {task.id: [other.id for other in rivals.of(task)] for task in tasks}
     return {id: others for id, others in found.items() if others}
+
+
+def _by_workflow(tasks: Iterable[Task]) -> dict[str, list[Task]]:
+    found: dict[str, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(task.workflow_id, []).append(task)
+    return found
+
+
+def _put_back(tasks: Iterable[Task]) -> list[Task]:
+    """Tasks that can be begun, as a claim would find them; some may still look as if they were under way."""
+    return [replace(task, status=status_after_release(task.status)) for task in tasks]
 
 
 def _others(ids: Sequence[str], own: str) -> list[str]:

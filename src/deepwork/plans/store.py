@@ -10,6 +10,7 @@ from deepwork.database.statements import where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.plans.models import Change, FileConflicts, SourceType, Workflow, WorkflowStatus
+from deepwork.plans.task_rows import missing
 
 
 class PlanStore:
@@ -30,10 +31,22 @@ class PlanStore:
         """The workflow with this id; nobody else changes it or its tasks until we are done."""
         return self._one(id, self._tx.row_lock)
 
+    def hold_of(self, task_id: str) -> Workflow:
+        """The workflow of this task; nobody else changes it or its tasks until we are done."""
+        row = self._tx.one(
+            f"SELECT {_COLUMNS} FROM plans"
+            f" WHERE id = (SELECT workflow_id FROM plan_tasks WHERE id = :task_id){self._tx.row_lock}",
+            task_id=task_id,
+        )
+        if row is None:
+            raise missing(task_id)
+        return _workflow(row)
+
     def keep(self, before: Workflow, after: Workflow) -> None:
         """Keep what changed."""
-        old, new = _row(before), _row(after)
-        self._tx.update("plans", after.id, {name: new[name] for name in new if new[name] != old[name]})
+        old = vars(before)
+        changed = {name: value for name, value in vars(after).items() if value != old[name]}
+        self._tx.update("plans", after.id, _written(changed))
 
     def matching(
         self,
@@ -55,14 +68,6 @@ class PlanStore:
             limit=limit, offset=offset, **values,
         )  # fmt: skip
         return [_workflow(row) for row in rows], total
-
-    def giving_out_tasks(self, limit: int) -> list[Workflow]:
-        """Workflows whose tasks may be taken, the oldest first."""
-        rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM plans WHERE status IN :statuses ORDER BY created_at, id LIMIT :limit",
-            statuses=[status for status in WorkflowStatus if status.hands_out_tasks], limit=limit,
-        )  # fmt: skip
-        return [_workflow(row) for row in rows]
 
     def named(self, ids: Sequence[str]) -> dict[str, Workflow]:
         """These workflows, by their ids."""
@@ -99,8 +104,12 @@ _COLUMNS = ", ".join(Workflow.__dataclass_fields__)
 
 
 def _row(workflow: Workflow) -> Row:
-    plan = workflow.initial_plan
-    return vars(workflow) | {"initial_plan": None if plan is None else json.dumps(plan)}
+    return _written(vars(workflow))
+
+
+def _written(values: Row) -> Row:
+    plan = values.get("initial_plan")
+    return values if plan is None else values | {"initial_plan": json.dumps(plan)}
 
 
 @stored

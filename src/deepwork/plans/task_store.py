@@ -2,28 +2,29 @@
 
 A blocked task is one that waits: for tasks it names (`open_dependencies` counts those not done), or, if it
 names none, for the whole next lower sequence. `graph` says the same of a few; here 10,000 tasks are asked
-without being read one by one.
+without being read one by one. What can be taken up now is `queue_store`'s to tell.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from deepwork.database.engine import Row, stored
+from deepwork.database.statements import where
 from deepwork.database.transaction import Transaction
-from deepwork.errors import NotFound
 from deepwork.plans.models import Node, Tally, Task, TaskStatus
-
-_DONE = ("completed", "skipped")
-_OPEN = ("pending", "failed", "planning", "in_progress", "paused")
-_RUNNING = ("planning", "in_progress", "paused")
-
-_HAS_NOTES = (  # of somebody who worked on it; that a claim ran out is only our own word
-    "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"
+from deepwork.plans.task_rows import (
+    COLUMNS,
+    DONE,
+    LEVEL_BEFORE,
+    OPEN,
+    UNBLOCKED,
+    changed_columns,
+    missing,
+    parts,
+    read_task,
 )
-_MOST_AT_ONCE = 10_000
-"""How many ids one statement names."""
+
 _ALL = 1_000_000
 
 
@@ -45,8 +46,7 @@ class TaskStore:
 
     def keep(self, before: Task, after: Task) -> None:
         """Keep what changed."""
-        old, new = _row(before), _row(after)
-        self._tx.update("plan_tasks", after.id, {name: new[name] for name in new if new[name] != old[name]})
+        self._tx.update("plan_tasks", after.id, changed_columns(before, after))
 
     def next_checkpoint(self, id: str) -> int:
         """The number of the task's next checkpoint, taken: numbers have no gaps and never repeat."""
@@ -54,7 +54,7 @@ class TaskStore:
             "UPDATE plan_tasks SET checkpoints = checkpoints + 1 WHERE id = :id RETURNING checkpoints", id=id
         )
         if number is None:
-            raise _missing(id)
+            raise missing(id)
         return number
 
     # What it waits for
@@ -66,18 +66,18 @@ class TaskStore:
     def open_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
         """The first of what it waits for and is not done, and how many there are in all."""
         if task.is_explicit:
-            open_ones = self._named(task, _OPEN, limit)
+            open_ones = self._named(task, OPEN, limit)
             return open_ones, task.open_dependencies
         found = self._open_before(task, limit)
-        return found, self._count_level(task, _OPEN) if len(found) == limit else len(found)
+        return found, self._count_level(task, OPEN) if len(found) == limit else len(found)
 
     def done_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
         """The first of what it waited for and is done, and how many there are in all."""
         if task.is_explicit:
             total = self._tx.value("SELECT count(*) FROM plan_dependencies WHERE task_id = :id", id=task.id)
-            return self._named(task, _DONE, limit), total - task.open_dependencies
-        found = self._before(task, _DONE, limit)
-        return found, self._count_level(task, _DONE) if len(found) == limit else len(found)
+            return self._named(task, DONE, limit), total - task.open_dependencies
+        found = self._before(task, DONE, limit)
+        return found, self._count_level(task, DONE) if len(found) == limit else len(found)
 
     def settle_dependents(self, task_id: str) -> None:
         """The task is done: one thing less that those who name it wait for."""
@@ -90,58 +90,6 @@ class TaskStore:
         )
 
     # A whole plan
-
-    def add_all(self, tasks: Sequence[Task], edges: Iterable[tuple[str, str]]) -> None:
-        """Keep new tasks and what they name: pairs of a task and one it waits for."""
-        self._tx.insert_all("plan_tasks", [_new_row(task) for task in tasks])
-        self.add_edges(edges)
-
-    def add_edges(self, edges: Iterable[tuple[str, str]]) -> None:
-        """Let tasks wait for others: pairs of a task and one it waits for."""
-        self._tx.insert_all(
-            "plan_dependencies", [{"task_id": task, "depends_on_id": other} for task, other in edges]
-        )
-
-    def untouched(self, workflow_id: str) -> list[Task]:
-        """Tasks that nobody holds, has begun or noted anything on, in the order of the plan."""
-        rows = self._tx.all(
-            f"""
-            SELECT {_COLUMNS} FROM plan_tasks
-             WHERE workflow_id = :id AND status = 'pending' AND claimed_by IS NULL AND attempts = 0
-               AND (checkpoints = 0 OR NOT {_HAS_NOTES}) ORDER BY position
-            """,
-            id=workflow_id,
-        )
-        return [_task(row) for row in rows]
-
-    def was_begun(self, task: Task) -> bool:
-        """Whether somebody holds it, has begun it or noted anything on it."""
-        if task.status is not TaskStatus.PENDING or task.attempts or task.claimed_by:
-            return True
-        return bool(self._tx.value(f"SELECT {_HAS_NOTES} FROM plan_tasks WHERE id = :id", id=task.id))
-
-    def remove(self, ids: Sequence[str]) -> None:
-        """Forget tasks that were never begun, with their edges."""
-        for part in _parts(ids):
-            self._tx.run(
-                "DELETE FROM plan_dependencies WHERE task_id IN :ids OR depends_on_id IN :ids", ids=part
-            )
-            self._tx.run("DELETE FROM plan_claims WHERE task_id IN :ids", ids=part)
-            self._tx.run("DELETE FROM checkpoints WHERE task_id IN :ids", ids=part)
-            self._tx.run("DELETE FROM plan_tasks WHERE id IN :ids", ids=part)
-
-    def recount(self, workflow_id: str) -> None:
-        """Count anew what every task waits for: the plan itself has changed."""
-        self._tx.run(
-            """
-            UPDATE plan_tasks SET open_dependencies =
-                   (SELECT count(*) FROM plan_dependencies d
-                      JOIN plan_tasks other ON other.id = d.depends_on_id
-                     WHERE d.task_id = plan_tasks.id AND other.status IN :open)
-             WHERE workflow_id = :workflow_id
-            """,
-            workflow_id=workflow_id, open=_OPEN,
-        )  # fmt: skip
 
     def nodes(self, workflow_id: str) -> list[Node]:
         """The plan as a graph, in the order in which it was written."""
@@ -164,7 +112,7 @@ class TaskStore:
     def dependency_names(self, ids: Sequence[str], each: int = _ALL) -> dict[str, list[str]]:
         """What each of these tasks names, by name and in the order of the plan; the first few of each."""
         names: dict[str, list[str]] = {}
-        for part in _parts(ids):
+        for part in parts(ids):
             for row in self._tx.all(
                 """
                 SELECT task_id, name FROM (
@@ -183,7 +131,7 @@ class TaskStore:
         """How many tasks each of these names."""
         return {
             row["task_id"]: row["count"]
-            for part in _parts(ids)
+            for part in parts(ids)
             for row in self._tx.all(
                 "SELECT task_id, count(*) AS count FROM plan_dependencies WHERE task_id IN :ids"
                 " GROUP BY task_id",
@@ -194,12 +142,38 @@ class TaskStore:
     def of_workflow(self, workflow_id: str, limit: int) -> tuple[list[Task], int]:
         """The first tasks of the plan, and how many there are."""
         rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM plan_tasks WHERE workflow_id = :id"
+            f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id"
             " ORDER BY sequence, position LIMIT :limit",
             id=workflow_id, limit=limit,
         )  # fmt: skip
         total = len(rows) if len(rows) < limit else self.count(workflow_id)
-        return [_task(row) for row in rows], total
+        return [read_task(row) for row in rows], total
+
+    def in_order(
+        self, workflow_id: str, *, sequence: int | None, agent_name: str | None, since: int | None,
+        after: int | None, limit: int,
+    ) -> tuple[list[Task], int]:  # fmt: skip
+        """Tasks as the plan has them, from after this position on, and how many match in all.
+
+        `agent_name`: those that such an agent holds. `since`: those that changed since then.
+        """
+        held = "claimed_by IN (SELECT id FROM agents WHERE name = :agent_name)"
+        filters = where(
+            {
+                "workflow_id = :id": workflow_id,
+                "sequence = :sequence": sequence,
+                held: agent_name,
+                "updated_at >= :since": since,
+            }
+        )
+        values = {"id": workflow_id, "sequence": sequence, "agent_name": agent_name, "since": since}
+        total: int = self._tx.value(f"SELECT count(*) FROM plan_tasks {filters}", **values)
+        rows = self._tx.all(
+            f"SELECT {COLUMNS} FROM plan_tasks {filters} AND position > :after"
+            " ORDER BY position LIMIT :limit",
+            after=after or 0, limit=limit, **values,
+        )  # fmt: skip
+        return [read_task(row) for row in rows], total
 
     def count(self, workflow_id: str) -> int:
         number: int = self._tx.value(
@@ -211,7 +185,7 @@ class TaskStore:
         """How many tasks are not done."""
         number: int = self._tx.value(
             "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id AND status IN :open",
-            id=workflow_id, open=_OPEN,
+            id=workflow_id, open=OPEN,
         )  # fmt: skip
         return number
 
@@ -219,15 +193,9 @@ class TaskStore:
         """Whether no task is left to do; a plan without tasks has not been done."""
         row = self._tx.one(
             "SELECT 1 FROM plan_tasks WHERE workflow_id = :id AND status IN :open LIMIT 1",
-            id=workflow_id, open=_OPEN,
+            id=workflow_id, open=OPEN,
         )  # fmt: skip
         return row is None
-
-    def last_position(self, workflow_id: str) -> int:
-        number: int | None = self._tx.value(
-            "SELECT max(position) FROM plan_tasks WHERE workflow_id = :id", id=workflow_id
-        )
-        return number or 0
 
     def with_status(
         self, workflow_id: str, statuses: Sequence[TaskStatus], limit: int, *, newest_first: bool = False
@@ -235,33 +203,13 @@ class TaskStore:
         """Tasks with one of these statuses, in the order of the plan or the last finished first."""
         order = "finished_at DESC, position DESC" if newest_first else "sequence, position"
         rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND status IN :statuses"
+            f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND status IN :statuses"
             f" ORDER BY {order} LIMIT :limit",
             id=workflow_id, statuses=list(statuses), limit=limit,
         )  # fmt: skip
-        return [_task(row) for row in rows]
+        return [read_task(row) for row in rows]
 
     # Who works
-
-    def under_way(self, workflow_id: str) -> list[Task]:
-        """Tasks that somebody has claimed or begun, in the order of the plan; also if the claim ran out."""
-        rows = self._tx.all(
-            f"""
-            SELECT {_COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND status IN :running
-             UNION
-            SELECT {_COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL
-             ORDER BY sequence, position
-            """,
-            id=workflow_id, running=_RUNNING,
-        )  # fmt: skip
-        return [_task(row) for row in rows]
-
-    def claimed(self, workflow_id: str) -> list[str]:
-        """Tasks that somebody has claimed, whether or not the claim still runs."""
-        rows = self._tx.all(
-            "SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL", id=workflow_id
-        )
-        return [row["id"] for row in rows]
 
     def holders(self, ids: Sequence[str]) -> dict[str, str]:
         """Who holds which of these tasks by a lease that still runs."""
@@ -314,62 +262,17 @@ class TaskStore:
         )
         return [_tally(row) for row in rows]
 
-    def ready(
-        self, workflow_id: str, status: TaskStatus, free_levels: Sequence[int], limit: int
-    ) -> tuple[list[Task], int]:
-        """Unclaimed tasks that wait for nothing, in the order of the plan, and how many there are.
-
-        `free_levels` are the sequences whose next lower one is done.
-        """
-        condition = f"workflow_id = :id AND status = :status AND claimed_by IS NULL AND {_UNBLOCKED}"
-        values = {"id": workflow_id, "status": status, "levels": list(free_levels)}
-        rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
-        total = len(rows)
-        if total == limit:
-            total = self._tx.value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
-        return [_task(row) for row in rows], total
-
     def blocked(self, workflow_id: str, free_levels: Sequence[int], limit: int) -> list[Task]:
         """Pending tasks that wait for another, in the order of the plan."""
         rows = self._tx.all(
             f"""
-            SELECT {_COLUMNS} FROM plan_tasks
-             WHERE workflow_id = :id AND status = 'pending' AND NOT ({_UNBLOCKED})
+            SELECT {COLUMNS} FROM plan_tasks
+             WHERE workflow_id = :id AND status = 'pending' AND NOT ({UNBLOCKED})
              ORDER BY sequence, position LIMIT :limit
             """,
             id=workflow_id, levels=list(free_levels), limit=limit,
         )  # fmt: skip
-        return [_task(row) for row in rows]
-
-    def blockers(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
-        """For each of these tasks, the names of the first few that it waits for."""
-        return self._names_before(tasks, _OPEN, each)
-
-    def completed_before(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
-        """For each of these tasks, the names of the first few that it waited for and that are done."""
-        return self._names_before(tasks, _DONE, each)
-
-    def groups(self, workflow_id: str, limit: int) -> tuple[list[Row], int]:
-        """The first parallel groups of the plan with their tasks and how many are done; how many groups."""
-        rows = self._tx.all(
-            """
-            SELECT parallel_group AS group_id, count(*) AS task_count,
-                   sum(CASE WHEN status IN :done THEN 1 ELSE 0 END) AS completed
-              FROM plan_tasks WHERE workflow_id = :id AND parallel_group IS NOT NULL
-             GROUP BY parallel_group ORDER BY min(sequence), parallel_group LIMIT :limit
-            """,
-            id=workflow_id, done=_DONE, limit=limit,
-        )  # fmt: skip
-        total = len(rows)
-        if total == limit:
-            total = self._tx.value(
-                "SELECT count(DISTINCT parallel_group) FROM plan_tasks WHERE workflow_id = :id",
-                id=workflow_id,
-            )
-        return rows, total
+        return [read_task(row) for row in rows]
 
     def siblings(self, task: Task, limit: int) -> tuple[list[Task], int]:
         """Other tasks of its parallel group, and how many there are."""
@@ -378,142 +281,69 @@ class TaskStore:
         values = {"workflow_id": task.workflow_id, "group": task.parallel_group, "id": task.id}
         condition = "workflow_id = :workflow_id AND parallel_group = :group AND id <> :id"
         rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
+            f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         total = self._tx.value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
-        return [_task(row) for row in rows], total
+        return [read_task(row) for row in rows], total
 
     def prior(self, task: Task, limit: int) -> tuple[list[Task], int]:
         """Tasks of lower sequence, the last finished first, and how many there are."""
         values = {"workflow_id": task.workflow_id, "sequence": task.sequence}
         condition = "workflow_id = :workflow_id AND sequence < :sequence"
         rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM plan_tasks WHERE {condition}"
+            f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition}"
             " ORDER BY coalesce(finished_at, 0) DESC, sequence DESC, position DESC LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         total = self._tx.value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
-        return [_task(row) for row in rows], total
+        return [read_task(row) for row in rows], total
 
     def named(self, ids: Sequence[str]) -> dict[str, Task]:
         """These tasks, by their ids; those that are not there are left out."""
-        rows = self._tx.all(f"SELECT {_COLUMNS} FROM plan_tasks WHERE id IN :ids", ids=list(ids))
-        return {row["id"]: _task(row) for row in rows}
+        rows = self._tx.all(f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN :ids", ids=list(ids))
+        return {row["id"]: read_task(row) for row in rows}
 
     # Helpers
 
     def _one(self, id: str, lock: str) -> Task:
-        if (row := self._tx.one(f"SELECT {_COLUMNS} FROM plan_tasks WHERE id = :id{lock}", id=id)) is None:
-            raise _missing(id)
-        return _task(row)
+        if (row := self._tx.one(f"SELECT {COLUMNS} FROM plan_tasks WHERE id = :id{lock}", id=id)) is None:
+            raise missing(id)
+        return read_task(row)
 
     def _named(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
         rows = self._tx.all(
             f"""
-            SELECT {_COLUMNS} FROM plan_tasks
+            SELECT {COLUMNS} FROM plan_tasks
              WHERE id IN (SELECT depends_on_id FROM plan_dependencies WHERE task_id = :id)
                AND status IN :statuses ORDER BY sequence, position LIMIT :limit
             """,
             id=task.id, statuses=list(statuses), limit=limit,
         )  # fmt: skip
-        return [_task(row) for row in rows]
-
-    def _names_before(
-        self, tasks: Sequence[Task], statuses: Sequence[str], each: int
-    ) -> dict[str, list[str]]:
-        explicit = [task.id for task in tasks if task.is_explicit]
-        rows = [] if not explicit else self._tx.all(
-            """
-            SELECT task_id, name FROM (
-                SELECT d.task_id, other.name,
-                       row_number() OVER (PARTITION BY d.task_id
-                                              ORDER BY other.sequence, other.position) AS place
-                  FROM plan_dependencies d JOIN plan_tasks other ON other.id = d.depends_on_id
-                 WHERE d.task_id IN :ids AND other.status IN :statuses) AS ranked
-             WHERE place <= :each ORDER BY task_id, place
-            """,
-            ids=explicit, statuses=list(statuses), each=each,
-        )  # fmt: skip
-        found: dict[str, list[str]] = {}
-        for row in rows:
-            found.setdefault(row["task_id"], []).append(row["name"])
-        of_level: dict[int, list[str]] = {}
-        for task in (task for task in tasks if not task.is_explicit):
-            if task.sequence not in of_level:
-                of_level[task.sequence] = [other.name for other in self._before(task, statuses, each)]
-            found[task.id] = of_level[task.sequence]
-        return found
+        return [read_task(row) for row in rows]
 
     def _open_before(self, task: Task, limit: int) -> list[Task]:
-        return [] if task.is_explicit else self._before(task, _OPEN, limit)
+        return [] if task.is_explicit else self._before(task, OPEN, limit)
 
     def _before(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
         """Tasks of the next lower sequence with one of these statuses."""
         rows = self._tx.all(
             f"""
-            SELECT {_COLUMNS} FROM plan_tasks
-             WHERE workflow_id = :workflow_id AND status IN :statuses AND sequence = {_LEVEL_BEFORE}
+            SELECT {COLUMNS} FROM plan_tasks
+             WHERE workflow_id = :workflow_id AND status IN :statuses AND sequence = {LEVEL_BEFORE}
              ORDER BY position LIMIT :limit
             """,
             workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit,
         )  # fmt: skip
-        return [_task(row) for row in rows]
+        return [read_task(row) for row in rows]
 
     def _count_level(self, task: Task, statuses: Sequence[str]) -> int:
         number: int = self._tx.value(
             f"SELECT count(*) FROM plan_tasks WHERE workflow_id = :workflow_id"
-            f" AND status IN :statuses AND sequence = {_LEVEL_BEFORE}",
+            f" AND status IN :statuses AND sequence = {LEVEL_BEFORE}",
             workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses),
         )  # fmt: skip
         return number
-
-
-_COLUMNS = ", ".join(Task.__dataclass_fields__)
-_UNBLOCKED = "((is_explicit AND open_dependencies = 0) OR (NOT is_explicit AND sequence IN :levels))"
-_LEVEL_BEFORE = (
-    "(SELECT max(sequence) FROM plan_tasks WHERE workflow_id = :workflow_id AND sequence < :sequence)"
-)
-
-
-def _parts(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    """As many at a time as a statement should name."""
-    return (ids[start : start + _MOST_AT_ONCE] for start in range(0, len(ids), _MOST_AT_ONCE))
-
-
-def _missing(id: str) -> NotFound:
-    return NotFound("task", id, suggestion="See workflow_get with include_tasks for the tasks of a plan.")
-
-
-_JSON = ("plan", "context", "outcome_detail")
-
-
-def _row(task: Task) -> Row:
-    return vars(task) | {name: _dumped(getattr(task, name)) for name in _JSON}
-
-
-def _new_row(task: Task) -> Row:
-    """As `_row`, without the columns that are empty before anybody has touched the task."""
-    return {
-        "id": task.id, "workflow_id": task.workflow_id, "position": task.position, "name": task.name,
-        "description": task.description, "status": task.status, "sequence": task.sequence,
-        "parallel_group": task.parallel_group, "is_explicit": task.is_explicit,
-        "open_dependencies": task.open_dependencies, "context": json.dumps(task.context),
-        "attempts": 0, "checkpoints": 0, "created_at": task.created_at, "updated_at": task.updated_at,
-    }  # fmt: skip
-
-
-def _dumped(value: Mapping[str, object] | None) -> str | None:
-    return None if value is None else json.dumps(value)
-
-
-@stored
-def _task(row: Row) -> Task:
-    read = {name: json.loads(row[name]) if row[name] else None for name in _JSON}
-    read["context"] = read["context"] or {}
-    return Task(
-        **(row | read | {"status": TaskStatus(row["status"]), "is_explicit": bool(row["is_explicit"])})
-    )
 
 
 @stored

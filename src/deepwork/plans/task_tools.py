@@ -35,6 +35,7 @@ from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.transitions import next_task_status, require_open
 from deepwork.plans.workflow_tools import seen
+from deepwork.plans.workplaces import Workplaces
 from deepwork.shapes import Done, Id, Limit200, Limit1000, Preset, Text, Traits, check_object
 
 AgentId = Annotated[Id | None, Field(description="In whose name")]
@@ -80,9 +81,18 @@ class TaskTools:
         },
     )  # fmt: skip
 
-    def __init__(self, database: Database, presence: Presence) -> None:
+    def __init__(
+        self,
+        database: Database,
+        presence: Presence,
+        workplaces: Workplaces | None = None,
+        only_repository: str | None = None,
+    ) -> None:
+        """`only_repository`: in a store for many projects, whose tasks alone are offered."""
+        self._only_repository = only_repository
         self._database = database
         self._presence = presence
+        self._workplaces = workplaces
 
     def task_get(
         self,
@@ -249,7 +259,7 @@ class TaskTools:
     def task_claim(self, task_id: Id, agent_id: Id) -> Claimed:
         """Take a task for an agent, unless another holds it; renewed by every call in the agent's name."""
         with self._database.transaction() as tx:
-            return ClaimDesk(tx, self._presence).claim(task_id, agent_id)
+            return ClaimDesk(tx, self._presence, self._workplaces).claim(task_id, agent_id)
 
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:
         """Give a claimed task back, for another to take."""
@@ -265,7 +275,7 @@ class TaskTools:
             agent, now = AgentStore(tx).get(agent_id), tx.now
             workflow = PlanStore(tx).get(workflow_id) if workflow_id else None
             offered = limit or _offered(workflow)
-            available = Scheduler(tx).available(agent, workflow, offered)
+            available = Scheduler(tx, self._only_repository).available(agent, workflow, offered)
         self._presence.looked(agent, now)
         return available
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -13,7 +12,7 @@ from pydantic import Field
 from deepwork.agents.presence import Presence
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Database, Transaction
-from deepwork.errors import InvalidInput, NotFound
+from deepwork.errors import NotFound
 from deepwork.names import new_id
 from deepwork.plans import summary as summaries
 from deepwork.plans import tokens
@@ -56,6 +55,7 @@ from deepwork.plans.search import SearchStore
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.transitions import next_workflow_status
+from deepwork.plans.workplaces import Repositories
 from deepwork.shapes import Done, Id, Limit200, Limit1000, Name, Text, Traits
 
 Parallelism = Annotated[int, Field(ge=1, le=10_000, description="1 = one after another")]
@@ -82,10 +82,19 @@ class PlanTools:
         aliases={"show": "get", "next": "next-tasks", "summary": "get-summary"},
     )  # fmt: skip
 
-    def __init__(self, database: Database, presence: Presence, project_root: Path) -> None:
+    def __init__(
+        self,
+        database: Database,
+        presence: Presence,
+        repositories: Repositories,
+        *,
+        has_many_projects: bool = False,
+    ) -> None:
+        """`has_many_projects`: the store is a user's one for all, so lists show this project's alone."""
         self._database = database
         self._presence = presence
-        self._project_root = project_root
+        self._repositories = repositories
+        self._has_many_projects = has_many_projects
 
     def workflow_create(
         self,
@@ -100,12 +109,14 @@ class PlanTools:
         ] = False,
     ) -> WorkflowCreated:
         """Create a workflow for something to be done; give it a plan next."""
+        located = self._repositories.locate(repository_path)
         with self._database.transaction() as tx:
+            self._repositories.note(tx, located)
             workflow = Planner(tx).create(
                 Workflow(
                     id=new_id("wf"), name=name, source_type=source_type, source_ref=source_ref,
                     source_content=source_content, status=WorkflowStatus.PLANNING, plan_summary=None,
-                    initial_plan=None, repository_path=self._located(repository_path),
+                    initial_plan=None, repository_path=located,
                     max_parallel_tasks=max_parallel_tasks, auto_create_workspaces=auto_create_workspaces,
                     file_conflicts=FileConflicts.WARN, created_by=tx.caller,
                     created_at=tx.now, updated_at=tx.now,
@@ -137,14 +148,14 @@ class PlanTools:
 
     def workflow_list(
         self,
-        repository_path: str | None = None,
+        repository_path: Annotated[str | None, Field(description="`*`: of all repositories")] = None,
         status: list[WorkflowStatus] | None = None,
         limit: Limit200 = 20,
         offset: Annotated[int, Field(ge=0)] = 0,
     ) -> Workflows:
         """Workflows, newest first."""
+        located = self._only_of(repository_path)
         with self._database.reading() as tx:
-            located = None if repository_path is None else self._located(repository_path)
             found, total = PlanStore(tx).matching(
                 statuses=status, repository_path=located, limit=limit, offset=offset
             )
@@ -282,15 +293,11 @@ class PlanTools:
             ids, total = SearchStore(tx).find(query, workflow_id, limit)
             return SearchResults(results=_looked_up(tx, ids, query), total=total)
 
-    def _located(self, repository_path: str | None) -> str:
-        if repository_path is None:
-            return str(self._project_root)
-        if "\0" in repository_path or not repository_path.strip():
-            raise InvalidInput("`repository_path` is empty.")
-        try:
-            return str((self._project_root / Path(repository_path).expanduser()).resolve())
-        except (OSError, RuntimeError) as error:  # nobody's home, or links that lead in a circle
-            raise InvalidInput(f"`repository_path` leads nowhere: {error}.") from None
+    def _only_of(self, repository_path: str | None) -> str | None:
+        """Whose plans a list shows; None for everybody's."""
+        if repository_path == "*" or (repository_path is None and not self._has_many_projects):
+            return None
+        return self._repositories.locate(repository_path)
 
 
 def seen(tx: Transaction, tasks: Sequence[Task]) -> Seen:

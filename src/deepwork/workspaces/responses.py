@@ -1,0 +1,88 @@
+"""How the tools on repositories and workspaces answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Self
+
+from deepwork.shapes import Answer
+from deepwork.workspaces.models import Repository, Workspace, WorkspaceStatus
+
+
+class Registered(Answer):
+    id: str
+    warning: str | None = None
+
+
+class RepositoryView(Answer):
+    id: str
+    path: str
+    name: str
+    host: str
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def of(cls, repository: Repository) -> Self:
+        return cls(**asdict(repository))
+
+
+class Repositories(Answer):
+    repositories: list[RepositoryView]
+    total: int
+
+
+class WorkspaceCreated(Answer):
+    id: str
+    path: str | None = None
+    base_commit: str | None = None
+    warning: str | None = None
+
+
+class WorkspaceUpdated(Answer):
+    success: bool = True
+    merge_commit: str | None = None
+    rescue_branch: str | None = None
+    warning: str | None = None
+
+
+class WorkspaceView(Answer):
+    """A workspace; `is_made` says that deepwork made its tree, and removes it in the end."""
+
+    id: str
+    workflow_id: str
+    path: str
+    branch: str
+    base_branch: str | None = None
+    base_commit: str | None = None
+    status: WorkspaceStatus
+    merge_commit: str | None = None
+    rescue_branch: str | None = None
+    is_made: bool
+    host: str
+    repository_path: str
+    task_ids: list[str]
+    created_by: str
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def of(cls, workspace: Workspace, task_ids: Sequence[str] = ()) -> Self:
+        return cls(**asdict(workspace), task_ids=list(task_ids))
+
+
+class Workspaces(Answer):
+    workspaces: list[WorkspaceView]
+    total: int
+
+
+class Forecast(Answer):
+    """What a merge would meet."""
+
+    clean: bool
+    conflicts_with_base: list[str]
+    conflicts_with: dict[str, list[str]]
+    uncommitted: list[str] | None = None
+    """Workspaces with work that is not committed, and so not part of the forecast."""
+    warning: str | None = None

@@ -1,0 +1,67 @@
+"""Builders for the tests of workspaces: a real repository, and workflows in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from deepwork.server.house import House
+from house import ask
+
+_NOBODY = {
+    "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
+}  # fmt: skip
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git says in this folder."""
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        env={**os.environ, **_NOBODY},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def commit(folder: Path, message: str = "work", **files: str) -> str:
+    """Write these files, `a_txt` for a.txt, and commit them."""
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def repository(folder: Path) -> Path:
+    """A new repository with one commit on main."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / ".gitignore").write_text("/.deepwork/\n/deepwork.db*\n")
+    commit(folder, "first", a_txt="one\n")
+    return folder
+
+
+def workflow(house: House, *names: str, **given: Any) -> tuple[str, list[str]]:
+    """A workflow with these tasks, all of which may be done at once; their ids."""
+    made = {"name": "Release", "source_type": "prompt", "source_content": "Ship it.", "max_parallel_tasks": 9}
+    id = ask(house, "workflow_create", **(made | given))["id"]
+    if not names:
+        return id, []
+    tasks = [{"name": name, "description": "", "sequence": 1, "parallel_group": "g"} for name in names]
+    ask(house, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+    shown = ask(house, "workflow_get", id=id, include_tasks=True)["tasks"]
+    return id, [task["id"] for task in shown]
+
+
+def workspaces(house: House, workflow_id: str, **given: Any) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = ask(house, "workspace_list", workflow_id=workflow_id, **given)[
+        "workspaces"
+    ]
+    return listed

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from deepwork.database.fulltext import FullText
 from deepwork.database.statements import Placeholder
+from deepwork.database.tables import Tables
 from deepwork.errors import StorageError
 
 Row = dict[str, Any]
@@ -56,6 +57,10 @@ class Engine(Protocol):
     def name(self) -> str:
         """The database as people may see it: a path, or an address without its password."""
 
+    @property
+    def address(self) -> str:
+        """Where it is, for its owner: the whole path, or the URL without its password."""
+
     def prepare(self) -> None:
         """Bring the schema to what this program knows; called before the first transaction."""
 
@@ -85,6 +90,15 @@ class Engine(Protocol):
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the stored data, a sentence each; empty when all is well."""
+
+    def tables(self, connection: Connection) -> Tables:
+        """All rows there are, through this transaction."""
+
+    def is_made(self) -> bool:
+        """Whether there is something to read yet; what cannot be a database is an error."""
+
+    def others(self) -> list[str] | None:
+        """Other processes that have it open; None where that cannot be told."""
 
     def close(self) -> None: ...
 

@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
-from psycopg import conninfo, errors
+from psycopg import conninfo, errors, pq
 from psycopg.rows import dict_row
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deepwork.database import fulltext, schema
 from deepwork.database.engine import Connection
 from deepwork.database.statements import percent
+from deepwork.database.table_store import PostgreSQLTables
 from deepwork.errors import Code, StorageError
 
 CONNECT_SECONDS = 5
+MOST_CONNECTIONS = 10
 CHANNEL = "deepwork_events"
 _MIGRATING = 0x6465657077  # the advisory lock of whoever migrates
 _SERVER = "SELECT current_setting('server_version') AS version, pg_database_size(current_database()) AS size"
+_OTHERS = """
+    SELECT pid, coalesce(host(client_addr), 'the server itself') FROM pg_stat_activity
+     WHERE datname = current_database() AND application_name = 'deepwork' AND pid <> pg_backend_pid()
+     ORDER BY pid
+"""
 _LIMITS = (
     "-c statement_timeout=30000 -c lock_timeout=30000"
     " -c idle_in_transaction_session_timeout=60000 -c timezone=UTC"
 )
+# A machine that vanishes says nothing: without these a call would wait for it for a quarter of an hour.
+_SILENCE = {
+    "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}  # fmt: skip
+# The pool's words on an outage, a line for each attempt, would drown ours beside a command's output.
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+_WRITE = "BEGIN"
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_Connection = psycopg.Connection[dict[str, Any]]
+_Pool = ConnectionPool[_Connection]
+
+
+_BUSY = (
+    errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.QueryCanceled,
+    errors.IdleInTransactionSessionTimeout,
+)  # fmt: skip
+
+
+class AllInUse(Exception):
+    """Every connection is at work for somebody else, and stayed so."""
+
+
+class OutcomeUnknown(Exception):
+    """The server went away between being told to commit and saying that it did."""
 
 
 class PostgreSQL:
@@ -43,16 +79,33 @@ class PostgreSQL:
                 "The PostgreSQL URL cannot be read.",
                 suggestion="Write it as postgresql://user@host:5432/database.",
             ) from None
-        self._parts = {"connect_timeout": CONNECT_SECONDS, "application_name": "deepwork", **parts}
+        usual: dict[str, Any] = {
+            "connect_timeout": CONNECT_SECONDS,
+            "application_name": "deepwork",
+            **_SILENCE,
+        }
+        self._parts = usual | parts
         self._parts["options"] = f"{_LIMITS} {parts.get('options') or ''}".strip()
         self._conninfo = conninfo.make_conninfo(**self._parts)
         self._opening = threading.Lock()
-        self._pool: ConnectionPool[psycopg.Connection[dict[str, Any]]] | None = None
+        self._lent = 0
+        self._pool: _Pool | None = None
 
     @property
     def name(self) -> str:
         place = self._parts.get("host") or "localhost"
         return f"PostgreSQL database {self._parts.get('dbname', 'postgres')!r} on {place}"
+
+    @property
+    def address(self) -> str:
+        user, host, port, name = (
+            quote(str(self._parts.get(part) or ""), safe="/" if part == "host" else "")
+            for part in ("user", "host", "port", "dbname")
+        )
+        who, at_port = f"{user}@" if user else "", f":{port}" if port else ""
+        if host.startswith("/"):  # the folder of a socket
+            return f"postgresql://{who}{at_port}/{name}?host={host}"
+        return f"postgresql://{who}{host or 'localhost'}{at_port}/{name}"
 
     def prepare(self) -> None:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
@@ -66,14 +119,15 @@ class PostgreSQL:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._borrowed() as connection, connection.transaction():
+        with self._begun(_WRITE) as connection:
             yield connection  # type: ignore[misc]  # psycopg's connection has what ours asks for
+            _commit(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._borrowed() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._begun(_READ) as connection:
             yield connection  # type: ignore[misc]
+            _roll_back(connection)
 
     def now(self, connection: Connection) -> int:
         row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now")
@@ -95,15 +149,22 @@ class PostgreSQL:
                 f"The disk of the {self.name} is full.",
                 code=Code.STORAGE_FULL, recoverable=True, suggestion="Free some space, then call again.",
             )  # fmt: skip
-        if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure | errors.LockNotAvailable):
+        if isinstance(error, OutcomeUnknown):
+            return StorageError(
+                f"The {self.name} went away while a change was being stored: it is there, or it is not.",
+                recoverable=True,
+                suggestion="Repeat the call with the same idempotency key: it takes effect once. "
+                "If it had none, look first whether it took effect.",
+            )
+        if isinstance(error, (AllInUse, *_BUSY)):
             return StorageError(
                 f"The {self.name} was busy; nothing was changed.", recoverable=True, suggestion="Call again."
             )
-        if isinstance(error, psycopg.OperationalError | PoolTimeout):
+        if isinstance(error, psycopg.OperationalError):
             return StorageError(
                 f"The {self.name} cannot be reached.", recoverable=True,
                 suggestion="See that it runs and that DEEPWORK_DATABASE_URL is right, then call again, "
-                "with an idempotency key if the call was already under way.",
+                "with the same idempotency key if the call was already under way.",
             )  # fmt: skip
         if isinstance(error, psycopg.Error):
             return StorageError(
@@ -126,40 +187,84 @@ class PostgreSQL:
         except psycopg.Error as error:
             yield f"The {self.name} cannot be reached: {_first_line(error)}."
 
+    def tables(self, connection: Connection) -> PostgreSQLTables:
+        return PostgreSQLTables(connection)
+
+    def is_made(self) -> bool:
+        return True
+
+    def others(self) -> list[str] | None:
+        with psycopg.connect(self._conninfo, autocommit=True) as connection:
+            rows = connection.execute(_OTHERS).fetchall()
+        return [f"pid {number} at {place}" for number, place in rows]
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
     @contextmanager
-    def _borrowed(self) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-        """A connection for the block; once the server was away, all are made anew, without waiting."""
-        pool, connection = self._connections(), None
+    def _begun(self, begin: str) -> Iterator[_Connection]:
+        """A connection inside a transaction; whatever was not committed at the end of the block is undone."""
+        pool, connection = self._begin(begin)
         try:
-            with pool.connection() as connection:
-                yield connection
-        except (psycopg.OperationalError, PoolTimeout):
-            if connection is None or connection.closed:
-                self._forget(pool)
+            yield connection
+        except BaseException:
+            _roll_back(connection)
             raise
+        finally:
+            self._give_back(pool, connection)
 
-    def _forget(self, pool: ConnectionPool[psycopg.Connection[dict[str, Any]]]) -> None:
+    def _begin(self, begin: str) -> tuple[_Pool, _Connection]:
+        """Begin a transaction; where the server was away, on a new connection: nothing has happened yet."""
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while True:
+            pool = self._connections()
+            try:
+                connection = pool.getconn(timeout=max(0.0, deadline - time.monotonic()))
+            except PoolClosed:  # another thread found the server away, and this pool useless
+                continue
+            except PoolTimeout as error:
+                if self._lent >= MOST_CONNECTIONS:  # the server is there, and has enough to do
+                    raise AllInUse from error
+                self._forget(pool)
+                raise
+            self._count_lent(1)
+            try:
+                connection.execute(begin)
+            except psycopg.OperationalError:
+                self._give_back(pool, connection)
+                if not connection.closed or time.monotonic() >= deadline:
+                    raise
+            else:
+                return pool, connection
+
+    def _give_back(self, pool: _Pool, connection: _Connection) -> None:
+        # A dead connection has dead neighbours: all are made anew, or each would cost somebody a wait.
+        if connection.closed:
+            self._forget(pool)
+        self._count_lent(-1)
+        pool.putconn(connection)
+
+    def _count_lent(self, more: int) -> None:
+        with self._opening:
+            self._lent += more
+
+    def _forget(self, pool: _Pool) -> None:
         with self._opening:
             if self._pool is pool:
                 self._pool = None
         pool.close(timeout=0)
 
-    def _connections(self) -> ConnectionPool[psycopg.Connection[dict[str, Any]]]:
+    def _connections(self) -> _Pool:
         with self._opening:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self._conninfo,
                     kwargs={"autocommit": True, "row_factory": dict_row},
                     min_size=1,
-                    max_size=10,
+                    max_size=MOST_CONNECTIONS,
                     timeout=CONNECT_SECONDS,
-                    # A server that was restarted leaves dead connections behind: find out before use.
-                    check=ConnectionPool.check_connection,
                     name="deepwork",
                     open=True,
                 )
@@ -194,6 +299,24 @@ class PostgreSQLListener:
     def _listen(self) -> None:
         self._connection = psycopg.connect(self._conninfo, autocommit=True)
         self._connection.execute(f"LISTEN {CHANNEL}")
+
+
+def _commit(connection: _Connection) -> None:
+    try:
+        ended = connection.execute("COMMIT")
+    except psycopg.OperationalError as error:
+        if connection.closed:
+            raise OutcomeUnknown from error
+        raise
+    if ended.statusmessage != "COMMIT":  # the server answers a commit of what had failed with ROLLBACK
+        raise errors.InFailedSqlTransaction("The transaction had failed before its commit.")
+
+
+def _roll_back(connection: _Connection) -> None:
+    """End the transaction without a trace; on a connection that is gone the server does so itself."""
+    if connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        with suppress(psycopg.Error):
+            connection.execute("ROLLBACK")
 
 
 def _stored_version(connection: psycopg.Connection[Any]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepwork.errors import StorageError
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration; a test holds it to the folder `migrations/versions`."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from deepwork.database import fulltext, schema
 from deepwork.database.engine import Connection, Row
 from deepwork.database.filesystem import network_file_system
+from deepwork.database.processes import with_open
 from deepwork.database.statements import colon
+from deepwork.database.table_store import SQLiteTables
 from deepwork.database.wakeups import Hints, SQLiteListener
 from deepwork.errors import Code, StorageError
 from deepwork.files.atomic import move_durably
@@ -33,6 +35,7 @@ else:
 
 WRITE_TIMEOUT = 30.0
 LARGE_WAL = 64 * 1024 * 1024
+_HEADER = b"SQLite format 3\0"
 
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # an answer means "on disk"
@@ -64,6 +67,10 @@ class SQLite:
     def name(self) -> str:
         # The folder and the file: enough to know it by, and nothing of the machine around it.
         return "/".join(self.path.parts[-2:])
+
+    @property
+    def address(self) -> str:
+        return str(self.path)
 
     def prepare(self) -> None:
         for problem in self.place_problems():
@@ -157,6 +164,48 @@ class SQLite:
                 schema.is_behind(stored_version(connection), self.name)
         except sqlite3.Error as error:
             yield f"The file cannot be read: {error}. The newest backup is {self._newest_backup() or 'none'}."
+
+    def tables(self, connection: Connection) -> SQLiteTables:
+        return SQLiteTables(connection)
+
+    def is_made(self) -> bool:
+        if not self.path.is_file() or self.path.stat().st_size == 0:
+            return False
+        with self.path.open("rb") as file:
+            if file.read(len(_HEADER)) != _HEADER:
+                raise StorageError(
+                    f"{self.name} is no SQLite file.", suggestion="Name the file of a store, or of a backup."
+                )
+        return True
+
+    def others(self) -> list[str] | None:
+        numbers = with_open(self.path)
+        return None if numbers is None else [f"pid {number}" for number in numbers]
+
+    def save(self, connection: Connection, path: Path) -> None:
+        """Write what this view shows, page by page, into a new file that needs no log beside it."""
+        with closing(sqlite3.connect(path, isolation_level=None)) as saved:
+            connection.backup(saved)  # type: ignore[attr-defined]  # SQLite's own connection can
+            saved.execute("PRAGMA journal_mode = DELETE")
+
+    def is_damaged(self) -> bool:
+        """Whether the file cannot be read as a whole; that it is busy or the disk is full is no damage."""
+        try:
+            with self.reading() as connection:
+                return bool(SQLiteTables(connection).damage())
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            return True
+
+    def set_aside(self, name: str) -> Path:
+        """Give the file and its log another name, as they are; a new store can then be made in its place."""
+        self.close()
+        with self._write_lock.held(timeout=WRITE_TIMEOUT):
+            for suffix in ("-wal", "-shm", ""):
+                if (file := self.path.with_name(self.path.name + suffix)).exists():
+                    move_durably(file, file.with_name(name + suffix))
+        return self.path.with_name(name)
 
     def close(self) -> None:
         # The last connection to close checkpoints the log into the file: a write like any other.

@@ -1,0 +1,233 @@
+"""The store from a terminal: looked at, copied, backed up and put back."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cli.run import deepwork
+from deepwork.database.schema import HEAD
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def server(postgres_url: str) -> Iterator[Callable[[], str]]:
+    """Makes new databases on a server."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"db_cli_{os.getpid()}_{random.SystemRandom().randrange(10**9)}")
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {made[-1]}")
+        return postgres_url.replace("/postgres?", f"/{made[-1]}?")
+
+    yield make
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in made:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def register(project: Path, name: str, *place: str) -> None:
+    assert deepwork(project, "agents", "register", name, "custom", *place).code == 0
+
+
+def names(project: Path, *place: str) -> list[str]:
+    return [agent["name"] for agent in deepwork(project, "agents", "list", "--json", *place).json["agents"]]
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking(tmp_path: Path):
+    ran = deepwork(tmp_path, "db", "info", "--json")
+
+    assert ran.json == {
+        "kind": "sqlite",
+        "location": str(tmp_path / ".deepwork" / "deepwork.db"),
+        "mode": "project",
+        "exists": False,
+    }
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_told_at_a_glance(tmp_path: Path):
+    register(tmp_path, "Ada")
+    register(tmp_path, "Bob")
+
+    seen = deepwork(tmp_path, "db", "info", "--json").json
+
+    file = tmp_path / ".deepwork" / "deepwork.db"
+    rows = {table["table"]: table["rows"] for table in seen["tables"]}
+    assert (seen["kind"], seen["mode"], seen["exists"]) == ("sqlite", "project", True)
+    assert (seen["schema"], seen["last_event"], seen["bytes"]) == (HEAD, 2, file.stat().st_size)
+    assert (rows["agents"], rows["events"], rows["plans"]) == (2, 2, 0)
+    assert "alembic_version" not in rows
+    assert "agents             2" in deepwork(tmp_path, "db", "info").out
+
+
+def test_the_way_a_store_was_chosen_is_told(tmp_path: Path, home: Path, server: Callable[[], str]):
+    url = server()
+    register(tmp_path, "Ada", "--global")
+    register(tmp_path, "Ada", "--db", "own.db")
+
+    everywhere = deepwork(tmp_path, "db", "info", "--global", "--json").json
+    given = deepwork(tmp_path, "db", "info", "--db", "own.db", "--json").json
+    new = deepwork(
+        tmp_path, "db", "info", "--json",
+        environment={"DEEPWORK_DATABASE_URL": url.replace("postgres@", "postgres:geheim@")},
+    )  # fmt: skip
+
+    assert (everywhere["mode"], everywhere["location"]) == ("global", str(home / ".deepwork" / "deepwork.db"))
+    assert (given["mode"], given["location"]) == ("given", str(tmp_path / "own.db"))
+    assert (new.json["kind"], new.json["mode"], new.json["schema"]) == ("postgresql", "given", None)
+    assert "geheim" not in new.out + new.err
+    assert new.json["location"] == url
+
+
+def test_whoever_else_has_a_store_open_is_told(tmp_path: Path, server: Callable[[], str]):
+    for location in (str(tmp_path / "own.db"), server()):
+        register(tmp_path, "Ada", "--db", location)
+        other = subprocess.Popen(
+            [sys.executable, "-m", "deepwork", "events", "tail", "--since", "0", "--db", location],
+            cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert other.stdout is not None
+        assert "Ada" in other.stdout.readline()
+
+        during = deepwork(tmp_path, "db", "info", "--db", location, "--json").json["open_elsewhere"]
+        other.kill()
+        other.communicate()
+
+        assert during
+        assert "://" in location or during == [f"pid {other.pid}"]
+
+
+def test_looking_at_a_known_store_imports_no_migration(tmp_path: Path):
+    register(tmp_path, "Ada")
+    code = (
+        f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'db', 'info', '--path', {str(tmp_path)!r}]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'sqlalchemy', 'alembic', 'fastmcp', 'psycopg', 'pydantic'} & set(sys.modules)))"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_project_moves_to_a_server_and_back(tmp_path: Path, server: Callable[[], str]):
+    url, back = server(), tmp_path / "back"
+    back.mkdir()
+    register(tmp_path, "Ada")
+
+    there = deepwork(tmp_path, "db", "copy", "project", url, "--json")
+    register(tmp_path, "Bob", "--db", url)
+    again = deepwork(back, "db", "copy", url, "project")
+
+    assert (there.json["verified"], there.json["tables"]["agents"], there.json["to"]) == (True, 1, url)
+    assert again.code == 0, again.err
+    assert names(back) == ["Ada", "Bob"]
+    assert (back / ".deepwork" / ".gitignore").exists()
+    assert deepwork(back, "db", "info", "--json").json["last_event"] == 2
+
+
+def test_files_are_looked_for_from_here_and_words_mean_the_usual_places(tmp_path: Path, home: Path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    register(tmp_path, "Ada")
+    other = {"DEEPWORK_DATABASE_URL": str(tmp_path / "unused.db")}
+
+    for words in (("project", "global"), ("global", "copy.db")):
+        ran = deepwork(elsewhere, "db", "copy", *words, "--path", "..", environment=other)
+        assert ran.code == 0, ran.err
+
+    assert (home / ".deepwork" / "deepwork.db").exists()
+    assert names(elsewhere, "--db", str(elsewhere / "copy.db")) == ["Ada"]
+
+
+def test_a_copy_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path, server: Callable[[], str]):
+    register(tmp_path, "Ada")
+    secret = server().replace("postgres@", "postgres:geheim@")
+
+    full = deepwork(tmp_path, "db", "copy", "project", "project")
+    password = deepwork(tmp_path, "db", "copy", "project", secret)
+    other = deepwork(tmp_path, "db", "copy", "project", "mysql://host/db")
+    wrong = deepwork(
+        tmp_path,
+        "db",
+        "copy",
+        "project",
+        "postgresql://host:port/db",
+        environment={"DEEPWORK_DATABASE_URL": secret},
+    )
+    missing = deepwork(tmp_path, "db", "copy", "none.db", "new.db", "--json")
+
+    assert (full.code, "FROM and TO are both" in full.err) == (1, True)
+    assert (password.code, "take no password" in password.err) == (2, True)
+    assert "geheim" not in password.err
+    assert (other.code, "neither a file nor" in other.err) == (2, True)
+    assert (wrong.code, "Traceback" in wrong.err) == (1, False)
+    assert (missing.code, json.loads(missing.err)["code"]) == (1, "STORAGE_ERROR")
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_the_password_of_a_url_is_taken_from_the_settings():
+    from deepwork.cli.database import _is_meant
+
+    known = "postgresql://ada:geheim@db.example/work"
+
+    assert _is_meant("postgresql://ada@db.example/work", known)
+    assert _is_meant("postgresql://db.example:5432/work", known)
+    assert not _is_meant("postgresql://bob@db.example/work", known)
+    assert not _is_meant("postgresql://ada@db.example/other", known)
+    assert not _is_meant("postgresql://ada@other.example/work", known)
+    assert not _is_meant("postgresql://ada@db.example/work", "own.db")
+
+
+def test_a_store_is_backed_up_and_put_back(tmp_path: Path, server: Callable[[], str]):
+    for number, place in enumerate(([], ["--db", server()])):
+        file = f"{number}.backup"
+        register(tmp_path, "Ada", *place)
+        made = deepwork(tmp_path, "db", "backup", file, "--json", *place)
+        register(tmp_path, "Bob", *place)
+
+        refused = deepwork(tmp_path, "db", "restore", file, *place)
+        done = deepwork(tmp_path, "db", "restore", file, "--replace", "--json", *place)
+
+        assert (made.json["backup"], made.json["tables"]["agents"]) == (str(tmp_path / file), 1)
+        assert (refused.code, "--replace" in refused.err) == (1, True)
+        assert names(tmp_path, *place) == ["Ada"]
+        assert names(tmp_path, "--db", done.json["kept"]) == ["Ada", "Bob"]
+
+
+def test_a_lost_store_is_put_back_where_the_project_keeps_it(tmp_path: Path):
+    register(tmp_path, "Ada")
+    deepwork(tmp_path, "db", "backup", "safe.backup")
+    new = tmp_path / "new"
+    new.mkdir()
+
+    ran = deepwork(new, "db", "restore", "../safe.backup")
+
+    assert ran.code == 0, ran.err
+    assert names(new) == ["Ada"]
+    assert (new / ".deepwork" / ".gitignore").exists()
+
+
+def test_a_wrong_file_makes_nothing(tmp_path: Path):
+    (tmp_path / "notes").write_text("notes")
+
+    ran = deepwork(tmp_path, "db", "restore", "notes")
+
+    assert (ran.code, "is no SQLite file" in ran.err) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]

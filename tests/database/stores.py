@@ -1,0 +1,210 @@
+"""Stores with something of everything in them, made by the tools, and how to look at all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from deepwork.database.call import Call
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke_async
+from house import ask, house_at
+from jobs.project import job, step, write
+
+ODD = "ünï©ødé 日本語 \u202e \x01\x1b[31m \\N \\. \t\r\n '\"%s :name {} \U0001f600 e\u0301 ½ ²"
+"""Text that a copy could spoil: escapes, quotes, ends of files, signs of many bytes."""
+BIG = "long " * 20_000
+A_DAY = 86_400
+KEY = "the-same-call"
+
+
+def fill(house: House, folder: Path) -> dict[str, str]:
+    """Something of everything; the ids of a few."""
+    ada, bob = (
+        ask(house, "agent_register", name=name, runtime="custom", metadata={"odd": ODD})["id"]
+        for name in "AB"
+    )
+    ask(house, "agent_register", KEY, name="once", runtime="custom")
+    talk(house, ada, bob)
+    made = plan(house, [{"name": "a", "description": ODD}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}])
+    first = made["tasks"]["a"]
+    assert ask(house, "task_claim", task_id=first, agent_id=ada)["success"]
+    ask(
+        house,
+        "checkpoint_add",
+        task_id=first,
+        type="progress",
+        summary=f"checkpoint {ODD}",
+        detail={"n": -1, "big": 2**53},
+    )
+    ask(house, "checkpoint_add", task_id=first, type="progress", summary="echo " * 400)
+    ask(house, "task_update_status", id=made["tasks"]["c"], status="skipped")
+    ask(house, "template_create", name="ours", from_workflow_id=made["id"])
+    run_a_job(house, folder)
+    keep_by_hand(house)
+    return {"ada": ada, "bob": bob, "plan": made["id"], "claimed": first}
+
+
+def talk(house: House, one: str, other: str) -> None:
+    """Messages that answer each other: whatever their ids, each refers to one that was there before."""
+    before = None
+    for number in range(30):
+        sent = ask(
+            house, "message_send", sender_id=one, recipient_id=other, message_type="query", body=BIG if number == 3 else ODD,
+            **({"reply_to_id": before} if before else {}),
+        )  # fmt: skip
+        before, one, other = sent["id"], other, one
+
+
+def plan(house: House, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    id = ask(
+        house, "workflow_create", name="W", source_type="prompt", source_content=BIG, max_parallel_tasks=100
+    )["id"]
+    ask(house, "workflow_set_plan", id=id, plan={"summary": "In steps.", "tasks": tasks})
+    with house.database.reading() as tx:
+        rows = tx.all("SELECT id, name FROM plan_tasks WHERE workflow_id = :id", id=id)
+    return {"id": id, "tasks": {row["name"]: row["id"] for row in rows}}
+
+
+def large_plan(house: House, size: int) -> str:
+    """A plan of this many tasks, most of which wait for another."""
+    tasks = [
+        {"name": f"task {number}", "description": f"do {number}", "sequence": number // 100 + 1}
+        | ({"depends_on": [f"task {number - 100}"]} if number >= 100 else {})
+        for number in range(size)
+    ]
+    id: str = plan(house, tasks)["id"]
+    return id
+
+
+def run_a_job(house: House, folder: Path) -> None:
+    write(folder, "a.md")
+    job(folder, "chain", [step("a"), step("b")])
+    asyncio.run(
+        invoke_async(
+            house.registry["start_workflow"],
+            {"goal": "try", "job_name": "chain", "workflow_name": "main"},
+            Call("local", "start_workflow"),
+        )
+    )
+
+
+def keep_by_hand(house: House) -> None:
+    """Rows that no tool of this program makes, at the ends of what a column takes."""
+    with house.database.transaction() as tx:
+        for number in (-(2**63), -1, 0, 2**63 - 1):
+            tx.insert(
+                "leases", {"what": f"odd {number} {ODD}", "who": None, "epoch": number, "until": number}
+            )
+        tx.insert("passed_reviews", {"mark": "", "passed_at": 0})
+
+
+def older_than(version: str, path: Path) -> Path:
+    """A store as the program of an older schema made it, with an agent in it."""
+    import sqlalchemy as sa
+    from alembic import command
+    from alembic.config import Config
+
+    from deepwork.database import schema
+
+    engine = sa.create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(path), poolclass=sa.pool.StaticPool
+    )
+    config = Config()
+    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
+    with engine.begin() as transaction:
+        config.attributes["connection"] = transaction
+        command.upgrade(config, version)
+        transaction.exec_driver_sql(
+            "INSERT INTO agents VALUES ('ag_old', 'Old', 'custom', 'worker', 'online', '[]', NULL, NULL, '{}', 'x', 1, NULL, NULL, 1, 1)"
+        )
+    engine.dispose()
+    return path
+
+
+def run_sql(location: str, *statements: str) -> None:
+    """Something that no tool does."""
+    if "://" in location:
+        with psycopg.connect(location, autocommit=True) as server:
+            for statement in statements:
+                server.execute(statement)
+        return
+    with contextlib.closing(sqlite3.connect(location, isolation_level=None)) as file:
+        for statement in statements:
+            file.execute(statement)
+
+
+def spoil(path: Path, name: str) -> None:
+    """Overwrite the page on which a table or an index begins, as a failing disk does."""
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        [(page,)] = file.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", [name])
+        [(size,)] = file.execute("PRAGMA page_size")
+    with path.open("r+b") as raw:
+        raw.seek((page - 1) * size)
+        raw.write(b"\xff" * size)
+
+
+def everything(location: str) -> dict[str, list[Any]]:
+    """Every row of every table, read without a line of what is tested; words as the set of them."""
+    if "://" in location:
+        return _everything_of_server(location)
+    with contextlib.closing(sqlite3.connect(location)) as file:
+        file.row_factory = sqlite3.Row
+        names = [
+            name
+            for (name, kind) in file.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+            if not name.startswith(("plan_words_", "sqlite_"))
+        ]
+        return {
+            name: _plain([dict(row) for row in file.execute(f"SELECT * FROM {name}")])
+            for name in sorted(names)
+        }
+
+
+def _everything_of_server(url: str) -> dict[str, list[Any]]:
+    with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as server:
+        names = [
+            row["t"]
+            for row in server.execute(
+                "SELECT tablename::text AS t FROM pg_tables WHERE schemaname = 'public'"
+            )
+        ]
+        found = {}
+        for name in sorted(names):
+            words = (
+                ", array_to_string(tsvector_to_array(words), ' ') AS words" if name == "plan_words" else ""
+            )
+            found[name] = _plain(server.execute(f"SELECT *{words} FROM {name}").fetchall())
+        return found
+
+
+def _plain(rows: list[dict[str, Any]]) -> list[Any]:
+    for row in rows:
+        if "words" in row:
+            row["words"] = sorted(set(row["words"].split()))
+    # What one database calls true is 1 in the other.
+    plain = [
+        {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}
+        for row in rows
+    ]
+    return sorted(plain, key=lambda row: repr(sorted(row.items())))
+
+
+def is_empty(location: str) -> bool:
+    """As new, or not there at all."""
+    if "://" not in location and not Path(location).exists():
+        return True
+    found = everything(location)
+    counters = {"alembic_version", "event_sequence", "audit_head"}
+    return all(not rows for name, rows in found.items() if name not in counters) and all(
+        row["last_seq"] == 0 for row in found.get("event_sequence", ())
+    )
+
+
+def open_store(folder: Path, location: str) -> House:
+    return house_at(folder, location, lease_seconds=A_DAY)

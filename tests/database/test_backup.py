@@ -1,0 +1,407 @@
+"""A backup is one whole file; what is put back is what was backed up."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from database.conftest import TASKS, Place
+from database.stores import everything, is_empty, older_than, open_store, run_sql, spoil
+from deepwork.database import schema
+from deepwork.database.backup import Restored, back_up, restore
+from deepwork.database.copying import Copied
+from deepwork.database.engine import open_engine
+from deepwork.database.processes import with_open
+from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
+from house import ask, events
+
+KINDS = ("sqlite", "postgres")
+kinds = pytest.mark.parametrize("kind", KINDS)
+ways = pytest.mark.parametrize(("one", "other"), [(one, other) for one in KINDS for other in KINDS])
+
+
+def saved(location: str, file: Path) -> Copied:
+    store = open_engine(location)
+    try:
+        return back_up(store, file)
+    finally:
+        store.close()
+
+
+def put_back(file: Path, location: str, *, replace: bool = False) -> Restored:
+    store = open_engine(location)
+    try:
+        return restore(file, store, replace=replace)
+    finally:
+        store.close()
+
+
+def with_agents(folder: Path, location: str, *names: str) -> str:
+    house = open_store(folder, location)
+    for name in names:
+        ask(house, "agent_register", name=name, runtime="custom")
+    house.close()
+    return location
+
+
+def agents(location: str) -> list[str]:
+    return [row["name"] for row in everything(location)["agents"]]
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@kinds
+def test_a_backup_is_one_file_for_its_owner_alone(filled: Callable[[str], str], tmp_path: Path, kind: str):
+    file = tmp_path / "safe" / "store.backup"
+
+    done = saved(filled(kind), file)
+
+    assert names_in(file.parent) == ["store.backup"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    found = everything(str(file))
+    assert found == everything(filled(kind))
+    assert done.rows == {name: len(rows) for name, rows in found.items() if name != "alembic_version"}
+    with closing(sqlite3.connect(file)) as opened:
+        assert opened.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+@ways
+def test_what_is_put_back_is_what_was_backed_up(
+    filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
+):
+    file, target = tmp_path / "store.backup", place(other)
+    saved(filled(one), file)
+    before = file.read_bytes()
+
+    done = put_back(file, target)
+
+    assert (done.from_schema, done.kept) == (schema.HEAD, None)
+    assert everything(target) == everything(filled(one))
+    assert file.read_bytes() == before
+    house = open_store(tmp_path, target)
+    numbers = [event.seq for event in events(house)]
+    ask(house, "agent_register", name="new", runtime="custom")
+    assert [event.seq for event in events(house)] == [*numbers, numbers[-1] + 1]
+    house.close()
+
+
+@kinds
+def test_ten_thousand_tasks_are_backed_up_and_put_back(
+    large: Callable[[str], str], place: Place, tmp_path: Path, kind: str
+):
+    file, target = tmp_path / "store.backup", place(kind)
+
+    assert saved(large(kind), file).rows["plan_tasks"] == TASKS
+    assert put_back(file, target).copied.rows["plan_tasks"] == TASKS
+
+    assert everything(target) == everything(large(kind))
+
+
+@kinds
+def test_no_file_is_overwritten(filled: Callable[[str], str], tmp_path: Path, kind: str):
+    file = tmp_path / "precious"
+    file.write_text("notes")
+    (tmp_path / "leads-nowhere").symlink_to(tmp_path / "nothing")
+
+    for name in ("precious", "leads-nowhere"):
+        with pytest.raises(NotAllowed, match=f"{name} exists"):
+            saved(filled(kind), tmp_path / name)
+
+    assert file.read_text() == "notes"
+    assert names_in(tmp_path) == ["leads-nowhere", "precious"]
+
+
+@kinds
+def test_a_backup_is_one_moment_of_a_store_that_is_written_to(place: Place, tmp_path: Path, kind: str):
+    location, is_over, written = place(kind), threading.Event(), threading.Event()
+    house = open_store(tmp_path, location)
+
+    def write() -> None:
+        while not is_over.is_set():
+            ask(house, "agent_register", name="busy", runtime="custom")
+            written.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert written.wait(30)
+        files = [tmp_path / f"{number}.backup" for number in range(5)]
+        for file in files:
+            saved(location, file)
+    finally:
+        is_over.set()
+        writer.join()
+        house.close()
+
+    for file in files:
+        found = everything(str(file))
+        assert sorted(row["seq"] for row in found["events"]) == list(range(1, len(found["agents"]) + 1))
+        assert found["event_sequence"] == [{"last_seq": len(found["agents"])}]
+
+
+@kinds
+def test_a_kill_in_the_middle_leaves_no_file_with_the_name(
+    large: Callable[[str], str], tmp_path: Path, kind: str
+):
+    file = tmp_path / "safe" / "store.backup"
+    file.parent.mkdir()
+
+    for delay in (0, 0.02, 0.1):
+        program = subprocess.Popen(
+            [sys.executable, "-P", "-m", "deepwork", "db", "backup", str(file), "--db", large(kind)]
+        )
+        while not any(path.stat().st_size for path in file.parent.glob(".store.backup.*/*.db")):
+            assert program.poll() is None, "the backup was over before anybody could stop it"
+            time.sleep(0.001)
+        time.sleep(delay)
+        program.send_signal(signal.SIGKILL)
+        program.wait(30)
+        assert not file.exists() or everything(str(file)) == everything(large(kind))
+        file.unlink(missing_ok=True)
+
+    saved(large(kind), file)
+
+
+def test_a_damaged_store_gives_no_backup(filled: Callable[[str], str], place: Place, tmp_path: Path):
+    for table in ("messages", "agents_by_age"):  # rows, and an index that no reader of rows would miss
+        location, file = place("sqlite"), tmp_path / f"{table}.backup"
+        copy_of(filled("sqlite"), location)
+        spoil(Path(location), table)
+
+        with pytest.raises(StorageError, match="damaged"):
+            saved(location, file)
+
+        assert not file.exists()
+
+
+def copy_of(source: str, target: str) -> None:
+    Path(target).parent.mkdir()
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+@kinds
+def test_a_store_that_holds_something_is_not_replaced_unasked(
+    filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
+):
+    file, target = tmp_path / "store.backup", with_agents(tmp_path, place(kind), "Ada")
+    saved(filled("sqlite"), file)
+    before = everything(target)
+
+    with pytest.raises(NotAllowed, match="is not empty: it holds 1 row in agents") as refused:
+        put_back(file, target)
+
+    assert "--replace" in refused.value.suggestion
+    assert everything(target) == before
+
+
+@kinds
+def test_what_is_replaced_is_kept_and_can_be_put_back(place: Place, tmp_path: Path, kind: str):
+    target = with_agents(tmp_path, place(kind), "Ada", "Bob")
+    file = tmp_path / "store.backup"
+    saved(target, file)
+    with_agents(tmp_path, target, "Cleo")
+    replaced = everything(target)
+
+    done = put_back(file, target, replace=True)
+
+    assert agents(target) == ["Ada", "Bob"]
+    assert done.kept is not None
+    assert done.kept.parent == (Path(target).parent if kind == "sqlite" else tmp_path)
+    assert everything(str(done.kept)) == replaced
+    put_back(done.kept, target, replace=True)
+    assert everything(target) == replaced
+
+
+HOLDING = """
+import sys, time
+from deepwork.database.engine import open_engine
+store = open_engine(sys.argv[1])
+with store.reading() as connection:
+    connection.execute("SELECT * FROM agents").fetchall()
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def somebody_else(location: str) -> Iterator[int]:
+    """Another process that has the store open, and does nothing."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", HOLDING, location], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "open\n"
+    yield program.pid
+    program.communicate()
+
+
+@kinds
+def test_a_store_that_others_have_open_is_not_replaced(place: Place, tmp_path: Path, kind: str):
+    target = with_agents(tmp_path, place(kind), "Ada")
+    file = tmp_path / "store.backup"
+    saved(target, file)
+    with_agents(tmp_path, target, "Bob")
+
+    with somebody_else(target) as number:
+        with pytest.raises(NotAllowed, match="open in other processes: pid") as refused:
+            put_back(file, target, replace=True)
+        assert kind == "postgres" or str(number) in refused.value.message
+        assert agents(target) == ["Ada", "Bob"]
+
+    put_back(file, target, replace=True)
+    assert agents(target) == ["Ada"]
+
+
+def test_processes_that_have_a_file_open_are_known(tmp_path: Path):
+    location = with_agents(tmp_path, str(tmp_path / "deepwork.db"), "Ada")
+
+    with somebody_else(location) as number:
+        assert with_open(Path(location)) == [number]
+    assert with_open(Path(location)) == []
+
+
+@kinds
+def test_whoever_reads_meanwhile_sees_all_of_the_old_or_all_of_the_new(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    """Where nobody can tell who has a store open, this is what keeps a reader from harm."""
+    target = with_agents(tmp_path, place(kind), "old 1", "old 2")
+    file = tmp_path / "store.backup"
+    other = with_agents(tmp_path, place("sqlite"), "new 1", "new 2", "new 3")
+    saved(other, file)
+    reader, store = open_store(tmp_path, target), open_engine(target)
+
+    with reader.database.reading() as tx:
+        names = "SELECT name FROM agents ORDER BY name"
+        before = tx.all(names)
+        monkeypatch.setattr(store, "others", lambda: None)
+        restore(file, store, replace=True)
+        assert tx.all(names) == before
+    store.close()
+
+    assert [row["name"] for row in ask(reader, "agent_list")["agents"]] == ["new 1", "new 2", "new 3"]
+    reader.close()
+
+
+@pytest.mark.parametrize("harm", ["a page", "the beginning", "everything"])
+def test_a_damaged_store_is_set_aside_as_it_is(place: Place, tmp_path: Path, harm: str):
+    location = Path(with_agents(tmp_path, place("sqlite"), "Ada"))
+    file = tmp_path / "store.backup"
+    saved(str(location), file)
+    if harm == "a page":
+        spoil(location, "agents")
+    elif harm == "the beginning":
+        with location.open("r+b") as raw:
+            raw.write(b"\0" * 100)
+    else:
+        location.write_text("no database")
+    damaged = location.read_bytes()
+
+    with pytest.raises(DeepworkError):
+        put_back(file, str(location))
+    done = put_back(file, str(location), replace=True)
+
+    assert done.kept is not None
+    assert "damaged" in done.kept.name
+    assert done.kept.read_bytes() == damaged
+    assert agents(str(location)) == ["Ada"]
+    assert stat.S_IMODE(location.stat().st_mode) == 0o600
+
+
+@kinds
+def test_an_older_backup_is_brought_forward_and_stays_as_it_is(place: Place, tmp_path: Path, kind: str):
+    old, target = older_than("0003", tmp_path / "old.backup"), place(kind)
+    before = old.read_bytes()
+
+    done = put_back(old, target)
+
+    assert (done.from_schema, done.copied.schema) == ("0003", schema.HEAD)
+    assert agents(target) == ["Old"]
+    assert old.read_bytes() == before
+
+
+def test_an_older_store_can_be_backed_up_as_it_is(tmp_path: Path):
+    old = older_than("0003", tmp_path / "old.db")
+
+    assert saved(str(old), tmp_path / "store.backup").schema == "0003"
+
+    assert everything(str(tmp_path / "store.backup")) == everything(str(old))
+
+
+@kinds
+def test_what_is_no_backup_is_refused_and_nothing_is_made(
+    filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
+):
+    target = place(kind)
+    (tmp_path / "notes").write_text("notes")
+    run_sql(str(tmp_path / "songs.db"), "CREATE TABLE songs (name)")
+    saved(filled("sqlite"), tmp_path / "newer")
+    run_sql(str(tmp_path / "newer"), "UPDATE alembic_version SET version_num = '9999'")
+    saved(filled("sqlite"), tmp_path / "spoilt")
+    spoil(tmp_path / "spoilt", "messages")
+
+    for name, complaint in [
+        ("notes", "notes is no SQLite file"),
+        ("none", "There is no store at .*none"),
+        ("songs.db", "songs.db is no store of deepwork"),
+        ("newer", "has schema 9999"),
+        ("spoilt", "spoilt is damaged"),
+    ]:
+        with pytest.raises(StorageError, match=complaint):
+            put_back(tmp_path / name, target)
+
+    assert is_empty(target)
+
+
+def test_a_store_is_not_put_in_its_own_place(place: Place, tmp_path: Path):
+    location = with_agents(tmp_path, place("sqlite"), "Ada")
+    (tmp_path / "link").symlink_to(location)
+
+    for file in (Path(location), tmp_path / "link"):
+        with pytest.raises(NotAllowed, match="is the store itself"):
+            put_back(file, location, replace=True)
+
+    assert agents(location) == ["Ada"]
+
+
+@kinds
+def test_a_backup_can_be_kept_on_a_network(
+    filled: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    file = tmp_path / "share" / "store.backup"
+    on_share = str(tmp_path / "share")
+    if Path("/dev/shm").is_dir():  # another file system, as a share is
+        monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
+    for module in ("backup", "sqlite"):
+        monkeypatch.setattr(
+            f"deepwork.database.{module}.network_file_system",
+            lambda path: "nfs4" if str(path).startswith(on_share) else None,
+        )
+
+    saved(filled(kind), file)
+
+    assert everything(str(file)) == everything(filled(kind))
+    assert names_in(file.parent) == ["store.backup"]
+
+
+@kinds
+def test_a_folder_that_takes_no_file_is_said(filled: Callable[[str], str], tmp_path: Path, kind: str):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StorageError, match=r"Cannot write file/store\.backup") as refused:
+        saved(filled(kind), tmp_path / "file" / "store.backup")
+
+    assert refused.value.code is Code.STORAGE_ERROR

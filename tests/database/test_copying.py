@@ -1,0 +1,436 @@
+"""A copy is the whole store, or nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from database.conftest import TASKS, Place
+from database.stores import KEY, everything, is_empty, older_than, open_store, run_sql, spoil
+from deepwork.database import schema
+from deepwork.database.copying import Copied, copy
+from deepwork.database.engine import open_engine
+from deepwork.database.tables import Table, Values, first_difference, in_order
+from deepwork.errors import DeepworkError, NotAllowed, StorageError
+from deepwork.server.house import House
+from house import ask, events, leave_out
+
+KINDS = ("sqlite", "postgres")
+WAYS = [(one, other) for one in KINDS for other in KINDS]
+ways = pytest.mark.parametrize(("one", "other"), WAYS)
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def copied(source: str, target: str) -> Copied:
+    old, new = open_engine(source), open_engine(target)
+    try:
+        return copy(old, new)
+    finally:
+        old.close()
+        new.close()
+
+
+@contextmanager
+def opened(folder: Path, location: str) -> Iterator[House]:
+    house = open_store(folder, location)
+    yield house
+    house.close()
+
+
+def test_tables_come_after_those_they_refer_to():
+    tables = [
+        Table("answers", ("id",), ("id",), frozenset({"questions", "answers"})),
+        Table("questions", ("id",), ("id",), frozenset({"people"})),
+        Table("people", ("id",), ("id",)),
+    ]
+
+    assert [table.name for table in in_order(tables)] == ["people", "questions", "answers"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "where"),
+    [
+        ([(1, "a"), (2, "b")], [(1, "a"), (2, "b")], None),
+        ([(1, True)], [(1, 1)], None),
+        ([(1, "a"), (2, "b")], [(1, "a"), (2, "B")], (2,)),
+        ([(1, "a"), (2, "b")], [(1, "a")], (2,)),
+        ([(2, "b")], [(1, "a"), (2, "b")], (2,)),
+        ([(1, None)], [(1, "")], (1,)),
+        ([(1, "1")], [(1, 1)], (1,)),
+        ([], [(7, "a")], (7,)),
+    ],
+)
+def test_the_first_difference_is_found(one: list[Values], other: list[Values], where: Values | None):
+    assert first_difference(Table("t", ("id", "name"), ("id",)), one, other) == where
+
+
+def test_rows_without_a_key_may_come_in_any_order_but_not_be_missing():
+    words = Table("words", ("id", "said"), words=frozenset({"said"}))
+
+    assert first_difference(words, [("a", "x"), ("a", "y")], [("a", "y"), ("a", "x")]) is None
+    assert first_difference(words, [("a", "x"), ("a", "x")], [("a", "x")]) == ("a",)
+
+
+@ways
+def test_everything_arrives(filled: Callable[[str], str], place: Place, one: str, other: str):
+    source, target = filled(one), place(other)
+
+    done = copied(source, target)
+
+    before, after = everything(source), everything(target)
+    assert after == before
+    counts = {name: len(rows) for name, rows in before.items() if name != "alembic_version"}
+    assert (done.schema, done.rows) == (schema.HEAD, counts)
+    assert (
+        min(counts[name] for name in ("messages", "plan_tasks", "checkpoints", "job_sessions", "templates"))
+        > 0
+    )
+
+
+@ways
+def test_the_tools_answer_from_a_copy_as_from_the_store(
+    filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
+):
+    source, target = filled(one), place(other)
+    copied(source, target)
+
+    with opened(tmp_path, source) as old, opened(tmp_path, target) as new:
+        [workflow] = ask(old, "workflow_list")["workflows"]
+        agents = [agent["id"] for agent in ask(old, "agent_list")["agents"]]
+        for tool, arguments in [
+            ("agent_list", {}),
+            *(("message_list", {"agent_id": agent}) for agent in agents),
+            ("workflow_get", {"id": workflow["id"], "include_tasks": True, "include_history": True}),
+            ("workflow_next_tasks", {"workflow_id": workflow["id"]}),
+            ("template_list", {"template_id": "ours"}),
+        ]:
+            assert ask(new, tool, **arguments) == ask(old, tool, **arguments)
+        for words in ("echo", "unico", "日", "progress", "steps"):
+            found, expected = (
+                [hit["id"] for hit in ask(house, "workflow_search", query=words)["results"]]
+                for house in (new, old)
+            )
+            assert sorted(found) == sorted(expected)
+        assert ask(new, "workflow_search", query="echo")["total"] == 1
+        assert events(new) == events(old)
+
+
+@ways
+def test_work_goes_on_in_a_copy_where_it_stood(
+    filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
+):
+    target = place(other)
+    copied(filled(one), target)
+
+    with opened(tmp_path, target) as house:
+        numbers = [event.seq for event in events(house)]
+        agents = ask(house, "agent_list")["total"]
+        # A call that had taken effect has none again; a claim is still its holder's; numbers have no gap.
+        ask(house, "agent_register", KEY, name="once", runtime="custom")
+        assert ask(house, "agent_list")["total"] == agents
+        newcomer = ask(house, "agent_register", name="new", runtime="custom")["id"]
+        with house.database.reading() as tx:
+            claimed = tx.value("SELECT id FROM plan_tasks WHERE claimed_by IS NOT NULL")
+        assert ask(house, "task_claim", task_id=claimed, agent_id=newcomer)["reason"] == "claimed"
+        assert [event.seq for event in events(house)] == [*numbers, numbers[-1] + 1]
+
+
+def test_there_and_back_again_is_the_same(filled: Callable[[str], str], place: Place):
+    source = filled("sqlite")
+    stations = [place("postgres"), place("postgres"), place("sqlite")]
+
+    for before, after in zip([source, *stations], stations, strict=False):
+        copied(before, after)
+
+    assert everything(stations[-1]) == everything(source)
+
+
+@pytest.mark.parametrize(("one", "other"), [("sqlite", "postgres"), ("postgres", "sqlite")])
+def test_ten_thousand_tasks_arrive(
+    large: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
+):
+    source, target = large(one), place(other)
+
+    assert copied(source, target).rows["plan_tasks"] == TASKS
+
+    assert everything(target) == everything(source)
+    with opened(tmp_path, source) as old, opened(tmp_path, target) as new:
+        [workflow] = ask(new, "workflow_list")["workflows"]
+        assert ask(new, "workflow_progress", workflow_id=workflow["id"]) == ask(
+            old, "workflow_progress", workflow_id=workflow["id"]
+        )
+
+
+TOMORROW = (
+    "CREATE TABLE zoo (id TEXT PRIMARY KEY)",
+    'CREATE TABLE "a first" (id TEXT PRIMARY KEY, "order" BOOLEAN, later TEXT REFERENCES zoo (id))',
+)
+
+
+@ways
+def test_tables_of_tomorrow_are_copied_too(place: Place, one: str, other: str):
+    source, target = place(one), place(other)
+    for location in (source, target):
+        engine = open_engine(location)
+        engine.prepare()
+        engine.close()
+        run_sql(location, *TOMORROW)
+    run_sql(
+        source,
+        "INSERT INTO zoo VALUES ('z')",
+        "INSERT INTO \"a first\" VALUES ('a', true, 'z'), ('b', false, NULL)",
+    )
+
+    assert copied(source, target).rows["a first"] == 2
+
+
+@ways
+def test_a_copy_is_one_moment_of_a_store_that_is_written_to(
+    place: Place, tmp_path: Path, one: str, other: str
+):
+    source, is_over, written = place(one), threading.Event(), threading.Event()
+    house = open_store(tmp_path, source)
+
+    def write() -> None:
+        while not is_over.is_set():
+            sender = ask(house, "agent_register", name="busy", runtime="custom")["id"]
+            ask(house, "message_send", sender_id=sender, recipient_id=sender, message_type="query", body="x")
+            written.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert written.wait(30)
+        targets = [place(other) for _ in range(3)]
+        for target in targets:
+            copied(source, target)
+    finally:
+        is_over.set()
+        writer.join()
+        house.close()
+
+    for target in targets:
+        found = everything(target)
+        numbers = sorted(row["seq"] for row in found["events"])
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert found["event_sequence"] == [{"last_seq": len(numbers)}]
+        told = [row["type"] for row in found["events"]]
+        assert told.count("agent:registered") == len(found["agents"])
+        assert told.count("message:created") == len(found["messages"])
+
+
+@ways
+def test_a_target_that_holds_something_is_refused_and_stays(
+    filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
+):
+    target = place(other)
+    with opened(tmp_path, target) as house:
+        ask(house, "agent_register", name="Ada", runtime="custom")
+    before = everything(target)
+
+    with pytest.raises(NotAllowed, match="not empty: it holds 1 row in agents, "):
+        copied(filled(one), target)
+
+    assert everything(target) == before
+
+
+@kinds
+def test_a_copy_that_differs_is_named_and_not_kept(filled: Callable[[str], str], place: Place, kind: str):
+    source, target = filled("sqlite"), place(kind)
+    engine = open_engine(target)
+    engine.prepare()
+    engine.close()
+    first = min(row["id"] for row in everything(source)["agents"])
+    run_sql(target, *CHANGING[kind])
+
+    with pytest.raises(StorageError, match=rf"differs from .* in agents with id '{first}'"):
+        copied(source, target)
+
+    assert is_empty(target)
+
+
+CHANGING = {
+    "sqlite": [
+        "CREATE TRIGGER spoil AFTER INSERT ON agents BEGIN UPDATE agents SET name = name || '!' WHERE id = NEW.id; END"
+    ],
+    "postgres": [
+        """CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN NEW.name = NEW.name || '!'; RETURN NEW; END $$""",
+        "CREATE TRIGGER spoil BEFORE INSERT ON agents FOR EACH ROW EXECUTE FUNCTION spoil()",
+    ],
+}
+LOSING = {
+    "sqlite": [
+        "CREATE TRIGGER lose BEFORE INSERT ON events WHEN NEW.seq = 3 BEGIN SELECT RAISE(IGNORE); END",
+    ],
+    "postgres": [
+        "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+        "CREATE TRIGGER lose BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.seq = 3) EXECUTE FUNCTION lose()",
+    ],
+}
+
+
+@kinds
+def test_a_row_that_is_lost_is_named(filled: Callable[[str], str], place: Place, kind: str):
+    target = place(kind)
+    engine = open_engine(target)
+    engine.prepare()
+    engine.close()
+    run_sql(target, *LOSING[kind])
+
+    with pytest.raises(StorageError, match="in events with seq 3;"):
+        copied(filled("sqlite"), target)
+
+    assert is_empty(target)
+
+
+@kinds
+def test_an_older_store_is_refused_with_what_to_do_and_not_changed(place: Place, tmp_path: Path, kind: str):
+    old, target = older_than("0003", tmp_path / "old.db"), place(kind)
+    before = old.read_bytes()
+
+    with pytest.raises(NotAllowed, match=rf"old\.db has schema 0003.*{schema.HEAD}") as refused:
+        copied(str(old), target)
+
+    assert "Open it once" in refused.value.suggestion
+    assert old.read_bytes() == before
+    assert kind == "postgres" or not Path(target).exists()
+    assert is_empty(target)
+
+
+@ways
+def test_a_newer_store_is_refused_as_source_and_as_target(
+    filled: Callable[[str], str], place: Place, one: str, other: str
+):
+    newer, sound = place(one), filled(other)
+    engine = open_engine(newer)
+    engine.prepare()
+    engine.close()
+    run_sql(newer, "UPDATE alembic_version SET version_num = '9999'")
+
+    for source, target in ((newer, place(other)), (sound, newer)):
+        with pytest.raises(StorageError, match="9999") as refused:
+            copied(source, target)
+        assert "Update deepwork" in refused.value.suggestion
+
+
+def test_what_is_no_store_is_said_and_left_alone(filled: Callable[[str], str], place: Place, tmp_path: Path):
+    notes, other = tmp_path / "notes.txt", tmp_path / "other.db"
+    notes.write_text("precious")
+    run_sql(str(other), "CREATE TABLE songs (name)", "INSERT INTO songs VALUES ('la')")
+    before = other.read_bytes()
+
+    for source, target, complaint in [
+        (str(notes), place("sqlite"), "notes.txt is no SQLite file"),
+        (filled("sqlite"), str(notes), "notes.txt is no SQLite file"),
+        (str(tmp_path / "none.db"), place("sqlite"), "There is no store at .*none.db"),
+        (str(other), place("sqlite"), "other.db is no store of deepwork"),
+        (filled("sqlite"), str(other), "other.db holds tables that are not deepwork's: songs"),
+        (str(tmp_path), place("sqlite"), "There is no store"),
+    ]:
+        with pytest.raises(DeepworkError, match=complaint):
+            copied(source, target)
+
+    assert notes.read_text() == "precious"
+    assert other.read_bytes() == before
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_tables_of_others_on_a_server_are_left_alone(filled: Callable[[str], str], place: Place):
+    target = place("postgres")
+    run_sql(target, "CREATE TABLE songs (name TEXT)")
+
+    with pytest.raises(NotAllowed, match="not deepwork's: songs"):
+        copied(filled("sqlite"), target)
+
+
+@kinds
+def test_a_damaged_source_is_said_and_the_target_stays_empty(
+    filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
+):
+    source, target = tmp_path / "bad" / "deepwork.db", place(kind)
+    copied(filled("sqlite"), str(source))
+    spoil(source, "messages")
+
+    with pytest.raises(StorageError, match=r"bad/deepwork\.db is damaged"):
+        copied(str(source), target)
+
+    assert is_empty(target)
+
+
+def test_a_text_that_a_server_cannot_keep_is_named(place: Place, tmp_path: Path):
+    source, target = place("sqlite"), place("postgres")
+    with opened(tmp_path, source) as house:
+        id = ask(house, "agent_register", name="Ada", runtime="custom")["id"]
+    run_sql(source, "UPDATE agents SET name = 'A' || char(0) || 'da'")
+
+    with pytest.raises(StorageError, match=f"name in agents with id '{id}' holds a NUL"):
+        copied(source, target)
+
+    assert is_empty(target)
+
+
+@kinds
+def test_a_kill_in_the_middle_leaves_the_target_empty(large: Callable[[str], str], place: Place, kind: str):
+    source, target = large("sqlite"), place(kind)
+    is_under_way = {"sqlite": file_is_written, "postgres": server_is_written}[kind]
+
+    for _ in range(3):
+        program = subprocess.Popen([sys.executable, "-P", "-m", "deepwork", "db", "copy", source, target])
+        while not is_under_way(target):
+            assert program.poll() is None, "the copy was over before anybody could stop it"
+            time.sleep(0.002)
+        program.send_signal(signal.SIGKILL)
+        assert program.wait(30) == -signal.SIGKILL
+        assert is_empty(target)
+
+    assert copied(source, target).rows["plan_tasks"] == TASKS
+    assert everything(target) == everything(source)
+
+
+def file_is_written(path: str) -> bool:
+    """Rows, more than fit into memory kept for them, have reached the log."""
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 2_000_000
+
+
+def server_is_written(url: str) -> bool:
+    with psycopg.connect(url) as server:
+        row = server.execute("SELECT pg_relation_size(to_regclass('plan_tasks'))").fetchone()
+    return bool(row and row[0] and row[0] > 500_000)
+
+
+MEASURED = """
+import sys
+from deepwork.database.copying import copy
+from deepwork.database.engine import open_engine
+copy(*map(open_engine, sys.argv[1:]))
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def test_a_copy_needs_no_more_memory_than_a_few_rows(place: Place, tmp_path: Path):
+    if not Path("/proc/self/status").exists():
+        leave_out("this system does not tell how much memory a process needed")
+    file, server, back = place("sqlite"), place("postgres"), place("sqlite")
+    with opened(tmp_path, file) as house:
+        id = ask(house, "agent_register", name="Ada", runtime="custom")["id"]
+        for number in range(150):
+            text = f"{number} " * (1_000_000 // len(f"{number} "))
+            ask(house, "message_send", sender_id=id, recipient_id=id, message_type="query", body=text)
+    assert Path(file).stat().st_size > 130 * 1024 * 1024
+
+    for source, target in ((file, server), (server, back)):
+        ran = subprocess.run(
+            [sys.executable, "-c", MEASURED, source, target], capture_output=True, text=True, check=True
+        )
+        assert int(ran.stdout) < 140 * 1024

@@ -25,7 +25,7 @@ bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--
 	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
 
 chaos: $(READY) ## Storms of claims at full size, with kills and sleepers: hours, not minutes.
-	@DEEPWORK_CHAOS=long $(BIN)/python -m pytest tests/chaos/test_chaos_claims.py --timeout=0 $(ARGS)
+	@DEEPWORK_CHAOS=long $(BIN)/python -m pytest tests/chaos/test_chaos_claims.py tests/chaos/test_chaos_team.py tests/chaos/test_chaos_restart.py --timeout=0 $(ARGS)
 
 check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/ruff check

@@ -11,6 +11,8 @@ import psycopg
 import pytest
 
 from chaos.crew import Worker
+from chaos.team_hosts import Network
+from chaos.team_postgres import TeamPostgres
 from deepwork.server.house import House
 from house import house_at
 
@@ -92,3 +94,18 @@ def open_house(tmp_path: Path) -> Iterator[Callable[[str], House]]:
     yield open_at
     for house in opened:
         house.close()
+
+
+@pytest.fixture(scope="session")
+def network() -> Iterator[Network]:
+    """Two hosts and a database's host."""
+    with Network() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def team_postgres(network: Network) -> Iterator[TeamPostgres]:
+    """A PostgreSQL that the two hosts share, and that may be restarted."""
+    server = TeamPostgres(network)
+    yield server
+    server.close()

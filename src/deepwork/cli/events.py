@@ -31,16 +31,25 @@ def tail(
     path: str, database: str | None, global_store: bool, since: int | None, workflow_id: str | None,
     no_follow: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print events of every process in this project, as they are stored."""
+    """Print events of every process in this project, as they are stored; an outage is waited out."""
     house = House(settings_from(path, database=database, global_store=global_store))
     feed = house.feed
     start = feed.last() if since is None else since
-    told = (feed.stored if no_follow else feed.follow)(start, workflow_id=workflow_id)
+    told = (
+        feed.stored(start, workflow_id=workflow_id)
+        if no_follow
+        else feed.follow(start, workflow_id=workflow_id, notice=_note)
+    )
     try:
         for event in told:
             click.echo(json.dumps(_plain(event), ensure_ascii=False) if as_json else _line(event))
     finally:
         house.close()
+
+
+def _note(text: str) -> None:
+    """Beside the events, for whoever wonders why none come."""
+    click.echo(f"({text})", err=True)
 
 
 def _plain(event: Event | ResyncRequired) -> dict[str, object]:

@@ -1,0 +1,152 @@
+"""A team: two hosts with a server each, one database, and a storm of calls while something of it is broken."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos import effects, ledger
+from chaos.team_hosts import Network
+from chaos.team_members import Connected, Crier, Follower, Member, Scribe
+from chaos.team_postgres import TeamPostgres
+from chaos.team_servers import TeamServer
+from deepwork.events.log import Event
+from deepwork.server.house import House
+
+CROWD = "claude_code"
+CROWD_SIZE = 20
+PATIENCE = 180
+
+
+class Team:
+    """Two servers that know nothing of each other but the database."""
+
+    def __init__(self, network: Network, postgres: TeamPostgres, left: TeamServer, right: TeamServer) -> None:
+        self.network, self.postgres, self.left, self.right = network, postgres, left, right
+
+    @property
+    def servers(self) -> tuple[TeamServer, TeamServer]:
+        return self.left, self.right
+
+    def ask(self, server: TeamServer, tool: str, **arguments: Any) -> Any:
+        """One call by somebody on that server's host."""
+        return server.host.run(lambda: _each(server, [(tool, arguments)]))[0]
+
+
+@contextmanager
+def assembled(
+    network: Network, postgres: TeamPostgres, folder: Path, lease_seconds: int = 86_400
+) -> Iterator[Team]:
+    """A team with a new database."""
+    postgres.empty()
+    with ExitStack() as held:
+        hosts = (network.left, network.right)
+        left, right = [TeamServer(host, folder, postgres.url(host), lease_seconds) for host in hosts]
+        for server in (left, right):
+            held.enter_context(server)
+        yield Team(network, postgres, left, right)
+
+
+class Storm:
+    """Members on both hosts at work, and a follower of each server's stream."""
+
+    def __init__(self, team: Team, folder: Path, *, writes: int, cries: int, seed: int) -> None:
+        """So many writes of each of four scribes, and cries of each of two criers."""
+        self._total = 4 * writes + 2 * cries
+        self.crowd, self._met = self._gathered(team, folder)
+        self.followers = [Follower(server) for server in team.servers]
+        self.scribes = [
+            Scribe(server, folder / f"scribe-{number}", writes, seed + number, shared=self.crowd[0])
+            for number, server in enumerate(team.servers * 2)
+        ]
+        self.criers = [Crier(server, self.crowd[0], CROWD, cries) for server in team.servers] if cries else []
+        self.members: list[Member] = [*self.scribes, *self.criers]
+
+    def break_often(self, times: int, breakage: Callable[[], None]) -> None:
+        """Break something so many times, spread over the work: never before it begins or after it has ended."""
+        for number in range(times):
+            self._wait_until_done(self._total * (number + 0.5) / (times + 1))
+            breakage()
+
+    def finish(self) -> None:
+        for member in self.members:
+            member.finish()
+
+    def faults(self, house: House) -> list[str]:
+        """What was lost, doubled, made up or seen out of order; empty when all is well."""
+        log = [event for event in house.feed.stored(0) if isinstance(event, Event)]
+        for follower in self.followers:
+            follower.wait_for(log[-1].seq)
+            follower.close()
+        cries = Counter(_cry(event) for event in log if _is_cry(event))
+        meant = Counter(
+            (cry, each) for crier in self.criers for cry in crier.cries for each in self.crowd[1:]
+        )
+        entries = [entry for scribe in self.scribes for entry in scribe.ledger.entries]
+        found = [_effect(event) for event in log if not _is_cry(event)]
+        return [
+            *ledger.faults([*self._met, *entries], found, acknowledged=1.0),
+            *(f"cry {cry} came {cries[cry]} times" for cry in cries.keys() | meant.keys() if cries[cry] != meant[cry]),
+            *(["events or inboxes have gaps"] if not effects.is_without_gaps(house) else []),
+            *(f"a follower saw {wrong}" for each in self.followers for wrong in _misseen(each, log)),
+        ]  # fmt: skip
+
+    def _gathered(self, team: Team, folder: Path) -> tuple[list[str], list[ledger.Entry]]:
+        """Agents that are written to from both hosts; the first of them cries."""
+        kept = ledger.Ledger(folder / "founder")
+        calls = [
+            kept.intend(
+                f"{number}", "agent_register", {"name": f"{number}", "runtime": CROWD, "metadata": {}}
+            )
+            for number in range(CROWD_SIZE + 1)
+        ]
+        answers = team.left.host.run(
+            lambda: _each(team.left, [(call.tool, call.arguments) for call in calls])
+        )
+        for call, answer in zip(calls, answers, strict=True):
+            kept.acknowledge(call, answer)
+        kept.close()
+        return [entry.answer["id"] for entry in kept.entries], kept.entries
+
+    def _wait_until_done(self, calls: float) -> None:
+        deadline = time.monotonic() + PATIENCE
+        before = -1
+        while (done := sum(member.done for member in self.members)) < calls:
+            if done > before:
+                deadline, before = time.monotonic() + PATIENCE, done
+            assert time.monotonic() < deadline, f"nothing moves after {done} calls"
+            time.sleep(0.01)
+
+
+def _misseen(follower: Follower, log: list[Event]) -> list[str]:
+    """Where a stream differs from the log."""
+    seen = [Event(**each) for each in follower.seen]
+    if seen == log:
+        return []
+    place = next((at for at, pair in enumerate(zip(seen, log, strict=False)) if pair[0] != pair[1]), len(log))
+    return [f"{len(seen)} of {len(log)} events, different from number {place + 1} on"]
+
+
+def _is_cry(event: Event) -> bool:
+    return event.type == "message:created" and "cry" in event.data["body"]
+
+
+def _effect(event: Event) -> str:
+    return json.dumps(effects._told(event), sort_keys=True)
+
+
+def _cry(event: Event) -> tuple[str, str]:
+    return event.data["body"]["cry"], event.data["recipient_id"]
+
+
+def _each(server: TeamServer, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+    client = Connected(server)
+    try:
+        return [client.call(tool, arguments) for tool, arguments in calls]
+    finally:
+        client.close()

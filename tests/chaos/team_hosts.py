@@ -1,0 +1,133 @@
+"""Two hosts and a database's host: network namespaces where we may make them, else addresses of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+Answer = TypeVar("Answer")
+
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Host:
+    """A machine of the team, as far as the network can tell."""
+
+    def __init__(self, name: str, address: str, namespace: str | None = None) -> None:
+        self.name, self.address, self._namespace = name, address, namespace
+
+    def run(self, work: Callable[[], Answer]) -> Answer:
+        """Do this on the host; processes that it starts stay there."""
+        done: list[Answer] = []
+        faults: list[BaseException] = []
+
+        def carry_out() -> None:
+            try:
+                done.append(work())
+            except BaseException as error:  # noqa: BLE001 - it is raised again below
+                faults.append(error)
+
+        thread = self.thread(carry_out)
+        thread.join()
+        if faults:
+            raise faults[0]
+        return done[0]
+
+    def thread(self, work: Callable[[], Any]) -> threading.Thread:
+        """Let this run on the host, beside everything else."""
+
+        def move_and_work() -> None:
+            if self._namespace is not None:
+                _enter(self._namespace)
+            work()
+
+        thread = threading.Thread(target=move_and_work, name=f"on-{self.name}", daemon=True)
+        thread.start()
+        return thread
+
+    def free_port(self) -> int:
+        def find() -> int:
+            with socket.socket() as probe:
+                probe.bind((self.address, 0))
+                port: int = probe.getsockname()[1]
+                return port
+
+        return self.run(find)
+
+
+class Network:
+    """A database's host and two others that see it and not each other."""
+
+    def __init__(self) -> None:
+        self._made: list[str] = []
+        try:
+            self.database, self.left, self.right = self._namespaces()
+            self.is_real = True
+        except (OSError, subprocess.CalledProcessError):  # not root, or no such thing here
+            self.close()
+            self.database = Host("database", "127.0.0.1")
+            self.left, self.right = Host("left", "127.0.0.2"), Host("right", "127.0.0.3")
+            self.is_real = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._made:
+            subprocess.run(["ip", "netns", "delete", self._made.pop()], check=False, capture_output=True)
+
+    def database_address(self, host: Host) -> str:
+        """Where this host finds the database."""
+        return f"{host.address.rpartition('.')[0]}.1" if self.is_real else self.database.address
+
+    def cut(self, host: Host, *, is_cut: bool) -> None:
+        """Pull the cable between a host and the database, or plug it in again."""
+        _ip("-n", self._name("database"), "link", "set", f"to-{host.name}", "down" if is_cut else "up")
+
+    def _namespaces(self) -> tuple[Host, Host, Host]:
+        if shutil.which("ip") is None or os.geteuid() != 0:
+            raise PermissionError
+        database = self._namespace("database", "127.0.0.1")
+        return database, self._joined("left", "10.91.1"), self._joined("right", "10.91.2")
+
+    def _namespace(self, name: str, address: str) -> Host:
+        full = self._name(name)
+        _ip("netns", "add", full)
+        self._made.append(full)
+        _ip("-n", full, "link", "set", "lo", "up")
+        return Host(name, address, full)
+
+    def _joined(self, name: str, network: str) -> Host:
+        host = self._namespace(name, f"{network}.2")
+        ours, theirs = self._name("database"), self._name(name)
+        _ip("-n", ours, "link", "add", f"to-{name}", "type", "veth", "peer", "cable", "netns", theirs)
+        for namespace, link, end in ((ours, f"to-{name}", "1"), (theirs, "cable", "2")):
+            _ip("-n", namespace, "address", "add", f"{network}.{end}/24", "dev", link)
+            _ip("-n", namespace, "link", "set", link, "up")
+        return host
+
+    @staticmethod
+    def _name(name: str) -> str:
+        return f"deepwork-{os.getpid()}-{name}"
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+def _enter(namespace: str) -> None:
+    """Move this thread into a network namespace; whatever it opens or starts is there."""
+    with Path("/run/netns", namespace).open("rb") as handle:
+        if _libc.setns(handle.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")

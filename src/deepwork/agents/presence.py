@@ -11,6 +11,7 @@ from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentEvent
 from deepwork.agents.responses import AgentView
 from deepwork.agents.store import AgentStore
+from deepwork.database.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import StorageError
 
@@ -40,8 +41,10 @@ class Presence:
 
     def looked(self, agent: Agent, now: int) -> None:
         """A read in the agent's name: a sign of life too, but written down only now and then."""
-        if self._is_read_only or not rules.wants_renewal(agent, now, self.lease_ms):
-            return
+        call = current_call()
+        is_own = call.scope == "admin" or agent.registered_by == call.caller
+        if self._is_read_only or not is_own or not rules.wants_renewal(agent, now, self.lease_ms):
+            return  # nobody keeps another's agent alive by reading
         try:
             with self._database.transaction() as tx:
                 self.sign_of_life(tx, AgentStore(tx).hold(agent.id))

@@ -81,7 +81,7 @@ def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> Non
     given = {"session_id": session_id, "explanation": explanation}
     with _house(place) as house:
         spec = house.registry["abort_workflow"]
-        answer = asyncio.run(invoke_async(spec, given, Call("local", spec.name)))
+        answer = asyncio.run(invoke_async(spec, given, Call("local", spec.name), house.database))
     show(answer, as_json=as_json)
 
 

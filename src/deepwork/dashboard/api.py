@@ -125,5 +125,5 @@ def _status(error: Exception) -> int:
     if isinstance(error, NotFound):
         return 404
     if isinstance(error, DeepworkError):
-        return {Code.STORAGE_ERROR: 503, Code.STORAGE_FULL: 503}.get(error.code, 400)
+        return {Code.STORAGE_ERROR: 503, Code.STORAGE_FULL: 503, Code.UNAUTHORIZED: 403}.get(error.code, 400)
     return 500

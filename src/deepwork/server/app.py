@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ def create_server(
 def server_of(house: House) -> FastMCP:
     """The server over parts that are already joined."""
     tools = chosen(house.registry, house.settings)
+    if house.settings.read_only:
+        # Here they change nothing, so whoever may read may call them, and there is nothing to record.
+        tools = {name: replace(spec, read_only=True) for name, spec in tools.items()}
     mcp = FastMCP(
         "deepwork",
         instructions({spec.toolset for spec in tools.values()}),

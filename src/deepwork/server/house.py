@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepwork.agents.presence import Presence
 from deepwork.agents.tools import AgentTools
-from deepwork.config import Settings, child_environment
+from deepwork.config import STATE_FOLDER, Settings, child_environment
 from deepwork.database.engine import open_engine
-from deepwork.database.transaction import Clock, Database
+from deepwork.database.transaction import Clock, Database, Happening
 from deepwork.events.feed import Feed
 from deepwork.events.log import record
 from deepwork.files.state import make_state_folder
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from deepwork.reviews.tools import ReviewTools
     from deepwork.server.jobs_wing import JobsWing
     from deepwork.templates.tools import TemplateTools
+    from deepwork.tracking.plan_watch import PlanWatch
+    from deepwork.tracking.tools import TrackTools
+    from deepwork.tracking.watching import Watcher
+    from deepwork.workspaces.desk import WorkspaceDesk
+    from deepwork.workspaces.repositories import RepositoryDesk
 
 
 @dataclass
@@ -40,8 +47,14 @@ class House:
     def database(self) -> Database:
         """Made when first needed; opened when first used."""
         if not self.settings.database and not self.settings.global_store:
-            make_state_folder(self.settings.state_folder)
-        return Database(open_engine(self.settings.database_location), record, self.clock)
+            make_state_folder(self.settings.store_folder)
+        database = Database(open_engine(self.settings.database_location), record, self.clock)
+        database.followers.append(self._hear)
+        return database
+
+    def _hear(self, happenings: Sequence[Happening]) -> None:
+        if any(happening.type.startswith("plan_task:") for happening in happenings):
+            self._plan_watch.heard(happenings)
 
     @cached_property
     def feed(self) -> Feed:
@@ -83,15 +96,31 @@ class House:
 
     @cached_property
     def registry(self) -> dict[str, ToolSpec]:
-        """Every tool there is, whatever the settings choose."""
-        return by_name(tools for make in self._makers.values() for tools in make())
+        """Every tool there is, whatever the settings choose; of two with one name, what stands for both."""
+        toolsets = {name: by_name(make()) for name, make in self._makers.items()}
+        offered = self.settings.toolsets
+        if {"jobs", "tracking"} <= set(offered) or "all" in offered:
+            toolsets["jobs"] |= by_name([self._start_workflow()])
+            del toolsets["tracking"]["start_workflow"]
+        elif "tracking" in offered:
+            del toolsets["jobs"]["start_workflow"]
+        else:
+            del toolsets["tracking"]["start_workflow"]
+        found = {name: spec for specs in toolsets.values() for name, spec in specs.items()}
+        return dict(sorted(found.items()))
+
+    def _start_workflow(self) -> Tools:
+        from deepwork.server.start_workflow import StartWorkflow  # noqa: PLC0415
+
+        return StartWorkflow(self.database, self.jobs.tools, self._track_tools)
 
     @cached_property
     def plans(self) -> list[Tools]:
         """The tools on plans."""
         from deepwork.plans.task_tools import TaskTools  # noqa: PLC0415
 
-        return [self._plan_tools, TaskTools(self.database, self.presence)]
+        only = str(self.settings.repository_root) if self._has_many_projects else None
+        return [self._plan_tools, TaskTools(self.database, self.presence, self._workspace_desk, only)]
 
     @cached_property
     def templates(self) -> TemplateTools:
@@ -106,7 +135,87 @@ class House:
     def _plan_tools(self) -> PlanTools:
         from deepwork.plans.workflow_tools import PlanTools  # noqa: PLC0415
 
-        return PlanTools(self.database, self.presence, self.settings.project_root)
+        return PlanTools(
+            self.database,
+            self.presence,
+            self._repositories,
+            has_many_projects=self._has_many_projects,
+        )
+
+    @cached_property
+    def workspaces(self) -> list[Tools]:
+        """The tools on working trees and repositories."""
+        from deepwork.workspaces.tools import RepositoryTools, WorkspaceTools  # noqa: PLC0415
+
+        return [
+            WorkspaceTools(self.database, self._workspace_desk),
+            RepositoryTools(self.database, self._repositories),
+        ]
+
+    @cached_property
+    def _workspace_desk(self) -> WorkspaceDesk:
+        from deepwork.git.command import Git  # noqa: PLC0415
+        from deepwork.workspaces.desk import WorkspaceDesk  # noqa: PLC0415
+        from deepwork.workspaces.trees import Trees  # noqa: PLC0415
+
+        trees = Trees(lambda folder: Git(folder, environment=child_environment()))
+        return WorkspaceDesk(self.database, trees, self._host)
+
+    @cached_property
+    def _repositories(self) -> RepositoryDesk:
+        from deepwork.workspaces.repositories import RepositoryDesk  # noqa: PLC0415
+
+        return RepositoryDesk(self.settings.repository_root, self._host)
+
+    @cached_property
+    def tracking(self) -> list[Tools]:
+        """The tools that record work as it happens."""
+        from deepwork.jobs.store import JobSessions  # noqa: PLC0415
+        from deepwork.tracking.context_tools import ContextTools  # noqa: PLC0415
+        from deepwork.tracking.log_tools import LogTools  # noqa: PLC0415
+
+        return [
+            self._track_tools,
+            LogTools(self.database, JobSessions()),
+            ContextTools(self.database, self._watcher, JobSessions()),
+        ]
+
+    @cached_property
+    def _track_tools(self) -> TrackTools:
+        from deepwork.tracking.tools import TrackTools  # noqa: PLC0415
+
+        roots = self.settings.repository_root, self.settings.project_root
+        return TrackTools(self.database, self._watcher, *roots)
+
+    @cached_property
+    def _watcher(self) -> Watcher:
+        from deepwork.git.command import Git  # noqa: PLC0415
+        from deepwork.git.snapshot import Snapshots  # noqa: PLC0415
+        from deepwork.tracking.watching import Watcher  # noqa: PLC0415
+
+        state = self.settings.repository_root / STATE_FOLDER
+
+        def snapshots_at(tree: Path) -> Snapshots:
+            make_state_folder(state)
+            folder = state / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
+            return Snapshots(Git(tree, environment=child_environment()), folder)
+
+        return Watcher(self.database, self._host, self.settings.repository_root, snapshots_at)
+
+    @cached_property
+    def _plan_watch(self) -> PlanWatch:
+        from deepwork.tracking.plan_watch import PlanWatch  # noqa: PLC0415
+
+        return PlanWatch(self.database, self._watcher, self._host)
+
+    @property
+    def _has_many_projects(self) -> bool:
+        return self.settings.global_store and not self.settings.database
+
+    @property
+    def _host(self) -> str:
+        """The machine that paths belong to; a file is always on this one, whatever it is called today."""
+        return socket.gethostname() if "://" in self.settings.database else "local"
 
     @property
     def _makers(self) -> dict[str, Callable[[], list[Tools]]]:
@@ -115,6 +224,8 @@ class House:
             "messages": lambda: [self._message_tools()],
             "plans": lambda: self.plans,
             "templates": lambda: [self.templates],
+            "workspaces": lambda: self.workspaces,
+            "tracking": lambda: self.tracking,
             "jobs": lambda: [self.jobs.tools],
             "reviews": lambda: [self.reviews],
         }
@@ -132,5 +243,7 @@ class House:
         return [f"{entry.workflow}:{entry.step}" for entry in self.sessions.get_stack(caller)]
 
     def close(self) -> None:
+        if "_plan_watch" in self.__dict__:
+            self._plan_watch.close()
         if "database" in self.__dict__:
             self.database.close()

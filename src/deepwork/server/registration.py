@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio.to_thread
@@ -15,11 +15,13 @@ from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context, get_http_request
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import Tool, ToolResult
-from mcp.types import CallToolRequestParams, TextContent, ToolAnnotations
+from mcp.types import CallToolRequestParams, ListToolsRequest, TextContent, ToolAnnotations
 from mcp.types import Tool as McpToolForm
 from pydantic import PrivateAttr
 from starlette.requests import Request
 
+from deepwork.access.models import Scope
+from deepwork.access.rules import offered_to
 from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.errors import DeepworkError, InvalidInput
@@ -37,7 +39,7 @@ def expose(mcp: FastMCP, house: House, tools: Mapping[str, ToolSpec]) -> None:
     """Offer these tools over MCP."""
     for spec in tools.values():
         mcp.add_tool(McpTool.of(spec, house))
-    mcp.add_middleware(UnknownTools(list(tools)))
+    mcp.add_middleware(OfferedTools(tools))
 
 
 class McpTool(Tool):
@@ -73,7 +75,7 @@ class McpTool(Tool):
             call = _call(self.name, get_context())
             log.info("%s by %s, stack %s", self.name, call.caller, self._house.stack(call.caller))
             if self._spec.is_async:
-                return answer(await invoke_async(self._spec, arguments, call))
+                return answer(await invoke_async(self._spec, arguments, call, self._house.database))
             return answer(await anyio.to_thread.run_sync(self._work(arguments, call)))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
             return refusal(spoken(error, self.name))
@@ -82,21 +84,38 @@ class McpTool(Tool):
         return lambda: invoke(self._house.database, self._spec, arguments, call)
 
 
-class UnknownTools(Middleware):
-    """Answers a call of a tool that is not there, in the form of every other error."""
+class OfferedTools(Middleware):
+    """Lists what the caller's token covers, and says of what is not there that it is not.
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
+    One class for both: every layer around a call costs as much as a small query.
+    """
+
+    def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
+        self._tools = tools
+
+    async def on_list_tools(
+        self,
+        context: MiddlewareContext[ListToolsRequest],
+        call_next: CallNext[ListToolsRequest, Sequence[Tool]],
+    ) -> Sequence[Tool]:
+        """A tool that cannot be called would only cost tokens."""
+        scope = _scope(_request(get_context()))
+        return [
+            tool
+            for tool in await call_next(context)
+            if offered_to(scope, tool.name, read_only=self._tools[tool.name].read_only)
+        ]
 
     async def on_call_tool(
         self,
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
+        """A call of a tool that is not there is answered in the form of every other error."""
         try:
             return await call_next(context)
         except (NotFoundError, DisabledError):
-            return refusal(_unknown(context.message.name, self._names).as_dict())
+            return refusal(_unknown(context.message.name, list(self._tools)).as_dict())
 
 
 def answer(value: Any) -> ToolResult:
@@ -129,12 +148,23 @@ def _unknown(name: str, names: list[str]) -> DeepworkError:
 def _call(tool: str, context: Context) -> Call:
     """Whose call this is: the token's owner, the session, or who it says; on stdio whoever started us."""
     meta = (context.request_context and context.request_context.meta) or {}
-    request = None if context.transport in (None, "stdio") else get_http_request()
+    request = _request(context)
     if request is None:
         return Call("local", tool, _key(meta.get(KEY)))
     principal: str | None = request.scope.get("deepwork.principal")
     key = _key(meta.get(KEY) or request.headers.get("idempotency-key"))
-    return Call(principal or _name(request, meta), tool, key, principal or "local")
+    caller = principal or _name(request, meta)
+    return Call(caller, tool, key, principal or "local", _scope(request))
+
+
+def _request(context: Context) -> Request | None:
+    """The request that a call came by; None on stdio."""
+    return None if context.transport in (None, "stdio") else get_http_request()
+
+
+def _scope(request: Request | None) -> Scope:
+    """How much the caller may do: all that its token covers, or everything where none is needed."""
+    return Scope.ADMIN if request is None else Scope(request.scope.get("deepwork.scope", Scope.ADMIN))
 
 
 def _key(given: object) -> str | None:

@@ -30,6 +30,7 @@ class ToolSpec:
     idempotent: bool
     destructive: bool
     read_only_if_asked: bool = False
+    own_keys: bool = False
 
     @cached_property
     def is_async(self) -> bool:
@@ -90,6 +91,7 @@ def specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
             idempotent=name in traits.read_only | traits.idempotent,
             destructive=name in traits.destructive,
             read_only_if_asked=name in traits.read_only_if_asked,
+            own_keys=name in traits.own_keys,
         )
         for name, method in inspect.getmembers(tools, inspect.isroutine)
         if not name.startswith("_")

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deepwork.access.desk import TokenDesk
 from deepwork.dashboard.api import Api
 from deepwork.dashboard.streams import Streams
 from deepwork.events.hub import Hub
@@ -48,7 +49,8 @@ class Doors:
 def application(house: House, mcp: FastMCP, policy: Policy) -> ASGIApp:
     """Everything, guarded."""
     rate = house.settings.rate_limit
-    return Guard(doors(house, mcp), policy, RateLimit(rate, 4 * rate) if rate else None)
+    limit = RateLimit(rate, 4 * rate) if rate else None
+    return Guard(doors(house, mcp), policy, limit, tokens=TokenDesk(house.database))
 
 
 def doors(house: House, mcp: FastMCP) -> Doors:

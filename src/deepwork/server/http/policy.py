@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from urllib.parse import urlsplit
 
-OWNER = "owner"
+from deepwork.access import rules
+from deepwork.access.models import OWNER, Scope, Token
+
 OPEN_PATHS = frozenset({"/health"})
 MCP_PATHS = ("/mcp", "/sse", "/messages")
 
@@ -40,15 +42,25 @@ class Policy:
     @property
     def cookie(self) -> str:
         """What a browser keeps after its login: proof of the token, not the token."""
-        return hmac.new(self.token.encode(), b"deepwork cookie", sha256).hexdigest()
+        return self._proof("deepwork cookie")
+
+    def cookie_of(self, token: Token) -> str:
+        """The same for a named token; made with the owner's, so that nobody makes it of what is stored."""
+        return f"{token.id}.{self._proof(f'deepwork cookie {token.id} {token.digest}')}"
+
+    def _proof(self, text: str) -> str:
+        return hmac.new(self.token.encode(), text.encode(), sha256).hexdigest()
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """May pass; `principal` is whoever's token it showed, if any."""
+    """May pass; `principal` is whoever's token it showed, if any, and `scope` what it covers."""
 
     principal: str | None = None
     logs_in: bool = False
+    scope: Scope = Scope.ADMIN
+    """Whoever needs no token is the owner of this machine."""
+    token_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,19 +71,34 @@ class Refused:
     message: str
     suggestion: str = ""
     is_guess: bool = False
+    needs: Scope | None = None
 
 
-def judge(seen: Seen, policy: Policy) -> Admitted | Refused:
-    """Whether a request may pass: the right host, no foreign origin, and a token where one is needed."""
+def asks_about(seen: Seen, policy: Policy) -> str | None:
+    """The id of the named token that a request shows; None where the store need not be asked."""
+    if _wrong_address(seen, policy) or _foreign(seen, policy) or seen.path in OPEN_PATHS:
+        return None
+    if (text := _token_text(seen)) is not None:
+        parts = None if _same(text, policy.token) else rules.split(text)
+        return parts[0] if parts else None
+    id, dot, _ = (_cookie(seen.headers.get("cookie", ""), policy.cookie_name) or "").partition(".")
+    return id if dot and rules.is_token_id(id) else None
+
+
+def judge(seen: Seen, policy: Policy, known: Token | None = None) -> Admitted | Refused:
+    """Whether a request may pass: the right host, no foreign origin, and a token where one is needed.
+
+    `known` is the valid token with the id that `asks_about` told.
+    """
     if refused := _wrong_address(seen, policy) or _foreign(seen, policy):
         return refused
     if seen.path in OPEN_PATHS:
         return Admitted()
-    principal = _shown(seen, policy)
-    if isinstance(principal, Refused):
-        return principal
-    if principal is not None:
-        return Admitted(principal, logs_in=seen.query_token is not None)
+    holder = _shown(seen, policy, known)
+    if isinstance(holder, Refused):
+        return holder
+    if holder is not None:
+        return _too_little(seen, holder) or holder
     if is_mcp(seen.path) and not policy.mcp_needs_token:
         return Admitted()
     return Refused(
@@ -102,23 +129,55 @@ def _foreign(seen: Seen, policy: Policy) -> Refused | None:
     return None
 
 
-def _shown(seen: Seen, policy: Policy) -> str | Refused | None:
-    """Whose token the request shows; None if it shows none."""
+def _token_text(seen: Seen) -> str | None:
+    """The token that a request shows: in its header, or in the link that logs a browser in."""
     scheme, _, bearer = seen.headers.get("authorization", "").partition(" ")
     if scheme:
-        is_right = scheme.lower() == "bearer" and _same(bearer.strip(), policy.token)
-        return OWNER if is_right else _wrong_token()
-    if seen.query_token is not None and seen.path == "/" and seen.method == "GET":
-        return OWNER if _same(seen.query_token, policy.token) else _wrong_token()
+        return bearer.strip() if scheme.lower() == "bearer" else ""
+    return seen.query_token if seen.path == "/" and seen.method == "GET" else None
+
+
+def _shown(seen: Seen, policy: Policy, known: Token | None) -> Admitted | Refused | None:
+    """Whose token the request shows; None if it shows none."""
+    if (text := _token_text(seen)) is not None:
+        holder = _holder(text, policy, known)
+        return replace(holder, logs_in="authorization" not in seen.headers) if holder else _wrong_token()
     # A cookie of another day, or of another project on this port, is no guess: it is no token at all.
     cookie = _cookie(seen.headers.get("cookie", ""), policy.cookie_name)
-    if cookie is None or not _same(cookie, policy.cookie):
+    if cookie is None or not _same(cookie, policy.cookie_of(known) if known else policy.cookie):
         return None
     # A browser sends its cookie whoever asks it to: what changes something must come from our own page.
-    changes_something = seen.is_websocket or seen.method not in {"GET", "HEAD"}
-    if changes_something and "origin" not in seen.headers:
+    if _changes_something(seen) and "origin" not in seen.headers:
         return Refused(403, "Requests with a cookie must come from this server's own pages.")
-    return OWNER
+    return _named(known) if known else Admitted(OWNER)
+
+
+def _holder(text: str, policy: Policy, known: Token | None) -> Admitted | None:
+    if _same(text, policy.token):
+        return Admitted(OWNER)
+    parts = rules.split(text)
+    is_right = rules.is_secret(parts[1] if parts else "", known.digest if known else None)
+    return _named(known) if known and is_right else None
+
+
+def _named(token: Token) -> Admitted:
+    return Admitted(token.name, scope=token.scope, token_id=token.id)
+
+
+def _too_little(seen: Seen, holder: Admitted) -> Refused | None:
+    """What changes something takes more than reading; over MCP each tool says how much."""
+    if (
+        is_mcp(seen.path)
+        or seen.is_websocket
+        or not _changes_something(seen)
+        or holder.scope.covers(Scope.WORK)
+    ):
+        return None
+    return Refused(403, f"This needs the scope {Scope.WORK}.", needs=Scope.WORK)
+
+
+def _changes_something(seen: Seen) -> bool:
+    return seen.is_websocket or seen.method not in {"GET", "HEAD"}
 
 
 def _wrong_token() -> Refused:

@@ -15,6 +15,7 @@ from deepwork.server.http.addresses import LOOPBACK_NAMES, bound, is_loopback, r
 from deepwork.server.http.app import application
 from deepwork.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
 from deepwork.server.http.policy import Policy
+from deepwork.server.http.redaction import hide_tokens
 from deepwork.server.http.tokens import token_of
 
 GRACE_SECONDS = 3
@@ -29,6 +30,7 @@ async def serve_http(house: House, mcp: FastMCP) -> None:
     address = require_safe(settings.host, has_token=bool(settings.token))
     make_state_folder(settings.token_file.parent)
     policy = policy_of(settings, address)
+    hide_tokens(policy.token)
     socket = bound(address, settings.port)
     _announce(settings, policy, address)
     server = uvicorn.Server(

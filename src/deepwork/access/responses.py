@@ -1,0 +1,51 @@
+"""How the token tools answer."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from deepwork.access.models import Scope, Token
+from deepwork.shapes import Answer
+
+
+class TokenView(Answer):
+    """A token, without what makes it one."""
+
+    name: str
+    id: str
+    scope: Scope
+    status: str
+    created_by: str
+    created_at: int
+    expires_at: int | None = None
+    revoked_at: int | None = None
+    last_used_at: int | None = None
+
+    @classmethod
+    def of(cls, token: Token, now: int) -> Self:
+        shown = {key: value for key, value in vars(token).items() if key != "digest"}
+        return cls(**shown, status=_status(token, now))
+
+
+class NewToken(Answer):
+    """A token, this once."""
+
+    name: str
+    scope: Scope
+    token: str
+    expires_at: int | None = None
+
+
+class Tokens(Answer):
+    tokens: list[TokenView]
+
+
+class Revoked(Answer):
+    name: str
+    revoked_at: int
+
+
+def _status(token: Token, now: int) -> str:
+    if token.is_valid(now):
+        return "valid"
+    return "expired" if token.revoked_at is None or token.revoked_at == token.expires_at else "revoked"

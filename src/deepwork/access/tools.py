@@ -1,0 +1,78 @@
+"""What can be asked of tokens. No agent can: they are made and ended on the command line."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from deepwork.access import rules
+from deepwork.access.models import Scope, Token
+from deepwork.access.responses import NewToken, Revoked, Tokens, TokenView
+from deepwork.access.store import TokenStore
+from deepwork.database.transaction import Database
+from deepwork.errors import InvalidInput, NotAllowed
+from deepwork.names import as_letters
+from deepwork.shapes import Name, Traits
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class TokenTools:
+    """Tokens are given out, looked at and taken back."""
+
+    traits: ClassVar = Traits(
+        toolset="tokens", read_only=frozenset({"token_list"}), destructive=frozenset({"token_revoke"})
+    )
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def token_create(
+        self, name: Name, scope: Scope, expires_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    ) -> NewToken:
+        """Make a token with a name and a scope; it is shown this once and cannot be read again."""
+        _require_name(name)
+        secret = secrets.token_urlsafe(32)
+        with self._database.transaction() as tx:
+            store = TokenStore(tx)
+            store.retire(name)
+            token = Token(
+                id=as_letters(secrets.token_bytes(12)), name=name, digest=rules.digest_of(secret),
+                scope=scope, created_by=tx.caller, created_at=tx.now,
+                expires_at=tx.now + expires_days * DAY_MS if expires_days else None,
+                revoked_at=None, last_used_at=None,
+            )  # fmt: skip
+            if not store.add(token):
+                raise NotAllowed(
+                    f"There is a token {name!r} already.",
+                    suggestion=f"Choose another name, or end that one: deepwork tokens revoke {name}",
+                )
+            text = rules.token_text(token.id, secret)
+            return NewToken(name=name, scope=scope, token=text, expires_at=token.expires_at)
+
+    def token_list(self) -> Tokens:
+        """Every token there ever was: who made it, how much it may do, when it was last used."""
+        with self._database.reading() as tx:
+            return Tokens(tokens=[TokenView.of(token, tx.now) for token in TokenStore(tx).all()])
+
+    def token_revoke(self, name: Name) -> Revoked:
+        """End a token; every server refuses it within seconds."""
+        _require_name(name)
+        with self._database.transaction() as tx:
+            if not TokenStore(tx).revoke(name):
+                raise NotAllowed(
+                    f"There is no token {name!r} to revoke.", suggestion="See `deepwork tokens list`."
+                )
+            return Revoked(name=name, revoked_at=tx.now)
+
+
+def _require_name(name: str) -> None:
+    # Not repeated in the error: somebody may have pasted the token itself.
+    if not rules.is_name(name):
+        raise InvalidInput(
+            "This cannot be the name of a token.",
+            suggestion="A name has up to 63 letters, digits, dots, dashes and underscores, and begins with a "
+            "letter or digit; `owner`, `local` and `anonymous` are taken.",
+        )

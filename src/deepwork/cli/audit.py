@@ -1,0 +1,102 @@
+"""`deepwork audit`: the record of who called what, and whether it is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from deepwork.access.chain import verified
+from deepwork.access.models import Link
+from deepwork.access.store import AuditStore
+from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.output import show
+from deepwork.server.house import House
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Moment(click.ParamType[int]):
+    """A moment in Unix milliseconds: a date, a time, or how long ago."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if ago := re.fullmatch(r"(\d{1,6})([smhd])", str(value)):
+            then = datetime.now().astimezone() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        else:
+            try:
+                then = datetime.fromisoformat(str(value)).astimezone()
+            except ValueError:
+                self.fail(
+                    f"{value!r} is no moment: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00.", param, ctx
+                )
+        return int(then.timestamp() * 1000)
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--account", metavar="NAME", help="Only calls under the token of this name, or `local`.")
+@click.option("--tool", metavar="NAME", help="Only calls of this tool.")
+@click.option("--since", type=Moment(), metavar="WHEN", help="Not before this: 2h, 7d, or a date.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="At most so many. Default: 50.")
+@_json
+@place_options
+@click.pass_context
+def audit(
+    context: click.Context, /, account: str | None, tool: str | None, since: int | None, limit: int,
+    as_json: bool, **place: Any,
+) -> None:  # fmt: skip
+    """Show the record of calls that may have changed something, newest first."""
+    if context.invoked_subcommand is not None:
+        return
+    with _store(place) as store:
+        links = store.newest(account=account, tool=tool, since=since, limit=limit)
+    rows = [_told(link) for link in links]
+    if as_json:
+        show({"calls": rows}, as_json=True)
+    else:
+        show({"calls": [_short(row) for row in rows]} if rows else "Nothing is recorded.", as_json=False)
+
+
+@audit.command()
+@_json
+@place_options
+def verify(as_json: bool, **place: Any) -> None:
+    """Follow the chain from the first row to the last; exit code 1 if it is broken."""
+    with _store(place) as store:
+        verdict = verified(store.chained(), store.head())
+    found = {key: value for key, value in asdict(verdict).items() if value is not None}
+    show({"intact": verdict.problem is None, **found}, as_json=as_json)
+    sys.exit(0 if verdict.problem is None else 1)
+
+
+@contextmanager
+def _store(place: dict[str, Any]) -> Iterator[AuditStore]:
+    house = House(settings_from(place.pop("path"), **place))
+    try:
+        with house.database.reading() as tx:
+            yield AuditStore(tx)
+    finally:
+        house.close()
+
+
+def _told(link: Link) -> dict[str, Any]:
+    entry = asdict(link.entry)
+    return {"seq": link.seq, **entry, "arguments": json.loads(entry["arguments"]), "chain": link.chain}
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as a person reads it: which things it was about, without the digests."""
+    about = [f"{name}={value}" if value else name for name, value in row["arguments"].items()]
+    kept = {key: row[key] for key in ("seq", "at", "account", "caller", "tool", "outcome")}
+    return {**kept, "arguments": ", ".join(about)}

@@ -1,0 +1,74 @@
+"""`deepwork tokens`: who may call a server on the network, and how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from deepwork.access.models import Scope
+from deepwork.access.tools import TokenTools
+from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.output import show
+from deepwork.database.call import Call
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke
+from deepwork.server.registry import by_name
+
+
+@click.group()
+def tokens() -> None:
+    """Named tokens: who may call a server on the network, and how much."""
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+
+
+@tokens.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    required=True,
+    type=click.Choice([scope.value for scope in Scope]),
+    help="read: look. work: that, and take part. admin: everything.",
+)
+@click.option(
+    "--expires", type=click.IntRange(1, 3650), metavar="DAYS", help="Valid for so long. Default: for ever."
+)
+@_json
+@place_options
+def create(name: str, scope: str, expires: int | None, as_json: bool, **place: Any) -> None:
+    """Make a token and print it, this once."""
+    given = {"name": name, "scope": scope} | ({"expires_days": expires} if expires else {})
+    made = _ask("token_create", given, place)
+    if as_json:
+        show(made, as_json=True)
+        return
+    click.echo(made["token"])
+    click.echo("Keep it now: it is not shown again.", err=True)
+
+
+@tokens.command("list")
+@_json
+@place_options
+def list_(as_json: bool, **place: Any) -> None:
+    """List every token there ever was."""
+    show(_ask("token_list", {}, place), as_json=as_json)
+
+
+@tokens.command()
+@click.argument("name")
+@_json
+@place_options
+def revoke(name: str, as_json: bool, **place: Any) -> None:
+    """End a token: every server refuses it within seconds."""
+    show(_ask("token_revoke", {"name": name}, place), as_json=as_json)
+
+
+def _ask(tool: str, given: dict[str, Any], place: dict[str, Any]) -> Any:
+    house = House(settings_from(place.pop("path"), **place))
+    try:
+        spec = by_name([TokenTools(house.database)])[tool]
+        return invoke(house.database, spec, given, Call("local", tool))
+    finally:
+        house.close()

@@ -1,0 +1,394 @@
+"""Every call that may change something is written down, with its effect or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from access.make import ask_as, ask_tokens, make_token, outcomes, record, run, verdict
+from deepwork.access import chain
+from deepwork.access.models import Entry, Head, Link
+from deepwork.agents.tools import AgentTools
+from deepwork.database.call import Call
+from deepwork.errors import DeepworkError, NotFound, StorageError
+from deepwork.server.app import server_of
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke_async
+from house import NOW, ask, house_at, told
+
+
+def register(house: House, caller: str = "local") -> str:
+    id: str = ask(house, "agent_register", caller=caller, name="Ada", runtime="codex")["id"]
+    return id
+
+
+def entry(outcome: str = "done") -> Entry:
+    return Entry(1, "ci", "ci", "vm", "agent_register", "{}", "d", outcome)
+
+
+def chained(*entries: Entry) -> list[Link]:
+    links: list[Link] = []
+    for number, each in enumerate(entries, 1):
+        before = links[-1].chain if links else ""
+        links.append(Link(number, each, chain.linked(before, number, each)))
+    return links
+
+
+# What is written
+
+
+def test_a_call_is_written_down_with_its_names_and_ids(house: House):
+    id = register(house, "ci")
+
+    ask(house, "agent_update", caller="ci", id=id, workspace_path="/secret/place", metadata={"key": "hidden"})
+
+    first, second = record(house)
+    arguments = {"id": id, "workspace_path": "/secret/place", "metadata": {"key": "hidden"}}
+    assert (first.seq, second.seq) == (1, 2)
+    assert second.entry == Entry(
+        at=NOW, account="ci", caller="ci", host=socket.gethostname(), tool="agent_update",
+        arguments=json.dumps({"id": id, "workspace_path": None, "metadata": None}, separators=(",", ":")),
+        digest=chain.digest(arguments), outcome="done",
+    )  # fmt: skip
+
+
+def test_no_text_of_a_caller_is_written_down(house: House):
+    id = register(house)
+    secret = "dw_3k9x0q2m7b1z_" + "s" * 43
+    for arguments in (
+        {"id": id, "metadata": {secret: secret}},
+        {"id": secret},
+        {"id": id, secret: 1},
+        {"id": [secret, id]},
+        {"id": f"{id}\n{secret}"},
+    ):
+        try:
+            ask(house, "agent_update", **arguments)
+        except DeepworkError:
+            continue
+
+    assert len(record(house)) == 6
+    assert "sss" not in str(record(house))
+
+
+def test_a_list_tells_its_ids_and_only_so_many(house: House):
+    given = {"message_ids": [f"msg_{number:012}" for number in range(100)] + ["text"]}
+
+    told = json.loads(chain.told(["message_ids"], given))
+
+    assert told == {"message_ids": [f"msg_{number:012}" for number in range(chain.MAX_IDS)]}
+
+
+def test_reading_is_not_written_down(house: House):
+    id = register(house)
+    ask(house, "agent_get", id=id)
+    ask(house, "agent_list")
+    with pytest.raises(NotFound):
+        ask(house, "agent_get", id="ag_none")
+
+    assert outcomes(house) == [("agent_register", "done")]
+
+
+def test_a_message_that_is_looked_at_again_changes_nothing_and_is_not_written_down(house: House):
+    ada, bob = register(house), register(house)
+    sent = ask(house, "message_send", sender_id=ada, recipient_id=bob, message_type="query", body="hi")
+
+    for mark_read in (False, True, True):
+        ask(house, "message_get", id=sent["id"], mark_read=mark_read)
+
+    assert outcomes(house)[3:] == [("message_get", "done")]
+
+
+def test_what_fails_is_written_down_by_its_code(house: House):
+    with pytest.raises(DeepworkError):
+        ask(house, "agent_heartbeat", agent_id="ag_none00000000")
+    with pytest.raises(DeepworkError):
+        ask(house, "agent_heartbeat")
+    with pytest.raises(DeepworkError):
+        ask(house, "agent_heartbeat", agent_id="x\0y")
+
+    assert outcomes(house) == [
+        ("agent_heartbeat", "AGENT_NOT_FOUND"),
+        ("agent_heartbeat", "INVALID_INPUT"),
+        ("agent_heartbeat", "INVALID_INPUT"),
+    ]
+    assert verdict(house).problem is None
+
+
+def test_a_fault_of_our_own_is_written_down_and_leaves_nothing_else(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    def breaks(tools: AgentTools, id: str) -> None:
+        with house.database.transaction() as tx:
+            tx.emit("agent:updated", {})
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(AgentTools, "agent_unregister", breaks)
+
+    with pytest.raises(ZeroDivisionError):
+        ask(house, "agent_unregister", id="ag_1")
+
+    assert outcomes(house) == [("agent_unregister", "INTERNAL_ERROR")]
+    assert told(house) == []
+
+
+def test_a_refused_answer_is_written_down_as_one(house: House):
+    ada, bob = register(house), register(house)
+    workflow = ask(house, "workflow_create", name="w", source_type="prompt", source_content="x")["id"]
+    plan = {"summary": "s", "tasks": [{"name": "build", "description": "d"}]}
+    ask(house, "workflow_set_plan", id=workflow, plan=plan)
+    task = ask(house, "workflow_get", id=workflow, include_tasks=True)["tasks"][0]["id"]
+    ask(house, "workflow_update_status", id=workflow, status="in_progress")
+    ask(house, "task_claim", task_id=task, agent_id=ada)
+
+    assert ask(house, "task_claim", task_id=task, agent_id=bob)["success"] is False
+
+    assert outcomes(house)[-2:] == [("task_claim", "done"), ("task_claim", "refused:claimed")]
+
+
+def test_a_repeated_call_is_written_down_as_a_repetition(house: House):
+    for _ in range(2):
+        ask(house, "agent_register", key="k", name="Ada", runtime="codex")
+
+    assert outcomes(house) == [("agent_register", "done"), ("agent_register", "repeated")]
+
+
+def test_a_call_beyond_its_scope_is_written_down(house: House):
+    with pytest.raises(DeepworkError):
+        ask_as(house, "viewer", "agent_register", scope="read", name="Ada", runtime="codex")
+
+    [link] = record(house)
+    assert (link.entry.account, link.entry.outcome) == ("viewer", "UNAUTHORIZED")
+
+
+def test_tokens_made_and_ended_are_written_down(house: House):
+    make_token(house, "ci")
+    ask_tokens(house, "token_list")
+    ask_tokens(house, "token_revoke", name="ci")
+
+    assert outcomes(house) == [("token_create", "done"), ("token_revoke", "done")]
+
+
+def test_a_tool_that_works_in_files_is_written_down_too(house: House):
+    def call(tool: str, **arguments: Any) -> Any:
+        made = invoke_async(house.registry[tool], arguments, Call("local", tool), house.database)
+        return asyncio.run(made)
+
+    with pytest.raises(DeepworkError):
+        call("start_workflow", goal="g", job_name="none", workflow_name="w")
+    with pytest.raises(DeepworkError):
+        call("abort_workflow", explanation="x")
+
+    assert outcomes(house) == [("start_workflow", "JOB_NOT_FOUND"), ("abort_workflow", "NO_ACTIVE_SESSION")]
+
+
+def test_a_read_only_server_writes_nothing_down(tmp_path: Path):
+    house = house_at(tmp_path, str(tmp_path / "deepwork.db"))
+    ada = register(house)
+    sent = ask(house, "message_send", sender_id=ada, recipient_id=ada, message_type="query", body="hi")
+    reading = house_at(tmp_path, str(tmp_path / "deepwork.db"), read_only=True)
+
+    async def look() -> None:
+        from fastmcp import Client
+
+        async with Client(server_of(reading)) as client:
+            await client.call_tool("message_get", {"id": sent["id"]})
+            await client.call_tool("message_get", {"id": "msg_x"}, raise_on_error=False)
+
+    asyncio.run(look())
+    reading.close()
+
+    assert [tool for tool, _ in outcomes(house)] == ["agent_register", "message_send"]
+    house.close()
+
+
+# With its effect or not at all
+
+
+@contextmanager
+def broken(house: House, table: str) -> Iterator[None]:
+    run(house, f"ALTER TABLE {table} RENAME TO {table}_away")
+    try:
+        yield
+    finally:
+        run(house, f"ALTER TABLE {table}_away RENAME TO {table}")
+
+
+def test_what_cannot_be_written_down_does_not_happen(house: House):
+    with broken(house, "audit"), pytest.raises(StorageError):
+        register(house)
+
+    assert ask(house, "agent_list")["total"] == 0
+    assert told(house) == []
+    assert verdict(house).problem is None
+
+
+def test_an_error_is_not_masked_by_a_record_that_cannot_be_written(
+    house: House, caplog: pytest.LogCaptureFixture
+):
+    with broken(house, "audit"), pytest.raises(NotFound):
+        ask(house, "agent_heartbeat", agent_id="ag_none")
+
+    assert "agent_heartbeat could not be recorded" in caplog.text
+
+
+def test_whoever_writes_at_once_stands_in_one_chain(house: House):
+    agents = [register(house) for _ in range(4)]
+
+    def work(number: int) -> None:
+        agent = agents[number % 4]
+        if number % 3 == 0:
+            with pytest.raises(NotFound):
+                ask(house, "agent_update", id="ag_none")
+        else:
+            ask(house, "agent_heartbeat", agent_id=agent)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(48)))
+
+    assert [link.seq for link in record(house)] == list(range(1, 53))
+    assert verdict(house).problem is None
+
+
+def test_processes_on_one_store_write_one_chain(house: House, location: str, tmp_path: Path):
+    others = [house_at(tmp_path, location) for _ in range(3)]
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda other: [register(other) for _ in range(5)], others))
+    for other in others:
+        other.close()
+
+    assert verdict(house).rows == 15
+    assert verdict(house).problem is None
+
+
+# Whether it is whole
+
+
+def test_the_chain_of_nothing_is_whole(house: House):
+    assert (verdict(house).rows, verdict(house).problem) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("at", 1), ("account", "eve"), ("caller", "eve"), ("host", "eve"), ("tool", "agent_list"),
+        ("arguments", "{}"), ("digest", "0"), ("outcome", "UNAUTHORIZED"), ("chain", "0" * 64),
+    ],
+)  # fmt: skip
+def test_a_row_that_was_edited_is_found(house: House, column: str, value: Any):
+    for _ in range(4):
+        register(house)
+    run(house, f"UPDATE audit SET {column} = :value WHERE seq = 2", value=value)
+
+    assert (verdict(house).bad_row, verdict(house).problem) == (2, "row 2 is not what was written")
+
+
+@pytest.mark.parametrize(("gone", "bad_row"), [(1, 1), (2, 2), (4, 4)])
+def test_a_row_that_was_deleted_is_found(house: House, gone: int, bad_row: int):
+    for _ in range(4):
+        register(house)
+    run(house, "DELETE FROM audit WHERE seq = :gone", gone=gone)
+
+    assert verdict(house).bad_row == bad_row
+    assert "missing" in str(verdict(house).problem)
+
+
+def test_a_record_that_was_emptied_is_found(house: House):
+    register(house)
+    run(house, "DELETE FROM audit")
+
+    assert verdict(house).problem == "rows 1 to 1 are missing at the end"
+
+
+def test_rows_that_changed_places_are_found(house: House):
+    for _ in range(4):
+        register(house)
+    run(house, "UPDATE audit SET seq = 99 WHERE seq = 2")
+    run(house, "UPDATE audit SET seq = 2 WHERE seq = 3")
+    run(house, "UPDATE audit SET seq = 3 WHERE seq = 99")
+
+    assert verdict(house).bad_row == 2
+
+
+def test_rows_that_were_closed_up_after_a_deletion_are_found(house: House):
+    for _ in range(4):
+        register(house)
+    run(house, "DELETE FROM audit WHERE seq = 2")
+    run(house, "UPDATE audit SET seq = 2 WHERE seq = 3")
+    run(house, "UPDATE audit SET seq = 3 WHERE seq = 4")
+
+    assert verdict(house).bad_row == 2
+
+
+@pytest.mark.parametrize("seq", [-1, 0, 5])
+def test_a_row_that_was_put_in_is_found(house: House, seq: int):
+    for _ in range(4):
+        register(house)
+    run(
+        house,
+        "INSERT INTO audit SELECT :seq, at, account, caller, host, tool, arguments, digest, outcome, chain"
+        " FROM audit WHERE seq = 4",
+        seq=seq,
+    )
+
+    assert verdict(house).problem is not None
+
+
+def test_a_forged_end_is_found_by_the_head():
+    links = chained(entry(), entry(), entry())
+    forged = [*links[:2], *chained(entry(), entry(), entry("UNAUTHORIZED"))[2:]]
+
+    assert chain.verified(links, Head(3, links[2].chain)).problem is None
+    assert chain.verified(forged, Head(3, links[2].chain)).problem is not None
+
+
+def test_any_change_of_any_row_is_found():
+    """Many small attacks on one record, each of which must be seen."""
+    links = chained(*[entry(f"done{number}") for number in range(30)])
+    head = Head(30, links[-1].chain)
+    chance = random.Random(7)
+    for _ in range(300):
+        attacked = list(links)
+        one, other = chance.sample(range(30), 2)
+        match chance.randrange(4):
+            case 0:
+                del attacked[one]
+            case 1:
+                attacked[one], attacked[other] = attacked[other], attacked[one]
+            case 2:
+                attacked[one] = Link(one + 1, links[other].entry, links[one].chain)
+            case _:
+                attacked.insert(one, links[other])
+        assert chain.verified(attacked, head).problem is not None
+
+
+def test_a_record_is_followed_as_it_comes_and_no_further_than_the_first_bad_row():
+    given = 0
+
+    def links() -> Iterator[Link]:
+        nonlocal given
+        for link in [*chained(entry(), entry()), Link(3, entry(), "x"), *chained(entry())]:
+            given += 1
+            yield link
+
+    found = chain.verified(links(), Head(9, "x"))
+
+    assert (given, found.rows, found.bad_row) == (3, 2, 3)
+
+
+def test_a_page_ends_no_chain(house: House, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("deepwork.access.store.PAGE", 2)
+    for _ in range(5):
+        register(house)
+
+    assert (verdict(house).rows, verdict(house).problem) == (5, None)

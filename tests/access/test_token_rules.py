@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import hmac
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepwork.access import rules
+from deepwork.access.models import Scope, Token
+from deepwork.access.tools import TokenTools
+from deepwork.server.registry import ToolSpec, specs
+from house import house_at
+
+SECRET = "s" * 43
+ID = "3k9x0q2m7b1z"
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> dict[str, ToolSpec]:
+    return house_at(tmp_path, str(tmp_path / "deepwork.db")).registry
+
+
+def test_every_tool_that_may_change_something_has_a_scope(registry: dict[str, ToolSpec]):
+    unmapped = {name for name, spec in registry.items() if not spec.read_only} - rules.WORK - rules.ADMIN
+
+    assert unmapped == set(), "say in access/rules.py which scope they need"
+
+
+def test_no_tool_has_two_scopes(registry: dict[str, ToolSpec]):
+    assert set() == rules.WORK & rules.ADMIN
+    assert [name for name in rules.WORK if name in registry and registry[name].read_only] == []
+
+
+def test_a_tool_that_nobody_has_thought_of_is_for_admins():
+    assert rules.needed("brand_new", read_only=False, arguments={}) is Scope.ADMIN
+
+
+def test_tokens_are_for_admins_even_to_look_at():
+    for spec in specs(TokenTools):
+        assert rules.needed(spec.name, read_only=spec.read_only, arguments={}) is Scope.ADMIN
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "scope"),
+    [
+        ("agent_list", {}, "read"),
+        ("message_get", {"id": "msg_1"}, "work"),
+        ("message_get", {"id": "msg_1", "mark_read": True}, "work"),
+        ("message_get", {"id": "msg_1", "mark_read": False}, "read"),
+        ("workflow_update_status", {"id": "wf_1", "status": "failed"}, "work"),
+        ("workflow_update_status", {"id": "wf_1", "status": "failed", "force": True}, "admin"),
+        ("workflow_update_status", {"id": "wf_1", "status": "failed", "force": False}, "work"),
+        ("message_broadcast", {}, "work"),
+    ],
+)  # fmt: skip
+def test_what_a_call_needs(registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str):
+    assert rules.needed(tool, read_only=registry[tool].read_only, arguments=arguments) == scope
+
+
+@pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
+def test_no_spelling_of_true_gets_past_the_rule(registry: dict[str, ToolSpec], force: Any):
+    """What a tool would take as true needs what true needs."""
+    given = {"id": "wf_1", "status": "failed", "force": force}
+
+    assert rules.needed("workflow_update_status", read_only=False, arguments=given) is Scope.ADMIN
+
+
+@pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
+def test_no_spelling_of_false_makes_a_write_of_a_read(mark_read: Any):
+    """Only what is false for certain spares the scope."""
+    given = {"id": "msg_1", "mark_read": mark_read}
+
+    assert rules.needed("message_get", read_only=False, arguments=given) is Scope.WORK
+
+
+def test_a_scope_includes_those_before_it():
+    covered = [[one.covers(other) for other in Scope] for one in Scope]
+
+    assert covered == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_a_tool_is_offered_if_any_call_of_it_is_covered():
+    assert rules.offered_to(Scope.READ, "agent_list", read_only=True)
+    assert rules.offered_to(Scope.READ, "message_get", read_only=False)
+    assert not rules.offered_to(Scope.READ, "message_send", read_only=False)
+    assert rules.offered_to(Scope.WORK, "workflow_update_status", read_only=False)
+    assert not rules.offered_to(Scope.WORK, "repository_register", read_only=False)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "named"),
+    [
+        ("agent_heartbeat", {"agent_id": "ag_1"}, ["ag_1"]),
+        ("agent_update", {"id": "ag_1"}, ["ag_1"]),
+        ("agent_unregister", {"id": "ag_1"}, ["ag_1"]),
+        ("message_send", {"sender_id": "ag_1", "recipient_id": "ag_2"}, ["ag_1"]),
+        ("task_claim", {"task_id": "tk_1", "agent_id": "ag_1"}, ["ag_1"]),
+        ("task_update_status", {"id": "tk_1"}, []),
+        ("agent_heartbeat", {"agent_id": ["ag_1"]}, []),
+    ],
+)
+def test_in_whose_name_a_call_is_made(tool: str, arguments: dict[str, Any], named: list[str]):
+    assert rules.actors(tool, arguments, read_only=False) == named
+    assert rules.actors(tool, arguments, read_only=True) == []
+
+
+def test_every_tool_that_acts_for_an_agent_says_so_in_a_word_we_know(registry: dict[str, ToolSpec]):
+    """A new name for the acting agent, such as `by_agent`, must be added to the rule."""
+    words = {
+        name for spec in registry.values() if not spec.read_only for name in spec.parameters.model_fields
+    }
+    about_agents = {
+        word
+        for word in words
+        if word.endswith("_id") and any(who in word for who in ("agent", "sender", "holder"))
+    }
+
+    assert about_agents == {"agent_id", "sender_id"}
+
+
+@pytest.mark.parametrize("name", ["ci", "Ada-laptop", "build.7", "x" * 63, "0"])
+def test_names_that_a_token_may_have(name: str):
+    assert rules.is_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "owner", "local", "anonymous", "session:1", "client:x", "x" * 64, "-x", "a b", "a%b", "a\0b", "a\nb",
+        "ünï", "../x", f"dw_{ID}_{SECRET}", "a\n",
+    ],
+)  # fmt: skip
+def test_names_that_none_may_have(name: str):
+    assert not rules.is_name(name)
+
+
+def test_a_token_comes_apart_as_it_was_put_together():
+    assert rules.split(rules.token_text(ID, SECRET)) == (ID, SECRET)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "dw_", f"dw_{ID}_", f"dw_{ID}_{SECRET}x", f"dw_{ID}_{SECRET[1:]}", f"dw_{ID[1:]}%_{SECRET}",
+        f"dw_{ID[1:]}\0_{SECRET}", f"dw_{ID.upper()}_{SECRET}", f"xx_{ID}_{SECRET}", f"dw_{ID}_{SECRET}\n",
+        f" dw_{ID}_{SECRET}", f"dw_' OR 1=1 --_{SECRET}", f"dw_{ID}_{SECRET[1:]}é",
+    ],
+)  # fmt: skip
+def test_what_is_no_token_never_reaches_the_store(text: str):
+    assert rules.split(text) is None
+
+
+def test_a_secret_is_compared_in_constant_time_and_by_its_digest(monkeypatch: pytest.MonkeyPatch):
+    compared: list[tuple[str, str]] = []
+    real = hmac.compare_digest
+
+    def seen(given: str, kept: str) -> bool:
+        compared.append((given, kept))
+        return real(given, kept)
+
+    monkeypatch.setattr(hmac, "compare_digest", seen)
+
+    assert rules.is_secret(SECRET, rules.digest_of(SECRET))
+    assert not rules.is_secret("x" * 43, rules.digest_of(SECRET))
+    assert not rules.is_secret(SECRET, None)
+    assert [len(given) == len(kept) == 64 for given, kept in compared] == [True] * 3
+    assert SECRET not in str(compared)
+
+
+def test_a_token_is_valid_until_it_is_revoked_or_runs_out():
+    def token(expires_at: int | None = None, revoked_at: int | None = None) -> Token:
+        return Token(ID, "ci", "d", Scope.WORK, "local", 0, expires_at, revoked_at, None)
+
+    assert token().is_valid(5)
+    assert token(expires_at=6).is_valid(5)
+    assert not token(expires_at=5).is_valid(5)
+    assert not token(revoked_at=1).is_valid(5)
+
+
+def test_a_token_does_not_show_what_is_kept_of_its_secret():
+    assert "digest" not in repr(Token(ID, "ci", "the digest", Scope.WORK, "local", 0, None, None, None))

@@ -1,0 +1,416 @@
+"""Tokens, scopes and the record, seen from outside: a real server, real requests."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import SSETransport, StreamableHttpTransport
+
+from access.make import ask_tokens, make_token, record
+from deepwork.access.desk import REMEMBERED_SECONDS
+from deepwork.access.models import Scope
+from deepwork.access.rules import needed
+from deepwork.server.house import House
+from house import house_at
+from http_tests.served import Served
+from protocol.holder import Holder
+
+OWNER = "the-owners-own-token-for-these-tests"
+SCOPES = [scope.value for scope in Scope]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that wants a token of everybody."""
+    folder = Path(tmp_path_factory.mktemp("project"))
+    with Served(folder, "--log-level", "debug", token=OWNER) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def house(served: Served) -> Iterator[House]:
+    """The same store from another process, as the command line has it."""
+    made = house_at(served.project, str(served.project / ".deepwork" / "deepwork.db"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def tokens(house: House) -> dict[str, str]:
+    return {scope: make_token(house, f"the-{scope}", scope)[0] for scope in SCOPES}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def is_unauthorized(answer: Any) -> bool:
+    return isinstance(answer, dict) and answer.get("code") == "UNAUTHORIZED"
+
+
+# Scopes
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_tool_asks_for_its_scope(served: Served, house: House, tokens: dict[str, str], scope: str):
+    """Each scope against every tool of the registry, called with nothing: the scope is asked for first."""
+    holder = Holder(served, tokens[scope])
+
+    for name, spec in house.registry.items():
+        wanted = needed(name, read_only=spec.read_only, arguments={})
+        answer = holder.call(name)
+        assert is_unauthorized(answer) is not Scope(scope).covers(wanted), (name, answer)
+        if is_unauthorized(answer):
+            assert answer["message"] == f"This call needs the scope {wanted}."
+            assert holder.result(name)["isError"] is True
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+def test_only_what_can_be_called_is_listed(
+    served: Served, house: House, tokens: dict[str, str], scope: str, era: Any
+):
+    async def listed() -> list[str]:
+        way = StreamableHttpTransport(f"{served.url}/mcp", headers=bearer(tokens[scope]))
+        async with Client(way, mode=era) as client:
+            return [tool.name for tool in await client.list_tools()]
+
+    forms: list[dict[str, Any]] = [{}, {"mark_read": False}, {"force": True}]
+    callable_ = [
+        name
+        for name, spec in house.registry.items()
+        if any(Scope(scope).covers(needed(name, read_only=spec.read_only, arguments=form)) for form in forms)
+    ]
+    assert anyio.run(listed) == callable_
+
+
+def test_the_owner_and_a_local_caller_see_everything(served: Served, house: House, tmp_path: Path):
+    assert Holder(served, OWNER).tools() == list(house.registry)
+    with Served(tmp_path) as open_server:
+        assert Holder(open_server, None).tools() == list(house.registry)
+
+
+@pytest.mark.parametrize("force", [True, "true", 1, "yes"])
+def test_force_needs_admin_in_every_spelling(served: Served, tokens: dict[str, str], force: Any):
+    given = {"id": "wf_none00000000", "status": "failed", "force": force}
+
+    refused = Holder(served, tokens["work"]).call("workflow_update_status", given)
+
+    assert refused["message"] == "This call needs the scope admin."
+    assert (
+        Holder(served, tokens["admin"]).call("workflow_update_status", given)["code"] == "WORKFLOW_NOT_FOUND"
+    )
+
+
+def test_a_reader_reads_a_message_without_marking_it(served: Served, tokens: dict[str, str]):
+    worker, reader = Holder(served, tokens["work"]), Holder(served, tokens["read"])
+    id = worker.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
+    sent = worker.call(
+        "message_send", {"sender_id": id, "recipient_id": id, "message_type": "query", "body": "hi"}
+    )
+
+    assert is_unauthorized(reader.call("message_get", {"id": sent["id"]}))
+    assert reader.call("message_get", {"id": sent["id"], "mark_read": False})["status"] == "unread"
+
+
+def test_reading_is_open_to_every_scope_over_rest_and_writing_to_none_that_only_reads(
+    served: Served, tokens: dict[str, str]
+):
+    for scope in SCOPES:
+        assert served.ask("GET", "/api/v1/agents", bearer(tokens[scope])).status == 200
+    refused = served.ask("POST", "/api/v1/agents", bearer(tokens["read"]), b"{}")
+    assert (refused.status, refused.json["code"]) == (403, "UNAUTHORIZED")
+    assert 'error="insufficient_scope", scope="work"' in refused.headers["www-authenticate"]
+    assert served.ask("POST", "/api/v1/agents", bearer(tokens["work"]), b"{}").status == 405
+
+
+# Agents belong to the token that registered them
+
+
+ACTS = [
+    ("agent_heartbeat", lambda agent: {"agent_id": agent}),
+    ("agent_heartbeat", lambda agent: {"agent_id": f"  {agent} "}),
+    ("agent_update", lambda agent: {"id": agent, "status": "busy"}),
+    ("agent_unregister", lambda agent: {"id": agent}),
+    ("task_claim", lambda agent: {"task_id": "tk_none00000000", "agent_id": agent}),
+    ("task_release", lambda agent: {"task_id": "tk_none00000000", "agent_id": agent}),
+    ("task_update_status", lambda agent: {"id": "tk_none00000000", "status": "in_progress", "agent_id": agent}),
+    ("checkpoint_add", lambda agent: {"task_id": "tk_1", "type": "progress", "summary": "s", "agent_id": agent}),
+    ("message_send", lambda agent: {"sender_id": agent, "recipient_id": agent, "message_type": "query", "body": "b"}),
+    ("message_broadcast", lambda agent: {"sender_id": agent, "message_type": "notification", "body": "b"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "arguments"), ACTS)
+def test_nobody_acts_for_an_agent_of_another_token(
+    served: Served, house: House, tokens: dict[str, str], tool: str, arguments: Any
+):
+    mine = Holder(served, tokens["work"])
+    id = mine.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
+    name = f"other-{len(record(house))}"
+    other = Holder(served, make_token(house, name)[0])
+
+    refused = other.call(tool, arguments(id))
+
+    assert is_unauthorized(refused)
+    assert "the-work" not in str(refused)
+    assert other.call("agent_get", {"id": id})["status"] == "online"
+    assert not is_unauthorized(mine.call(tool, arguments(id)))
+    assert not is_unauthorized(Holder(served, tokens["admin"]).call(tool, arguments(id)))
+
+
+def test_an_agent_that_nobody_registered_is_said_to_be_unknown(served: Served, tokens: dict[str, str]):
+    refused = Holder(served, tokens["work"]).call("agent_heartbeat", {"agent_id": "ag_none00000000"})
+
+    assert refused["code"] == "AGENT_NOT_FOUND"
+
+
+def test_a_new_token_of_the_same_name_goes_on_with_its_agents(served: Served, house: House):
+    first = Holder(served, make_token(house, "rotated")[0])
+    id = first.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
+    ask_tokens(house, "token_revoke", name="rotated")
+
+    again = Holder(served, make_token(house, "rotated")[0])
+
+    assert "next_heartbeat_ms" in again.call("agent_heartbeat", {"agent_id": id})
+
+
+def test_without_tokens_anybody_acts_for_anybody_as_before(tmp_path: Path):
+    with Served(tmp_path) as server:
+        id = Holder(server, None).call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
+
+        assert "next_heartbeat_ms" in Holder(server, None).call("agent_heartbeat", {"agent_id": id})
+
+
+# Sessions belong to the token that opened them
+
+
+def test_a_session_is_of_no_use_to_another_token(served: Served, house: House, tokens: dict[str, str]):
+    opened = Holder(served, tokens["work"])
+    ask = {"id": 1, "method": "tools/call", "params": {"name": "agent_list", "arguments": {}}}
+
+    for token in (tokens["admin"], tokens["read"], OWNER, make_token(house, "thief")[0]):
+        assert Holder(served, token, opened.session).post(ask).status == 404
+    assert Holder(served, None, opened.session).post(ask).status == 401
+    assert opened.post(ask).status == 200
+
+
+def test_a_session_of_a_token_is_of_no_use_without_it_where_none_is_needed(tmp_path: Path):
+    with Served(tmp_path) as server:
+        house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+        token = make_token(house, "ci")[0]
+        house.close()
+        ask = {"id": 1, "method": "tools/list", "params": {}}
+
+        assert Holder(server, None, Holder(server, token).session).post(ask).status == 404
+        assert Holder(server, token, Holder(server, None).session).post(ask).status == 404
+
+
+def test_an_sse_session_is_of_no_use_to_another_token(tmp_path: Path):
+    body = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {}}).encode()
+    kind = {"Content-Type": "application/json"}
+    with Served(tmp_path, transport="sse", token=OWNER) as server:
+        house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+        mine, other = make_token(house, "mine")[0], make_token(house, "other")[0]
+        house.close()
+        with asks(server, "/sse", mine) as stream:
+            heard = heard_until(stream, b"session_id=")
+            heard += b"" if heard.endswith(b"\n") else heard_until(stream, b"\n")
+            [found] = re.findall(rb"data: (\S+session_id=[0-9a-f]+)", heard)
+            path = found.decode()
+
+            assert server.ask("POST", path, bearer(other) | kind, body).status in {403, 404}
+            assert server.ask("POST", path, bearer(OWNER) | kind, body).status in {403, 404}
+            assert server.ask("POST", path, bearer(mine) | kind, body).status == 202
+
+
+def test_a_real_client_works_over_sse_with_a_named_token(tmp_path: Path):
+    async def work(url: str, token: str) -> None:
+        async with Client(SSETransport(f"{url}/sse", headers=bearer(token))) as client:
+            assert (await client.call_tool("agent_list", {})).structured_content == {"agents": [], "total": 0}
+
+    with Served(tmp_path, transport="sse", token=OWNER) as server:
+        house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+        token = make_token(house, "ci", "read")[0]
+        house.close()
+        anyio.run(work, server.url, token)
+
+
+# Hostile
+
+
+def test_what_is_no_valid_token_opens_nothing(tmp_path: Path):
+    """At a server of its own, where it uses up the guesses."""
+    house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+    with Served(tmp_path, token=OWNER) as server:
+        _try_what_is_no_valid_token(server, house)
+    house.close()
+
+
+def _try_what_is_no_valid_token(served: Served, house: House) -> None:
+    text, id, secret = make_token(house, "victim")
+    expired, _, _ = make_token(house, "expired", expires_days=1)
+    with house.database.transaction() as tx:
+        tx.run("UPDATE tokens SET expires_at = 1 WHERE name = 'expired'")
+    wrong = [
+        expired, f"dw_{id}_{'x' * 43}", f"dw_{'0' * 12}_{secret}", f"dw_%_{secret}", f"dw_{id[:-1]}%_{secret}",
+        f"dw_{id}", id, secret, text + "x", text[:-1], text.upper(), f"dw_{id}_{secret} x",
+    ]  # fmt: skip
+
+    for number, token in enumerate(wrong):
+        refused = served.ask("GET", "/api/v1/agents", bearer(token))
+        # After ten the limit on guesses speaks first; some may be given back while we try.
+        assert refused.status in ({401} if number < 10 else {401, 429}), token
+        assert secret not in refused.body.decode()
+    assert served.ask("GET", "/api/v1/agents", bearer(text)).status == 200
+
+
+def test_a_nul_in_a_token_opens_nothing(served: Served, house: House):
+    _, _, secret = make_token(house, "nul")
+    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as wire:
+        wire.sendall(
+            b"GET /api/v1/agents HTTP/1.1\r\nHost: " + served.host.encode()
+            + b"\r\nAuthorization: Bearer dw_\0_" + secret.encode() + b"\r\nConnection: close\r\n\r\n"
+        )  # fmt: skip
+        status = wire.recv(4096).split(b" ")[1]
+
+    assert status in {b"400", b"401", b"429"}
+
+
+def test_a_token_in_the_query_logs_in_and_nothing_else(served: Served, tokens: dict[str, str]):
+    token = tokens["read"]
+    for path in ("/api/v1/agents", "/mcp", "/ws", "/api/v1/events", "/x"):
+        assert served.get(f"{path}?token={token}").status == 401
+
+    logged_in = served.get(f"/?token={token}")
+
+    assert (logged_in.status, logged_in.headers["location"]) == (303, "/")
+    cookie = logged_in.headers["set-cookie"].partition(";")[0]
+    assert token not in str(logged_in)
+    assert token.rpartition("_")[2] not in cookie
+    assert served.get("/api/v1/agents", Cookie=cookie).status == 200
+    assert served.get("/api/v1/agents", Cookie=cookie[:-1] + "x").status == 401
+    own = {"Cookie": cookie, "Origin": served.url}
+    assert served.ask("POST", "/api/v1/agents", own, b"{}").status == 403
+
+
+def test_a_cookie_ends_with_its_token(served: Served, house: House):
+    text = make_token(house, "browser", "read")[0]
+    cookie = served.get(f"/?token={text}").headers["set-cookie"].partition(";")[0]
+    assert served.get("/api/v1/agents", Cookie=cookie).status == 200
+
+    ask_tokens(house, "token_revoke", name="browser")
+    time.sleep(REMEMBERED_SECONDS + 0.1)
+
+    assert served.get("/api/v1/agents", Cookie=cookie).status == 401
+
+
+def test_a_token_that_is_revoked_elsewhere_is_refused_without_a_restart(served: Served, house: House):
+    text = make_token(house, "short")[0]
+    holder = Holder(served, text)
+    assert holder.call("agent_list")
+
+    ask_tokens(house, "token_revoke", name="short")
+    time.sleep(REMEMBERED_SECONDS + 0.1)
+
+    assert holder.post({"id": 1, "method": "tools/list", "params": {}}).status == 401
+
+
+def asks(served: Served, path: str, token: str, **headers: str) -> socket.socket:
+    """An open connection on which this was asked for."""
+    connection = socket.create_connection(("127.0.0.1", served.port), timeout=30)
+    lines = {"Host": served.host, "Authorization": f"Bearer {token}", **headers}
+    told = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in lines.items())
+    connection.sendall(f"GET {path} HTTP/1.1\r\n{told}\r\n".encode())
+    return connection
+
+
+def heard_until(connection: socket.socket, end: bytes) -> bytes:
+    heard = b""
+    while end not in heard:
+        more = connection.recv(4096)
+        assert more, heard
+        heard += more
+    return heard
+
+
+def test_an_open_stream_ends_with_its_token(served: Served, house: House, tokens: dict[str, str]):
+    text = make_token(house, "listener", "read")[0]
+    upgrade = {
+        "Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13",
+        "Sec_WebSocket_Key": base64.b64encode(os.urandom(16)).decode(),
+    }  # fmt: skip
+    with asks(served, "/ws", text, **upgrade) as ws, asks(served, "/api/v1/events", text) as events:
+        assert b" 101 " in heard_until(ws, b"\r\n\r\n")
+        heard_until(events, b": deepwork\n\n")
+        ask_tokens(house, "token_revoke", name="listener")
+        time.sleep(REMEMBERED_SECONDS + 0.1)
+
+        Holder(served, tokens["work"]).call("agent_register", {"name": "hidden", "runtime": "codex"})
+
+        frame = ws.recv(4096)
+        assert (frame[0], frame[2:4]) == (0x88, (1008).to_bytes(2, "big"))
+        assert b"hidden" not in frame
+        assert b"hidden" not in heard_until(events, b"0\r\n\r\n")
+
+
+def test_no_database_is_opened_for_whoever_shows_no_named_token(tmp_path: Path):
+    with Served(tmp_path, token=OWNER) as server:
+        for headers in (
+            {},
+            bearer(OWNER),
+            bearer("wrong"),
+            bearer("dw_x"),
+            {"Cookie": f"deepwork_{server.port}=a.b"},
+        ):
+            server.ask("GET", "/", headers)
+
+        assert not (tmp_path / ".deepwork" / "deepwork.db").exists()
+        server.ask("GET", "/", bearer(f"dw_{'0' * 12}_{'x' * 43}"))
+        assert (tmp_path / ".deepwork" / "deepwork.db").exists()
+
+
+# The record
+
+
+def test_the_record_names_the_token(served: Served, house: House, tokens: dict[str, str]):
+    before = len(record(house))
+    Holder(served, tokens["work"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
+    Holder(served, tokens["read"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
+    Holder(served, OWNER).call("agent_register", {"name": "Ada"})
+
+    entries = [link.entry for link in record(house)[before:]]
+
+    assert [(each.account, each.caller, each.tool, each.outcome) for each in entries] == [
+        ("the-work", "the-work", "agent_register", "done"),
+        ("the-read", "the-read", "agent_register", "UNAUTHORIZED"),
+        ("owner", "owner", "agent_register", "INVALID_INPUT"),
+    ]
+
+
+def test_no_token_is_in_the_log_the_record_or_the_process_list(
+    served: Served, house: House, tokens: dict[str, str]
+):
+    holder = Holder(served, tokens["work"])
+    holder.call("agent_register", {"name": tokens["work"], "runtime": tokens["admin"]})
+    served.get(f"/?token={tokens['read']}")
+    served.get(f"/api/v1/agents?token={tokens['read']}")
+    served.ask("GET", "/api/v1/nowhere", bearer(tokens["admin"]))
+    command = Path(f"/proc/{served.process.pid}/cmdline").read_bytes().decode()
+    told = served.log() + str(record(house)) + command
+
+    for token in (*tokens.values(), OWNER):
+        assert token not in told
+        assert token.rpartition("_")[2] not in told
+    assert "agent_register by the-work" in served.log()

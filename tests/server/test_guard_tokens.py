@@ -1,0 +1,191 @@
+"""Named tokens at the guard: when the store is asked, where, and what its answers mean."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from typing import Any
+
+import anyio
+import pytest
+
+from deepwork.access.desk import TokenDesk
+from deepwork.access.models import Scope, Token
+from deepwork.access.rules import digest_of, token_text
+from deepwork.errors import StorageError
+from deepwork.server.http.guard import Guard
+from deepwork.server.http.limits import RateLimit
+from deepwork.server.http.policy import Admitted, Policy, Seen, asks_about, judge
+from deepwork.server.http.redaction import HideTokens
+
+OWNER = "o" * 32
+SECRET = "s" * 43
+ID = "3k9x0q2m7b1z"
+TEXT = token_text(ID, SECRET)
+TOKEN = Token(ID, "ci", digest_of(SECRET), Scope.READ, "local", 0, None, None, None)
+POLICY = Policy(hosts=frozenset({"127.0.0.1:8000"}), token=OWNER, mcp_needs_token=True)
+HOST = {"host": "127.0.0.1:8000"}
+BEARER = {"authorization": f"Bearer {TEXT}"}
+
+
+class Desk(TokenDesk):
+    """Knows one token, and who asked for which."""
+
+    def __init__(self, answer: Token | StorageError | None) -> None:
+        super().__init__(None)  # type: ignore[arg-type]  # no store: what it would say is given
+        self._answer = answer
+        self.asked: list[str] = []
+        self.threads: set[int] = set()
+
+    def _ask(self, id: str) -> Token | None:
+        self.asked.append(id)
+        self.threads.add(threading.get_ident())
+        if isinstance(self._answer, StorageError):
+            raise self._answer
+        return self._answer if id == ID else None
+
+    def used(self, id: str) -> None:
+        self.threads.add(threading.get_ident())
+
+
+class Inside:
+    """The application: what the guard says of who comes in."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.seen.append((scope["deepwork.principal"], scope["deepwork.scope"]))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def asked(desk: Desk, *requests: dict[str, str], path: str = "/api/v1/agents", method: str = "GET") -> Any:
+    """The status and body of each answer, and who came in."""
+    inside = Inside()
+    guesses = RateLimit(1, 10, clock=lambda: 0)  # none is given back
+    guard = Guard(inside, POLICY, None, guesses, desk)
+    answers: list[Any] = []
+
+    async def all_of_them() -> None:
+        for headers in requests:
+            sent: list[Any] = []
+            scope = {
+                "type": "http", "method": method, "path": path, "query_string": b"", "client": ("127.0.0.1", 5),
+                "headers": [(k.encode(), v.encode("latin-1")) for k, v in (HOST | headers).items()],
+            }  # fmt: skip
+
+            async def receive() -> Any:
+                return {"type": "http.request"}
+
+            async def send(message: Any, sent: list[Any] = sent) -> None:
+                sent.append(message)
+
+            await guard(scope, receive, send)
+            answers.append((sent[0]["status"], sent[1]["body"]))
+
+    anyio.run(all_of_them)
+    return answers, inside.seen
+
+
+def test_whoever_shows_a_named_token_comes_in_under_its_name_and_scope():
+    answers, seen = asked(Desk(TOKEN), BEARER)
+
+    assert answers[0][0] == 200
+    assert seen == [("ci", Scope.READ)]
+
+
+def test_the_store_is_asked_in_another_thread_and_once_in_a_moment():
+    desk = Desk(TOKEN)
+
+    asked(desk, *[BEARER] * 5)
+
+    assert desk.asked == [ID]
+    assert threading.get_ident() not in desk.threads
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": f"Bearer {OWNER}"},
+        {"authorization": "Bearer wrong"},
+        {"authorization": f"Bearer dw_%_{SECRET}"},
+        {"authorization": f"Bearer dw_{ID[1:]}\0_{SECRET}"},
+        {"authorization": f"Bearer dw_{ID[1:]}é_{SECRET}"},
+        {"authorization": f"Basic {TEXT}"},
+        {"cookie": f"deepwork={POLICY.cookie}"},
+        {"cookie": "deepwork=%.x; deepwork=..'"},
+        BEARER | {"host": "evil.example"},
+        BEARER | {"origin": "http://evil.example"},
+        BEARER | {"sec-fetch-site": "cross-site"},
+    ],
+)
+def test_the_store_is_not_asked_for_what_it_cannot_know(headers: dict[str, str]):
+    desk = Desk(TOKEN)
+
+    asked(desk, headers)
+
+    assert desk.asked == []
+
+
+def test_a_store_that_is_away_lets_nobody_in_and_says_so():
+    answers, seen = asked(Desk(StorageError("away")), BEARER, {"authorization": f"Bearer {OWNER}"})
+
+    status, body = answers[0]
+    assert (status, json.loads(body)["code"], json.loads(body)["recoverable"]) == (503, "STORAGE_ERROR", True)
+    assert answers[1][0] == 200, "the owner needs no store"
+    assert seen == [("owner", Scope.ADMIN)]
+
+
+@pytest.mark.parametrize("text", [token_text(ID, "x" * 43), token_text("0" * 12, SECRET)])
+def test_a_wrong_secret_or_id_is_a_guess(text: str):
+    answers, seen = asked(Desk(TOKEN), *[{"authorization": f"Bearer {text}"}] * 12)
+
+    assert [status for status, _ in answers] == [401] * 10 + [429] * 2
+    assert seen == []
+
+
+def verdict(path: str = "/api/v1/agents", method: str = "GET", **given: Any) -> Any:
+    headers = given.pop("headers", {})
+    seen = Seen(method, path, HOST | headers, **given)
+    return judge(seen, POLICY, TOKEN if asks_about(seen, POLICY) == ID else None)
+
+
+def test_the_link_logs_in_with_a_named_token_and_only_at_the_front_door():
+    assert verdict("/", query_token=TEXT) == Admitted("ci", logs_in=True, scope=Scope.READ, token_id=ID)
+    assert verdict("/api/v1/agents", query_token=TEXT).status == 401
+    assert verdict("/", "POST", query_token=TEXT).status == 401
+
+
+def test_a_header_is_believed_and_a_query_beside_it_is_not_looked_at():
+    assert verdict("/", headers=BEARER, query_token=OWNER) == Admitted("ci", scope=Scope.READ, token_id=ID)
+
+
+def test_a_cookie_proves_a_token_without_telling_it_or_being_made_of_what_is_stored():
+    cookie = POLICY.cookie_of(TOKEN)
+    elsewhere = Policy(hosts=POLICY.hosts, token="p" * 32, mcp_needs_token=True)
+
+    assert verdict(headers={"cookie": f"deepwork={cookie}"}) == Admitted("ci", scope=Scope.READ, token_id=ID)
+    assert SECRET not in cookie
+    assert TOKEN.digest not in cookie
+    assert elsewhere.cookie_of(TOKEN) != cookie, "who knows the digest does not know the cookie"
+
+
+def test_a_reader_changes_nothing_outside_mcp_where_each_tool_asks_for_its_scope():
+    assert verdict("/api/v1/agents", "POST", headers=BEARER).status == 403
+    assert verdict("/api/v1/agents", "DELETE", headers=BEARER).needs is Scope.WORK
+    assert isinstance(verdict("/mcp", "POST", headers=BEARER), Admitted)
+    assert isinstance(verdict("/ws", headers=BEARER, is_websocket=True), Admitted)
+
+
+def test_the_log_hides_tokens_in_whatever_is_written():
+    hide = HideTokens(OWNER)
+    line = logging.LogRecord("x", logging.INFO, "f", 1, "%s and %r", (f"?token={TEXT}", {"a": OWNER}), None)
+    other = logging.LogRecord("x", logging.INFO, "f", 1, "%s calls", ("ci",), None)
+
+    assert hide.filter(line)
+    assert hide.filter(other)
+    assert line.getMessage() == "?token=dw_… and {'a': 'dw_…'}"
+    assert other.getMessage() == "ci calls"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from deepwork.database.engine import Row, stored
 from deepwork.database.transaction import Transaction
 from deepwork.jobs.progress import Session
+from deepwork.tracking.models import SeenSession
 
 
 class SessionStore:
@@ -36,3 +38,34 @@ class SessionStore:
     def generation(self, session_id: str) -> int:
         """How far the row has come; 0 if there is none."""
         return int(self._tx.value("SELECT generation FROM job_sessions WHERE id = :id", id=session_id) or 0)
+
+    def seen(self, session_id: str) -> SeenSession | None:
+        """A session as others know it, with how far each of its steps is."""
+        row = self._tx.one(
+            "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions WHERE id = :id",
+            id=session_id,
+        )  # fmt: skip
+        return _seen(row) if row else None
+
+
+class JobSessions:
+    """Job sessions, for slices that know none."""
+
+    def session(self, tx: Transaction, id: str) -> SeenSession | None:
+        """The session with this id."""
+        return SessionStore(tx).seen(id)
+
+
+@stored
+def _seen(row: Row) -> SeenSession:
+    data = json.loads(row["data"])
+    progress = data["step_progress"]
+    steps = {
+        step: (progress.get(step, {}).get("started_at"), progress.get(step, {}).get("completed_at"))
+        for entry in data["entries"]
+        for step in entry["steps"]
+    }
+    return SeenSession(
+        id=row["id"], name=f"{row['job_name']}/{row['workflow_name']}", status=row["status"],
+        goal=data["goal"], current_step=row["step_id"], steps=steps,
+    )  # fmt: skip

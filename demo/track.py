@@ -1,0 +1,109 @@
+"""A tracked workflow with two phases: two agents at once in one tree, and who changed what; part of `make demo`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
+NOBODY = {
+    "GIT_AUTHOR_NAME": "demo", "GIT_AUTHOR_EMAIL": "demo@example.org",
+    "GIT_COMMITTER_NAME": "demo", "GIT_COMMITTER_EMAIL": "demo@example.org",
+}  # fmt: skip
+
+
+def git(project: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=project, env={**os.environ, **NOBODY}, check=True)
+
+
+def server(project: Path) -> StdioTransport:
+    """A server of one's own, on the project's one store."""
+    return StdioTransport(
+        DEEPWORK[0], [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "tracking"]
+    )
+
+
+async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
+    return (await client.call_tool(tool, arguments)).structured_content
+
+
+async def subagent(
+    project: Path, ids: dict[str, str], name: str, area: str, begun: anyio.Event, go: anyio.Event
+) -> None:
+    """Begin, write into one's own area, say why, and end; with a server of one's own."""
+    async with Client(server(project)) as client:
+        task = await call(
+            client, "start_task", **ids, caller_type="subagent", agent_name=name, name=f"write the {area}",
+            goal=f"A first {area}", areas=[area],
+        )  # fmt: skip
+        begun.set()
+        await go.wait()
+        (project / area).mkdir()
+        (project / area / f"{name}.md").write_text(f"What {name} wrote.\n")
+        (project / "notes.md").open("a").write(f"{name} was here.\n")
+        await call(
+            client, "log_decision", task_id=task["task_id"], category="trade_off",
+            question=f"How much {area}?", chosen="Little", reasoning="It can grow later.",
+        )  # fmt: skip
+        done = await call(
+            client, "complete_task", task_id=task["task_id"], status="success",
+            outcome={"summary": f"The {area} is there."},
+        )  # fmt: skip
+        for path, how in done["attribution"].items():
+            print(f"  {name:<4} changed {path:<14} ({how})", flush=True)
+
+
+async def phase(client: Client[Any], project: Path, workflow_id: str, number: int, **crew: str) -> None:
+    """A phase: its agents run at once, and it ends when they have."""
+    name = ("Draft", "Finish")[number - 1]
+    print(f"Phase {number}: {name}")
+    started = await call(
+        client, "start_phase", workflow_id=workflow_id, number=number, name=name, is_parallel=len(crew) > 1
+    )
+    ids = {"workflow_id": workflow_id, "phase_id": started["phase_id"]}
+    begun, go = [anyio.Event() for _ in crew], anyio.Event()
+    async with anyio.create_task_group() as group:
+        for event, (agent, area) in zip(begun, crew.items(), strict=True):
+            group.start_soon(subagent, project, ids, agent, area, event, go)
+        for event in begun:
+            await event.wait()
+        go.set()
+    await call(client, "complete_phase", phase_id=started["phase_id"], status="completed")
+
+
+async def main(project: Path) -> None:
+    git(project, "init", "--quiet")
+    (project / "notes.md").write_text("Notes\n")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message", "first")
+    async with Client(server(project)) as client:
+        workflow = await call(client, "start_workflow", name="manual", objective="A manual that is read")
+        await phase(client, project, workflow["workflow_id"], 1, Ada="guide", Bo="examples")
+        await phase(client, project, workflow["workflow_id"], 2, Cy="index")
+        ended = await call(
+            client, "complete_workflow", workflow_id=workflow["workflow_id"], status="completed",
+            summary="The manual has a guide, examples and an index.",
+        )  # fmt: skip
+        figures = ended["metrics"]
+        print(
+            f"\nThe workflow is {ended['status']}: {figures['total_phases']} phases, {figures['total_tasks']} tasks, "
+            f"{figures['decisions']} decisions, {figures['files_changed']} files changed."
+        )
+        context = await call(client, "get_context", workflow_id=workflow["workflow_id"], include=["tasks"])
+        last = context["tasks"][-1]["id"]
+        shown = await call(client, "get_task_diff", task_id=last, path="notes.md")
+        print(f"\nWhat the last task did to notes.md:\n\n{shown['files'][0]['diff']}", end="")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
+        print("A record of work as it happens: three agents, two phases, and who changed what\n")
+        anyio.run(main, Path(folder))

@@ -1,0 +1,144 @@
+"""`deepwork track` and `deepwork diff`: what was done, why, and what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.output import lines, printable, show
+from deepwork.cli.verbs import Form, Verbs
+from deepwork.database.call import Call
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke
+from deepwork.tracking.context_tools import ContextTools
+from deepwork.tracking.log_tools import LogTools
+from deepwork.tracking.tools import TrackTools
+
+_ALL = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
+_SECTIONS = {
+    "phase_summary": ("PHASES", ("phase_number", "phase_name", "status", "tasks", "duration_seconds")),
+    "tasks": ("TASKS", ("id", "name", "status", "agent_name", "files_changed", "summary")),
+    "decisions": ("DECISIONS", ("category", "question", "chosen", "reasoning", "agent_name")),
+    "milestones": ("MILESTONES", ("created_at", "progress", "message", "agent_name")),
+    "blockers": ("BLOCKERS", ("id", "type", "description", "resolution", "task_name")),
+}
+
+
+def _context(answer: dict[str, Any]) -> list[str]:
+    return list(map(printable, _told(answer)))
+
+
+def _told(answer: dict[str, Any]) -> Iterator[str]:
+    phase = f"phase {answer['current_phase']} of {answer['total_phases']}"
+    yield f"{answer['workflow_name']}: {answer['workflow_status'].replace('_', ' ')}, {phase}"
+    if answer.get("objective"):
+        yield answer["objective"]
+    if answer.get("warning"):
+        yield answer["warning"]
+    for section, (title, columns) in _SECTIONS.items():
+        if not answer.get(section):
+            continue
+        rows = [{name: _cell(row.get(name)) for name in columns} for row in answer[section]]
+        yield ""
+        yield from lines({title.lower(): rows})
+        total = answer.get(f"{section}_count", len(rows))
+        if total > len(rows):
+            yield f"… {len(rows)} of {total}; --limit shows more"
+
+
+def _cell(value: Any) -> Any:
+    """Counts in a few words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in value.items() if count)
+    return value
+
+
+def _diff(answer: dict[str, Any]) -> list[str]:
+    return list(map(printable, _changes(answer)))
+
+
+def _changes(answer: dict[str, Any]) -> Iterator[str]:
+    if answer.get("warning"):
+        yield answer["warning"]
+    for file in answer["files"]:
+        counted = (
+            "binary" if file.get("is_binary") else f"+{file.get('added', '?')} -{file.get('removed', '?')}"
+        )
+        shared = f", shared with {', '.join(file['shared_with'])}" if file.get("shared_with") else ""
+        yield f"{file['status']:9} {counted:>10}  {file['path']}  ({file['attribution']}{shared})"
+        if file.get("diff"):
+            yield from file["diff"].splitlines()
+        if file.get("truncated"):
+            yield "… cut; --max-bytes shows more"
+    if answer["files_count"] > len(answer["files"]):
+        yield f"… {len(answer['files'])} of {answer['files_count']} files"
+    if not answer["files"] and not answer.get("warning"):
+        yield "It changed no file."
+
+
+def _whole(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
+    return {"include": list(_ALL), **arguments}
+
+
+_INCLUDE = {
+    "include": click.Option(["--include"], multiple=True, type=click.Choice(_ALL), help="Default: all.")
+}
+
+track = Verbs(
+    "track",
+    [TrackTools, LogTools, ContextTools],
+    "",
+    "Record work as it happens: workflows, phases, tasks, and why they went as they did.",
+    {
+        "context": Form(_INCLUDE, arrange=_whole, present=_context),
+        "get-context": Form(_INCLUDE, arrange=_whole),
+        "diff": Form(present=_diff),
+    },
+)
+
+
+def _section(name: str, include: tuple[str, ...], help: str) -> None:
+    """A command that shows some sections of a workflow's state."""
+
+    @track.command(name, help=help)
+    @click.argument("workflow_id")
+    @click.option("--limit", type=click.IntRange(1, 500), default=50, help="Of each list. Default: 50.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+    @place_options
+    def command(workflow_id: str, limit: int, as_json: bool, path: str, **place: Any) -> None:
+        asked = {"workflow_id": workflow_id, "include": list(include), "limit": limit}
+        _ask("get_context", asked, _context, path, place, as_json=as_json)
+
+
+_section("show", ("phase_summary", "tasks", "blockers"), "Show a workflow: its phases, tasks and blockers.")
+_section("blockers", ("blockers",), "What waits for a person.")
+_section("decisions", ("decisions",), "What was decided, and why.")
+
+
+@click.command("diff")
+@click.argument("task_id")
+@click.argument("file", required=False)
+@click.option("--max-bytes", type=click.IntRange(1, 1_000_000), default=100_000, help="Of each diff.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@place_options
+def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: str, **place: Any) -> None:
+    """What a task changed, tracked or planned; with a FILE, the diff itself."""
+    asked = {"task_id": task_id, "max_bytes": max_bytes} | ({"path": file} if file else {})
+    _ask("get_task_diff", asked, _diff, path, place, as_json=as_json)
+
+
+def _ask(
+    tool: str, asked: dict[str, Any], present: Any, path: str, place: dict[str, Any], *, as_json: bool
+) -> None:
+    house = House(settings_from(path, **place))
+    try:
+        answer = invoke(house.database, house.toolset("tracking")[tool], asked, Call("local", tool))
+    finally:
+        house.close()
+    if as_json:
+        show(answer, as_json=True)
+    else:
+        print("\n".join(present(answer)))

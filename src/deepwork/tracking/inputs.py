@@ -1,0 +1,70 @@
+"""What callers tell of their work."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from deepwork.shapes import Name, Text
+from deepwork.tracking.models import TestsStatus
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Outcome(BaseModel):
+    """What came of a task."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    summary: Text
+    achievements: list[str] = []
+    limitations: list[str] = []
+    next_steps: list[str] = []
+    manual_review_needed: bool = False
+    manual_review_reason: str | None = None
+
+
+class Metadata(BaseModel):
+    """What else is known of how a task was done."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    packages_added: list[str] = []
+    packages_removed: list[str] = []
+    commands_executed: list[str] = []
+    tests_status: TestsStatus | None = None
+    tokens_input: Count | None = None
+    tokens_output: Count | None = None
+    model: str | None = None
+    cost_usd: Annotated[float, Field(ge=0)] | None = None
+
+
+class Filter(BaseModel):
+    """Which records are wanted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    phase: Annotated[int, Field(ge=1)] | None = None
+    agent: Name | None = None
+    since: datetime | None = None
+    """ISO 8601; without a zone it is UTC."""
+
+    @property
+    def since_ms(self) -> int | None:
+        if self.since is None:
+            return None
+        moment = self.since if self.since.tzinfo else self.since.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // _MS
+
+
+Part = Literal["phase_summary", "tasks", "decisions", "milestones", "blockers"]
+
+
+def iso_ms(text: str) -> int:
+    """Unix milliseconds of an ISO time as we write it."""
+    return (datetime.fromisoformat(text) - _EPOCH) // _MS

@@ -1,0 +1,139 @@
+"""What can be noted on a task, whatever its kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, StringConstraints
+
+from deepwork.database.transaction import Database
+from deepwork.errors import NotAllowed
+from deepwork.events.log import iso
+from deepwork.names import new_id
+from deepwork.shapes import Id, Name, Text, Traits, check_object
+from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, TrackEvent
+from deepwork.tracking.notes import NoteStore
+from deepwork.tracking.responses import (
+    DecisionLogged,
+    DecisionView,
+    IssueLogged,
+    IssueResolved,
+    IssueView,
+    MilestoneLogged,
+    MilestoneView,
+)
+from deepwork.tracking.subjects import Sessions, subject_of
+
+Message = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+
+class LogTools:
+    """Why it was done so, what went wrong, and how far it is."""
+
+    traits: ClassVar = Traits(
+        toolset="tracking",
+        idempotent=frozenset({"resolve_issue"}),
+        aliases={
+            "resolve": "resolve-issue", "decide": "log-decision", "issue": "log-issue",
+            "milestone": "log-milestone",
+        },
+    )  # fmt: skip
+
+    def __init__(self, database: Database, sessions: Sessions) -> None:
+        self._database = database
+        self._sessions = sessions
+
+    def log_decision(
+        self,
+        task_id: Annotated[Id, Field(description="Tracked, planned, or SESSION_ID/STEP_ID of a job")],
+        category: Category,
+        question: Text,
+        chosen: Text,
+        reasoning: Text,
+        options_considered: list[str] | None = None,
+        trade_offs: str | None = None,
+    ) -> DecisionLogged:
+        """Record a decision: what was chosen, from what, and why."""
+        with self._database.transaction() as tx:
+            decision = Decision(
+                id=new_id("dc"), subject=subject_of(tx, task_id, self._sessions), category=category,
+                question=question, options_considered=tuple(options_considered or ()), chosen=chosen,
+                reasoning=reasoning, trade_offs=trade_offs, created_at=tx.now,
+            )  # fmt: skip
+            NoteStore(tx).add_decision(decision)
+            view = DecisionView.of(decision).model_dump(mode="json")
+            tx.emit(TrackEvent.DECISION_CREATED, view, decision.subject.workflow_id)
+            return DecisionLogged(decision_id=decision.id, created_at=iso(tx.now))
+
+    def log_issue(
+        self,
+        task_id: Id,
+        type: IssueType,
+        description: Text,
+        resolution: Annotated[Text, Field(description="What was done or tried")],
+        requires_human_review: Annotated[bool, Field(description="A blocker until resolve_issue")] = False,
+    ) -> IssueLogged:
+        """Record a problem; one that needs a person is a blocker until it is resolved."""
+        with self._database.transaction() as tx:
+            issue = Issue(
+                id=new_id("is"), subject=subject_of(tx, task_id, self._sessions), type=type,
+                description=description, resolution=resolution, requires_human_review=requires_human_review,
+                created_at=tx.now,
+            )  # fmt: skip
+            NoteStore(tx).add_issue(issue)
+            view = IssueView.of(issue).model_dump(mode="json")
+            tx.emit(TrackEvent.ISSUE_CREATED, view, issue.subject.workflow_id)
+            return IssueLogged(issue_id=issue.id, created_at=iso(tx.now))
+
+    def log_milestone(
+        self,
+        task_id: Id,
+        message: Message,
+        progress: Annotated[float | None, Field(ge=0, le=100, description="Percent")] = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> MilestoneLogged:
+        """Record how far a task is; of each task the newest 100 are kept."""
+        with self._database.transaction() as tx:
+            milestone = Milestone(
+                id=new_id("ml"), subject=subject_of(tx, task_id, self._sessions), message=message,
+                progress=None if progress is None else round(progress),
+                metadata=None if metadata is None else check_object("metadata", metadata),
+                created_at=tx.now,
+            )  # fmt: skip
+            notes = NoteStore(tx)
+            if same := notes.same_milestone(milestone):
+                return MilestoneLogged(milestone_id=same.id, created_at=iso(same.created_at))
+            notes.add_milestone(milestone)
+            view = MilestoneView.of(milestone).model_dump(mode="json")
+            tx.emit(TrackEvent.MILESTONE_CREATED, view, milestone.subject.workflow_id)
+            return MilestoneLogged(milestone_id=milestone.id, created_at=iso(tx.now))
+
+    def resolve_issue(
+        self,
+        issue_id: Id,
+        note: Annotated[Text, Field(description="How it was resolved")],
+        resolved_by: Annotated[Name | None, Field(description="Default: who calls")] = None,
+    ) -> IssueResolved:
+        """Say that an issue is settled; a blocker then blocks no more."""
+        with self._database.transaction() as tx:
+            notes = NoteStore(tx)
+            issue = notes.issue(issue_id)
+            if issue.resolved_at is not None:
+                return _resolved_already(issue, note, issue.resolved_at)
+            resolved = replace(
+                issue, resolved_at=tx.now, resolved_by=resolved_by or tx.caller, resolution_note=note
+            )
+            notes.keep_resolution(resolved)
+            view = IssueView.of(resolved).model_dump(mode="json")
+            tx.emit(TrackEvent.ISSUE_RESOLVED, view, issue.subject.workflow_id)
+            return IssueResolved(issue_id=issue_id, resolved_at=iso(tx.now))
+
+
+def _resolved_already(issue: Issue, note: str, at: int) -> IssueResolved:
+    if issue.resolution_note != note:
+        raise NotAllowed(
+            f"Issue {issue.id!r} was resolved by {issue.resolved_by} with another note.",
+            suggestion="Log a new issue if it came back.",
+        )
+    return IssueResolved(issue_id=issue.id, resolved_at=iso(at), already_resolved=True)

@@ -1,0 +1,281 @@
+"""What is recorded of work as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deepwork.names import Word
+
+
+class Profile(Word):
+    """How large a workflow is expected to be."""
+
+    SIMPLE = "simple"
+    STANDARD = "standard"
+    COMPLEX = "complex"
+
+
+class WorkflowStatus(Word):
+    """How far a tracked workflow is; one with an open blocker reads as blocked."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+
+
+class Ending(Word):
+    """How a workflow ended; `partial` counts as failed."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    PARTIAL = "partial"
+
+
+class PhaseStatus(Word):
+    """How far a phase is."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class PhaseEnding(Word):
+    """How a phase ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TaskStatus(Word):
+    """How far a tracked task is."""
+
+    IN_PROGRESS = "in_progress"
+    SUCCESS = "success"
+    PARTIAL_SUCCESS = "partial_success"
+    FAILED = "failed"
+
+
+class TaskEnding(Word):
+    """How a task ended."""
+
+    SUCCESS = "success"
+    PARTIAL_SUCCESS = "partial_success"
+    FAILED = "failed"
+
+
+class CallerType(Word):
+    """Who does a task."""
+
+    ORCHESTRATOR = "orchestrator"
+    SUBAGENT = "subagent"
+
+
+class TestsStatus(Word):
+    """What became of the tests."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not_run"
+
+
+class Category(Word):
+    """What a decision is about."""
+
+    ARCHITECTURE = "architecture"
+    LIBRARY_CHOICE = "library_choice"
+    TRADE_OFF = "trade_off"
+    WORKAROUND = "workaround"
+    OTHER = "other"
+
+
+class IssueType(Word):
+    """What kind of problem it is."""
+
+    DOCUMENTATION_GAP = "documentation_gap"
+    BUG_ENCOUNTERED = "bug_encountered"
+    DEPENDENCY_CONFLICT = "dependency_conflict"
+    UNCLEAR_REQUIREMENT = "unclear_requirement"
+    OTHER = "other"
+
+
+class TrackEvent(Word):
+    """What this slice tells."""
+
+    WORKFLOW_CREATED = "workflow:created"
+    WORKFLOW_UPDATED = "workflow:updated"
+    PHASE_CREATED = "phase:created"
+    PHASE_UPDATED = "phase:updated"
+    TASK_CREATED = "task:created"
+    TASK_UPDATED = "task:updated"
+    DECISION_CREATED = "decision:created"
+    ISSUE_CREATED = "issue:created"
+    ISSUE_RESOLVED = "issue:resolved"
+    MILESTONE_CREATED = "milestone:created"
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """Something that agents are at, recorded while they are; times are Unix milliseconds."""
+
+    id: str
+    name: str
+    objective: str
+    scope: str | None
+    constraints: str | None
+    profile: Profile
+    status: WorkflowStatus
+    outcome: Ending | None
+    summary: str | None
+    achievements: tuple[str, ...]
+    limitations: tuple[str, ...]
+    current_phase: int
+    """The number of the phase that was started last; 0 before the first."""
+    total_phases: int
+    """How many were expected, or the highest number so far if that is more."""
+    repository_path: str
+    created_by: str
+    created_at: int
+    updated_at: int
+    completed_at: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.completed_at is not None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a workflow, in which tasks are done."""
+
+    id: str
+    workflow_id: str
+    number: int
+    name: str
+    description: str | None
+    summary: str | None
+    status: PhaseStatus
+    is_parallel: bool
+    started_at: int
+    completed_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work that one agent does."""
+
+    id: str
+    workflow_id: str
+    phase_id: str
+    parent_task_id: str | None
+    name: str
+    goal: str
+    status: TaskStatus
+    caller_type: CallerType
+    agent_name: str | None
+    areas: tuple[str, ...]
+    started_at: int
+    last_sign_at: int
+    """When it was last heard of: a task that nobody mentions for long is stale."""
+    completed_at: int | None = None
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """Which files it changed, and whether it should have: as the answer of its completion told it."""
+    tokens: int = 0
+    """How many the agent says it used."""
+    created_by: str = "local"
+
+    @property
+    def is_running(self) -> bool:
+        return self.status is TaskStatus.IN_PROGRESS
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a decision, an issue or a milestone is about: a task of any kind."""
+
+    task_id: str
+    task_name: str
+    workflow_id: str
+    phase_id: str | None = None
+    agent_name: str | None = None
+
+
+@dataclass(frozen=True)
+class SeenSession:
+    """A run of a job, as far as it matters here; for each step when it began and ended, ISO or None."""
+
+    id: str
+    name: str
+    status: str
+    goal: str
+    current_step: str
+    steps: Mapping[str, tuple[str | None, str | None]]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was chosen, and why."""
+
+    id: str
+    subject: Subject
+    category: Category
+    question: str
+    options_considered: tuple[str, ...]
+    chosen: str
+    reasoning: str
+    trade_offs: str | None
+    created_at: int
+
+
+@dataclass(frozen=True)
+class Issue:
+    """What went wrong; with `requires_human_review` it is a blocker until somebody resolves it."""
+
+    id: str
+    subject: Subject
+    type: IssueType
+    description: str
+    resolution: str
+    requires_human_review: bool
+    created_at: int
+    resolved_at: int | None = None
+    resolved_by: str | None = None
+    resolution_note: str | None = None
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """How far a task is, in its own words."""
+
+    id: str
+    subject: Subject
+    message: str
+    progress: int | None
+    metadata: Mapping[str, Any] | None
+    created_at: int
+
+
+@dataclass(frozen=True)
+class Total:
+    """What the tasks of a workflow come to."""
+
+    tasks: int
+    running: int
+    task_ms: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many tasks of a phase are how far, and how long they took in all."""
+
+    total: int = 0
+    success: int = 0
+    partial_success: int = 0
+    failed: int = 0
+    in_progress: int = 0
+    task_ms: int = 0

@@ -1,0 +1,424 @@
+"""How the tracking tools answer: times are ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, Self
+
+from pydantic import model_serializer
+from pydantic_core.core_schema import SerializerFunctionWrapHandler
+
+from deepwork.events.log import iso
+from deepwork.shapes import Answer
+from deepwork.tracking.models import (
+    CallerType,
+    Category,
+    Decision,
+    Ending,
+    Issue,
+    IssueType,
+    Milestone,
+    Phase,
+    PhaseStatus,
+    Profile,
+    Tally,
+    Task,
+    TaskStatus,
+    Workflow,
+    WorkflowStatus,
+)
+
+
+def _iso(moment: int | None) -> str | None:
+    return None if moment is None else iso(moment)
+
+
+def _seconds(ms: int) -> int:
+    return round(ms / 1000)
+
+
+class _Complete(Answer):
+    """An answer that also shows some of the keys that have nothing to say."""
+
+    _shown_null: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown = self._shown_null
+        return {key: value for key, value in dump(self).items() if value is not None or key in shown}
+
+
+class WorkflowStarted(Answer):
+    workflow_id: str
+    profile: Profile
+    total_phases: int
+    created_at: str
+
+
+class Metrics(Answer):
+    total_phases: int
+    total_tasks: int
+    duration: int
+    """Seconds from its start to its end."""
+    task_seconds: int
+    files_changed: int
+    total_tokens: int
+    decisions: int
+    issues: int
+    blockers_open: int
+
+
+class WorkflowCompleted(Answer):
+    workflow_id: str
+    status: Ending
+    summary: str
+    achievements: list[str]
+    limitations: list[str]
+    completed_at: str
+    metrics: Metrics
+    warnings: list[str]
+    already_completed: bool | None = None
+
+
+class PhaseStarted(Answer):
+    phase_id: str
+    workflow_id: str
+    number: int
+    name: str
+    is_parallel: bool
+    status: PhaseStatus
+    started_at: str
+    already_exists: bool | None = None
+    differs: list[str] | None = None
+
+
+class PhaseTasks(Answer):
+    total: int
+    success: int
+    partial: int
+    failed: int
+    in_progress: int
+
+    @classmethod
+    def of(cls, tally: Tally) -> Self:
+        return cls(
+            total=tally.total, success=tally.success, partial=tally.partial_success,
+            failed=tally.failed, in_progress=tally.in_progress,
+        )  # fmt: skip
+
+
+class PhaseCompleted(Answer):
+    phase_id: str
+    workflow_id: str
+    number: int
+    name: str
+    status: PhaseStatus
+    completed_at: str
+    duration_ms: int
+    tasks: PhaseTasks
+    warnings: list[str]
+    already_completed: bool | None = None
+
+
+class TaskStarted(_Complete):
+    _shown_null = frozenset({"snapshot_id"})
+
+    task_id: str
+    workflow_id: str
+    phase_id: str
+    phase_number: int
+    phase_name: str
+    caller_type: CallerType
+    agent_name: str | None = None
+    snapshot_id: str | None = None
+    snapshot_type: str
+    started_at: str
+    warnings: list[str] | None = None
+
+
+class FilesChanged(Answer):
+    added: list[str]
+    modified: list[str]
+    deleted: list[str]
+
+
+class Verification(Answer):
+    scope_match: bool
+    unexpected_files: list[str]
+    warnings: list[str]
+
+
+class PhaseProgress(Answer):
+    number: int
+    name: str
+    tasks: dict[str, int]
+    all_tasks_done: bool
+
+
+class TaskCompleted(Answer):
+    task_id: str
+    workflow_id: str
+    status: TaskStatus
+    duration_seconds: int
+    files_changed: FilesChanged
+    files_count: int
+    """How many in all; the lists are cut after some hundreds."""
+    renamed: list[dict[str, Any]] | None = None
+    attribution: dict[str, str] | None = None
+    shared_with: dict[str, list[str]] | None = None
+    preexisting: list[str] | None = None
+    commits: list[dict[str, str]] | None = None
+    verification: Verification
+    phase_status: PhaseStatus
+    phase_progress: PhaseProgress
+    already_completed: bool | None = None
+
+
+class DecisionLogged(Answer):
+    decision_id: str
+    created_at: str
+
+
+class IssueLogged(Answer):
+    issue_id: str
+    created_at: str
+
+
+class IssueResolved(Answer):
+    issue_id: str
+    resolved_at: str
+    already_resolved: bool | None = None
+
+
+class MilestoneLogged(Answer):
+    milestone_id: str
+    created_at: str
+
+
+# What get_context and the events show
+
+
+class WorkflowView(Answer):
+    id: str
+    name: str
+    objective: str
+    scope: str | None = None
+    constraints: str | None = None
+    profile: Profile
+    status: WorkflowStatus
+    outcome: Ending | None = None
+    summary: str | None = None
+    achievements: list[str] | None = None
+    limitations: list[str] | None = None
+    current_phase: int
+    total_phases: int
+    created_at: str
+    updated_at: str
+    completed_at: str | None = None
+
+    @classmethod
+    def of(cls, workflow: Workflow, status: WorkflowStatus | None = None) -> Self:
+        return cls(
+            id=workflow.id, name=workflow.name, objective=workflow.objective, scope=workflow.scope,
+            constraints=workflow.constraints, profile=workflow.profile, status=status or workflow.status,
+            outcome=workflow.outcome, summary=workflow.summary,
+            achievements=list(workflow.achievements) if workflow.is_over else None,
+            limitations=list(workflow.limitations) if workflow.is_over else None,
+            current_phase=workflow.current_phase,
+            total_phases=workflow.total_phases,
+            created_at=iso(workflow.created_at), updated_at=iso(workflow.updated_at),
+            completed_at=_iso(workflow.completed_at),
+        )  # fmt: skip
+
+
+class TrackedWorkflows(Answer):
+    workflows: list[WorkflowView]
+    total: int
+
+
+class PhaseView(_Complete):
+    _shown_null = frozenset({"phase_id", "started_at", "completed_at"})
+
+    phase_number: int
+    phase_name: str
+    phase_id: str | None = None
+    status: str
+    is_parallel: bool
+    description: str | None = None
+    summary: str | None = None
+    tasks: dict[str, int]
+    duration_seconds: int
+    task_seconds: int
+    started_at: str | None = None
+    completed_at: str | None = None
+
+    @classmethod
+    def of(cls, phase: Phase, tally: Tally, now: int) -> Self:
+        return cls(
+            phase_number=phase.number, phase_name=phase.name, phase_id=phase.id, status=phase.status,
+            is_parallel=phase.is_parallel, description=phase.description, summary=phase.summary,
+            tasks=counts(tally), duration_seconds=_seconds((phase.completed_at or now) - phase.started_at),
+            task_seconds=_seconds(tally.task_ms), started_at=iso(phase.started_at),
+            completed_at=_iso(phase.completed_at),
+        )  # fmt: skip
+
+
+def counts(tally: Tally) -> dict[str, int]:
+    """How far the tasks of a phase are; what succeeded in part counts as completed."""
+    return {
+        "total": tally.total,
+        "completed": tally.success + tally.partial_success,
+        "failed": tally.failed,
+        "in_progress": tally.in_progress,
+    }
+
+
+class TaskView(_Complete):
+    _shown_null = frozenset({"phase_id", "agent_name", "completed_at", "duration_seconds", "summary"})
+
+    id: str
+    workflow_id: str
+    phase_id: str | None = None
+    parent_task_id: str | None = None
+    name: str
+    goal: str
+    status: str
+    caller_type: CallerType | None = None
+    agent_name: str | None = None
+    areas: list[str]
+    started_at: str | None = None
+    completed_at: str | None = None
+    duration_seconds: int | None = None
+    manual_review_needed: bool
+    summary: str | None = None
+    outcome: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    files_changed: dict[str, int] | None = None
+    is_stale: bool | None = None
+
+    @classmethod
+    def of(cls, task: Task, stale_before: int = 0) -> Self:
+        over = task.completed_at
+        return cls(
+            id=task.id, workflow_id=task.workflow_id, phase_id=task.phase_id,
+            parent_task_id=task.parent_task_id, name=task.name, goal=task.goal, status=task.status,
+            caller_type=task.caller_type, agent_name=task.agent_name, areas=list(task.areas),
+            started_at=iso(task.started_at), completed_at=_iso(over),
+            duration_seconds=None if over is None else _seconds(over - task.started_at),
+            manual_review_needed=bool(task.outcome.get("manual_review_needed")),
+            summary=task.outcome.get("summary"), outcome=dict(task.outcome) or None,
+            metadata=dict(task.metadata) or None, files_changed=_file_counts(task.result),
+            is_stale=True if task.is_running and task.last_sign_at < stale_before else None,
+        )  # fmt: skip
+
+
+def _file_counts(result: Mapping[str, Any]) -> dict[str, int] | None:
+    return result.get("counts")
+
+
+class NoteView(Answer):
+    """What decisions, issues and milestones have in common."""
+
+    id: str
+    workflow_id: str
+    task_id: str
+    task_name: str
+    agent_name: str | None = None
+    created_at: str
+
+
+class DecisionView(NoteView):
+    category: Category
+    question: str
+    options_considered: list[str]
+    chosen: str
+    reasoning: str
+    trade_offs: str | None = None
+
+    @classmethod
+    def of(cls, decision: Decision) -> Self:
+        return cls(**_shown(decision))
+
+
+class IssueView(NoteView):
+    type: IssueType
+    description: str
+    resolution: str
+    requires_human_review: bool
+    resolved_at: str | None = None
+    resolved_by: str | None = None
+    resolution_note: str | None = None
+
+    @classmethod
+    def of(cls, issue: Issue) -> Self:
+        return cls(**_shown(issue) | {"resolved_at": _iso(issue.resolved_at)})
+
+
+class MilestoneView(NoteView):
+    message: str
+    progress: int | None = None
+    metadata: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, milestone: Milestone) -> Self:
+        return cls(**_shown(milestone))
+
+
+def _shown(note: Decision | Issue | Milestone) -> dict[str, Any]:
+    fields: dict[str, Any] = asdict(note)
+    subject: dict[str, Any] = fields.pop("subject")
+    subject.pop("phase_id")
+    return fields | subject | {"created_at": iso(note.created_at)}
+
+
+class Context(Answer):
+    """The state of a workflow, as far as it was asked for."""
+
+    workflow_id: str
+    workflow_name: str
+    workflow_status: str
+    current_phase: int
+    total_phases: int
+    objective: str | None = None
+    scope: str | None = None
+    constraints: str | None = None
+    profile: Profile | None = None
+    outcome: Ending | None = None
+    summary: str | None = None
+    achievements: list[str] | None = None
+    limitations: list[str] | None = None
+    phase_summary: list[PhaseView] | None = None
+    tasks: list[TaskView] | None = None
+    tasks_count: int | None = None
+    decisions: list[DecisionView] | None = None
+    decisions_count: int | None = None
+    milestones: list[MilestoneView] | None = None
+    milestones_count: int | None = None
+    blockers: list[IssueView] | None = None
+    blockers_count: int | None = None
+    has_blockers: bool | None = None
+    truncated: list[str] | None = None
+    cursor: str | None = None
+    filters_applied: dict[str, Any] | None = None
+    warning: str | None = None
+
+
+class FileDiff(Answer):
+    path: str
+    status: str
+    attribution: str
+    added: int | None = None
+    removed: int | None = None
+    is_binary: bool | None = None
+    renamed_from: str | None = None
+    shared_with: list[str] | None = None
+    diff: str | None = None
+    truncated: bool | None = None
+
+
+class TaskDiff(Answer):
+    task_id: str
+    files: list[FileDiff]
+    files_count: int
+    warning: str | None = None

@@ -1,0 +1,15 @@
+"""A project that is a real git repository, for every test of tracking that asks for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workspaces.make_workspaces import repository
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The project: `house` keeps its SQLite file beside its files, ignored by git."""
+    return repository(tmp_path)

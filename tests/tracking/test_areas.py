@@ -1,0 +1,83 @@
+"""What a task said it would touch, against what it touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from deepwork.tracking.areas import Areas, scope_of
+
+COVERED = [
+    ("src/auth", "src/auth/login.py"),
+    ("src/auth", "src/auth"),
+    ("./src/auth/", "src/auth/deep/down.py"),
+    ("/src", "src/a.py"),
+    ("auth", "src/auth/login.py"),
+    ("auth", "src/auth.py"),
+    ("Auth", "src/auth.test/x"),
+    ("README", "docs/readme.md"),
+    ("auth/", "auth/login.py"),
+    ("login.py", "src/auth/login.py"),
+    ("*.py", "src/auth/login.py"),
+    ("src/*.py", "src/a.py"),
+    ("src/**/*.py", "src/a.py"),
+    ("src/**/*.py", "src/b/c/a.py"),
+    ("src/au*", "src/auth/login.py"),
+    ("test_?.py", "tests/test_a.py"),
+    ("[ab].py", "x/a.py"),
+    ("app/[id]", "app/[id]/page.tsx"),
+    ("app/[id", "app/[id/page.tsx"),
+    (".", "anything/at/all"),
+    ("./", "anything"),
+    ("**", "anything/at/all"),
+    ("é/日本", "é/日本/x"),
+]
+NOT_COVERED = [
+    ("auth", "docs/author.md"),
+    ("auth", "src/oauth/login.py"),
+    ("a", "src/auth/login.py"),
+    ("src/auth", "src/authority/x.py"),
+    ("src/auth", "lib/src/auth/x.py"),
+    ("src/auth", "src/auth.py"),
+    ("src/*.py", "src/b/a.py"),
+    ("src/*.py", "lib/src/a.py"),
+    ("/a.py", "b/a.py"),
+    ("*.py", "src/a.pyc"),
+    ("", "anything"),
+    ("gitignore", ".gitignore.d"),
+    ("src/Auth", "src/auth/login.py"),
+]
+
+
+@pytest.mark.parametrize(("area", "path"), COVERED)
+def test_an_area_covers_what_belongs_to_it(area: str, path: str) -> None:
+    assert Areas([area]).covering(path) == area
+
+
+@pytest.mark.parametrize(("area", "path"), NOT_COVERED)
+def test_an_area_covers_nothing_else(area: str, path: str) -> None:
+    assert Areas([area]).covering(path) is None
+
+
+def test_without_areas_everything_is_in_scope() -> None:
+    scope = scope_of(["a.py"], [])
+
+    assert (scope.matches, scope.unexpected, scope.warnings) == (True, (), ())
+
+
+def test_files_that_no_area_covers_are_unexpected_in_the_order_they_came() -> None:
+    scope = scope_of(["z.md", "src/a.py", "b.md"], ["src", "tests"])
+
+    assert not scope.matches
+    assert scope.unexpected == ("z.md", "b.md")
+    assert scope.warnings == ("2 file(s) modified outside declared scope (src, tests)",)
+    assert scope.covered_by == {"src/a.py": "src"}
+
+
+def test_of_several_areas_the_first_is_told() -> None:
+    assert scope_of(["src/a.py"], ["*.py", "src"]).covered_by == {"src/a.py": "*.py"}
+
+
+def test_what_is_covered_throughout_warns_of_nothing() -> None:
+    scope = scope_of(["src/a.py"], ["src"])
+
+    assert (scope.matches, scope.warnings) == (True, ())

@@ -22,6 +22,7 @@ from typing import Any
 import job_rows
 import plan_rows
 import review_rows
+import track_rows
 from clients import Caller, Http, HttpServer, Stdio
 from rows import ROWS, Desk
 
@@ -47,6 +48,7 @@ def main() -> None:
             *plan_calls(folder, options.rounds, options.calls),
             *plan_rows.large(Path(folder) / "plans"),
             *plan_rows.footprint(Path(folder) / "footprint"),
+            *track_figures(Path(folder) / "track"),
         ]
     report = {"python": sys.version.split()[0], "rows": figures}
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -178,6 +180,17 @@ def plan_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
             targets = {name: target or None for name, (_, target) in desk.work().items()}
             for name, values in took.items():
                 yield _row(f"{transport} {name}", values, echo, targets.get(name))
+
+
+def track_figures(folder: Path, rounds: int = 15) -> Iterator[Figures]:
+    """Looks at working trees, measured by git's own two diffs; the state of many tasks, by what it may take."""
+    for count in track_rows.FILES:
+        took = track_rows.measure(folder, rounds, count)
+        for name, values in took.items():
+            yardstick = statistics.median(took[track_rows.YARDSTICKS.get(name, name)])
+            yield _row(name, values, yardstick, track_rows.TARGETS.get(name))
+    for name, values in track_rows.context(folder / "context").items():
+        yield _row(name, values, track_rows.CONTEXT_MS, 1.0)
 
 
 def _crowded(port: int, tool: str, arguments: dict[str, Any], count: int) -> float:

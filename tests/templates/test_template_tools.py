@@ -361,6 +361,7 @@ def test_names_that_become_the_same_are_refused_and_nothing_is_made(house: House
 
 def test_applying_tells_of_the_workflow_and_of_its_plan_once(house: House):
     created(house, {"name": "a"}, {"name": "b"})
+    applied(house, "release")  # the first plan makes its repository known
     before = len(events(house))
 
     applied(house, "release")

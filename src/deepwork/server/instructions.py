@@ -24,9 +24,9 @@ A call that may have been lost can be repeated under the same key: set _meta "de
 _TOOLSETS = {
     "jobs": "Jobs: get_workflows, then start_workflow; do what step_instructions say and call finished_step with the output files, until workflow_complete. needs_work means: mend it and call again. Lost? get_session.",  # noqa: E501
     "reviews": "Reviews: before you call work done, call get_review_instructions and run the tasks it lists in parallel; mend what they find; mark_review_passed for each that finds nothing.",  # noqa: E501
-    "tracking": "Tracking, for work that no plan foresaw: start_workflow with name and objective, start_phase, then each agent start_task, log_decision, log_issue, log_milestone, complete_task; get_context tells what others did and what waits for a person.",  # noqa: E501
+    "tracking": "Tracking, for work no plan foresaw: start_workflow with name and objective, start_phase; each agent start_task, log_decision, log_issue, complete_task; get_context tells what others did and what waits for a person.",  # noqa: E501
     "templates": "Templates: before you plan something usual, look into template_list; template_apply makes a workflow with its whole plan. Keep a plan that worked with template_create.",  # noqa: E501
-    "workspaces": "Workspaces: when several tasks run at once, each has its own git worktree: workspace_create with create, or the workspace that task_claim answers. workspace_check before you merge; workspace_update after it.",  # noqa: E501
+    "workspaces": "Workspaces: work in the tree that task_claim names; workspace_check before you merge, workspace_update after.",  # noqa: E501
     "agents": "Agents: call agent_register once, then agent_heartbeat as often as it asks; any other call in your name counts as a heartbeat too. Call agent_unregister when you leave.",  # noqa: E501
     "messages": "Messages: look into message_list between tasks; answer with message_send and reply_to_id.",
 }

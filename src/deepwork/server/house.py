@@ -206,7 +206,7 @@ class House:
     def _plan_watch(self) -> PlanWatch:
         from deepwork.tracking.plan_watch import PlanWatch  # noqa: PLC0415
 
-        return PlanWatch(self.database, self._watcher, self._host)
+        return PlanWatch(self.database, self._watcher, self._host, self.settings.repository_root)
 
     @property
     def _has_many_projects(self) -> bool:

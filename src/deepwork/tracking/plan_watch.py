@@ -32,7 +32,8 @@ _STILL_AT_IT = frozenset({TaskStatus.IN_PROGRESS, TaskStatus.PAUSED, TaskStatus.
 class PlanWatch:
     """Hears of planned tasks that begin and end, and looks at their trees."""
 
-    def __init__(self, database: Database, watcher: Watcher, host: str) -> None:
+    def __init__(self, database: Database, watcher: Watcher, host: str, repository: Path) -> None:
+        self._repository = repository
         self._database = database
         self._watcher = watcher
         self._host = host
@@ -43,11 +44,13 @@ class PlanWatch:
 
     def heard(self, happenings: Sequence[Happening]) -> None:
         """Something was stored: see whether a task began or ended by it."""
-        for happening in happenings:
-            if happening.type in _CHANGES:
-                task_id, status = happening.data["id"], TaskStatus(happening.data["status"])
-                if status is TaskStatus.IN_PROGRESS or status not in _STILL_AT_IT:
-                    self._thread.submit(self._follow, task_id, has_begun=status is TaskStatus.IN_PROGRESS)
+        moved = [happening.data for happening in happenings if happening.type in _CHANGES]
+        if not any("workspace_id" in task for task in moved) and repository_of(self._repository) is None:
+            return  # there is nothing to look at
+        for task in moved:
+            status = TaskStatus(task["status"])
+            if status is TaskStatus.IN_PROGRESS or status not in _STILL_AT_IT:
+                self._thread.submit(self._follow, task["id"], has_begun=status is TaskStatus.IN_PROGRESS)
 
     def close(self) -> None:
         """Finish what is under way."""

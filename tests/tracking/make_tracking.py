@@ -28,7 +28,7 @@ def workflow(house: House, **given: Any) -> str:
 
 
 def phase(house: House, workflow_id: str, number: int = 1, **given: Any) -> str:
-    arguments = {"name": f"Phase {number}", "is_parallel": True} | given
+    arguments: dict[str, Any] = {"name": f"Phase {number}", "is_parallel": True} | given
     id: str = ask(house, "start_phase", workflow_id=workflow_id, number=number, **arguments)["phase_id"]
     return id
 

@@ -11,7 +11,7 @@ import pytest
 
 from deepwork.errors import Code
 from deepwork.server.house import House
-from house import ask
+from house import ask, house_at
 from tracking.make_tracking import begun, complete, files, phase, refusal, start_task, task, workflow, write
 from workspaces.make_workspaces import commit, git, repository
 
@@ -279,6 +279,24 @@ def test_a_folder_of_the_project_stands_for_its_whole_tree(house: House, shop: P
 
     assert files(complete(house, one)) == {"modified": ["b.txt"]}
     assert complete(house, two)["shared_with"] == {"b.txt": [one]}
+
+
+@pytest.mark.parametrize("name", ["src", "link"])
+def test_a_project_within_a_repository_is_looked_at_with_all_of_it(
+    shop: Path, location: str, name: str, tmp_path_factory: pytest.TempPathFactory
+):
+    link = tmp_path_factory.mktemp("links") / "link"
+    link.symlink_to(shop / "src")
+    house = house_at(link if name == "link" else shop / "src", location)
+    where = begun(house)
+    one, two = task(house, where), task(house, where, "other", cwd=".")
+    write(shop, b_txt="changed\n")
+
+    answers = complete(house, one), complete(house, two)
+    house.close()
+
+    assert [files(answer) for answer in answers] == [{"modified": ["b.txt"]}] * 2
+    assert [answer["shared_with"]["b.txt"] for answer in answers] == [[two], [one]]
 
 
 @pytest.mark.parametrize("cwd", ["..", "/", "/etc", "not/there", "a.txt"])
@@ -576,12 +594,27 @@ def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(house: House, s
     start = start_task(house, begun(house))
 
     answer = ask(house, "get_task_diff", task_id=start["task_id"])
+    ended = complete(house, start["task_id"])
 
     assert start["snapshot_type"] == "none"
+    assert ended["verification"]["warnings"] == [
+        "Its beginning was not seen, so what it changed cannot be told"
+    ]
     assert start["snapshot_id"] is None
     assert start["warnings"][0].startswith("What it changes cannot be told")
     assert answer["files"] == []
     assert answer["warning"] == "Its beginning was not seen, so what it changed cannot be told."
+
+
+def test_a_place_that_cannot_be_written_keeps_nobody_from_working(house: House, shop: Path):
+    where = begun(house)
+    shutil.rmtree(shop / ".deepwork", ignore_errors=True)
+    write(shop, _deepwork__snapshots="a file in the way\n")
+
+    start = start_task(house, where)
+
+    assert start["snapshot_type"] == "none"
+    assert complete(house, start["task_id"])["status"] == "success"
 
 
 def test_of_a_tree_that_was_removed_the_files_can_still_be_told(house: House, shop: Path):
@@ -595,7 +628,7 @@ def test_of_a_tree_that_was_removed_the_files_can_still_be_told(house: House, sh
     answer = ask(house, "get_task_diff", task_id=id, path="b.txt")
 
     assert [file["path"] for file in answer["files"]] == ["b.txt"]
-    assert answer["warning"].startswith("How it was changed cannot be shown")
+    assert answer["files"][0]["diff"].endswith("+three\n")
 
 
 def test_a_removed_project_still_tells_which_files(house: House, shop: Path):

@@ -50,7 +50,12 @@ def repository(folder: Path) -> Path:
 
 def workflow(house: House, *names: str, **given: Any) -> tuple[str, list[str]]:
     """A workflow with these tasks, all of which may be done at once; their ids."""
-    made = {"name": "Release", "source_type": "prompt", "source_content": "Ship it.", "max_parallel_tasks": 9}
+    made: dict[str, Any] = {
+        "name": "Release",
+        "source_type": "prompt",
+        "source_content": "Ship it.",
+        "max_parallel_tasks": 9,
+    }
     id = ask(house, "workflow_create", **(made | given))["id"]
     if not names:
         return id, []

@@ -86,9 +86,9 @@ def test_repositories_are_listed_newest_first_in_pages(house: House, clock: Cloc
 
     assert [each["name"] for each in page["repositories"]] == ["r3", "r2"]
     assert page["total"] == 5
-    for wrong in ({"limit": 0}, {"limit": 201}, {"offset": -1}):
+    for limit, offset in ((0, 0), (201, 0), (20, -1)):
         with pytest.raises(InvalidInput):
-            ask(house, "repository_list", **wrong)
+            ask(house, "repository_list", limit=limit, offset=offset)
 
 
 # Plans and their repositories

@@ -133,7 +133,13 @@ def test_a_branch_that_git_would_not_take_leaves_nothing_behind(house: House, tm
 
 def test_a_failed_creation_can_be_repeated_under_its_key(house: House, tmp_path: Path):
     id, _ = workflow(house)
-    asked = {"workflow_id": id, "path": "tree", "branch": "x", "base_branch": "later", "create": True}
+    asked: dict[str, Any] = {
+        "workflow_id": id,
+        "path": "tree",
+        "branch": "x",
+        "base_branch": "later",
+        "create": True,
+    }
     assert "'later'" in refusal(house, "workspace_create", key="k", **asked).message
     git(tmp_path, "branch", "later")
 

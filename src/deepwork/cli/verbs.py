@@ -150,7 +150,8 @@ def _argument(field: str, shape: dict[str, Any]) -> click.Parameter:
 
 
 def _option(field: str, shape: dict[str, Any]) -> click.Parameter:
-    flag = f"--{field.replace('_', '-')}"
+    # `--path` is the project everywhere; what a tool calls a path is a file.
+    flag = "--file" if field == "path" else f"--{field.replace('_', '-')}"
     text = " ".join(_remarks(shape))
     if shape.get("type") == "boolean":
         return click.Option([f"{flag}/--no-{flag[2:]}", field], default=None, help=text)

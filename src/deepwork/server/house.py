@@ -198,7 +198,9 @@ class House:
         def snapshots_at(tree: Path) -> Snapshots:
             make_state_folder(state)
             folder = state / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
-            return Snapshots(Git(tree, environment=child_environment()), folder)
+            # What was seen of a worktree outlives it.
+            here = tree if tree.is_dir() else self.settings.repository_root
+            return Snapshots(Git(here, environment=child_environment()), folder)
 
         return Watcher(self.database, self._host, self.settings.repository_root, snapshots_at)
 

@@ -14,6 +14,7 @@ from deepwork.plans.models import Task as PlannedTask
 from deepwork.plans.models import TaskStatus as PlannedStatus
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
+from deepwork.shapes import check_input
 from deepwork.tracking import rules
 from deepwork.tracking.inputs import Filter, Part, iso_ms
 from deepwork.tracking.models import Phase, SeenSession, Tally, Workflow
@@ -57,11 +58,13 @@ class Wanted:
             return {}
         try:
             parts = [place.split(":") for place in self.cursor.split(",")]
-            return {part: (int(at), id) for part, at, id in parts}
-        except ValueError:
+            positions = {part: (int(at), id) for part, at, id in parts}
+            check_input({"cursor": [at for at, _ in positions.values()]})
+        except (ValueError, InvalidInput):
             raise InvalidInput(
                 "`cursor` is not one that get_context answered.", suggestion="Leave it out to begin anew."
             ) from None
+        return positions
 
 
 class _Answer:

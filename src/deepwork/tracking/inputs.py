@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from deepwork.shapes import Name, Text
 from deepwork.tracking.models import TestsStatus
@@ -54,12 +54,19 @@ class Filter(BaseModel):
     since: datetime | None = None
     """ISO 8601; without a zone it is UTC."""
 
+    @field_validator("since")
+    @classmethod
+    def _in_utc(cls, moment: datetime | None) -> datetime | None:
+        if moment is None or moment.tzinfo is None:
+            return moment and moment.replace(tzinfo=UTC)
+        try:
+            return moment.astimezone(UTC)
+        except OverflowError:
+            raise ValueError("is beyond the calendar") from None
+
     @property
     def since_ms(self) -> int | None:
-        if self.since is None:
-            return None
-        moment = self.since if self.since.tzinfo else self.since.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // _MS
+        return None if self.since is None else (self.since - _EPOCH) // _MS
 
 
 Part = Literal["phase_summary", "tasks", "decisions", "milestones", "blockers"]

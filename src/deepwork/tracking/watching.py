@@ -114,10 +114,9 @@ class Watcher:
 
     def tree_at(self, cwd: str | None, default: Path) -> Path:
         """The working tree that a task is done in: this repository, or a worktree of it."""
-        here = default if cwd is None else Path(real_path("cwd", cwd, relative_to=default))
-        top = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
         if cwd is None:
-            return top or default
+            return default
+        here = Path(real_path("cwd", cwd, relative_to=default))
         is_ours = here.is_relative_to(self._repository) or repository_of(here) == self._repository
         if not is_ours or not here.is_dir():
             raise InvalidInput(
@@ -125,14 +124,18 @@ class Watcher:
                 code=Code.PATH_OUTSIDE_PROJECT,
                 suggestion="Leave it out to work in the project itself, or see workspace_list.",
             )
-        return top or default
+        return here if _top(here) else default
 
     def look(self, tree: Path) -> Look:
-        """What the tree is like now; a failure is a warning, for it must not keep anybody from working."""
+        """What the tree is like now; a failure is a warning, for it must not keep anybody from working.
+
+        A folder of a working tree stands for all of it: those who work in other folders are there too.
+        """
+        tree = _top(tree) or tree
         try:
             snapshot = self._snapshots_at(tree).take()
-        except DeepworkError as error:
-            return Look(tree, time.time_ns(), None, (f"What it changes cannot be told: {error.message}",))
+        except (DeepworkError, OSError) as error:
+            return Look(tree, time.time_ns(), None, (f"What it changes cannot be told: {_why(error)}",))
         unreadable = [f"{len(snapshot.unreadable)} file(s) could not be read"] if snapshot.unreadable else []
         return Look(tree, time.time_ns(), snapshot, tuple(unreadable))
 
@@ -172,8 +175,8 @@ class Watcher:
             others = WatchStore(tx).beside(watch, ended.at)
         try:
             return self._compared(watch, ended, ended.snapshot, others)
-        except DeepworkError as error:
-            return Findings(ended, warnings=(f"What it changed cannot be told: {error.message}",))
+        except (DeepworkError, OSError) as error:
+            return Findings(ended, warnings=(f"What it changed cannot be told: {_why(error)}",))
 
     def end(self, tx: Transaction, task_id: str, workflow_id: str, findings: Findings) -> None:
         """A task has ended: keep what it changed."""
@@ -240,8 +243,8 @@ class Watcher:
         if path is not None:
             try:
                 shown = [self._with_patch(shown[0], files[0], watch, max_bytes)]
-            except DeepworkError as error:
-                warning = f"How it was changed cannot be shown: {error.message}"
+            except (DeepworkError, OSError) as error:
+                warning = f"How it was changed cannot be shown: {_why(error)}"
         return TaskDiff(task_id=task_id, files=shown, files_count=total, warning=warning)
 
     def _with_patch(self, shown: FileDiff, file: ChangedFile, watch: Watch, max_bytes: int) -> FileDiff:
@@ -274,6 +277,11 @@ class _Span:
     def gap(self) -> Gap:
         changes = [Change(change.path, change.before, change.after) for change in self.difference.files]
         return Gap(tuple(changes), self.running)
+
+
+def _top(folder: Path) -> Path | None:
+    """The working tree that the folder is in."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
 
 
 def _moments(watch: Watch, until: int, last: Snapshot, others: Sequence[Watch]) -> list[tuple[int, Snapshot]]:
@@ -327,6 +335,10 @@ def _readable(path: str) -> str:
 
 def _has(span: _Span, path: str, end: str, version: str | None) -> bool:
     return any(change.path == path and getattr(change, end) == version for change in span.difference.files)
+
+
+def _why(error: DeepworkError | OSError) -> str:
+    return error.message if isinstance(error, DeepworkError) else str(error)
 
 
 def _remarks(is_switched: bool, is_rewritten: bool) -> list[str]:

@@ -1,0 +1,291 @@
+"""Decisions, issues and milestones, on tasks of every kind and on every database."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from deepwork.errors import Code
+from deepwork.events.log import iso
+from deepwork.server.house import House
+from house import NOW, Clock, ask, events, told
+from tracking.make_tracking import begun, blocker, complete, context, refusal, task
+from workspaces.make_workspaces import workflow as plan
+
+DECISION = {"category": "architecture", "question": "q", "chosen": "c", "reasoning": "r"}
+ISSUE = {"type": "other", "description": "d", "resolution": "r"}
+
+
+@pytest.fixture
+def where(house: House) -> tuple[str, str]:
+    return begun(house)
+
+
+@pytest.fixture
+def running(house: House, where: tuple[str, str]) -> str:
+    return task(house, where)
+
+
+# log_decision
+
+
+def test_a_decision_is_kept_whole(house: House, where: tuple[str, str], running: str):
+    answer = ask(
+        house, "log_decision", task_id=running, category="LIBRARY_CHOICE", question="Which?",
+        options_considered=["a", "b"], chosen="a", reasoning="Smaller.", trade_offs="Younger.",
+    )  # fmt: skip
+
+    assert answer == {"decision_id": answer["decision_id"], "created_at": iso(NOW)}
+    assert answer["decision_id"].startswith("dc_")
+    shown = context(house, where[0], "decisions")
+    assert shown["decisions_count"] == 1
+    assert shown["decisions"] == [
+        {
+            "id": answer["decision_id"], "workflow_id": where[0], "task_id": running, "task_name": "build",
+            "agent_name": "Ada", "created_at": iso(NOW), "category": "library_choice", "question": "Which?",
+            "options_considered": ["a", "b"], "chosen": "a", "reasoning": "Smaller.",
+            "trade_offs": "Younger.",
+        }
+    ]  # fmt: skip
+    assert (events(house)[-1].type, events(house)[-1].data) == ("decision:created", shown["decisions"][0])
+
+
+@pytest.mark.parametrize("category", ["architecture", "library_choice", "trade_off", "workaround", "other"])
+def test_what_a_decision_may_be_about(house: House, where: tuple[str, str], running: str, category: str):
+    ask(house, "log_decision", task_id=running, **(DECISION | {"category": category.upper()}))
+
+    assert context(house, where[0], "decisions")["decisions"][0]["category"] == category
+
+
+@pytest.mark.parametrize("wrong", [{"category": "whim"}, {"question": ""}, {"chosen": ""}, {"reasoning": ""}])
+def test_a_decision_that_says_nothing_is_refused(house: House, running: str, wrong: dict[str, str]):
+    error = refusal(house, "log_decision", task_id=running, **(DECISION | wrong))
+
+    assert error.code is Code.INVALID_INPUT
+    assert next(iter(wrong)) in error.message
+    assert "decision:created" not in told(house)
+
+
+# log_issue and resolve_issue
+
+
+def test_an_issue_is_kept(house: House, where: tuple[str, str], running: str):
+    answer = ask(house, "log_issue", task_id=running, **ISSUE)
+
+    assert answer == {"issue_id": answer["issue_id"], "created_at": iso(NOW)}
+    assert answer["issue_id"].startswith("is_")
+    shown = context(house, where[0], "blockers")
+    assert (shown["blockers"], shown["blockers_count"], shown["has_blockers"]) == ([], 0, False)
+    assert shown["workflow_status"] == "in_progress"
+    assert events(house)[-1].type == "issue:created"
+
+
+@pytest.mark.parametrize(
+    "type", ["documentation_gap", "bug_encountered", "dependency_conflict", "unclear_requirement", "other"]
+)
+def test_what_an_issue_may_be(house: House, where: tuple[str, str], running: str, type: str):
+    ask(house, "log_issue", task_id=running, **(ISSUE | {"type": type.upper()}), requires_human_review=True)
+
+    assert context(house, where[0], "blockers")["blockers"][0]["type"] == type
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"type": "bug"}, {"description": ""}, {"resolution": ""}, {"resolution": None}]
+)
+def test_an_issue_that_says_nothing_is_refused(house: House, running: str, wrong: dict[str, Any]):
+    error = refusal(house, "log_issue", task_id=running, **(ISSUE | wrong))
+
+    assert error.code is Code.INVALID_INPUT
+    assert next(iter(wrong)) in error.message
+
+
+def test_a_workflow_with_an_open_blocker_reads_as_blocked(house: House, where: tuple[str, str], running: str):
+    id = blocker(house, running, "Which bank?")
+
+    shown = context(house, where[0], "blockers")
+
+    assert shown["workflow_status"] == "blocked"
+    assert (shown["blockers_count"], shown["has_blockers"]) == (1, True)
+    assert shown["blockers"] == [
+        {
+            "id": id, "workflow_id": where[0], "task_id": running, "task_name": "build", "agent_name": "Ada",
+            "created_at": iso(NOW), "type": "unclear_requirement", "description": "Which bank?",
+            "resolution": "Asked.", "requires_human_review": True,
+        }
+    ]  # fmt: skip
+
+
+def test_a_blocker_stops_nobody_and_ends_with_its_resolution(
+    house: House, clock: Clock, where: tuple[str, str], running: str
+):
+    id = blocker(house, running)
+    complete(house, running)
+    clock.advance(seconds=60)
+
+    answer = ask(house, "resolve_issue", issue_id=id, note="The second.")
+
+    assert answer == {"issue_id": id, "resolved_at": iso(clock.now)}
+    shown = context(house, where[0], "blockers")
+    assert (shown["workflow_status"], shown["blockers"]) == ("in_progress", [])
+    told_last = events(house)[-1]
+    assert told_last.type == "issue:resolved"
+    assert told_last.data["resolved_by"] == "local"
+    assert told_last.data["resolution_note"] == "The second."
+
+
+def test_a_resolution_may_name_somebody(house: House, running: str):
+    ask(house, "resolve_issue", issue_id=blocker(house, running), note="n", resolved_by="Grace")
+
+    assert events(house)[-1].data["resolved_by"] == "Grace"
+
+
+def test_resolving_again_is_fine_with_the_same_note_only(house: House, running: str):
+    id = blocker(house, running)
+    first = ask(house, "resolve_issue", issue_id=id, note="n")
+
+    assert ask(house, "resolve_issue", issue_id=id, note="n") == first | {"already_resolved": True}
+    assert refusal(house, "resolve_issue", issue_id=id, note="m").code is Code.INVALID_STATE
+    assert told(house).count("issue:resolved") == 1
+
+
+def test_an_unknown_issue_cannot_be_resolved(house: House):
+    assert refusal(house, "resolve_issue", issue_id="is_0", note="n").code is Code.ISSUE_NOT_FOUND
+    assert refusal(house, "resolve_issue", issue_id="is_0", note="").code is Code.INVALID_INPUT
+
+
+# log_milestone
+
+
+def test_a_milestone_is_kept_whole(house: House, where: tuple[str, str], running: str):
+    answer = ask(
+        house,
+        "log_milestone",
+        task_id=running,
+        message="Half.",
+        progress=50,
+        metadata={"files": [1, {"a": None}]},
+    )
+
+    assert answer == {"milestone_id": answer["milestone_id"], "created_at": iso(NOW)}
+    assert answer["milestone_id"].startswith("ml_")
+    shown = context(house, where[0], "milestones")
+    assert shown["milestones_count"] == 1
+    assert shown["milestones"] == [
+        {
+            "id": answer["milestone_id"], "workflow_id": where[0], "task_id": running, "task_name": "build",
+            "agent_name": "Ada", "created_at": iso(NOW), "message": "Half.", "progress": 50,
+            "metadata": {"files": [1, {"a": None}]},
+        }
+    ]  # fmt: skip
+    assert (events(house)[-1].type, events(house)[-1].data) == ("milestone:created", shown["milestones"][0])
+
+
+@pytest.mark.parametrize(("given", "kept"), [(0, 0), (100, 100), (50.4, 50), (50.6, 51), (99.9, 100)])
+def test_progress_is_whole_percent(
+    house: House, where: tuple[str, str], running: str, given: float, kept: int
+):
+    ask(house, "log_milestone", task_id=running, message="m", progress=given)
+
+    assert context(house, where[0], "milestones")["milestones"][0]["progress"] == kept
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"progress": -0.1},
+        {"progress": 100.1},
+        {"progress": float("nan")},
+        {"progress": "half"},
+        {"message": ""},
+        {"message": "x" * 501},
+        {"metadata": "m"},
+    ],
+)
+def test_a_milestone_that_makes_no_sense_is_refused(house: House, running: str, wrong: dict[str, Any]):
+    error = refusal(house, "log_milestone", task_id=running, **({"message": "m"} | wrong))
+
+    assert error.code is Code.INVALID_INPUT
+    assert "milestone:created" not in told(house)
+
+
+def test_the_same_milestone_within_two_seconds_is_one(
+    house: House, clock: Clock, where: tuple[str, str], running: str
+):
+    first = ask(house, "log_milestone", task_id=running, message="m", progress=50)
+    clock.advance(seconds=2)
+    assert ask(house, "log_milestone", task_id=running, message="m", progress=50) == first
+
+    ask(house, "log_milestone", task_id=running, message="m", progress=60)
+    clock.advance(seconds=2.001)
+    later = ask(house, "log_milestone", task_id=running, message="m", progress=50)
+
+    assert later["milestone_id"] != first["milestone_id"]
+    assert context(house, where[0], "milestones")["milestones_count"] == 3
+    assert told(house).count("milestone:created") == 3
+
+
+def test_the_same_milestone_from_many_at_once_is_one(house: House, where: tuple[str, str], running: str):
+    with ThreadPoolExecutor(8) as callers:
+        list(callers.map(lambda _: ask(house, "log_milestone", task_id=running, message="m"), range(8)))
+
+    assert context(house, where[0], "milestones")["milestones_count"] == 1
+
+
+def test_of_each_task_the_newest_hundred_milestones_are_kept(
+    house: House, clock: Clock, where: tuple[str, str], running: str
+):
+    other = task(house, where, "other")
+    ask(house, "log_milestone", task_id=other, message="mine")
+    for number in range(103):
+        ask(house, "log_milestone", task_id=running, message=str(number))
+        clock.advance(seconds=number % 2)  # two of a moment, and still in order
+
+    shown = context(house, where[0], "milestones", limit=500)
+
+    assert shown["milestones_count"] == 101
+    kept = [each["message"] for each in shown["milestones"] if each["task_id"] == running]
+    assert len(kept) == 100
+    assert {"102", "101", "4"} <= set(kept)
+    assert not {"0", "1"} & set(kept)
+
+
+# On what
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"), [("log_decision", DECISION), ("log_issue", ISSUE), ("log_milestone", {"message": "m"})]
+)
+def test_notes_on_a_task_that_is_over_are_taken_and_on_none_refused(
+    house: House, running: str, tool: str, said: dict[str, str]
+):
+    complete(house, running)
+
+    assert ask(house, tool, task_id=running, **said)["created_at"] == iso(NOW)
+    for unknown in ("tt_0", "tk_0", "nobody", "abcd1234/step", "/", "abcd1234/"):
+        assert refusal(house, tool, task_id=unknown, **said).code is Code.TASK_NOT_FOUND
+
+
+def test_notes_on_a_planned_task_say_who_holds_it(house: House):
+    id, (build, _) = plan(house, "build", "test")
+    agent = ask(house, "agent_register", name="Grace", runtime="custom")["id"]
+    ask(house, "task_claim", task_id=build, agent_id=agent)
+
+    ask(house, "log_decision", task_id=build, **DECISION)
+    blocker(house, build)
+    ask(house, "log_milestone", task_id=build, message="m")
+
+    shown = context(house, id, "decisions", "blockers", "milestones")
+    for section in ("decisions", "blockers", "milestones"):
+        [note] = shown[section]
+        assert (note["task_id"], note["task_name"], note["agent_name"]) == (build, "build", "Grace")
+        assert note["workflow_id"] == id
+    assert {event.workflow_id for event in events(house)[-3:]} == {id}
+
+
+def test_a_note_under_a_key_is_one_note(house: House, where: tuple[str, str], running: str):
+    first = ask(house, "log_decision", "k", task_id=running, **DECISION)
+
+    assert ask(house, "log_decision", "k", task_id=running, **DECISION) == first
+    assert context(house, where[0], "decisions")["decisions_count"] == 1

@@ -89,6 +89,8 @@ class PlanWatch:
         with self._database.transaction() as tx:
             workflow_id = TaskStore(tx).get(task_id).workflow_id
             self._watcher.end(tx, task_id, workflow_id, findings)
+        if findings.ended is not None:
+            self._watcher.tidy(findings.ended.tree)
 
     def _tree(self, workflow: Workflow, workspace: Workspace | None) -> Path | None:
         """Where the task is worked on, if that is a tree of git's on this machine."""

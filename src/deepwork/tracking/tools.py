@@ -119,6 +119,7 @@ class TrackTools:
                 return _workflow_completed(tx, before, already=True)
             store.keep_workflow(before, after)
             _tell_workflow(tx, TrackEvent.WORKFLOW_UPDATED, after)
+            tx.afterwards(lambda: self._watcher.tidy(self._project))
             return _workflow_completed(tx, after)
 
     # Phases

@@ -82,6 +82,16 @@ class WatchStore:
         )  # fmt: skip
         return [_watch(row) for row in rows]
 
+    def trees_since(self, host: str, tree_path: str, moment: int) -> set[str]:
+        """What was seen of a working tree for tasks that ended since then, or have not ended."""
+        rows = self._tx.all(
+            "SELECT began, ended FROM watches WHERE host = :host AND tree_path = :tree"
+            " AND (ended_at IS NULL OR ended_at >= :moment)",
+            host=host, tree=tree_path, moment=moment,
+        )  # fmt: skip
+        looks = [json.loads(look) for row in rows for look in (row["began"], row["ended"]) if look]
+        return {look["tree"] for look in looks}
+
     def keep_files(self, task_id: str, files: Sequence[ChangedFile]) -> None:
         """These are the files that the task changed."""
         self._tx.run("DELETE FROM changed_files WHERE task_id = :id", id=task_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,10 @@ from deepwork.tracking.store import TrackStore
 from deepwork.tracking.watch_store import ChangedFile, Watch, WatchStore
 from deepwork.workspaces.places import real_path, repository_of
 
+log = logging.getLogger("deepwork")
+
+_KEPT_DAYS = 30
+_DAY_NS = 24 * 3600 * 10**9
 _SHOWN = 500
 _SHOWN_COMMITS = 100
 _LISTED = 1000
@@ -109,6 +114,7 @@ class Watcher:
         self._host = host
         self._repository = repository
         self._snapshots_at = snapshots_at
+        self._tidied: dict[Path, int] = {}
 
     # Looking
 
@@ -138,6 +144,20 @@ class Watcher:
             return Look(tree, time.time_ns(), None, (f"What it changes cannot be told: {_why(error)}",))
         unreadable = [f"{len(snapshot.unreadable)} file(s) could not be read"] if snapshot.unreadable else []
         return Look(tree, time.time_ns(), snapshot, tuple(unreadable))
+
+    def tidy(self, tree: Path) -> None:
+        """Throw away, once a day, what only diffs of tasks need that ended a month ago."""
+        tree = _top(tree) or tree
+        now = time.time_ns()
+        if now - self._tidied.get(tree, 0) < _DAY_NS:
+            return
+        self._tidied[tree] = now
+        with self._database.reading() as tx:
+            kept = WatchStore(tx).trees_since(self._host, str(tree), now - _KEPT_DAYS * _DAY_NS)
+        try:
+            self._snapshots_at(tree).prune(kept)
+        except (DeepworkError, OSError) as error:
+            log.warning("What was seen of %s could not be tidied: %s", tree, _why(error))
 
     def begin(
         self, tx: Transaction, task_id: str, workflow_id: str, look: Look,

@@ -55,7 +55,13 @@ class Settings:
     @cached_property
     def repository_root(self) -> Path:
         """The folder of the repository itself: that of a git worktree is its main tree."""
-        return main_tree(self.project_root) or self.project_root
+        root = self.project_root
+        tree = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+        main = main_tree(tree)
+        if main is None:
+            return root
+        same = main / root.relative_to(tree)  # a folder of a worktree stands for that of the main tree
+        return same if same.is_dir() else main
 
     @property
     def store_folder(self) -> Path:

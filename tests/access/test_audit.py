@@ -6,6 +6,8 @@ import asyncio
 import json
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -392,3 +394,23 @@ def test_a_page_ends_no_chain(house: House, monkeypatch: pytest.MonkeyPatch):
         register(house)
 
     assert (verdict(house).rows, verdict(house).problem) == (5, None)
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    ["UPDATE audit SET arguments = x'ff00' WHERE seq = 1", "DELETE FROM audit_head", "DROP TABLE audit"],
+)
+def test_verify_gives_a_verdict_whatever_was_done_to_the_record(tmp_path: Path, tampering: str):
+    (tmp_path / "p").mkdir()
+    deepwork = [sys.executable, "-P", "-m", "deepwork"]
+    where = ["--path", str(tmp_path / "p")]
+    subprocess.run([*deepwork, "agents", "register", "Ada", "codex", *where], check=True, capture_output=True)
+    house = house_at(tmp_path / "p", "")
+    run(house, tampering)
+    house.close()
+
+    done = subprocess.run([*deepwork, "audit", "verify", "--json", *where], capture_output=True, check=False)
+
+    verdict = json.loads(done.stdout)
+    assert (done.returncode, verdict["intact"]) == (1, False)
+    assert verdict["problem"]

@@ -1,4 +1,4 @@
-"""What a planned task changes is told when it ends, without anybody having waited for it."""
+"""What a planned task changes is told when it ends."""
 
 from __future__ import annotations
 
@@ -18,14 +18,8 @@ def project(tmp_path: Path) -> Path:
     return repository(tmp_path)
 
 
-def looked(house: House) -> None:
-    """Wait until every look that was begun is done."""
-    house._plan_watch._thread.submit(lambda: None).result(timeout=60)
-
-
 def move(house: House, task_id: str, status: str, **more: Any) -> None:
     ask(house, "task_update_status", id=task_id, status=status, **more)
-    looked(house)
 
 
 def changed(house: House, task_id: str) -> dict[str, str]:
@@ -87,12 +81,10 @@ def test_a_task_that_was_taken_back_is_not_charged_with_what_came_after(
     bob = ask(house, "agent_register", name="Bob", runtime="codex", caller="bob")["id"]
     ask(house, "task_claim", task_id=task, agent_id=ada, caller="ada")
     ask(house, "task_update_status", id=task, status="in_progress", agent_id=ada, caller="ada")
-    looked(house)
     (project / "ada.txt").write_text("x\n")
     clock.advance(seconds=LEASE_MS / 1000 + 1)
 
     ask(house, "task_claim", task_id=task, agent_id=bob, caller="bob")
-    looked(house)
 
     assert changed(house, task) == {"ada.txt": "added exclusive"}
 
@@ -123,8 +115,26 @@ def test_without_git_nothing_is_looked_at(house: House, tmp_path: Path):
     (tmp_path / "new.txt").write_text("x\n")
     move(house, task, "completed", outcome="done")
 
+    told = ask(house, "get_task_diff", task_id=task)
+    assert (told["files"], told["files_count"]) == ([], 0)
+    assert told["warning"].startswith("Its beginning was not seen")
     with pytest.raises(NotFound):
-        ask(house, "get_task_diff", task_id=task)
+        ask(house, "get_task_diff", task_id="tk_no")
+
+
+def test_a_task_is_watched_from_its_claim_on(house: House, project: Path):
+    _, (task,) = workflow(house, "one")
+    agent = ask(house, "agent_register", name="Ada", runtime="codex")["id"]
+    ask(house, "task_claim", task_id=task, agent_id=agent)
+    (project / "early.txt").write_text("x\n")
+    move(house, task, "in_progress", agent_id=agent)
+    (project / "late.txt").write_text("x\n")
+    under_way = ask(house, "get_task_diff", task_id=task, path="early.txt")
+
+    move(house, task, "completed", outcome="done", agent_id=agent)
+
+    assert under_way["warning"] == "The task is still under way: files are told when it ends."
+    assert changed(house, task).keys() == {"early.txt", "late.txt"}
 
 
 def test_what_was_begun_is_finished_before_the_house_closes(project: Path, tmp_path: Path):

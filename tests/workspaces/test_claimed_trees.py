@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from deepwork.config import load_settings
 from deepwork.server.house import House
-from house import LEASE_MS, Clock, ask, told
+from house import LEASE_MS, Clock, ask, house_at, told
 from workspaces.make_workspaces import commit, git, repository, workflow, workspaces
 
 
@@ -122,3 +123,35 @@ def test_a_tree_that_cannot_be_made_is_told_with_the_claim(house: House, tmp_pat
     assert claimed["warning"].endswith("Work in the project itself.")
     assert workspaces(house, id) == []
     assert "workspace_id" not in ask(house, "task_get", id=two)
+    assert claimed.keys().isdisjoint({"workspace_id", "workspace_path", "branch"})
+
+
+@pytest.mark.usefixtures("project")
+def test_after_its_workspace_was_abandoned_a_task_gets_a_new_one(house: House):
+    _, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
+    bob = agent(house, "Bob")
+    claim(house, one, agent(house, "Ada"))
+    first = claim(house, two, bob)
+    ask(house, "workspace_update", id=first["workspace_id"], status="abandoned")
+    ask(house, "task_release", task_id=two, agent_id=bob)
+
+    again = claim(house, two, bob)
+
+    assert again["workspace_id"] != first["workspace_id"]
+    assert (Path(again["workspace_path"]) / "a.txt").exists()
+
+
+def test_in_a_folder_of_a_repository_everything_is_found_from_its_worktrees(tmp_path: Path, location: str):
+    mono = repository(tmp_path / "mono")
+    (mono / "svc").mkdir()
+    (mono / "svc/x.txt").write_text("x\n")
+    commit(mono)
+    house = house_at(mono / "svc", location)
+    _, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
+    claim(house, one, agent(house, "Ada"))
+    tree = Path(claim(house, two, agent(house, "Bob"))["workspace_path"])
+
+    assert load_settings(tree / "svc", environment={}).repository_root == mono / "svc"
+    assert house._watcher.tree_at(str(tree), mono / "svc") == tree
+    assert git(mono, "status", "--porcelain") == "?? svc/.deepwork/"  # with the project's own .gitignore
+    house.close()

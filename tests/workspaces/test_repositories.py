@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deepwork.errors import Code, InvalidInput
+from deepwork.database.call import Call
+from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.server.house import House
+from deepwork.server.invocation import invoke
 from house import NOW, Clock, ask, events, house_at, told
 from workspaces.make_workspaces import repository, workflow
 
@@ -157,3 +160,28 @@ def test_links_in_a_circle_are_refused(house: House, tmp_path: Path):
         ask(house, "repository_register", path=str(tmp_path / "a"))
 
     assert refused.value.code is Code.INVALID_INPUT
+
+
+def test_a_path_that_is_too_long_is_refused_before_anything_is_stored(house: House):
+    for path in ("/tmp/" + "x" * 300, "/x" * 3000):
+        with pytest.raises(InvalidInput) as refused:
+            workflow(house, repository_path=path)
+        assert "longer than a path can be" in refused.value.message
+    assert told(house) == []
+
+
+def test_who_may_not_register_repositories_plans_only_for_known_ones(house: House, tmp_path: Path):
+    stranger, known = repository(tmp_path / "stranger"), repository(tmp_path / "known")
+    ask(house, "repository_register", path=str(known))
+    made = {"name": "w", "source_type": "prompt", "source_content": "x"}
+
+    def create(path: Path) -> Any:
+        spec = house.registry["workflow_create"]
+        call = Call("alice", spec.name, account="alice", scope="work")
+        return invoke(house.database, spec, {**made, "repository_path": str(path)}, call)
+
+    assert create(known)["id"]
+    assert create(tmp_path)["id"]
+    with pytest.raises(NotAllowed) as refused:
+        create(stranger)
+    assert refused.value.code is Code.UNAUTHORIZED

@@ -16,6 +16,8 @@ from workspaces.make_workspaces import commit, git, repository, workflow, worksp
 
 pytestmark = pytest.mark.usefixtures("project")
 
+TREE = ".deepwork/worktrees/tree"
+
 
 def refusal(house: House, tool: str, **arguments: Any) -> DeepworkError:
     with pytest.raises(DeepworkError) as refused:
@@ -104,9 +106,16 @@ def test_a_tree_may_be_made_beside_the_repository(house: House, tmp_path: Path):
     assert (tmp_path / "deep/shop-trees/x/a.txt").exists()
 
 
-@pytest.mark.parametrize("path", ["/etc/tree", "../../../../../../tree", ".", ".git/tree"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/tree", "../../../../../../tree", ".", "..", "src", ".git/tree", ".deepwork/jobs/x",
+        "../other/.git/hooks", "../other/inside", "../bare/.git/hooks", ".deepwork/worktrees",
+    ],
+)  # fmt: skip
 def test_no_tree_is_made_anywhere_else(house: House, tmp_path: Path, path: str):
     repository(tmp_path / "a" / "b")
+    repository(tmp_path / "a" / "other")
     id, _ = workflow(house, repository_path="a/b")
 
     error = refusal(house, "workspace_create", workflow_id=id, path=path, branch="x", create=True)
@@ -120,14 +129,14 @@ def test_a_branch_that_git_would_not_take_leaves_nothing_behind(house: House, tm
     id, (task,) = workflow(house, "one")
 
     error = refusal(
-        house, "workspace_create", workflow_id=id, path="tree", branch=branch, create=True, task_ids=[task]
+        house, "workspace_create", workflow_id=id, path=TREE, branch=branch, create=True, task_ids=[task]
     )
 
     assert error.code is Code.INVALID_INPUT
     assert repr(branch) in error.message
     assert workspaces(house, id) == []
     assert "workspace_id" not in ask(house, "task_get", id=task)
-    assert not (tmp_path / "tree").exists()
+    assert not (tmp_path / TREE).exists()
     assert told(house)[-1] == "workspace:removed"
 
 
@@ -135,7 +144,7 @@ def test_a_failed_creation_can_be_repeated_under_its_key(house: House, tmp_path:
     id, _ = workflow(house)
     asked: dict[str, Any] = {
         "workflow_id": id,
-        "path": "tree",
+        "path": TREE,
         "branch": "x",
         "base_branch": "later",
         "create": True,
@@ -145,7 +154,7 @@ def test_a_failed_creation_can_be_repeated_under_its_key(house: House, tmp_path:
 
     answer = ask(house, "workspace_create", key="k", **asked)
 
-    assert (tmp_path / "tree/a.txt").exists()
+    assert (tmp_path / TREE / "a.txt").exists()
     assert ask(house, "workspace_create", key="k", **asked) == answer
     assert len(workspaces(house, id)) == 1
 
@@ -154,7 +163,7 @@ def test_without_a_repository_no_tree_is_made(house: House, tmp_path: Path):
     shutil.rmtree(tmp_path / ".git")
     id, _ = workflow(house)
 
-    error = refusal(house, "workspace_create", workflow_id=id, path="tree", branch="x", create=True)
+    error = refusal(house, "workspace_create", workflow_id=id, path=TREE, branch="x", create=True)
 
     assert f"{tmp_path} is no git repository" in error.message
 
@@ -164,7 +173,7 @@ def test_before_the_first_commit_no_tree_is_made(house: House, tmp_path: Path):
     git(tmp_path, "init", "-q")
     id, _ = workflow(house)
 
-    error = refusal(house, "workspace_create", workflow_id=id, path="tree", branch="x", create=True)
+    error = refusal(house, "workspace_create", workflow_id=id, path=TREE, branch="x", create=True)
 
     assert "no commit yet" in error.message
     assert workspaces(house, id) == []

@@ -13,11 +13,12 @@ from typing import Any
 
 import click
 
-from deepwork.access.chain import verified
+from deepwork.access.chain import Verdict, verified
 from deepwork.access.models import Link
 from deepwork.access.store import AuditStore
 from deepwork.cli.options import place_options, settings_from
 from deepwork.cli.output import show
+from deepwork.errors import StorageError
 from deepwork.server.house import House
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -73,8 +74,11 @@ def audit(
 @place_options
 def verify(as_json: bool, **place: Any) -> None:
     """Follow the chain from the first row to the last; exit code 1 if it is broken."""
-    with _store(place) as store:
-        verdict = verified(store.chained(), store.head())
+    try:
+        with _store(place) as store:
+            verdict = verified(store.chained(), store.head())
+    except StorageError as error:  # a head that is gone, a table that is gone
+        verdict = Verdict(0, "", problem=f"the record cannot be read: {error.message}")
     found = {key: value for key, value in asdict(verdict).items() if value is not None}
     show({"intact": verdict.problem is None, **found}, as_json=as_json)
     sys.exit(0 if verdict.problem is None else 1)

@@ -37,6 +37,7 @@ class Transaction:
     _clock: Clock | None = None
     happenings: list[Happening] = field(default_factory=list)
     remarks: dict[str, str] = field(default_factory=dict)
+    taken_back: set[str] = field(default_factory=set)
     _afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     @cached_property
@@ -113,6 +114,10 @@ class Transaction:
         """Something that was found out afterwards, to be told with the answer."""
         self.remarks[key] = " ".join(filter(None, [self.remarks.get(key), text]))
 
+    def take_back(self, *keys: str) -> None:
+        """What the answer says under these keys turned out not to be so."""
+        self.taken_back.update(keys)
+
     def follow_up(self) -> None:
         """It is stored: do what was put off until now."""
         for act in self._afterwards:
@@ -138,7 +143,7 @@ class Database:
         self._is_prepared = False
         self._preparing = threading.Lock()
         self.followers: list[Callable[[Sequence[Happening]], None]] = []
-        """Who in this process acts on what was stored; they must not keep it waiting."""
+        """Who in this process acts on what was stored, before it is answered."""
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -158,9 +163,9 @@ class Database:
                     note(tx)  # after the events: whoever takes both locks takes them in this order
         if tx.happenings:
             self.engine.announced()
-            for hear in self.followers:
-                hear(tx.happenings)
         tx.follow_up()
+        for hear in self.followers if tx.happenings else ():
+            hear(tx.happenings)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

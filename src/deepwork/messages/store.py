@@ -47,6 +47,15 @@ class MessageStore:
             raise NotFound("message", id, suggestion="See message_list for the messages of an agent.")
         return _message(row)
 
+    def not_for(self, ids: Sequence[str], caller: str) -> str | None:
+        """One of these messages that is for an agent which somebody else registered."""
+        found: str | None = self._tx.value(
+            "SELECT messages.id FROM messages JOIN agents ON agents.id = recipient_id"
+            " WHERE messages.id IN :ids AND registered_by <> :caller LIMIT 1",
+            ids=list(ids), caller=caller,
+        )  # fmt: skip
+        return found
+
     def matching(self, agent_id: str, filters: Mapping[str, Any], limit: int) -> list[Message]:
         """Messages of an agent: newest first, or after a cursor oldest first, so that none is skipped."""
         in_thread = filters.get("thread_id") is not None

@@ -12,7 +12,9 @@ from deepwork.agents.models import Agent, LivingStatus, Role
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.agents.surroundings import Surroundings
+from deepwork.database.call import current_call
 from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import Code, NotAllowed
 from deepwork.messages import rules
 from deepwork.messages.models import (
     BroadcastType,
@@ -161,8 +163,10 @@ class MessageTools:
             message = MessageStore(tx).get(id)
         if mark_read and message.status is MessageStatus.UNREAD and not self._is_read_only:
             with self._database.transaction() as tx:
-                self._tell(tx, MessageEvent.READ, MessageStore(tx).mark_read([id]))
-                message = MessageStore(tx).get(id)
+                store = MessageStore(tx)
+                _require_recipient(store, [id])
+                self._tell(tx, MessageEvent.READ, store.mark_read([id]))
+                message = store.get(id)
         return MessageView.of(message)
 
     def message_mark_read(
@@ -171,6 +175,7 @@ class MessageTools:
         """Mark messages as read; ids that no message has come back under `unknown`."""
         with self._database.transaction() as tx:
             store = MessageStore(tx)
+            _require_recipient(store, message_ids)
             self._tell(tx, MessageEvent.READ, store.mark_read(message_ids))
             return Marked(unknown=store.unknown(message_ids) or None)
 
@@ -180,6 +185,7 @@ class MessageTools:
         """Put messages away; ids that no message has come back under `unknown`."""
         with self._database.transaction() as tx:
             store = MessageStore(tx)
+            _require_recipient(store, message_ids)
             self._tell(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
             return Marked(unknown=store.unknown(message_ids) or None)
 
@@ -232,3 +238,14 @@ class MessageTools:
     def _tell(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
         for message in messages:
             tx.emit(event, MessageView.of(message).model_dump(mode="json"), message.workflow_id)
+
+
+def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:
+    """Refuse to put away what is for an agent of another token."""
+    call = current_call()
+    if call.scope != "admin" and (stranger := store.not_for(ids, call.caller)):
+        raise NotAllowed(
+            f"Message {stranger!r} is for an agent that was registered with another token.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Read it with message_get and mark_read false; only its recipient puts it away.",
+        )

@@ -245,7 +245,5 @@ class House:
         return [f"{entry.workflow}:{entry.step}" for entry in self.sessions.get_stack(caller)]
 
     def close(self) -> None:
-        if "_plan_watch" in self.__dict__:
-            self._plan_watch.close()
         if "database" in self.__dict__:
             self.database.close()

@@ -121,14 +121,15 @@ def _changed(database: Database, spec: ToolSpec, given: Mapping[str, Any], call:
     with database.transaction() as tx, joining(tx):
         answer = answered()
         note.outcome = outcome(answer) if has_worked else REPEATED
-    return _with_remarks(answer, tx.remarks)
+    return _with_remarks(answer, tx)
 
 
-def _with_remarks(answer: Any, remarks: Mapping[str, str]) -> Any:
+def _with_remarks(answer: Any, tx: Transaction) -> Any:
     """The answer, with what was found out after it was stored."""
-    if not remarks or not isinstance(answer, dict):
+    if not (tx.remarks or tx.taken_back) or not isinstance(answer, dict):
         return answer
-    return answer | {key: " ".join(filter(None, [answer.get(key), text])) for key, text in remarks.items()}
+    told = {key: " ".join(filter(None, [answer.get(key), text])) for key, text in tx.remarks.items()}
+    return {key: value for key, value in answer.items() if key not in tx.taken_back} | told
 
 
 async def _in_thread(act: Callable[..., None], *arguments: Any) -> None:

@@ -1,15 +1,13 @@
-"""Planned tasks are watched too: what they change is told when they end.
+"""Planned tasks are watched too: from when they are claimed or begun until they end.
 
-Nobody waits for it. Whoever stored that a task began or ended has its answer already; the look at the tree
-follows in a thread of its own, in the order of what happened.
+Each look is taken after the change is stored and before it is answered, so that nothing an agent does after
+an answer counts as having been there before it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 
 from deepwork.database.transaction import Database, Happening
@@ -25,7 +23,7 @@ from deepwork.workspaces.store import WorkspaceStore
 
 log = logging.getLogger("deepwork")
 
-_CHANGES = frozenset({PlanEvent.TASK_UPDATED, PlanEvent.TASK_RELEASED})
+_CHANGES = frozenset({PlanEvent.TASK_CLAIMED, PlanEvent.TASK_UPDATED, PlanEvent.TASK_RELEASED})
 _STILL_AT_IT = frozenset({TaskStatus.IN_PROGRESS, TaskStatus.PAUSED, TaskStatus.PLANNING})
 
 
@@ -38,24 +36,16 @@ class PlanWatch:
         self._watcher = watcher
         self._host = host
 
-    @cached_property
-    def _thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, thread_name_prefix="watch")
-
     def heard(self, happenings: Sequence[Happening]) -> None:
         """Something was stored: see whether a task began or ended by it."""
-        moved = [happening.data for happening in happenings if happening.type in _CHANGES]
+        moved = [{**each.data, "type": each.type} for each in happenings if each.type in _CHANGES]
         if not any("workspace_id" in task for task in moved) and repository_of(self._repository) is None:
             return  # there is nothing to look at
         for task in moved:
             status = TaskStatus(task["status"])
-            if status is TaskStatus.IN_PROGRESS or status not in _STILL_AT_IT:
-                self._thread.submit(self._follow, task["id"], has_begun=status is TaskStatus.IN_PROGRESS)
-
-    def close(self) -> None:
-        """Finish what is under way."""
-        if "_thread" in self.__dict__:
-            self._thread.shutdown(wait=True)
+            is_taken = task["type"] == PlanEvent.TASK_CLAIMED or status is TaskStatus.IN_PROGRESS
+            if is_taken or status not in _STILL_AT_IT:
+                self._follow(task["id"], has_begun=is_taken)
 
     def _follow(self, task_id: str, *, has_begun: bool) -> None:
         try:

@@ -23,6 +23,7 @@ from deepwork.git.moments import (
     SnapshotKind,
 )
 from deepwork.git.snapshot import Snapshots
+from deepwork.plans.task_store import TaskStore
 from deepwork.tracking.areas import scope_of
 from deepwork.tracking.attribution import Attribution, Change, Charge, Gap, Worker, charges
 from deepwork.tracking.responses import FileDiff, TaskDiff
@@ -97,7 +98,8 @@ class Findings:
             "files": {status: listed[:_SHOWN] for status, listed in paths.items()},
             "counts": {status: len(listed) for status, listed in paths.items()},
             "verification": {
-                "scope_match": scope.matches,
+                # Of what nobody saw it cannot be said that it was as foretold.
+                "scope_match": scope.matches and (self.ended is not None or not areas),
                 "unexpected_files": list(scope.unexpected[:_SHOWN]),
                 "warnings": [*scope.warnings, *self.warnings],
             },
@@ -123,7 +125,8 @@ class Watcher:
         if cwd is None:
             return default
         here = Path(real_path("cwd", cwd, relative_to=default))
-        is_ours = here.is_relative_to(self._repository) or repository_of(here) == self._repository
+        ours = repository_of(self._repository)
+        is_ours = here.is_relative_to(self._repository) or (ours is not None and repository_of(here) == ours)
         if not is_ours or not here.is_dir():
             raise InvalidInput(
                 f"`cwd` {cwd[:200]!r} is no folder of this repository or of a worktree of it.",
@@ -249,10 +252,10 @@ class Watcher:
             store = WatchStore(tx)
             watch = store.last(task_id)
             if watch is None:
-                TrackStore(tx).task(task_id)
+                _require_task(tx, task_id)
                 return TaskDiff(task_id=task_id, files=[], files_count=0, warning=f"{_UNSEEN}.")
             files, total = store.files_of(task_id, path, _LISTED)
-        if path is not None and not files:
+        if path is not None and not files and watch.ended_at is not None:
             raise InvalidInput(
                 f"Task {task_id!r} did not change {path[:200]!r}.",
                 suggestion="Ask without `path` which files it changed.",
@@ -260,7 +263,7 @@ class Watcher:
         shown = [_shown(file) for file in files]
         is_over = watch.ended_at is not None
         warning = None if is_over else "The task is still under way: files are told when it ends."
-        if path is not None:
+        if path is not None and files:
             try:
                 shown = [self._with_patch(shown[0], files[0], watch, max_bytes)]
             except (DeepworkError, OSError) as error:
@@ -282,6 +285,13 @@ class Watcher:
                 "is_binary": patch.is_binary or shown.is_binary,
             }
         )
+
+
+def _require_task(tx: Transaction, task_id: str) -> None:
+    if task_id.startswith("tk_"):
+        TaskStore(tx).get(task_id)
+    else:
+        TrackStore(tx).task(task_id)
 
 
 @dataclass(frozen=True)

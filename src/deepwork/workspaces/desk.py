@@ -76,9 +76,9 @@ class WorkspaceDesk:
     def for_task(self, tx: Transaction, workflow: Workflow, task: Task, *, others: int) -> Workplace | None:
         """Where a task that was just claimed is worked on: its workspace, or a new one if others run too."""
         store = WorkspaceStore(tx)
-        if task.workspace_id is not None:
-            known = store.find(task.workspace_id)
-            return self._again(tx, known) if known else None
+        known = store.find(task.workspace_id) if task.workspace_id else None
+        if known is not None and known.status is WorkspaceStatus.ACTIVE:
+            return self._again(tx, known)
         if not workflow.auto_create_workspaces or not others or workflow.repository_path is None:
             return None
         main = repository_of(Path(workflow.repository_path))
@@ -101,9 +101,7 @@ class WorkspaceDesk:
             created_by=tx.caller, created_at=tx.now, updated_at=tx.now,
         )  # fmt: skip
 
-    def _again(self, tx: Transaction, workspace: Workspace) -> Workplace | None:
-        if workspace.status is not WorkspaceStatus.ACTIVE:
-            return None
+    def _again(self, tx: Transaction, workspace: Workspace) -> Workplace:
         if workspace.is_made and self.is_here(workspace) and not Path(workspace.path).exists():
             return self._made_afterwards(tx, workspace)
         return Workplace(workspace.id, workspace.path, workspace.branch)
@@ -114,6 +112,7 @@ class WorkspaceDesk:
                 self.make(workspace)
             except DeepworkError as error:
                 tx.remark("warning", f"{_NOT_MADE} {error.message} Work in the project itself.")
+                tx.take_back("workspace_id", "workspace_path", "branch")
 
         tx.afterwards(make)
         return Workplace(workspace.id, workspace.path, workspace.branch)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepwork.config import STATE_FOLDER, main_tree
-from deepwork.errors import Code, InvalidInput
+from deepwork.errors import MAX_ECHOED, Code, InvalidInput
 
 WORKTREES = f"{STATE_FOLDER}/worktrees"
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
 
 
 def real_path(field: str, given: str, relative_to: Path | None = None) -> str:
@@ -22,7 +23,8 @@ def real_path(field: str, given: str, relative_to: Path | None = None) -> str:
         path = relative_to / path
     try:
         real = str(path.resolve())
-        real.encode()
+        if any(len(part) > _LONGEST_NAME for part in real.encode().split(b"/")) or len(real) > _LONGEST_PATH:
+            raise InvalidInput(f"`{field}` is longer than a path can be.", suggestion="Choose a shorter one.")
     except UnicodeEncodeError:
         raise InvalidInput(f"`{field}` leads to a name that is no text, and cannot be stored.") from None
     except (OSError, RuntimeError) as error:  # links that lead in a circle
@@ -31,14 +33,20 @@ def real_path(field: str, given: str, relative_to: Path | None = None) -> str:
 
 
 def require_near(repository: Path, path: Path) -> None:
-    """Refuse to make a tree anywhere but in the repository's own folder or beside it."""
-    is_inside = path.is_relative_to(repository) and path != repository and ".git" not in path.parts
-    is_beside = path.is_relative_to(repository.parent) and not path.is_relative_to(repository)
-    if not is_inside and not (is_beside and path != repository.parent):
+    """Refuse to make a tree anywhere but in the repository's own place for them, or beside the repository.
+
+    Never inside another repository, and never where git keeps what it runs.
+    """
+    is_inside = path.is_relative_to(repository / WORKTREES) and path != repository / WORKTREES
+    beside = repository.parent
+    is_beside = path.is_relative_to(beside) and path != beside and not path.is_relative_to(repository)
+    between = [folder for folder in path.parents if folder.is_relative_to(beside) and folder != beside]
+    is_taken = is_beside and any((folder / ".git").exists() for folder in between)
+    if not (is_inside or is_beside) or is_taken or ".git" in path.parts:
         raise InvalidInput(
-            f"{str(path)[:200]!r} is neither in the repository's folder nor beside it.",
+            f"No tree is made at {str(path)[:MAX_ECHOED]!r}: trees go to {WORKTREES}/ or beside it.",
             code=Code.PATH_OUTSIDE_PROJECT,
-            suggestion=f"Choose a path under {WORKTREES}/ or next to {repository.name}/.",
+            suggestion=f"Choose a path such as {WORKTREES}/NAME or ../{repository.name}-NAME.",
         )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deepwork.database.call import current_call
 from deepwork.database.transaction import Transaction
+from deepwork.errors import MAX_ECHOED, Code, NotAllowed
 from deepwork.workspaces.models import PlaceEvent, Repository
 from deepwork.workspaces.places import real_path
 from deepwork.workspaces.responses import RepositoryView
@@ -25,7 +27,13 @@ class RepositoryDesk:
         return real_path("repository_path", repository_path, relative_to=self._project_root)
 
     def note(self, tx: Transaction, path: str) -> None:
-        """A plan is for this repository: know it from now on."""
+        """A plan is for this repository: know it from now on.
+
+        Only who may register repositories makes others known than that of this project: a plan leads to
+        worktrees and diffs there.
+        """
+        if path != str(self._project_root) and current_call().scope != "admin":
+            _require_known(RepositoryStore(tx).find(self.host, path), path)
         if RepositoryStore(tx).add(self.host, path, _default_name(path)):
             self._tell(tx, path)
 
@@ -46,6 +54,15 @@ class RepositoryDesk:
         view = RepositoryView.of(known).model_dump(mode="json")
         tx.emit(PlaceEvent.REPOSITORY_REGISTERED, view)
         return known
+
+
+def _require_known(known: Repository | None, path: str) -> None:
+    if known is None:
+        raise NotAllowed(
+            f"The repository {path[:MAX_ECHOED]!r} is not known here.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Whoever has the scope admin makes it known with repository_register.",
+        )
 
 
 def _default_name(path: str) -> str:

@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from deepwork.config import STATE_FOLDER
 from deepwork.errors import GitError
+from deepwork.files.state import make_state_folder
 from deepwork.git.command import Git
 from deepwork.git.forecast import conflicts_between
 from deepwork.git.refs import branch_tip, commit_named, contains, current_branch, merge_of, resolve_commit
@@ -40,6 +42,9 @@ class Trees:
         A branch that is there already is taken as it is, and so is a tree that has it.
         """
         git, path = self._git_at(Path(workspace.repository_path)), Path(workspace.path)
+        state = Path(workspace.repository_path) / STATE_FOLDER
+        if path.is_relative_to(state):
+            make_state_folder(state)
         found = find_tree(git, path)
         if found is not None and found.branch == workspace.branch and path.is_dir():
             begin = commit_named(git, workspace.base_branch)

@@ -10,7 +10,7 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test bench chaos check docs format lock clean
+.PHONY: help demo test bench chaos check web docs format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -34,6 +34,9 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs tests
 	$(BIN)/lint-imports
 
+web: ## Build the dashboard's page, which is committed; needs Node 20.19 or newer.
+	@cd web && npm ci --silent --no-audit --no-fund && npm test --silent && npm run --silent build
+
 docs: $(READY) ## Write the pages that are made from the code.
 	$(BIN)/python -P scripts/tools_page.py
 
@@ -48,7 +51,7 @@ lock: $(READY) ## Pin the dependencies anew, with hashes and without addresses.
 		--no-header - -o requirements/uv.txt
 
 clean: ## Remove everything that was made here.
-	rm -rf .venv build dist reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist reports web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml requirements/dev.txt requirements/uv.txt

@@ -75,6 +75,7 @@ def ask(guard: Guard, method: str, path: str, headers: dict[str, str]) -> tuple[
 def test_the_guard_stands_before_every_route(tmp_path: Path, transport: str, needs_token: bool):
     house = house_at(tmp_path, str(tmp_path / "x.db"), transport=transport)
     every = doors(house, server_of(house))
+    assert every.protocol is not None
     asked = addresses([*every.pages.routes, *every.protocol.routes])
     policy = Policy(hosts=HOSTS, token=TOKEN, mcp_needs_token=needs_token)
     guard = Guard(Reached(), policy, None, RateLimit(1e9, 1e9))

@@ -15,6 +15,7 @@ from deepwork.errors import DeepworkError, DefinitionError
 # Where each command lives and what it is for, so that `deepwork --help` imports none of them.
 COMMANDS = {
     "serve": ("deepwork.cli.serve:serve", "Run the MCP server."),
+    "dashboard": ("deepwork.cli.dashboard:dashboard", "See in a browser what agents do, and act."),
     "db": ("deepwork.cli.database:db", "The store: look at it, copy it, back it up, put it back."),
     "doctor": ("deepwork.cli.doctor:doctor", "Say what is running, what is wrong and how to mend it."),
     "events": ("deepwork.cli.events:events", "Follow what happens."),

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from deepwork.dashboard.api import failure
+from deepwork.dashboard.failures import failure
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.events.feed import ResyncRequired
 from deepwork.events.hub import Hub, Told

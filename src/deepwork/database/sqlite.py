@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -326,5 +327,8 @@ def _explained(reason: str, name: str, backup: str | None) -> StorageError:
     return StorageError(f"{name} failed ({reason}); nothing was changed.")
 
 
+_NAME = itemgetter(0)
+
+
 def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
-    return {column[0]: value for column, value in zip(cursor.description, values, strict=True)}
+    return dict(zip(map(_NAME, cursor.description), values, strict=True))

@@ -82,7 +82,9 @@ def require_scope(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> None:
 
 def require_own_agents(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> None:
     """Refuse a call in the name of an agent that another token registered."""
-    if Scope(call.scope) is Scope.ADMIN:
+    # A person may free a task from the dashboard, whoever's agent forgot it; the record says that it was one.
+    is_person = spec.name == "task_release" and call.caller.startswith("human:")
+    if is_person or Scope(call.scope) is Scope.ADMIN:
         return
     for agent_id in rules.actors(spec.name, arguments, read_only=spec.read_only):
         with database.reading() as tx:

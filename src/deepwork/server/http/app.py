@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
+import anyio.to_thread
 from fastmcp import FastMCP
+from fastmcp.server.http import StarletteWithLifespan
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepwork.access.desk import TokenDesk
+from deepwork.dashboard.actions import Invoke
 from deepwork.dashboard.api import Api
+from deepwork.dashboard.pages import Pages, sign_in_page
 from deepwork.dashboard.streams import Streams
+from deepwork.database.call import Call
 from deepwork.events.hub import Hub
 from deepwork.server.house import House
 from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.policy import Policy, is_mcp
 from deepwork.server.http.unreadable import AnswerUnreadable
-from deepwork.server.invocation import spoken
-
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>deepwork</title>
-<h1>deepwork is running</h1>
-<p>To read: <a href="/api/v1/agents">agents</a>, <a href="/api/v1/openapi.json">the interface</a>.
-Events: <code>/ws?since=0</code> or <code>/api/v1/events?since=0</code>.</p>
-"""
+from deepwork.server.invocation import invoke, invoke_async, spoken
 
 
 @dataclass(frozen=True)
@@ -37,49 +38,102 @@ class Doors:
     """What the guard lets through to: the protocol by its paths, everything else by the pages' router."""
 
     pages: Starlette
-    protocol: Starlette
+    protocol: Starlette | None
+    """None where only the dashboard is served."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and is_mcp(scope["path"]):
+        if self.protocol is not None and scope["type"] == "http" and is_mcp(scope["path"]):
             await AnswerUnreadable(self.protocol)(scope, receive, send)
         else:
             await self.pages(scope, receive, send)
 
 
-def application(house: House, mcp: FastMCP, policy: Policy) -> ASGIApp:
+def application(house: House, mcp: FastMCP | None, policy: Policy) -> ASGIApp:
     """Everything, guarded."""
     rate = house.settings.rate_limit
     limit = RateLimit(rate, 4 * rate) if rate else None
-    return Guard(doors(house, mcp), policy, limit, tokens=TokenDesk(house.database))
+    return SignIn(Guard(doors(house, mcp), policy, limit, tokens=TokenDesk(house.database)))
 
 
-def doors(house: House, mcp: FastMCP) -> Doors:
-    """Every address there is."""
-    protocol = (
-        mcp.http_app("/sse", transport="sse")
-        if house.settings.transport == "sse"
-        else mcp.http_app("/mcp", json_response=True)
-    )
+def doors(house: House, mcp: FastMCP | None) -> Doors:
+    """Every address there is; without `mcp`, those of the dashboard."""
+    protocol = None if mcp is None else _protocol(house, mcp)
     hub = Hub(house.feed)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with protocol.lifespan(app):
+        async with protocol.lifespan(app) if protocol else nullcontext():
             yield
         hub.close()
 
+    read_only = house.settings.read_only
+    api = Api(house.database, house.presence, spoken, invoker(house), is_read_only=read_only)
+    pages = Pages()
     routes: list[BaseRoute] = [
-        Route("/health", _health, methods=["GET"]),
-        Route("/", _home, methods=["GET"]),
-        *Api(house.database, house.presence, spoken).routes(),
+        Route("/health", _health(pages), methods=["GET"]),
+        *api.routes(),
         *Streams(hub).routes(),
+        api.missing(),
+        *pages.routes(),
     ]
     return Doors(Starlette(routes=routes, lifespan=lifespan), protocol)
 
 
-async def _health(_: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+def _protocol(house: House, mcp: FastMCP) -> StarletteWithLifespan:
+    if house.settings.transport == "sse":
+        return mcp.http_app("/sse", transport="sse")
+    return mcp.http_app("/mcp", json_response=True)
 
 
-async def _home(_: Request) -> Response:
-    return HTMLResponse(_PAGE)
+def invoker(house: House) -> Invoke:
+    """How the dashboard calls a tool: as every other front door does."""
+
+    async def call_tool(tool: str, given: Mapping[str, Any], call: Call) -> Any:
+        spec = house.registry[tool]
+        if spec.is_async:
+            return await invoke_async(spec, given, call, house.database)
+        return await anyio.to_thread.run_sync(lambda: invoke(house.database, spec, given, call))
+
+    return call_tool
+
+
+def _health(pages: Pages) -> Callable[[Request], Awaitable[Response]]:
+    """Whether it lives: for a program in one word, for a person as a view of the page."""
+
+    async def health(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return pages.index(request)
+        return JSONResponse({"status": "ok"})
+
+    return health
+
+
+@dataclass(frozen=True)
+class SignIn:
+    """Around the guard: a person without a token is told in words where to find it."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_person = scope["type"] == "http" and "text/html" in Headers(scope=scope).get("accept", "")
+        await self.app(scope, receive, _in_words(send) if is_person else send)
+
+
+def _in_words(send: Send) -> Send:
+    """The same output, with a page in place of the error of a missing token."""
+    is_refused = False
+
+    async def told(message: Message) -> None:
+        nonlocal is_refused
+        if message["type"] == "http.response.start" and message["status"] == 401:
+            is_refused = True
+            kept = [
+                pair for pair in message["headers"] if pair[0] not in (b"content-type", b"content-length")
+            ]
+            page = [(b"content-type", b"text/html; charset=utf-8")]
+            message = {**message, "headers": [*kept, *page]}
+        elif is_refused and message["type"] == "http.response.body":
+            message = {**message, "body": sign_in_page(json.loads(message["body"]))}
+        await send(message)
+
+    return told

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 
 import uvicorn
 from fastmcp import FastMCP
@@ -24,18 +26,28 @@ USUAL_PORT = 80  # clients leave it out of the host they ask for
 KEEP_ALIVE_SECONDS = 30  # agents think for a while between two calls
 
 
-async def serve_http(house: House, mcp: FastMCP) -> None:
-    """Serve MCP, REST, events and the page."""
+async def serve_http(
+    house: House, mcp: FastMCP | None, opened: Callable[[str], object] | None = None
+) -> None:
+    """Serve MCP, REST, events and the page; without `mcp` all but that.
+
+    `opened` is given the link by which a browser logs in, once it can be opened.
+    """
     settings = house.settings
     address = require_safe(settings.host, has_token=bool(settings.token))
     make_state_folder(settings.token_file.parent)
     policy = policy_of(settings, address)
+    if mcp is None:
+        policy = replace(policy, mcp_needs_token=True)
     hide_tokens(policy.token)
+    served = application(house, mcp, policy)
     socket = bound(address, settings.port)
-    _announce(settings, policy, address)
+    _announce(settings, policy, address, has_mcp=mcp is not None)
+    if opened is not None:
+        opened(f"{url(address, settings.port)}/?token={policy.token}")
     server = uvicorn.Server(
         uvicorn.Config(
-            application(house, mcp, policy),
+            served,
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -74,10 +86,11 @@ def _own_names(settings: Settings, address: str) -> list[str]:
     return [own, settings.host, *LOOPBACK_NAMES]
 
 
-def _announce(settings: Settings, policy: Policy, address: str) -> None:
+def _announce(settings: Settings, policy: Policy, address: str, *, has_mcp: bool) -> None:
     base = url(address, settings.port)
-    endpoint = "sse" if settings.transport == "sse" else "mcp"
-    sys.stderr.write(f"deepwork serves MCP at {base}/{endpoint}\n")
+    if has_mcp:
+        endpoint = "sse" if settings.transport == "sse" else "mcp"
+        sys.stderr.write(f"deepwork serves MCP at {base}/{endpoint}\n")
     # A token that was set is its owner's secret; one that we made is told once, or nobody would know it.
     shown = "DEEPWORK_TOKEN" if settings.token else policy.token
     sys.stderr.write(f"To look in with a browser: {base}/?token={shown}\n")

@@ -32,6 +32,8 @@ def upgrade() -> None:
         sa.Column("completed_at", sa.BigInteger),
     )
     op.create_index("tracked_workflows_by_age", "tracked_workflows", ["created_at", "id"])
+    op.create_index("tracked_workflows_by_change", "tracked_workflows", ["updated_at", "id"])
+    op.create_index("tracked_workflows_by_status", "tracked_workflows", ["status", "updated_at"])
 
     op.create_table(
         "phases",
@@ -74,6 +76,17 @@ def upgrade() -> None:
         "tracked_tasks_by_phase", "tracked_tasks", ["phase_id", "status", "started_at", "completed_at"]
     )
     op.create_index("tracked_tasks_in_order", "tracked_tasks", ["workflow_id", "started_at", "id"])
+    # The same for a whole workflow, with who does them.
+    op.create_index(
+        "tracked_tasks_by_status", "tracked_tasks", ["workflow_id", "status", "agent_name", "tokens"]
+    )
+    op.create_index("tracked_tasks_by_name", "tracked_tasks", ["workflow_id", "name", "started_at"])
+    # The few that ended with the word that a person should look at them, as JSON writes it.
+    to_review = sa.text("""outcome LIKE '%"manual_review_needed": true%'""")
+    op.create_index(
+        "tasks_to_review", "tracked_tasks", ["completed_at", "id"],
+        sqlite_where=to_review, postgresql_where=to_review,
+    )  # fmt: skip
     nested = sa.text("parent_task_id IS NOT NULL")
     op.create_index(
         "tracked_tasks_by_parent", "tracked_tasks", ["parent_task_id", "status"],
@@ -138,6 +151,27 @@ def upgrade() -> None:
         sa.Column("details", sa.Text, nullable=False),
     )
     op.create_index("changed_files_by_plan", "changed_files", ["workflow_id", "path"])
+    op.create_index("changed_files_by_task", "changed_files", ["workflow_id", "task_id"])
+    _create_indexes_of_lists()
+
+
+def _create_indexes_of_lists() -> None:
+    """What lists over all runs are sorted by, newest first, so that a page is read and not the whole."""
+    op.create_index("decisions_by_time", "decisions", ["created_at", "id"])
+    for_people = sa.text("requires_human_review")
+    op.create_index(
+        "blockers_by_time", "issues", ["created_at", "id"],
+        sqlite_where=for_people, postgresql_where=for_people,
+    )  # fmt: skip
+    open_blocker = sa.text("requires_human_review AND resolved_at IS NULL")
+    op.create_index(
+        "open_blockers_by_time", "issues", ["created_at", "id"],
+        sqlite_where=open_blocker, postgresql_where=open_blocker,
+    )  # fmt: skip
+    op.create_index("plans_by_change", "plans", ["updated_at", "id"])
+    op.create_index("plan_claims_by_agent", "plan_claims", ["agent_id"])
+    op.create_index("job_sessions_by_age", "job_sessions", ["started_at", "id"])
+    op.create_index("job_sessions_by_change", "job_sessions", ["updated_at", "id"])
 
 
 def _create_notes(table: str, *columns: sa.Column[object]) -> None:
@@ -153,4 +187,4 @@ def _create_notes(table: str, *columns: sa.Column[object]) -> None:
         sa.Column("created_at", sa.BigInteger, nullable=False),
     )
     op.create_index(f"{table}_by_age", table, ["workflow_id", "created_at", "id"])
-    op.create_index(f"{table}_by_task", table, ["task_id", "created_at"])
+    op.create_index(f"{table}_by_task", table, ["task_id", "created_at", "id"])

@@ -1,0 +1,47 @@
+"""`deepwork dashboard`: the page, beside servers that clients start."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import webbrowser
+from typing import Any
+
+import click
+
+from deepwork.cli.options import place_options, settings_from
+from deepwork.config import OPTIONS
+
+PORT = 8765
+_HELP = {option.name: option.help for option in OPTIONS}
+
+
+@click.command()
+@place_options
+@click.option("--port", type=int, default=PORT, show_default=True, metavar="N", help=_HELP["port"])
+@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1.")
+@click.option("--allowed-hosts", metavar="NAMES", help=_HELP["allowed_hosts"])
+@click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
+@click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
+@click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
+def dashboard(path: str, opens: bool, **flags: Any) -> None:
+    """See in a browser what agents do, and act where they wait for you.
+
+    Looks at the same store as the servers of the project, however these are started; Ctrl-C ends it.
+    """
+    import anyio
+
+    from deepwork.server.house import House
+    from deepwork.server.http.serving import serve_http
+
+    settings = settings_from(path, **flags)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    house = House(settings)
+    try:
+        anyio.run(serve_http, house, None, webbrowser.open if opens else None)
+    finally:
+        house.close()

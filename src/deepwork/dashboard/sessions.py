@@ -1,0 +1,154 @@
+"""Job sessions as the dashboard shows them: steps with their outputs, and each review with what it said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepwork.database.engine import Row, stored
+from deepwork.shapes import Answer
+
+
+@dataclass(frozen=True)
+class SessionRow:
+    """A session, read from its row."""
+
+    id: str
+    name: str
+    status: str
+    step_id: str
+    data: Mapping[str, Any]
+    updated_at: int
+
+    @property
+    def goal(self) -> str:
+        goal: str = self.data["goal"]
+        return goal
+
+    @property
+    def entries(self) -> list[list[str]]:
+        """The steps, place by place."""
+        return [list(entry["steps"]) for entry in self.data["entries"]]
+
+    @property
+    def steps(self) -> list[str]:
+        return [step for entry in self.entries for step in entry]
+
+    def progress(self, step: str) -> Mapping[str, Any]:
+        progress: Mapping[str, Any] = self.data["step_progress"].get(step, {})
+        return progress
+
+    def status_of(self, step: str) -> str:
+        """How far a step is; one that was sent back by a review needs work."""
+        progress = self.progress(step)
+        if progress.get("completed_at"):
+            return "completed"
+        is_at_it = step in self.entries[self.data.get("current_entry_index", 0)] or progress.get("started_at")
+        if not is_at_it:
+            return "pending"
+        if self.status != "active":
+            return self.status
+        return "needs_work" if progress.get("quality_attempts") else "in_progress"
+
+
+@stored
+def session_row(row: Row) -> SessionRow:
+    """The session that a row holds."""
+    return SessionRow(
+        row["id"], row["name"], row["status"], row["step_id"], json.loads(row["data"]), row["updated_at"]
+    )
+
+
+class Criterion(Answer):
+    name: str | None = None
+    passed: bool
+    feedback: str | None = None
+
+
+class Attempt(Answer):
+    """One review of a step."""
+
+    at: str
+    passed: bool
+    criteria: list[Criterion]
+    feedback: str | None = None
+
+
+class StepView(Answer):
+    id: str
+    status: str
+    started_at: str | None = None
+    completed_at: str | None = None
+    outputs: dict[str, Any]
+    notes: str | None = None
+    attempts: list[Attempt]
+    attempts_total: int
+    override_reason: str | None = None
+
+
+class StackEntry(Answer):
+    session_id: str
+    workflow: str
+    step: str
+
+
+class SessionPart(Answer):
+    """What a run that is a job session has beyond other runs."""
+
+    stack: list[StackEntry]
+    step_id: str
+    branch: str | None = None
+    abort_reason: str | None = None
+    steps: list[StepView]
+
+
+def session_part(session: SessionRow, reviews: Sequence[Row], active: Sequence[SessionRow]) -> SessionPart:
+    """A session with its steps; `reviews` are events, oldest first, `active` what is under way."""
+    attempts = attempts_of(reviews)
+    caller = session.data.get("caller")
+    stack = sorted(
+        (each for each in active if each.data.get("caller") == caller), key=lambda it: it.data["started_at"]
+    )
+    return SessionPart(
+        stack=[StackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],
+        step_id=session.step_id, branch=session.data.get("branch"),
+        abort_reason=session.data.get("abort_reason"),
+        steps=[step_view(session, step, attempts.get(step, ())) for step in session.steps],
+    )  # fmt: skip
+
+
+def step_view(session: SessionRow, step: str, attempts: Sequence[Attempt]) -> StepView:
+    """A step of a session."""
+    progress = session.progress(step)
+    reasons = [each["reason"] for each in session.data.get("overrides", ()) if each["step_id"] == step]
+    return StepView(
+        id=step, status=session.status_of(step), started_at=progress.get("started_at"),
+        completed_at=progress.get("completed_at"), outputs=dict(progress.get("outputs") or {}),
+        notes=progress.get("notes"), attempts=list(attempts),
+        attempts_total=progress.get("quality_attempts") or 0,
+        override_reason=reasons[-1] if reasons else None,
+    )  # fmt: skip
+
+
+def attempts_of(reviews: Sequence[Row]) -> dict[str, list[Attempt]]:
+    """The reviews of each step; what was told at one moment is one attempt."""
+    together: dict[tuple[str, str], list[Row]] = {}
+    for event in reviews:
+        together.setdefault((event["data"].get("step_id", ""), event["ts"]), []).append(event)
+    found: dict[str, list[Attempt]] = {}
+    for (step, at), events in together.items():
+        found.setdefault(step, []).append(_attempt(at, events))
+    return found
+
+
+def _attempt(at: str, events: Sequence[Row]) -> Attempt:
+    results = [event["data"] for event in events if event["type"] == "review:failed"]
+    criteria = [
+        Criterion(name=it.get("criterion"), passed=bool(it.get("passed")), feedback=it.get("feedback"))
+        for result in results
+        for it in result.get("criteria_results") or ()
+    ]
+    said = "; ".join(result.get("feedback") or "" for result in results)
+    return Attempt(at=at, passed=not results, criteria=criteria, feedback=said or None)

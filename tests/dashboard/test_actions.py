@@ -1,0 +1,239 @@
+"""What a person may do from the page: by a few tools, in the person's own name, and never from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dashboard.make_dashboard import HOST, World, browser, everything, named_token, read
+from deepwork.access import rules
+from deepwork.dashboard.actions import ALLOWED
+from deepwork.server.house import House
+from house import Clock, ask, events, house_at
+
+
+def act(page: TestClient, tool: str, key: str | None = None, **arguments: Any) -> Any:
+    return page.post(
+        f"/api/v1/actions/{tool}", json=arguments, headers={"idempotency-key": key} if key else {}
+    )  # fmt: skip
+
+
+def test_a_person_resolves_a_blocker_and_the_record_says_so(world: World, house: House, page: TestClient):
+    answer = act(page, "resolve_issue", issue_id=world.blocker, note="Euro first.")
+
+    assert answer.status_code == 200
+    assert answer.json()["issue_id"] == world.blocker
+    [resolved] = read(page, "/blockers", state="resolved")["blockers"]
+    assert resolved["resolved_by"] == "human:owner"
+    assert events(house)[-1].type == "issue:resolved"
+    with house.database.reading() as tx:
+        last = tx.one("SELECT caller, tool, outcome FROM audit ORDER BY seq DESC LIMIT 1")
+    assert last == {"caller": "human:owner", "tool": "resolve_issue", "outcome": "done"}
+
+
+def test_every_action_does_its_work(world: World, house: House, page: TestClient, tmp_path: Path):
+    done = {
+        "abandon_task": {"task_id": world.tasks["part"], "reason": "Nobody is there."},
+        "task_release": {"task_id": world.planned["backend"], "agent_id": world.agent},
+        "task_update_status": {"id": world.planned["frontend"], "status": "pending"},
+        "workflow_update_status": {"id": world.paused, "status": "in_progress"},
+        "message_send": {"recipient_id": world.agent, "message_type": "notification", "body": "Hello."},
+        "abort_workflow": {"session_id": world.job, "explanation": "No time."},
+    }
+
+    for tool, arguments in done.items():
+        assert act(page, tool, **arguments).status_code == 200, tool
+
+    status = {row[1]: row[2] for row in read(page, f"/runs/{world.plan}/tasks")["rows"]}
+    assert (status["backend"], status["frontend"]) == ("pending", "pending")
+    assert read(page, f"/runs/{world.paused}")["status"] == "in_progress"
+    assert read(page, f"/runs/{world.job}")["status"] == "aborted"
+    assert read(page, f"/tasks/{world.tasks['part']}")["task"]["status"] == "failed"
+    assert done.keys() | {"resolve_issue", "workspace_update"} == ALLOWED
+
+
+def test_a_message_of_a_person_comes_from_an_agent_that_stands_for_it(world: World, page: TestClient):
+    for body in ("one", "two"):
+        act(page, "message_send", recipient_id=world.agent, message_type="query", body=body)
+
+    inbox = read(page, f"/agents/{world.agent}/messages")["messages"]
+    assert [message["body"] for message in inbox] == ["two", "one"]
+    [sender] = {message["sender_id"] for message in inbox}
+    shown = read(page, f"/agents/{sender}")
+    assert (shown["name"], shown["metadata"]) == ("owner", {"human": True})
+
+
+def test_an_action_sent_twice_under_one_key_is_done_once(world: World, house: House, page: TestClient):
+    message = {"recipient_id": world.agent, "message_type": "query", "body": "Which port?"}
+
+    first, again = (act(page, "message_send", "key-1", **message) for _ in range(2))
+    other = act(page, "message_send", "key-1", **message | {"body": "Which host?"})
+
+    assert first.json() == again.json()
+    assert read(page, f"/agents/{world.agent}/messages")["total"] == 1
+    assert (other.status_code, other.json()["code"]) == (409, "KEY_REUSED")
+    assert act(page, "message_send", "k" * 129, **message).status_code == 400
+
+
+@pytest.mark.parametrize("scope", ["read", "work", "admin"])
+@pytest.mark.parametrize("tool", sorted(ALLOWED))
+def test_each_action_needs_the_scope_of_its_tool(house: House, tool: str, scope: str):
+    page = browser(house, named_token(house, "bob", scope))
+
+    answer = act(page, tool)
+
+    needed = rules.needed(tool, read_only=False, arguments={})
+    assert needed == "work"
+    if scope == "read":
+        assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")
+        assert 'scope="work"' in answer.headers["www-authenticate"]
+    else:  # it came through, and misses its arguments or what they name
+        assert answer.json()["code"] != "UNAUTHORIZED"
+        assert answer.status_code in (400, 404, 409)
+
+
+def test_what_sets_rules_aside_needs_more(world: World, house: House):
+    page = browser(house, named_token(house, "bob", "work"))
+
+    answer = act(page, "workflow_update_status", id=world.plan, status="completed", force=True)
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")
+    assert (
+        act(
+            browser(house), "workflow_update_status", id=world.plan, status="completed", force=True
+        ).status_code
+        == 200
+    )
+
+
+def test_a_person_with_a_token_of_its_own_acts_under_its_name(world: World, house: House):
+    page = browser(house, named_token(house, "bob", "work"))
+
+    act(page, "resolve_issue", issue_id=world.blocker, note="x")
+
+    assert read(page, "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "human:bob"
+    assert read(page, "/me") == {"name": "bob", "scope": "work"}
+
+
+def test_whoever_may_only_read_reads_everything(world: World, house: House):
+    page = browser(house, named_token(house, "eve", "read"))
+
+    for path in (
+        "/home",
+        "/runs",
+        f"/tasks/{world.tasks['part']}",
+        "/jobs",
+        f"/tasks/{world.tasks['part']}/diff",
+    ):
+        assert page.get(f"/api/v1{path}").status_code == 200, path
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "status", "code"),
+    [
+        ("resolve_issue", {"issue_id": "is_nothing", "note": "x"}, 404, "ISSUE_NOT_FOUND"),
+        ("resolve_issue", {"issue_id": "is_nothing"}, 400, "INVALID_INPUT"),
+        ("resolve_issue", {"issue_id": 5, "note": "x", "odd": 1}, 400, "INVALID_INPUT"),
+        ("abandon_task", {"task_id": "tt_nothing", "reason": "x"}, 404, "TASK_NOT_FOUND"),
+        ("abort_workflow", {"session_id": "nothing1", "explanation": "x"}, 404, "SESSION_NOT_FOUND"),
+        ("workspace_update", {"id": "ws_nothing"}, 404, "WORKSPACE_NOT_FOUND"),
+        ("workflow_update_status", {"id": "wf_nothing", "status": "paused"}, 404, "WORKFLOW_NOT_FOUND"),
+    ],
+)  # fmt: skip
+def test_an_action_that_cannot_be_done_is_an_error_like_all_others(
+    page: TestClient, tool: str, arguments: dict[str, Any], status: int, code: str
+):
+    answer = act(page, tool, **arguments)
+
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert set(answer.json()) == {"code", "message", "recoverable", "suggestion"}
+
+
+def test_a_state_that_forbids_it_is_a_conflict(world: World, page: TestClient):
+    answer = act(page, "task_update_status", id=world.planned["design"], status="pending")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "INVALID_TRANSITION")
+
+
+@pytest.mark.parametrize(
+    "tool", ["complete_workflow", "token_create", "start_task", "agent_list", "nothing", "%2e%2e"]
+)
+def test_no_other_tool_can_be_called(page: TestClient, tool: str):
+    assert act(page, tool).status_code == 404
+
+
+def test_an_action_is_a_post_of_json(page: TestClient):
+    path = "/api/v1/actions/resolve_issue"
+
+    assert (page.get(path).status_code, page.get(path).headers["allow"]) == (405, "POST")
+    assert page.put(path, json={}).status_code == 405
+    assert page.post(path, data={"note": "x"}).status_code == 415
+    assert page.post(path, content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+    for body in (b"", b"[]", b"{", b'"x"', b"[" * 100_000, b"\xff"):
+        answer = page.post(path, content=body, headers={"content-type": "application/json; charset=utf-8"})
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_INPUT"), body[:10]
+
+
+def test_a_server_that_only_reads_acts_for_nobody(tmp_path: Path, location: str, clock: Clock):
+    writing = house_at(tmp_path, location, clock)
+    world = everything(writing, tmp_path)
+    house = house_at(tmp_path, location, clock, read_only=True)
+
+    answer = act(browser(house), "resolve_issue", issue_id=world.blocker, note="x")
+
+    assert (answer.status_code, answer.json()["message"]) == (409, "This server is read-only.")
+    assert read(browser(house), "/blockers")["total"] == 1
+    writing.close()
+    house.close()
+
+
+class TestFromABrowser:
+    """With a cookie, only our own page may act: whatever else a browser is made to send is refused."""
+
+    @pytest.fixture
+    def signed_in(self, house: House) -> TestClient:
+        page = browser(house)
+        del page.headers["authorization"]
+        answer = page.get(
+            "/", params={"token": "the-token-of-the-owner-of-these-tests"}, follow_redirects=False
+        )
+        assert answer.status_code == 303
+        assert "HttpOnly" in answer.headers["set-cookie"]
+        return page
+
+    def act(self, page: TestClient, world: World, **headers: str) -> int:
+        body = {"issue_id": world.blocker, "note": "x"}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return page.post("/api/v1/actions/resolve_issue", json=body, headers=named).status_code
+
+    def test_our_own_page_acts(self, world: World, signed_in: TestClient):
+        assert self.act(signed_in, world, origin=f"http://{HOST}", sec_fetch_site="same-origin") == 200
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {},
+            {"origin": "http://evil.example"},
+            {"origin": "null"},
+            {"origin": f"http://{HOST}", "sec_fetch_site": "cross-site"},
+            {"origin": f"http://{HOST}", "sec_fetch_site": "same-site"},
+            {"origin": "http://127.0.0.1:9999"},
+            {"origin": f"http://user@{HOST}"},
+        ],
+    )
+    def test_nobody_else_does(self, world: World, signed_in: TestClient, headers: dict[str, str]):
+        assert self.act(signed_in, world, **headers) == 403
+        assert read(signed_in, "/blockers")["total"] == 1
+
+    def test_a_host_name_of_somebody_else_is_not_ours(self, world: World, signed_in: TestClient):
+        assert self.act(signed_in, world, origin="http://evil.example", host="evil.example") == 421
+
+
+def test_ask_is_what_the_record_compares_with(world: World, house: House):
+    """What an agent does is not marked as a person's."""
+    ask(house, "resolve_issue", issue_id=world.blocker, note="x", caller="bob")
+
+    assert read(browser(house), "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "bob"

@@ -1,0 +1,250 @@
+"""What is listed over all runs: what waits for a person, blockers, decisions, agents, what words lead to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dashboard.make_dashboard import World, pages_of, read, refused
+from deepwork.server.house import House
+from house import Clock, ask
+from jobs.runs import ask as ask_job
+from tracking import make_tracking as track
+
+
+def needs(page: TestClient, kind: str) -> list[Any]:
+    return [need for need in read(page, "/home")["needs_you"] if need["kind"] == kind]
+
+
+# Home
+
+
+def test_home_says_what_waits_what_runs_and_what_was_done(world: World, page: TestClient):
+    home = read(page, "/home")
+
+    assert [need["kind"] for need in home["needs_you"]] == [
+        "blocker", "gate", "manual_review", "failed_task", "failed_task", "waiting_plan",
+    ]  # fmt: skip
+    assert home["needs_you_total"] == 6
+    assert {run["name"] for run in home["running"]} == {"Payments", "Release", "Later", "letter/main"}
+    assert [run["name"] for run in home["recent"]] == ["Docs"]
+    assert home["counts"] == {"running": 3, "blocked": 1, "completed": 1, "failed": 0, "total": 5}
+    assert home["last_seq"] > 0
+
+
+def test_each_need_leads_to_its_run_and_says_what_to_do(world: World, page: TestClient):
+    [blocker] = needs(page, "blocker")
+    assert blocker["run"] == {"id": world.track, "kind": "track", "name": "Payments"}
+    assert blocker["task"] == {"id": world.tasks["part"], "name": "write the ledger"}
+    assert (blocker["title"], blocker["agent_name"]) == ("Which currency comes first?", "Grace")
+    assert blocker["actions"][0]["arguments"] == {"issue_id": world.blocker}
+    assert [ask["name"] for ask in blocker["actions"][0]["asks"]] == ["note"]
+    [review] = needs(page, "manual_review")
+    assert (review["task"]["name"], review["detail"]) == ("round", "Is it legal?")
+    tracked, planned = sorted(needs(page, "failed_task"), key=lambda need: need["run"]["kind"], reverse=True)
+    assert (tracked["title"], tracked["detail"]) == ("migrate failed", "The table is locked.")
+    assert [action["label"] for action in planned["actions"]] == ["Try again", "Skip"]
+    [paused] = needs(page, "waiting_plan")
+    assert (paused["detail"], paused["actions"][0]["label"]) == ("Wait for the budget.", "Resume")
+
+
+def test_silence_is_a_need_too(world: World, page: TestClient, clock: Clock):
+    clock.advance(seconds=200)
+    [lost] = needs(page, "lost_claim")
+    assert (lost["agent_name"], lost["task"]["name"]) == ("Ada", "backend")
+    assert lost["actions"][0]["arguments"] == {"task_id": world.planned["backend"], "agent_id": world.agent}
+    assert needs(page, "stale_task") == []
+
+    clock.advance(seconds=31 * 60)
+
+    assert {need["task"]["name"] for need in needs(page, "stale_task")} == {"build", "write the ledger"}
+
+
+def test_what_was_begun_again_needs_nobody(world: World, house: House, page: TestClient, clock: Clock):
+    clock.advance(seconds=1)
+    phase = track.phase(house, world.track, 3)
+
+    track.task(house, (world.track, phase), "migrate")
+
+    assert [need["task"]["name"] for need in needs(page, "failed_task")] == ["frontend"]
+
+
+def test_what_is_settled_needs_nobody(world: World, house: House, page: TestClient, clock: Clock):
+    ask(house, "resolve_issue", issue_id=world.blocker, note="Euro.")
+    ask(house, "task_update_status", id=world.planned["frontend"], status="skipped")
+    ask(house, "workflow_update_status", id=world.paused, status="abandoned", reason="No budget.")
+    ask_job(house, "abort_workflow", explanation="No time.", session_id=world.job)
+    ask(house, "abandon_task", task_id=world.tasks["part"], reason="x")
+    ask(house, "abandon_task", task_id=world.tasks["build"], reason="x")
+    ask(house, "complete_workflow", workflow_id=world.track, status="failed", summary="No.")
+
+    assert [need["kind"] for need in read(page, "/home")["needs_you"]] == ["manual_review"]
+    assert read(page, "/home")["counts"] == {
+        "running": 1, "blocked": 0, "completed": 1, "failed": 3, "total": 5,
+    }  # fmt: skip
+    clock.advance(seconds=8 * 24 * 3600)
+    assert needs(page, "manual_review") == []
+
+
+def test_more_needs_than_are_shown_are_counted(house: House, page: TestClient):
+    id = track.task(house, track.begun(house))
+    for number in range(103):
+        track.blocker(house, id, f"Which {number}?")
+
+    home = read(page, "/home")
+
+    assert (len(home["needs_you"]), home["needs_you_total"]) == (100, 103)
+
+
+def test_an_empty_store_has_an_empty_home(page: TestClient):
+    home = read(page, "/home")
+
+    assert (home["needs_you"], home["running"], home["recent"]) == ([], [], [])
+    assert home["counts"] == {"running": 0, "blocked": 0, "completed": 0, "failed": 0, "total": 0}
+
+
+# Blockers and decisions
+
+
+def test_blockers_are_open_or_resolved(world: World, house: House, page: TestClient):
+    ask(house, "log_issue", task_id=world.tasks["build"], type="other", description="x", resolution="y")
+    assert [each["id"] for each in read(page, "/blockers")["blockers"]] == [world.blocker]
+    assert read(page, "/blockers", type="bug_encountered")["blockers"] == []
+    assert read(page, "/blockers", agent="Grace", type="unclear_requirement")["total"] == 1
+    assert read(page, "/blockers", agent="Ada")["total"] == 0
+
+    ask(house, "resolve_issue", issue_id=world.blocker, note="Euro first.", caller="human:bob")
+
+    assert read(page, "/blockers")["blockers"] == []
+    [resolved] = read(page, "/blockers", state="resolved")["blockers"]
+    assert (resolved["resolution_note"], resolved["resolved_by"]) == ("Euro first.", "human:bob")
+    assert (resolved["run"]["name"], resolved["actions"]) == ("Payments", [])
+    assert read(page, "/blockers", state="all")["total"] == 1
+    assert read(page, f"/runs/{world.track}/issues")["total"] == 2
+
+
+def test_decisions_are_found_by_their_words(world: World, page: TestClient):
+    [decision] = read(page, "/decisions", q="CENTS money")["decisions"]
+
+    assert (decision["id"], decision["chosen"]) == (world.decision, "Decimal")
+    assert decision["options_considered"] == ["float", "Decimal"]
+    assert decision["run"] == {"id": world.track, "kind": "track", "name": "Payments"}
+    assert read(page, "/decisions", q="money nowhere")["decisions"] == []
+    assert read(page, "/decisions", category="library_choice")["total"] == 1
+    assert read(page, "/decisions", category="workaround")["total"] == 0
+    assert read(page, "/decisions", q="100%_")["total"] == 0
+    assert read(page, f"/runs/{world.track}/decisions")["decisions"] == [decision]
+
+
+def test_notes_are_turned_page_by_page_while_others_come(house: House, page: TestClient, clock: Clock):
+    id = track.task(house, track.begun(house))
+    for number in range(5):
+        track.blocker(house, id, f"Which {number}?")
+        clock.advance(seconds=number % 2)
+    first = read(page, "/blockers", limit=2)
+    track.blocker(house, id, "And this?")
+
+    rest = pages_of(page, "/blockers", "blockers", limit=2)
+
+    assert [len(part) for part in rest] == [2, 2, 2]
+    second = read(page, "/blockers", limit=10, cursor=first["cursor"])["blockers"]
+    seen = [each["id"] for each in first["blockers"] + second]
+    assert len(set(seen)) == len(seen) == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/blockers", {"state": "odd"}), ("/blockers", {"type": "odd"}), ("/decisions", {"category": "odd"}),
+        ("/decisions", {"cursor": "x"}), ("/blockers", {"cursor": "WyJhIiwiYiJd"}), ("/search", {}),
+        ("/search", {"q": " "}), ("/agents", {"status": "odd"}), ("/messages", {}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused(page: TestClient, path: str, query: dict[str, str]):
+    assert refused(page, path, **query) == (400, "INVALID_INPUT")
+
+
+# Agents
+
+
+def test_agents_tell_what_they_hold_and_how_they_did(world: World, page: TestClient, clock: Clock):
+    answer = read(page, "/agents")
+
+    [ada] = answer["agents"]
+    assert (ada["id"], ada["status"], ada["unread"]) == (world.agent, "busy", 0)
+    assert (ada["tasks_done"], ada["tasks_failed"]) == (1, 1)
+    [held] = ada["holds"]
+    assert (held["name"], held["run"]["name"], held["files"]) == ("backend", "Release", ["api.py"])
+    assert read(page, f"/agents/{world.agent}") == ada
+    tracked = {agent["name"]: agent for agent in answer["tracked"]}
+    assert {held["name"] for held in tracked["Grace"]["holds"]} == {"build", "write the ledger"}
+    assert (tracked["Ada"]["tasks"], tracked["Ada"]["tasks_failed"], tracked["Ada"]["tokens"]) == (3, 1, 1000)
+    clock.advance(seconds=200)
+    [silent] = read(page, "/agents")["agents"]
+    assert (silent["status"], silent["holds"]) == ("offline", [])
+
+
+def test_the_inbox_of_an_agent_is_turned_from_the_newest(house: House, page: TestClient):
+    ada, bob = (ask(house, "agent_register", name=name, runtime="codex")["id"] for name in ("Ada", "Bob"))
+    for number in range(5):
+        ask(
+            house, "message_send", sender_id=bob, recipient_id=ada, message_type="query", body=f"no. {number}"
+        )  # fmt: skip
+
+    pages = pages_of(page, f"/agents/{ada}/messages", "messages", limit=2)
+
+    assert [[message["body"] for message in part] for part in pages] == [
+        ["no. 4", "no. 3"], ["no. 2", "no. 1"], ["no. 0"],
+    ]  # fmt: skip
+    assert read(page, f"/agents/{ada}")["unread"] == 5
+    assert read(page, f"/agents/{bob}/messages") == {"total": 0, "cursor": None, "messages": []}
+    assert refused(page, "/agents/ag_x/messages") == (404, "AGENT_NOT_FOUND")
+
+
+def test_agents_and_messages_have_cursors_like_every_list(house: House, page: TestClient):
+    ids = [ask(house, "agent_register", name=f"a{n}", runtime="codex")["id"] for n in range(4)]
+
+    pages = pages_of(page, "/agents", "agents", limit=2)
+
+    assert sorted(agent["id"] for part in pages for agent in part) == sorted(ids)
+    assert [len(part) for part in pages] == [2, 2]
+
+
+# The rest
+
+
+def test_words_lead_to_runs_tasks_decisions_and_issues(world: World, page: TestClient):
+    found = read(page, "/search", q="currenc")["results"]
+    assert {(each["kind"], each["title"]) for each in found} == {
+        ("run", "Payments"), ("issue", "Which currency comes first?"),
+    }  # fmt: skip
+    [task] = read(page, "/search", q="backend")["results"]
+    assert (task["kind"], task["id"], task["run"]["name"]) == ("task", world.planned["backend"], "Release")
+    [decision] = read(page, "/search", q="floats")["results"]
+    assert (decision["kind"], decision["task_id"]) == ("decision", world.tasks["look"])
+    [run] = read(page, "/search", q="letter")["results"]
+    assert run["id"] == world.job
+
+
+def test_jobs_are_told_as_the_tool_tells_them(world: World, page: TestClient):
+    answer = read(page, "/jobs")
+
+    assert "letter" in [job["name"] for job in answer["jobs"]]
+    assert answer["errors"] == []
+
+
+def test_the_status_tells_of_the_store(world: World, page: TestClient, location: str):
+    answer = read(page, "/status")
+
+    assert answer["database"]["kind"] == ("postgresql" if "://" in location else "sqlite")
+    assert answer["database"]["schema"]
+    assert answer["database"]["size_bytes"] > 0
+    assert answer["counts"]["tracked_tasks"] == 5
+    assert answer["events"]["last_seq"] == answer["counts"]["events"]
+    assert answer["events"]["kept_days"] == 30
+
+
+def test_i_am_who_my_token_says(page: TestClient):
+    assert read(page, "/me") == {"name": "owner", "scope": "admin"}

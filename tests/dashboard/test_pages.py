@@ -1,0 +1,155 @@
+"""The page's files: what is built is served, what is not built is said at the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from dashboard.make_dashboard import browser
+from deepwork.dashboard.pages import Pages
+from deepwork.errors import DefinitionError
+from deepwork.server.house import House
+from house import house_at
+
+INDEX = (
+    '<!doctype html><script type="module" src="/assets/app-1a2b.js"></script><link href="/assets/app-3c.css">'
+)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    folder = tmp_path / "static"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "index.html").write_text(INDEX)
+    (folder / "assets" / "app-1a2b.js").write_text("export {}")
+    (folder / "assets" / "app-3c.css").write_text("body {}")
+    (folder / "icon.svg").write_text("<svg/>")
+    (tmp_path / "secret.txt").write_text("secret")
+    return folder
+
+
+@pytest.fixture
+def site(built: Path) -> TestClient:
+    return TestClient(Starlette(routes=Pages(built).routes()), base_url="http://127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/index.html", "/runs", "/runs/tw_1?tab=graph&task=tt_1", "/tasks/abc%2Fstep", "/decisions"]
+)
+def test_whatever_a_person_opens_is_the_one_page(site: TestClient, path: str):
+    answer = site.get(path, headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+
+    assert (answer.status_code, answer.text) == (200, INDEX)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "cached"),
+    [
+        ("/assets/app-1a2b.js", "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"),
+        ("/assets/app-3c.css", "text/css; charset=utf-8", "public, max-age=31536000, immutable"),
+        ("/icon.svg", "image/svg+xml", "no-cache"),
+    ],
+)
+def test_files_have_their_type_and_their_time(site: TestClient, path: str, kind: str, cached: str):
+    answer = site.get(path)
+
+    assert (answer.headers["content-type"], answer.headers["cache-control"]) == (kind, cached)
+    again = site.get(path, headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    head = site.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(answer.content))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/assets/gone.js", "/assets/../../secret.txt", "/..%2fsecret.txt", "/%2e%2e/secret.txt",
+        "/assets/..%2f..%2fsecret.txt", "/assets/%2e%2e%2f%2e%2e%2fsecret.txt", "//etc/passwd", "/favicon.ico",
+        "/assets/app-1a2b.js%00", "/assets/", "/assets/..\\..\\secret.txt",
+    ],
+)  # fmt: skip
+def test_what_was_not_built_is_not_there(site: TestClient, path: str):
+    answer = site.get(path, headers={"accept": "application/json"})
+
+    assert answer.status_code == 404
+    assert set(answer.json()) == {"code", "message", "recoverable", "suggestion"}
+    assert "secret" not in answer.json()["message"].replace("secret.txt", "")
+
+
+def test_an_asset_that_is_gone_is_no_page(site: TestClient):
+    assert site.get("/assets/old-9z.js", headers={"accept": "text/html"}).status_code == 404
+
+
+def test_a_page_is_only_read(site: TestClient):
+    answer = site.post("/runs", headers={"accept": "text/html"})
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_build_that_is_missing_is_said_at_the_start(tmp_path: Path):
+    with pytest.raises(DefinitionError, match=r"nowhere/index\.html is not there") as refused:
+        Pages(tmp_path / "nowhere")
+
+    assert "npm run build" in refused.value.suggestion
+
+
+def test_a_build_that_is_not_whole_is_said_at_the_start(built: Path):
+    (built / "assets" / "app-3c.css").unlink()
+
+    with pytest.raises(DefinitionError, match=r"assets/app-3c\.css, which index\.html names"):
+        Pages(built)
+
+
+def test_what_is_shipped_is_whole():
+    Pages()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> House:
+    return house_at(tmp_path, str(tmp_path / "deepwork.db"))
+
+
+def test_a_browser_without_a_token_is_told_in_words_where_to_find_it(alone: House):
+    stranger = browser(alone)
+    del stranger.headers["authorization"]
+
+    answer = stranger.get("/runs", headers={"accept": "text/html"})
+
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "The link is printed when the server starts" in answer.text
+    assert "content-security-policy" in answer.headers
+    assert stranger.get("/api/v1/home").json()["code"] == "UNAUTHORIZED"
+
+
+def test_a_wrong_link_says_so_without_echoing_it(alone: House):
+    stranger = browser(alone)
+    del stranger.headers["authorization"]
+
+    answer = stranger.get("/?token=<b>wrong</b>", headers={"accept": "text/html"})
+
+    assert answer.status_code == 401
+    assert "not valid here" in answer.text
+    assert "<b>" not in answer.text
+
+
+def test_health_is_a_word_for_programs_and_a_page_for_people(alone: House):
+    page = browser(alone)
+
+    assert page.get("/health").json() == {"status": "ok"}
+    assert (
+        page.get("/health", headers={"accept": "text/html"}).headers["content-type"].startswith("text/html")
+    )
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/"])
+def test_a_dashboard_alone_speaks_no_mcp(alone: House, path: str):
+    page = browser(alone)
+
+    assert page.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}).status_code in (404, 405)

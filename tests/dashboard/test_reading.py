@@ -1,0 +1,195 @@
+"""How answers are read: unchanged ones are not sent again, large ones small, texts as they are."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dashboard.make_dashboard import World, browser, read
+from deepwork.dashboard.addresses import ENDPOINTS, OWN, TOOL_ENDPOINTS
+from deepwork.dashboard.api import MOMENT_MS
+from deepwork.database.transaction import Transaction
+from deepwork.server.house import House
+from house import Clock, ask
+from tracking import make_tracking as track
+
+FOLLOWING = [each.path for each in ENDPOINTS if each.follows_events]
+TIMED = [each.path for each in ENDPOINTS if not each.follows_events]
+SCRIPT = "<script>alert(1)</script>\"'`${x}\u2028&lt;"
+
+
+def address(path: str, world: World) -> str:
+    """The path with an id of ours in it."""
+    id = world.tasks["part"] if "/tasks/{id}" in path else world.agent if "/agents/" in path else world.track
+    query = (
+        "?q=money"
+        if path.endswith("search")
+        else f"?agent_id={world.agent}"
+        if path.endswith("messages")
+        else ""
+    )
+    return path.replace("{id}", id) + ("" if "{id}/messages" in path else query)
+
+
+def every(world: World) -> list[str]:
+    return [address(each.path, world) for each in ENDPOINTS if each.path != "/api/v1/messages/{id}"]
+
+
+def test_what_has_not_changed_is_not_sent_again(world: World, house: House, page: TestClient, clock: Clock):
+    clock.now -= clock.now % MOMENT_MS  # the beginning of a moment
+    for path in every(world):
+        first = page.get(path)
+        again = page.get(path, headers={"if-none-match": first.headers["etag"]})
+        assert (first.status_code, again.status_code, again.content) == (200, 304, b""), path
+        assert again.headers["etag"] == first.headers["etag"]
+
+
+def test_an_event_makes_every_answer_new(world: World, house: House, page: TestClient, clock: Clock):
+    clock.now -= clock.now % MOMENT_MS
+    tags = {path: page.get(path).headers["etag"] for path in every(world)}
+
+    ask(house, "log_milestone", task_id=world.tasks["part"], message="further", progress=60)
+
+    for path, tag in tags.items():
+        assert page.get(path, headers={"if-none-match": tag}).status_code == 200, path
+
+
+def test_time_makes_new_what_depends_on_it(world: World, page: TestClient, clock: Clock):
+    tags = {path: page.get(path).headers["etag"] for path in every(world)}
+
+    clock.advance(seconds=200)
+
+    changed = {
+        path
+        for path, tag in tags.items()
+        if page.get(path, headers={"if-none-match": tag}).status_code == 200
+    }
+    assert changed == {address(path, world) for path in TIMED if path != "/api/v1/messages/{id}"}
+    assert {"/api/v1/home", "/api/v1/agents"} <= changed
+    assert len(FOLLOWING) + len(TIMED) == len(ENDPOINTS)
+
+
+def test_the_tag_begins_with_the_last_event(world: World, page: TestClient):
+    answer = page.get("/api/v1/home")
+
+    assert answer.headers["etag"].startswith(f'W/"{answer.json()["last_seq"]}-')
+
+
+def test_large_answers_are_compressed_for_whoever_takes_them(world: World, page: TestClient):
+    path = f"/api/v1/runs/{world.track}/events"
+    with page.stream("GET", path, headers={"accept-encoding": "gzip"}) as answer:
+        raw = b"".join(answer.iter_raw())
+        assert answer.headers["content-encoding"] == "gzip"
+    plain = page.get(path, headers={"accept-encoding": "identity"})
+
+    assert gzip.decompress(raw) == plain.content
+    assert len(raw) < len(plain.content) / 2
+    assert "content-encoding" not in page.get("/api/v1/me").headers
+
+
+def test_texts_come_back_letter_by_letter_and_never_as_a_page(house: House, page: TestClient):
+    id = track.workflow(house, name=SCRIPT, objective=SCRIPT)
+    where = (id, track.phase(house, id, name=SCRIPT))
+    task = track.task(house, where, SCRIPT, agent_name=SCRIPT, goal=SCRIPT)
+    track.blocker(house, task, SCRIPT)
+    ask(house, "log_milestone", task_id=task, message=SCRIPT)
+
+    for path in (
+        "/home",
+        "/runs",
+        f"/runs/{id}",
+        f"/runs/{id}/tasks",
+        f"/runs/{id}/issues",
+        f"/tasks/{task}",
+        "/agents",
+    ):
+        answer = page.get(f"/api/v1{path}")
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert SCRIPT in _texts(answer.json())
+
+
+def _texts(value: object) -> set[str]:
+    """Every text in an answer."""
+    if isinstance(value, str):
+        return {value}
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {text for each in inner for text in _texts(each)}
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_reading_takes_no_other_method(house: House, page: TestClient, method: str):
+    answer = page.request(method, "/api/v1/home")
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert answer.json()["code"] == "INVALID_INPUT"
+
+
+def test_head_answers_without_a_body(page: TestClient):
+    answer = page.head("/api/v1/runs")
+
+    assert answer.status_code == 200
+    assert answer.headers["etag"]
+
+
+def test_an_address_that_is_not_there_is_an_error_like_all_others(page: TestClient):
+    answer = page.get("/api/v1/nowhere", headers={"accept": "text/html"})
+
+    assert answer.status_code == 404
+    assert set(answer.json()) == {"code", "message", "recoverable", "suggestion"}
+
+
+def test_the_interface_describes_every_address(page: TestClient):
+    told = read(page, "/openapi.json")["paths"]
+
+    paths = {each.path for each in ENDPOINTS} | {each.path for each in TOOL_ENDPOINTS} | set(OWN)
+    assert paths < set(told)
+    assert {"/api/v1/events", "/api/v1/actions/{tool}"} < set(told)
+    names = {each["name"] for each in told["/api/v1/runs"]["get"]["parameters"]}
+    assert names == {"kind", "status", "q", "agent", "since", "until", "sort", "order", "limit", "cursor"}
+
+
+def test_every_answer_is_what_it_is_described_to_be(world: World, page: TestClient):
+    for endpoint in ENDPOINTS:
+        if endpoint.path != "/api/v1/messages/{id}":
+            answer = page.get(address(endpoint.path, world)).json()
+            endpoint.answer.model_validate(answer)
+
+
+def test_no_token_no_answer(house: House):
+    stranger = browser(house, token="x" * 40)
+
+    for path in ("/home", "/runs", "/me", "/status", "/nowhere"):
+        assert stranger.get(f"/api/v1{path}").status_code in (401, 429)
+
+
+def test_lists_take_so_many_statements_however_long_they_are(
+    house: House, page: TestClient, monkeypatch: pytest.MonkeyPatch
+):
+    def statements(path: str) -> int:
+        count.clear()
+        read(page, path)
+        return len(count)
+
+    count: list[str] = []
+    original = Transaction._execute
+
+    def counted(self: Transaction, sql: str, values: Any) -> Any:
+        count.append(sql)
+        return original(self, sql, values)
+
+    monkeypatch.setattr(Transaction, "_execute", counted)
+    where = track.begun(house)
+    track.blocker(house, track.task(house, where))
+    paths = ("/home", "/runs", "/agents", "/blockers", f"/runs/{where[0]}/tasks", f"/runs/{where[0]}/files")
+    before = {path: statements(path) for path in paths}
+    for number in range(10):
+        track.blocker(house, track.task(house, track.begun(house, name=f"run {number}")))
+        track.task(house, where, f"task {number}")
+        ask(house, "agent_register", name=f"a{number}", runtime="codex")
+
+    assert {path: statements(path) for path in paths} == before | {"/agents": statements("/agents")}
+    assert statements("/agents") <= before["/agents"] + 3

@@ -1,0 +1,362 @@
+"""One run from every side: as a whole, as a table, as a graph, its files, its notes and its log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from dashboard.make_dashboard import World, browser, everything, pages_of, read, refused, session
+from deepwork.dashboard.tasks import COLUMNS
+from deepwork.server.house import House
+from house import Clock, ask, house_at, size
+from jobs import project as jobs
+from jobs.reviewer import Reviewer, failing
+from jobs.runs import finish, start
+from tracking import make_tracking as track
+from workspaces.make_workspaces import repository, workflow
+
+VIEWS = ("", "/tasks", "/graph", "/files", "/decisions", "/issues", "/events")
+
+
+def table(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows by name."""
+    return {row[1]: dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]}
+
+
+# The run itself
+
+
+def test_a_tracked_run_tells_its_phases_also_those_to_come(world: World, page: TestClient):
+    run = read(page, f"/runs/{world.track}")
+
+    assert [(phase["number"], phase["name"], phase["status"]) for phase in run["phases"]] == [
+        (1, "Survey", "completed"), (2, "Build", "in_progress"), (3, "Phase 3", "pending"),
+    ]  # fmt: skip
+    assert run["phases"][1]["tasks"] == {"total": 4, "completed": 1, "failed": 1, "in_progress": 2}
+    assert run["created_by"] == "local"
+    assert run["actions"] == []
+
+
+def test_a_run_that_is_over_tells_what_came_of_it(world: World, page: TestClient):
+    run = read(page, f"/runs/{world.done_track}")
+
+    assert (run["outcome"], run["summary"]) == ("completed", "All said.")
+    assert (run["achievements"], run["limitations"]) == (["a page"], ["no pictures"])
+    assert run["phases"] == []
+
+
+def test_a_plan_tells_its_levels_its_reasons_and_its_history(world: World, page: TestClient):
+    run = read(page, f"/runs/{world.plan}")
+
+    assert [phase["status"] for phase in run["phases"]] == ["completed", "in_progress", "pending"]
+    assert (run["plan"]["approach"], run["plan"]["risks"]) == ("From below.", ["late"])
+    assert (run["plan"]["assumptions"], run["plan"]["max_parallel_tasks"]) == (["a server"], 3)
+    assert [change["after"] for change in run["plan"]["history"]] == ["in_progress", "ready"]
+    assert [action["label"] for action in run["actions"]] == ["Pause", "Abandon"]
+
+
+def test_a_plan_tells_its_workspaces(house: House, page: TestClient, tmp_path: Path):
+    repository(tmp_path)
+    id, [task] = workflow(house, "build", repository_path=str(tmp_path))
+    made = ask(
+        house, "workspace_create", workflow_id=id, branch="feature", path=str(tmp_path.parent / "tree-x"),
+        task_ids=[task],
+    )  # fmt: skip
+
+    [shown] = read(page, f"/runs/{id}")["workspaces"]
+
+    assert (shown["id"], shown["branch"], shown["status"]) == (made["id"], "feature", "active")
+    assert shown["task_ids"] == [task]
+    assert [action["arguments"]["status"] for action in shown["actions"]] == ["merged", "abandoned"]
+
+
+def test_a_session_tells_its_steps_and_where_it_is(world: World, page: TestClient):
+    run = read(page, f"/runs/{world.job}")
+
+    assert [(step["id"], step["status"]) for step in run["session"]["steps"]] == [
+        ("draft", "completed"), ("polish", "needs_work"), ("send", "pending"),
+    ]  # fmt: skip
+    assert run["session"]["step_id"] == "polish"
+    assert run["session"]["stack"] == [{"session_id": world.job, "workflow": "letter/main", "step": "polish"}]
+    assert run["session"]["steps"][0]["outputs"] == {"draft.md": "draft.md"}
+    assert [phase["status"] for phase in run["phases"]] == ["completed", "in_progress", "pending"]
+    assert [action["tool"] for action in run["actions"]] == ["abort_workflow"]
+
+
+@pytest.mark.parametrize("id", ["tw_nothing", "wf_nothing", "nothing1", "<script>", "a%2Fb"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_run_that_is_not_there_is_said_to_be_not_there(page: TestClient, id: str, view: str):
+    status, code = refused(page, f"/runs/{id}{view}")
+
+    assert status == 404
+    assert code in {"WORKFLOW_NOT_FOUND", "SESSION_NOT_FOUND", "INVALID_INPUT"}
+
+
+# Its tasks
+
+
+def test_the_table_of_a_tracked_run_has_all_that_hangs_on_a_task(world: World, page: TestClient):
+    answer = read(page, f"/runs/{world.track}/tasks")
+
+    assert (answer["columns"], answer["total"], answer["cursor"]) == (list(COLUMNS), 5, None)
+    part = table(answer)["write the ledger"]
+    assert (part["phase"], part["parent_id"], part["agent_name"]) == (2, world.tasks["build"], "Grace")
+    assert (part["milestone"], part["progress"]) == ("tests are red", 50)
+    assert (part["issues"], part["is_blocked"], part["is_stale"]) == (1, True, False)
+    look = table(answer)["look around"]
+    assert (look["decisions"], look["status"], look["is_blocked"]) == (1, "success", False)
+    assert look["completed_at"] >= look["started_at"]
+
+
+def test_a_task_nobody_speaks_of_grows_stale(world: World, page: TestClient, clock: Clock):
+    clock.advance(seconds=31 * 60)
+
+    rows = table(read(page, f"/runs/{world.track}/tasks"))
+
+    assert {name for name, row in rows.items() if row["is_stale"]} == {"build", "write the ledger"}
+
+
+def test_the_table_of_a_plan_says_who_waits_and_who_works(world: World, page: TestClient, clock: Clock):
+    rows = table(read(page, f"/runs/{world.plan}/tasks"))
+
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "design": "completed", "backend": "in_progress", "frontend": "failed", "ship": "pending",
+    }  # fmt: skip
+    assert {name for name, row in rows.items() if row["is_blocked"]} == {"ship"}
+    assert [rows[name]["agent_name"] for name in ("design", "backend", "ship")] == ["Ada", "Ada", None]
+    assert not any(row["is_stale"] for row in rows.values())
+    clock.advance(seconds=200)
+    assert table(read(page, f"/runs/{world.plan}/tasks"))["backend"]["is_stale"] is True
+
+
+def test_the_table_of_a_session_has_its_steps(world: World, house: House, page: TestClient, clock: Clock):
+    step = f"{world.job}/polish"
+    ask(house, "log_milestone", task_id=step, message="one of two", progress=50)
+    clock.advance(seconds=5)
+    ask(house, "log_milestone", task_id=step, message="nearly")
+    track.blocker(house, step)
+
+    rows = table(read(page, f"/runs/{world.job}/tasks"))
+
+    polish = rows["polish"]
+    assert (polish["id"], polish["status"], polish["phase"]) == (step, "needs_work", 2)
+    assert (polish["milestone"], polish["progress"], polish["is_blocked"]) == ("nearly", 50, True)
+
+
+@pytest.mark.parametrize("kind", ["track", "plan", "job"])
+def test_the_table_may_be_read_in_parts(world: World, page: TestClient, kind: str):
+    path = f"/runs/{getattr(world, kind)}/tasks"
+
+    pages = pages_of(page, path, "rows", limit=2)
+
+    assert [row for part in pages for row in part] == read(page, path)["rows"]
+    assert max(len(part) for part in pages) == 2
+
+
+def test_tasks_that_are_begun_meanwhile_come_at_the_end(house: House, page: TestClient, clock: Clock):
+    where = track.begun(house)
+    for number in range(3):
+        track.task(house, where, f"task {number}")
+        clock.advance(seconds=1)
+    first = read(page, f"/runs/{where[0]}/tasks", limit=2)
+    track.task(house, where, "new")
+
+    second = read(page, f"/runs/{where[0]}/tasks", limit=2, cursor=first["cursor"])
+
+    assert [row[1] for row in first["rows"] + second["rows"]] == ["task 0", "task 1", "task 2", "new"]
+
+
+# Who waits for whom
+
+
+def test_the_graph_of_a_plan_has_edges_that_are_named_and_that_follow(world: World, page: TestClient):
+    answer = read(page, f"/runs/{world.plan}/graph")
+
+    name = {node["id"]: node["name"] for node in answer["nodes"]}
+    assert sorted((name[one], name[other]) for one, other in answer["edges"]) == [
+        ("backend", "ship"), ("design", "backend"), ("design", "frontend"), ("frontend", "ship"),
+    ]  # fmt: skip
+    assert {node["name"]: node["level"] for node in answer["nodes"]} == {
+        "design": 0, "backend": 1, "frontend": 1, "ship": 2,
+    }  # fmt: skip
+    assert {node["name"] for node in answer["nodes"] if node["is_ready"]} == {"frontend"}
+    assert {node["name"] for node in answer["nodes"] if node["is_blocked"]} == {"ship"}
+    assert answer["folded"] is False
+
+
+def test_levels_that_would_be_a_thicket_are_folded(house: House, page: TestClient):
+    id, _ = workflow(house)
+    tasks = [{"name": f"t{n}", "description": "", "sequence": 1 + n // 60} for n in range(180)]
+    ask(house, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+
+    answer = read(page, f"/runs/{id}/graph")
+
+    assert answer["folded"] is True
+    assert [node["id"] for node in answer["nodes"] if node["group"] == "level"] == ["level:1", "level:2"]
+    assert len(answer["edges"]) == 240
+
+
+def test_the_graph_of_a_tracked_run_goes_from_parent_to_child(world: World, page: TestClient):
+    answer = read(page, f"/runs/{world.track}/graph")
+
+    assert answer["edges"] == [[world.tasks["build"], world.tasks["part"]]]
+    level = {node["name"]: node["level"] for node in answer["nodes"]}
+    assert level["look around"] < level["build"] < level["write the ledger"]
+
+
+def test_the_graph_of_a_session_goes_from_step_to_step(world: World, page: TestClient):
+    answer = read(page, f"/runs/{world.job}/graph")
+
+    steps = [f"{world.job}/{step}" for step in ("draft", "polish", "send")]
+    assert answer["edges"] == [[steps[0], steps[1]], [steps[1], steps[2]]]
+
+
+# Files
+
+
+def test_files_tell_which_tasks_changed_them(house: House, page: TestClient, tmp_path: Path):
+    repository(tmp_path)
+    world = everything(house, tmp_path)
+
+    answer = read(page, f"/runs/{world.track}/files")
+
+    [notes] = [file for file in answer["files"] if file["path"] == "notes.md"]
+    assert (notes["status"], notes["added"]) == ("added", 1)
+    assert [(task["id"], task["name"]) for task in notes["tasks"]] == [(world.tasks["look"], "look around")]
+    assert answer["total"] == len(answer["files"])
+    task = read(page, f"/tasks/{world.tasks['look']}")
+    assert (task["files_count"], task["verification"]["scope_match"]) == (1, True)
+    diff = read(page, f"/tasks/{world.tasks['look']}/diff", path="notes.md", max_bytes=1000)
+    assert "+look" in diff["files"][0]["diff"]
+
+
+def test_files_are_turned_page_by_page(house: House, page: TestClient, tmp_path: Path):
+    repository(tmp_path)
+    where = track.begun(house)
+    id = track.task(house, where)
+    for number in range(5):
+        (tmp_path / f"file {number}.txt").write_text("x")
+    track.complete(house, id)
+
+    pages = pages_of(page, f"/runs/{where[0]}/files", "files", limit=2)
+
+    assert [[file["path"] for file in part] for part in pages] == [
+        ["file 0.txt", "file 1.txt"], ["file 2.txt", "file 3.txt"], ["file 4.txt"],
+    ]  # fmt: skip
+
+
+# The log
+
+
+def test_the_log_is_read_from_either_end(world: World, page: TestClient):
+    whole = read(page, f"/runs/{world.track}/events", limit=1000)
+    seqs = [event["seq"] for event in whole["events"]]
+
+    assert (whole["total"], whole["oldest_seq"]) == (len(seqs), seqs[0])
+    last = read(page, f"/runs/{world.track}/events", limit=3)
+    assert [event["seq"] for event in last["events"]] == seqs[-3:]
+    before = read(page, f"/runs/{world.track}/events", limit=3, before=seqs[-3])
+    assert [event["seq"] for event in before["events"]] == seqs[-6:-3]
+    after = read(page, f"/runs/{world.track}/events", limit=3, after=seqs[0])
+    assert [event["seq"] for event in after["events"]] == seqs[1:4]
+    assert whole["last_seq"] >= seqs[-1]
+
+
+def test_the_log_may_be_of_some_types(world: World, page: TestClient):
+    answer = read(page, f"/runs/{world.track}/events", type="milestone:created,issue:created")
+
+    assert [event["type"] for event in answer["events"]] == ["milestone:created"] * 2 + ["issue:created"]
+    assert answer["total"] == 3
+    assert set(answer["events"][0]) == {"seq", "ts", "type", "workflow_id", "data"}
+
+
+# One task
+
+
+def test_a_tracked_task_stands_among_its_own(world: World, page: TestClient):
+    answer = read(page, f"/tasks/{world.tasks['part']}")
+
+    assert answer["run"] == {"id": world.track, "kind": "track", "name": "Payments"}
+    assert answer["parents"] == [{"id": world.tasks["build"], "name": "build"}]
+    assert [issue["id"] for issue in answer["issues"]] == [world.blocker]
+    assert [milestone["message"] for milestone in answer["milestones"]] == ["tests are red", "half of it"]
+    assert [action["tool"] for action in answer["actions"]] == ["abandon_task"]
+    parent = read(page, f"/tasks/{world.tasks['build']}")
+    assert [child["id"] for child in parent["children"]] == [world.tasks["part"]]
+    unsure = read(page, f"/tasks/{world.tasks['unsure']}")
+    assert unsure["task"]["outcome"]["manual_review_reason"] == "Is it legal?"
+
+
+def test_a_planned_task_tells_what_it_waits_for_and_who_has_it(world: World, page: TestClient):
+    answer = read(page, f"/tasks/{world.planned['backend']}")
+
+    assert [one["name"] for one in answer["depends_on"]] == ["design"]
+    assert (answer["task"]["agent_name"], answer["task"]["is_held"]) == ("Ada", True)
+    assert answer["task"]["started_at"].endswith("Z")
+    assert [action["label"] for action in answer["actions"]] == ["Release", "Fail"]
+    design = read(page, f"/tasks/{world.planned['design']}")
+    assert [one["name"] for one in design["dependents"]] == ["backend", "frontend"]
+    assert [note["summary"] for note in design["checkpoints"]][-1] == "drawn"
+    assert design["actions"] == []
+
+
+@pytest.mark.parametrize("slash", ["/", "%2F"])
+def test_a_step_is_a_task_with_a_slash_in_its_id(world: World, page: TestClient, slash: str):
+    answer = read(page, f"/tasks/{world.job}{slash}polish")
+
+    assert (answer["task"]["id"], answer["task"]["status"]) == (f"{world.job}/polish", "needs_work")
+    assert answer["run"]["kind"] == "job"
+    assert answer["task"]["attempts_total"] == 1
+
+
+def test_a_step_may_be_called_diff(house: House, page: TestClient, tmp_path: Path):
+    jobs.job(tmp_path, "odd", [jobs.step("diff")])
+    id = start(house, "odd")
+
+    assert read(page, f"/tasks/{quote(f'{id}/diff', safe='')}")["task"]["name"] == "diff"
+
+
+@pytest.mark.parametrize("id", ["tt_nothing", "tk_nothing", "nothing1%2Fstep", "nothing1"])
+def test_a_task_that_is_not_there_is_said_to_be_not_there(page: TestClient, id: str):
+    assert refused(page, f"/tasks/{id}") == (404, "TASK_NOT_FOUND")
+
+
+def test_the_diff_of_a_task_that_is_not_there_is_an_error_too(page: TestClient):
+    assert refused(page, "/tasks/tt_nothing/diff")[0] == 404
+
+
+def test_a_review_is_told_with_what_it_said(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    reviewer = Reviewer(tmp_path / "reviewer", failing("Not yet.", Clear="Too dull."), "pass")
+    for name, value in reviewer.environment.items():
+        monkeypatch.setenv(name, value)
+    house = house_at(tmp_path, location, external_runner="claude")
+    page, world = browser(house), World()
+
+    session(house, world, tmp_path)
+
+    [attempt] = read(page, f"/runs/{world.job}")["session"]["steps"][1]["attempts"]
+    assert attempt["passed"] is False
+    assert {"name": "Clear", "passed": False, "feedback": "Too dull."} in attempt["criteria"]
+    [gate] = [need for need in read(page, "/home")["needs_you"] if need["kind"] == "gate"]
+    assert gate["detail"] == attempt["feedback"]
+    assert gate["since"] == attempt["at"]
+    finish(house, "polish.md", session_id=world.job)
+    attempts = read(page, f"/tasks/{world.job}%2Fpolish")["task"]["attempts"]
+    assert [each["passed"] for each in attempts] == [False, True]
+    house.close()
+
+
+def test_ten_thousand_rows_are_small(house: House, page: TestClient):
+    id, _ = workflow(house)
+    tasks = [{"name": f"task {n}", "description": "", "sequence": 1 + n // 100} for n in range(10_000)]
+    ask(house, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+
+    answer = page.get(f"/api/v1/runs/{id}/tasks")
+
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(answer.json()["rows"]) == answer.json()["total"] == 10_000
+    assert size(answer.json()) < 1_500_000

@@ -1,0 +1,142 @@
+"""Runs of every kind in one list: filtered, sorted, and turned page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dashboard.make_dashboard import World, pages_of, read, refused
+from deepwork.dashboard.runs import RunLine
+from deepwork.server.house import House
+from house import NOW, Clock, ask
+from tracking import make_tracking as track
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    return [run["name"] for run in answer["runs"]]
+
+
+def test_runs_of_every_kind_stand_in_one_list(world: World, page: TestClient):
+    answer = read(page, "/runs", sort="name", order="asc")
+
+    # The session keeps the time of its file, which no test turns; so they are looked at by name.
+    assert names(answer) == ["Docs", "Later", "letter/main", "Payments", "Release"]
+    assert (answer["total"], answer["cursor"]) == (5, None)
+    assert [RunLine(**run).model_dump(mode="json") for run in answer["runs"]] == answer["runs"]
+
+
+def test_a_line_says_how_far_a_run_is(world: World, page: TestClient):
+    lines = {run["name"]: run for run in read(page, "/runs")["runs"]}
+
+    payments = lines["Payments"]
+    assert payments["status"] == "blocked"
+    assert payments["phase"] == {"current": 2, "total": 3}
+    assert payments["tasks"] == {"total": 5, "done": 2, "failed": 1, "running": 2}
+    assert (payments["blockers"], payments["tokens"], payments["agents"]) == (1, 1000, ["Ada", "Grace"])
+    assert payments["last_milestone"] == "tests are red"
+    assert "ended_at" not in payments
+    release = lines["Release"]
+    assert (release["status"], release["phase"]) == ("in_progress", {"current": 2, "total": 3})
+    assert release["tasks"] == {"total": 4, "done": 1, "failed": 1, "running": 1}
+    assert release["agents"] == ["Ada"]
+    letter = lines["letter/main"]
+    assert (letter["status"], letter["objective"]) == ("active", "Write to everybody.")
+    assert (letter["phase"], letter["tasks"]["done"]) == ({"current": 2, "total": 3}, 1)
+    assert lines["Docs"]["ended_at"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"kind": "plan"}, ["Later", "Release"]),
+        ({"kind": "job"}, ["letter/main"]),
+        ({"status": "blocked"}, ["Payments"]),
+        ({"status": "completed,PAUSED"}, ["Docs", "Later"]),
+        ({"status": "in_progress", "kind": "track"}, []),
+        ({"q": "currencies"}, ["Payments"]),
+        ({"q": "VERSION 2"}, ["Release"]),
+        ({"q": "everybody"}, ["letter/main"]),
+        ({"q": "polish"}, []),
+        ({"q": "100%"}, []),
+        ({"agent": "Grace"}, ["Payments"]),
+        ({"agent": "Ada"}, ["Payments", "Release"]),
+        ({"since": "2999-01-01T00:00:00Z"}, []),
+        ({"until": "2999-01-01T00:00:00Z", "kind": "track"}, ["Docs", "Payments"]),
+    ],
+)
+def test_runs_are_filtered(world: World, page: TestClient, query: dict[str, str], expected: list[str]):
+    answer = read(page, "/runs", **query)
+
+    assert sorted(names(answer)) == expected
+    assert answer["total"] == len(expected)
+
+
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "started": lambda run: run["started_at"],
+    "updated": lambda run: run["updated_at"],
+    "name": lambda run: run["name"].lower(),
+}
+
+
+@pytest.mark.parametrize("sort", KEYS)
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_hold_each_run_once(house: House, page: TestClient, clock: Clock, sort: str, order: str):
+    for number in range(5):
+        track.workflow(house, name=f"run {number}")
+        ask(
+            house, "workflow_create", name=f"Run {number}b", source_type="prompt", source_content="x"
+        )  # fmt: skip
+        clock.advance(seconds=number % 2)  # some at the very same moment
+
+    pages = pages_of(page, "/runs", "runs", sort=sort, order=order, limit=3)
+
+    assert [len(part) for part in pages] == [3, 3, 3, 1]
+    turned = [run["id"] for part in pages for run in part]
+    assert turned == [run["id"] for run in read(page, "/runs", sort=sort, order=order)["runs"]]
+    assert len(set(turned)) == 10
+    keys = [KEYS[sort](run) for part in pages for run in part]
+    assert keys == sorted(keys, reverse=order == "desc")
+
+
+def test_what_is_begun_meanwhile_moves_no_page(house: House, page: TestClient, clock: Clock):
+    before = [track.workflow(house, name=f"run {number}") for number in range(4)]
+    first = read(page, "/runs", limit=2)
+    clock.advance(seconds=1)
+    track.workflow(house, name="new")
+
+    second = read(page, "/runs", limit=2, cursor=first["cursor"])
+
+    assert {run["id"] for run in first["runs"] + second["runs"]} == set(before)
+    assert (second["total"], second["cursor"]) == (5, None)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"kind": "dream"}, {"status": "asleep"}, {"since": "yesterday"}, {"sort": "mood"}, {"limit": "0"},
+        {"limit": "501"}, {"cursor": "made up"}, {"cursor": "WzFd"}, {"nonsense": "1"}, {"q": "x" * 201},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused(page: TestClient, query: dict[str, str]):
+    assert refused(page, "/runs", **query) == (400, "INVALID_INPUT")
+
+
+def test_a_cursor_belongs_to_its_order(house: House, page: TestClient):
+    for number in range(2):
+        track.workflow(house, name=f"run {number}")
+    cursor = read(page, "/runs", limit=1, sort="name")["cursor"]
+
+    assert refused(page, "/runs", limit=1, sort="started", cursor=cursor) == (400, "INVALID_INPUT")
+
+
+def test_since_and_until_go_by_the_start(house: House, page: TestClient, clock: Clock):
+    track.workflow(house, name="old")
+    clock.advance(seconds=3600)
+    track.workflow(house, name="new")
+    assert NOW == 1_800_000_000_000
+
+    assert names(read(page, "/runs", since="2027-01-15T08:30:00Z")) == ["new"]
+    assert names(read(page, "/runs", until="2027-01-15T08:30:00+00:00")) == ["old"]

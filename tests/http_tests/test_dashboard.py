@@ -1,0 +1,181 @@
+"""`deepwork dashboard` as a process of its own, beside a server that a client started over stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websockets
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+from http_tests.served import TOKEN, Served, free_port
+
+
+class Dashboard(Served):
+    """`deepwork dashboard` on a free port."""
+
+    def __init__(self, project: Path, *flags: str, token: str = "", **environment: str) -> None:
+        self.project, self.port, self._token = project, free_port(), token
+        self._log = (project / f"server-{self.port}.log").open("wb")
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-P", "-m", "deepwork", "dashboard", "--path", str(project),
+                "--port", str(self.port), *flags,
+            ],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log,
+            env={**os.environ, "DEEPWORK_TOKEN": token, **environment},
+        )  # fmt: skip
+
+
+def stdio(project: Path) -> StdioTransport:
+    """A server as a client starts it, on the same project."""
+    return StdioTransport(
+        sys.executable, ["-P", "-m", "deepwork", "serve", "--path", str(project)], keep_alive=False
+    )
+
+
+async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
+    return (await client.call_tool(tool, arguments)).structured_content
+
+
+async def until(listener: Any, wanted: str) -> dict[str, Any]:
+    """The next event of this type."""
+    while True:
+        event: dict[str, Any] = json.loads(await asyncio.wait_for(listener.recv(), 20))
+        if event["type"] == wanted:
+            return event
+
+
+def test_it_sees_the_work_of_a_stdio_server_live_and_acts_on_it(tmp_path: Path):
+    async def work(dashboard: Dashboard) -> None:
+        listening = websockets.connect(
+            f"ws://{dashboard.host}/ws?since=0", additional_headers=dashboard.bearer
+        )
+        async with Client(stdio(tmp_path)) as client, listening as listener:
+            run = await call(client, "start_workflow", name="Live", objective="Be seen.")
+            begun = await until(listener, "workflow:created")
+            assert begun["workflow_id"] == run["workflow_id"]
+            assert dashboard.read("/api/v1/home")["running"][0]["name"] == "Live"
+            phase = await call(
+                client, "start_phase", workflow_id=run["workflow_id"], number=1, name="One", is_parallel=False
+            )
+            task = await call(
+                client, "start_task", workflow_id=run["workflow_id"], phase_id=phase["phase_id"], name="see",
+                goal="x", caller_type="orchestrator",
+            )  # fmt: skip
+            issue = await call(
+                client, "log_issue", task_id=task["task_id"], type="other", description="Which?",
+                resolution="Asked.", requires_human_review=True,
+            )  # fmt: skip
+            await until(listener, "issue:created")
+            [need] = dashboard.read("/api/v1/home")["needs_you"]
+            assert need["actions"][0]["arguments"] == {"issue_id": issue["issue_id"]}
+
+            body = json.dumps({"issue_id": issue["issue_id"], "note": "This one."}).encode()
+            headers = {**dashboard.bearer, "Content-Type": "application/json", "Idempotency-Key": "k"}
+            done = dashboard.ask("POST", "/api/v1/actions/resolve_issue", headers, body)
+
+            assert done.status == 200
+            resolved = await until(listener, "issue:resolved")
+            assert resolved["data"]["resolved_by"] == "human:owner"
+            context = await call(client, "get_context", workflow_id=run["workflow_id"], include=["blockers"])
+            assert context["blockers_count"] == 0
+
+    with Dashboard(tmp_path) as dashboard:
+        asyncio.run(work(dashboard))
+        assert dashboard.stop() == 0
+
+
+def test_it_prints_the_link_that_logs_a_browser_in(tmp_path: Path):
+    with Dashboard(tmp_path) as dashboard:
+        [link] = re.findall(r"http://\S+", dashboard.log())
+        assert link == f"{dashboard.url}/?token={dashboard.token}"
+
+        answer = dashboard.get(link.removeprefix(dashboard.url))
+
+        assert (answer.status, answer.headers["location"]) == (303, "/")
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+        assert dashboard.get("/api/v1/me", Cookie=cookie).json == {"name": "owner", "scope": "admin"}
+        assert dashboard.get("/runs", Cookie=cookie, Accept="text/html").status == 200
+
+
+def test_it_offers_no_mcp(tmp_path: Path):
+    with Dashboard(tmp_path) as dashboard:
+        assert dashboard.ask("POST", "/mcp", {}, b"{}").status == 401
+        assert dashboard.ask("POST", "/mcp", dashboard.bearer, b"{}").status == 405
+
+
+def test_a_server_over_http_contains_it(served: Served):
+    assert served.read("/api/v1/home")["counts"]["total"] == 0
+    assert served.ask("GET", "/", served.bearer | {"Accept": "text/html"}).status == 200
+
+
+def dashboard(project: Path, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "deepwork", "dashboard", "--path", str(project), *flags],
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_taken_port_is_an_error_that_names_a_free_one(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+
+        done = dashboard(tmp_path, "--port", str(taken.getsockname()[1]))
+
+    assert done.returncode == 2
+    assert re.search(r"Port \d+ is taken\.\nUse --port \d+\.", done.stderr)
+
+
+def test_it_does_not_listen_beyond_this_machine_without_a_token(tmp_path: Path):
+    done = dashboard(tmp_path, "--host", "0.0.0.0", "--port", str(free_port()), DEEPWORK_TOKEN="")
+
+    assert done.returncode == 2
+    assert "no token is set" in done.stderr
+
+
+def test_its_own_port_is_8765_whatever_the_server_has():
+    help = subprocess.run(
+        [sys.executable, "-P", "-m", "deepwork", "dashboard", "--help"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+    assert "8765" in help
+
+
+def test_it_opens_a_browser_at_the_link(tmp_path: Path):
+    """The browser of this test is a program that writes down what it was asked for."""
+    opened = tmp_path / "opened.txt"
+    program = tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\nprintf %s "$1" > "{opened}.part" && mv "{opened}.part" "{opened}"\n')
+    program.chmod(0o755)
+    project = tmp_path / "project"
+    project.mkdir()
+
+    with Dashboard(project, "--open", BROWSER=str(program)) as dashboard:
+        assert _is_there(opened)
+        assert opened.read_text() == f"{dashboard.url}/?token={dashboard.token}"
+
+
+def _is_there(file: Path) -> bool:
+    deadline = time.monotonic() + 20
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return file.exists()
+
+
+@pytest.mark.parametrize("token", ["", TOKEN])
+def test_a_token_that_was_set_is_not_printed(tmp_path: Path, token: str):
+    with Dashboard(tmp_path, token=token) as dashboard:
+        assert (dashboard.token in dashboard.log()) is (not token)

@@ -10,7 +10,7 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test bench chaos check web docs format lock clean
+.PHONY: help demo test bench chaos soak check web docs format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -34,8 +34,15 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs tests
 	$(BIN)/lint-imports
 
-web: ## Build the dashboard's page, which is committed; needs Node 20.19 or newer.
-	@cd web && npm ci --silent --no-audit --no-fund && npm test --silent && npm run --silent build
+soak: $(READY) ## Ten minutes of events on a page with 10,000 tasks.
+	@DEEPWORK_SOAK_MINUTES=10 $(BIN)/python -m pytest tests/e2e/test_budget.py -k busy -s $(ARGS)
+
+web: web/node_modules/.ready ## Test and build the dashboard's page, which is committed; needs Node 20.19 or newer.
+	@cd web && npm test && npm run build
+
+web/node_modules/.ready: web/package.json web/package-lock.json
+	@cd web && npm install --no-save --no-audit --no-fund
+	@touch $@
 
 docs: $(READY) ## Write the pages that are made from the code.
 	$(BIN)/python -P scripts/tools_page.py

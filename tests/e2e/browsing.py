@@ -1,0 +1,160 @@
+"""A dashboard that runs, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from http_tests.served import free_port
+
+if TYPE_CHECKING:  # where it is not installed, the tests are left out by name instead of failing to load
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
+
+PROJECT = Path(__file__).parents[2]
+AXE = PROJECT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+]
+
+
+class Dashboard:
+    """`deepwork dashboard`, which can be stopped and started again on the same port."""
+
+    def __init__(self, project: Path) -> None:
+        self.project, self.port = project, free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        return (self.project / ".deepwork" / "token").read_text().strip()
+
+    def start(self) -> None:
+        log = (self.project.parent / f"{self.project.name}-{self.port}.log").open("ab")
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "deepwork",
+            "dashboard",
+            "--path",
+            str(self.project),
+            "--port",
+            str(self.port),
+        ]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEPWORK_")}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+        )
+        log.close()
+        until(
+            lambda: self._process is not None and (self._process.poll() is not None or self._answers()),
+            "the dashboard did not start",
+        )
+        assert self._process.poll() is None, Path(log.name).read_text()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(20)
+            self._process = None
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+
+class Visitor:
+    """A page of a browser that is logged in, with all that went wrong in it."""
+
+    def __init__(self, browser: Browser, dashboard: Dashboard, **options: Any) -> None:
+        self.dashboard = dashboard
+        self.context: BrowserContext = browser.new_context(
+            **({"viewport": {"width": 1280, "height": 800}} | options)
+        )
+        self.page: Page = self.context.new_page()
+        self.troubles: list[str] = []
+        self.foreign: list[str] = []
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("console", self._heard)
+        self.page.on("dialog", self._asked)
+        self.page.on("request", self._requested)
+        self.page.goto(f"{dashboard.url}/?token={dashboard.token}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+    def _heard(self, said: ConsoleMessage) -> None:
+        if said.type in {"error", "warning"}:
+            self.troubles.append(said.text)
+
+    def _asked(self, dialog: Dialog) -> None:
+        self.troubles.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _requested(self, request: Request) -> None:
+        if not request.url.startswith(self.dashboard.url):
+            self.foreign.append(request.url)
+
+    def open(self, path: str) -> None:
+        """Go to an address, and wait until what it shows is there and live."""
+        self.page.goto(f"{self.dashboard.url}{path}")
+        self.settled()
+
+    def settled(self) -> None:
+        self.page.wait_for_selector("#connection.is-live")
+        self.page.wait_for_selector("main h1")
+        self.page.wait_for_selector("main .skeleton", state="detached")
+
+    @property
+    def address(self) -> str:
+        return self.page.url.removeprefix(self.dashboard.url)
+
+    def focused(self) -> str:
+        """The text of what has the focus."""
+        text: str = self.page.evaluate("document.activeElement.textContent.trim()")
+        return text
+
+
+def aside(work: Callable[[], Any]) -> Any:
+    """Do something in a thread of its own: Playwright's loop runs in this one, and some tools start theirs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def until(is_so: Callable[[], Any], otherwise: str) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)

@@ -1,0 +1,151 @@
+"""Ten thousand tasks in one run, and events without end: what it may cost the browser."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.browsing import Dashboard, Visitor
+from e2e.make_e2e import at, crowd
+from house import ask
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, CDPSession
+
+TASKS = 10_000
+EVENTS_A_SECOND = 20
+MINUTES = float(os.environ.get("DEEPWORK_SOAK_MINUTES", "1"))
+
+
+@pytest.fixture(scope="module")
+def run(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard, str]]:
+    project = tmp_path_factory.mktemp("crowd") / "project"
+    project.mkdir()
+    id = crowd(project, TASKS)
+    with Dashboard(project) as dashboard:
+        yield dashboard, id
+
+
+class Meter:
+    """What a page has cost so far; times are of the processor, so that a busy machine does not count."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        self._session: CDPSession = visitor.context.new_cdp_session(visitor.page)
+        self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def read(self, name: str) -> float:
+        metrics = self._session.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == name))
+
+    def milliseconds(self) -> float:
+        return 1000 * self.read("TaskDuration")
+
+    def heap(self) -> float:
+        """Megabytes, after the garbage is gone."""
+        self._session.send("HeapProfiler.collectGarbage")
+        return self.read("JSHeapUsedSize") / 1e6
+
+
+def nodes(visitor: Visitor) -> int:
+    count: int = visitor.page.evaluate("document.querySelectorAll('*').length")
+    return count
+
+
+def test_the_page_of_ten_thousand_tasks_is_light_and_soon_there(
+    browser: Browser, run: tuple[Dashboard, str]
+) -> None:
+    dashboard, id = run
+    with Visitor(browser, dashboard) as visitor:
+        visitor.open("/health")
+        meter = Meter(visitor)
+        before = meter.milliseconds()
+        visitor.page.evaluate(
+            "to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')) }",
+            f"/runs/{id}",
+        )
+        visitor.page.wait_for_selector(".timeline .row[data-key]")
+        cost = meter.milliseconds() - before
+        print(f"\nto the first rows: {cost:.0f} ms; nodes: {nodes(visitor)}; heap: {meter.heap():.1f} MB")
+
+        assert visitor.page.locator(".timeline").get_attribute("aria-rowcount") == str(TASKS + 5 + 1)
+        assert cost < 1000
+        assert nodes(visitor) < 2000
+        assert meter.heap() < 150
+
+
+@pytest.mark.parametrize("tab", ["timeline", "tasks"])
+def test_scrolling_through_ten_thousand_tasks_costs_less_than_a_frame(
+    browser: Browser, run: tuple[Dashboard, str], tab: str
+) -> None:
+    dashboard, id = run
+    with Visitor(browser, dashboard) as visitor:
+        visitor.open(f"/runs/{id}?tab={tab}")
+        visitor.page.wait_for_selector(".rows .row[data-key]")
+        meter = Meter(visitor)
+        before, frames = meter.milliseconds(), 120
+        visitor.page.evaluate(
+            """async frames => {
+                const list = document.querySelector('.rows');
+                for (let frame = 1; frame <= frames; frame++) {
+                    list.scrollTop = frame * 100;
+                    await new Promise(requestAnimationFrame);
+                }
+            }""",
+            frames,
+        )
+        cost = (meter.milliseconds() - before) / frames
+        print(f"\n{tab}: {cost:.1f} ms a frame; nodes: {nodes(visitor)}")
+
+        shown = visitor.page.locator(".rows .row[data-key]").first.get_attribute("aria-rowindex")
+        assert int(shown or 0) > 100
+        assert cost < 16
+        assert nodes(visitor) < 2000
+
+
+def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
+    browser: Browser, run: tuple[Dashboard, str]
+) -> None:
+    dashboard, id = run
+    with Visitor(browser, dashboard) as visitor:
+        visitor.open(f"/runs/{id}?tab=graph")
+        visitor.page.wait_for_selector(".node")
+
+        assert visitor.page.locator(".node").count() <= 300
+        assert nodes(visitor) < 3000
+
+
+@pytest.mark.timeout(120 + 60 * MINUTES)
+def test_a_busy_run_does_not_wear_the_page_out(browser: Browser, run: tuple[Dashboard, str]) -> None:
+    dashboard, id = run
+    house, clock = at(dashboard.project)
+    try:
+        with Visitor(browser, dashboard) as visitor:
+            visitor.open(f"/runs/{id}?tab=tasks")
+            visitor.page.wait_for_selector(".tasks .row[data-key]")
+            meter = Meter(visitor)
+            busy, began = meter.milliseconds(), time.monotonic()
+            task = visitor.page.locator(".tasks .row[data-key]", has_text="running").first.get_attribute(
+                "data-key"
+            )
+            events = round(60 * MINUTES * EVENTS_A_SECOND)
+            for number in range(events):
+                clock.now = int(time.time() * 1000)
+                ask(house, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
+                time.sleep(max(0.0, began + (number + 1) / EVENTS_A_SECOND - time.monotonic()))
+            visitor.page.locator(f'.row[data-key="{task}"]', has_text=f"step {events - 1}").wait_for()
+            seconds = time.monotonic() - began
+            share = (meter.milliseconds() - busy) / 10 / seconds
+            heap = meter.heap()
+            print(
+                f"\n{events} events in {seconds:.0f} s: heap {heap:.1f} MB, nodes {nodes(visitor)}, {share:.0f} % of a core"
+            )
+
+            assert heap < 150
+            assert nodes(visitor) < 2000
+            assert visitor.troubles == []
+    finally:
+        house.close()

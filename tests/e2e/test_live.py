@@ -1,0 +1,135 @@
+"""The page follows the work: at once, through cuts, and it can act."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from deepwork.server.house import House
+from e2e.browsing import Dashboard, Visitor, until
+from e2e.make_e2e import Made, at
+from house import ask
+from tracking import make_tracking as track
+
+
+@pytest.fixture
+def house(dashboard: Dashboard) -> Iterator[House]:
+    """The same store, as an agent's server would have it open."""
+    house, _ = at(dashboard.project)
+    yield house
+    house.close()
+
+
+def seqs(visitor: Visitor) -> list[int]:
+    shown: list[int] = visitor.page.eval_on_selector_all(
+        ".log .log-seq", "cells => cells.map(cell => +cell.textContent)"
+    )
+    return sorted(shown)
+
+
+def test_a_blocker_appears_on_home_without_a_reload(visitor: Visitor, made: Made, house: House) -> None:
+    visitor.open("/")
+    visitor.page.evaluate("window.isTheSame = true")
+
+    track.blocker(house, made.tasks["running"], "May the yen have cents?")
+
+    visitor.page.wait_for_selector("text=May the yen have cents?")
+    assert visitor.page.evaluate("window.isTheSame") is True
+
+
+def test_a_task_that_ends_is_shown_as_ended_in_the_open_timeline(
+    visitor: Visitor, made: Made, house: House
+) -> None:
+    where = (made.track, track.phase(house, made.track, 3, name="Check"))
+    visitor.open(f"/runs/{made.track}")
+
+    task = track.task(house, where, "Count the cents", agent_name="Kay")
+    row = visitor.page.locator(f'.row[data-key="{task}"]')
+    row.wait_for()
+    assert "running" in row.inner_text()
+    track.complete(house, task)
+
+    row.get_by_text("success").wait_for()
+
+
+def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
+    visitor: Visitor, made: Made, dashboard: Dashboard, house: House
+) -> None:
+    visitor.open(f"/runs/{made.track}?tab=log&type=milestone:created")
+    visitor.page.wait_for_selector(".log .row")
+    dashboard.stop()
+    visitor.page.wait_for_selector("text=The server does not answer.")
+
+    for number in range(12):
+        ask(house, "log_milestone", task_id=made.tasks["running"], message=f"unseen {number}")
+    dashboard.start()
+
+    visitor.page.wait_for_selector("#connection.is-live")
+    visitor.page.wait_for_selector("text=unseen 11")
+    texts = visitor.page.locator(".log .log-text").all_inner_texts()
+    said = sorted((int(text.rsplit(" ", 1)[1]) for text in texts if "unseen" in text), key=int)
+    assert said == list(range(12))
+    shown = seqs(visitor)
+    assert len(shown) == len(set(shown))
+    visitor.troubles.clear()  # the browser tells of the connections that were refused
+
+
+def test_a_blocker_is_resolved_in_place_and_the_record_says_that_a_person_did_it(
+    visitor: Visitor, made: Made, house: House
+) -> None:
+    issue = track.blocker(house, made.tasks["running"], "Who signs this off?")
+    visitor.open("/")
+    card = visitor.page.locator(f'[data-need="{issue}"]')
+    card.get_by_role("button", name="Resolve").click()
+    visitor.page.get_by_role("dialog").get_by_role("textbox").fill("The treasurer does.")
+    visitor.page.get_by_role("dialog").get_by_role("button", name="Resolve").click()
+
+    card.wait_for(state="detached")
+    visitor.open(f"/runs/{made.track}?tab=issues&state=resolved")
+    resolved = visitor.page.locator(f'[data-issue="{issue}"]').inner_text()
+    assert "The treasurer does." in resolved
+    assert "human" in resolved
+
+
+def test_an_error_of_an_action_is_said_where_it_was_asked_for(
+    visitor: Visitor, made: Made, house: House
+) -> None:
+    issue = track.blocker(house, made.tasks["running"], "Which tax?")
+    visitor.open("/blockers")
+    visitor.page.locator(f'[data-issue="{issue}"]').get_by_role("button", name="Resolve").click()
+    dialog = visitor.page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill("x")
+    visitor.page.route("**/api/v1/actions/**", lambda route: route.fulfill(
+        status=409, content_type="application/json",
+        body=json.dumps({"code": "INVALID_STATE", "message": "It is over.", "suggestion": "Look again."}),
+    ))  # fmt: skip
+    dialog.get_by_role("button", name="Resolve").click()
+
+    dialog.get_by_text("It is over. Look again.").wait_for()
+    visitor.troubles.clear()  # the browser tells of the 409
+
+
+def test_the_title_says_how_much_waits(visitor: Visitor, made: Made, house: House) -> None:
+    visitor.open("/runs")
+    before = int(visitor.page.locator(".badge").inner_text().split()[0])
+
+    track.blocker(house, made.tasks["running"], "One more?")
+
+    until(lambda: visitor.page.title().startswith(f"({before + 1})"), "the title did not change")
+
+
+def test_a_browser_without_a_network_says_so_and_goes_on_when_it_is_back(
+    visitor: Visitor, made: Made, house: House
+) -> None:
+    visitor.open("/")
+    visitor.context.set_offline(True)
+    visitor.page.wait_for_selector("text=You are offline.")
+
+    track.blocker(house, made.tasks["running"], "Said while nobody listened?")
+    visitor.context.set_offline(False)
+
+    visitor.page.wait_for_selector("text=Said while nobody listened?")
+    visitor.page.wait_for_selector(".notice", state="detached")
+    visitor.troubles.clear()  # the browser tells of what it could not load

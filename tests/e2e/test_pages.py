@@ -1,0 +1,199 @@
+"""Every page in both themes, by link, by keyboard, narrow and for whoever does not see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from e2e.browsing import AXE, Dashboard, Visitor, until
+from e2e.make_e2e import Made
+from house import leave_out
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def addresses(made: Made) -> list[str]:
+    run, part = f"/runs/{made.track}", made.tasks["part"]
+    return [
+        "/", "/runs", "/runs?q=nothing-of-the-kind", "/blockers", "/decisions", "/agents", f"/agents?agent={made.agent}",
+        "/jobs", "/plans", "/health", run, f"{run}?tab=graph", f"{run}?tab=tasks", f"{run}?tab=files",
+        f"{run}?tab=files&file=src/ledger/balance.py", f"{run}?tab=decisions", f"{run}?tab=issues", f"{run}?tab=log",
+        f"{run}?tab=timeline&task={part}", f"/tasks/{part}", f"/tasks/{part}?diff=split", f"/runs/{made.done}",
+        f"/runs/{made.plan}?tab=graph", f"/tasks/{made.planned['backend']}", f"/runs/{made.job}",
+        f"/tasks/{made.job}%2Fpolish",
+    ]  # fmt: skip
+
+
+def test_axe_finds_nothing_on_any_page_in_either_theme(
+    browser: Browser, dashboard: Dashboard, made: Made
+) -> None:
+    if not AXE.exists():
+        leave_out("axe-core is not installed: run `npm install --no-save` in web/")
+    found = []
+    with Visitor(browser, dashboard) as visitor:
+        for address in addresses(made):
+            visitor.open(address)
+            visitor.page.evaluate(AXE.read_text())
+            for theme in ("light", "dark"):
+                visitor.page.emulate_media(color_scheme=theme)
+                answer = visitor.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+                found += [
+                    (address, theme, each["id"], each["nodes"][0]["html"][:200])
+                    for each in answer["violations"]
+                ]
+        assert visitor.troubles == []
+        assert visitor.foreign == []
+
+    assert found == []
+
+
+def test_no_page_is_wider_than_a_narrow_window(browser: Browser, dashboard: Dashboard, made: Made) -> None:
+    wide = []
+    with Visitor(browser, dashboard) as visitor:
+        for address in addresses(made):
+            visitor.open(address)
+            for width, height in ((360, 740), (640, 400)):  # a phone; a desk's window at 200 %
+                visitor.page.set_viewport_size({"width": width, "height": height})
+                over = visitor.page.evaluate(
+                    "Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth) - innerWidth"
+                )
+                if over > 0:
+                    wide.append((width, address, over))
+
+    assert wide == []
+
+
+def test_a_link_brings_the_same_view_and_back_the_one_before(visitor: Visitor, made: Made) -> None:
+    visitor.open(f"/runs/{made.track}?tab=tasks&sort=name&status=failed&task={made.tasks['broken']}")
+    assert visitor.page.locator(".tasks .row[data-key]").count() == 1
+    visitor.page.get_by_role("heading", name="Migrate old rows").wait_for()
+
+    visitor.page.reload()
+    visitor.page.get_by_role("heading", name="Migrate old rows").wait_for()
+    visitor.page.get_by_role("tab", name="Log").click()
+    visitor.page.wait_for_selector(".log .row")
+    visitor.page.go_back()
+
+    visitor.page.wait_for_selector(".tasks .row")
+    assert visitor.address.startswith(f"/runs/{made.track}?tab=tasks&sort=name&status=failed")
+    visitor.page.go_forward()
+    visitor.page.wait_for_selector(".log .row")
+
+
+def test_everything_can_be_reached_by_keys(visitor: Visitor, made: Made) -> None:
+    page = visitor.page
+    visitor.open("/")
+    for keys, heading in (("gr", "Runs"), ("gb", "Blockers"), ("gd", "Decisions"), ("gr", "Runs")):
+        for key in keys:
+            page.keyboard.press(key)
+        page.wait_for_selector(f"main h1:text-is('{heading}')")
+    page.wait_for_selector("[data-run]")
+
+    page.keyboard.press("j")
+    first = visitor.focused()
+    page.keyboard.press("j")
+    assert visitor.focused() != first
+    page.keyboard.press("k")
+    assert visitor.focused() == first
+
+    page.keyboard.press("/")
+    page.keyboard.type("Payments")
+    until(
+        lambda: page.locator("[data-run]").count() == 1 and "q=Payments" in visitor.address,
+        "the list was not filtered",
+    )
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".timeline .row[data-key]")
+
+    page.keyboard.press("j")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector('.timeline .row[aria-expanded="false"]')
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("aside h2:text-is('Read the ledger')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("aside", state="detached")
+
+    page.keyboard.press("]")
+    page.wait_for_selector('[role="tab"][aria-selected="true"]:has-text("Graph")')
+    page.keyboard.press("[")
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys").wait_for()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+
+
+def test_keys_can_be_switched_off_and_are_off_while_one_types(visitor: Visitor) -> None:
+    visitor.open("/runs")
+    visitor.page.keyboard.press("/")
+    visitor.page.keyboard.type("gb")
+    assert visitor.address.startswith("/runs")
+
+    visitor.page.keyboard.press("Escape")
+    visitor.page.keyboard.press("?")
+    visitor.page.get_by_label("Single keys are shortcuts").uncheck()
+    visitor.page.keyboard.press("Escape")
+    visitor.page.wait_for_selector("dialog", state="detached")
+    visitor.page.keyboard.press("g")
+    visitor.page.keyboard.press("b")
+
+    assert visitor.address.startswith("/runs")
+
+
+def test_a_chosen_theme_is_there_before_the_first_frame(browser: Browser, dashboard: Dashboard) -> None:
+    with Visitor(browser, dashboard, color_scheme="light") as visitor:
+        visitor.open("/")
+        light = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        visitor.page.get_by_label("Theme").select_option("dark")
+        visitor.page.add_init_script(
+            "requestAnimationFrame(() => { window.firstTheme = document.documentElement.dataset.theme })"
+        )
+        visitor.open("/runs")
+
+        assert visitor.page.evaluate("window.firstTheme") == "dark"
+        assert visitor.page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+        assert visitor.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+
+
+def test_what_is_not_there_is_said_and_the_way_back_is_shown(visitor: Visitor) -> None:
+    visitor.open("/runs/tw_000000000000")
+    visitor.page.get_by_role("alert").get_by_text("There is nothing here").wait_for()
+    visitor.open("/nowhere")
+
+    visitor.page.get_by_role("link", name="Go home").click()
+
+    visitor.page.wait_for_selector("text=Needs you")
+    visitor.troubles.clear()  # the browser tells of the 404
+
+
+def test_a_diff_shows_the_words_that_changed_and_whose_change_it_is(visitor: Visitor, made: Made) -> None:
+    visitor.open(f"/tasks/{made.tasks['part']}")
+    file = visitor.page.get_by_role("region", name="src/ledger/balance.py", exact=True)
+    file.locator("mark", has_text="Decimal").wait_for()
+
+    assert "exclusive" in file.inner_text()
+    visitor.page.get_by_role("button", name="Side by side").click()
+    file.locator("table.is-split").wait_for()
+
+
+def test_every_review_of_a_job_is_there_with_its_criteria(visitor: Visitor, made: Made) -> None:
+    visitor.open(f"/runs/{made.job}")
+
+    step = visitor.page.locator(".card.is-current").inner_text()
+
+    assert "needs work" in step
+    assert "Cut the second paragraph." in step
+    assert "The second paragraph says the same twice." in step
+
+
+def test_the_graph_selects_the_task_that_is_pressed(visitor: Visitor, made: Made) -> None:
+    visitor.open(f"/runs/{made.plan}?tab=graph")
+    visitor.page.get_by_role("button", name="frontend").click()
+    visitor.page.wait_for_selector("aside h2:text-is('frontend')")
+
+    visitor.page.get_by_text("Edges as a table").click()
+
+    assert visitor.page.locator(".plain-table tbody tr").count() == 8

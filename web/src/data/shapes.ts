@@ -1,0 +1,316 @@
+/** What the server answers, as far as the pages read it. */
+
+export type Kind = "track" | "plan" | "job";
+
+export interface RunRef {
+  id: string;
+  kind: Kind;
+  name: string;
+}
+
+export interface Tally {
+  total: number;
+  done: number;
+  failed: number;
+  running: number;
+}
+
+export interface RunLine extends RunRef {
+  objective?: string | null;
+  status: string;
+  profile?: string | null;
+  phase?: { current: number; total: number } | null;
+  tasks: Tally;
+  blockers?: number;
+  files_changed?: number | null;
+  lines_added?: number | null;
+  lines_removed?: number | null;
+  tokens?: number | null;
+  cost?: number | null;
+  agents?: string[];
+  last_milestone?: string | null;
+  started_at?: string | null;
+  ended_at?: string | null;
+  updated_at?: string | null;
+}
+
+export interface Ask {
+  name: string;
+  label: string;
+}
+
+export interface Action {
+  label: string;
+  tool: string;
+  arguments: Record<string, unknown>;
+  asks?: Ask[];
+}
+
+export interface Need {
+  kind: string;
+  id: string;
+  title: string;
+  detail?: string | null;
+  run: RunRef;
+  task?: { id: string; name: string } | null;
+  agent_name?: string | null;
+  since: string;
+  actions?: Action[];
+}
+
+export interface HomeAnswer {
+  needs_you: Need[];
+  needs_you_total: number;
+  running: RunLine[];
+  recent: RunLine[];
+  counts: { running: number; blocked: number; completed: number; failed: number; total: number };
+  last_seq: number;
+}
+
+export interface RunsAnswer {
+  runs: RunLine[];
+  total: number;
+  cursor: string | null;
+}
+
+export interface Phase {
+  number: number;
+  name: string;
+  status: string;
+  is_parallel?: boolean;
+  tasks: { total: number; completed: number; failed: number; in_progress: number };
+  started_at?: string | null;
+  completed_at?: string | null;
+}
+
+export interface Criterion {
+  name?: string | null;
+  criterion?: string | null;
+  passed: boolean;
+  feedback?: string | null;
+}
+
+export interface Attempt {
+  at?: string | null;
+  passed: boolean;
+  criteria?: Criterion[];
+  feedback?: string | null;
+}
+
+export interface Step {
+  id: string;
+  status: string;
+  started_at?: string | null;
+  completed_at?: string | null;
+  outputs?: Record<string, unknown> | null;
+  notes?: string | null;
+  attempts?: Attempt[];
+  attempts_total?: number;
+  override_reason?: string | null;
+}
+
+export interface RunWhole extends RunLine {
+  scope?: string | null;
+  constraints?: string | null;
+  summary?: string | null;
+  outcome?: string | null;
+  achievements?: string[] | null;
+  limitations?: string[] | null;
+  repository_path?: string | null;
+  created_by?: string | null;
+  phases?: Phase[];
+  plan?: {
+    approach?: string | null;
+    risks?: unknown[] | null;
+    assumptions?: unknown[] | null;
+    max_parallel_tasks?: number | null;
+    history?: HistoryLine[];
+  } | null;
+  session?: { stack?: { workflow: string; step: string }[]; step_id?: string | null; steps: Step[] } | null;
+  workspaces?: Workspace[] | null;
+  actions?: Action[];
+}
+
+export interface HistoryLine {
+  at: string;
+  what: string;
+  task_id?: string | null;
+  before?: string | null;
+  after?: string | null;
+  reason?: string | null;
+  by_whom?: string | null;
+}
+
+export interface Workspace {
+  id: string;
+  path?: string | null;
+  branch?: string | null;
+  status?: string | null;
+  actions?: Action[];
+}
+
+export interface TasksAnswer {
+  columns: string[];
+  rows: unknown[][];
+  total: number;
+}
+
+export interface GraphNode {
+  id: string;
+  name: string;
+  status: string;
+  level?: number;
+  group?: string | null;
+  is_ready?: boolean;
+  is_blocked?: boolean;
+}
+
+export interface GraphAnswer {
+  nodes: GraphNode[];
+  edges: [string, string][];
+  folded: boolean;
+}
+
+export interface ChangedFile {
+  path: string;
+  status: string;
+  added?: number | null;
+  removed?: number | null;
+  tasks: { id: string; name: string; attribution: string }[];
+}
+
+export interface FilesAnswer {
+  files: ChangedFile[];
+  total: number;
+  cursor?: string | null;
+}
+
+export interface Note {
+  id: string;
+  workflow_id?: string;
+  task_id?: string | null;
+  task_name?: string | null;
+  agent_name?: string | null;
+  created_at: string;
+  run?: RunRef;
+}
+
+export interface Decision extends Note {
+  category: string;
+  question: string;
+  options_considered?: string[];
+  chosen: string;
+  reasoning?: string | null;
+  trade_offs?: string | null;
+}
+
+export interface Issue extends Note {
+  type: string;
+  description: string;
+  resolution?: string | null;
+  requires_human_review?: boolean;
+  resolved_at?: string | null;
+  resolved_by?: string | null;
+  resolution_note?: string | null;
+  actions?: Action[];
+}
+
+export interface Milestone extends Note {
+  message: string;
+  progress?: number | null;
+}
+
+export interface Envelope {
+  seq: number;
+  ts: string;
+  type: string;
+  workflow_id: string | null;
+  data: Record<string, unknown>;
+}
+
+export interface EventsAnswer {
+  events: Envelope[];
+  total?: number;
+  oldest_seq?: number | null;
+  last_seq?: number | null;
+}
+
+export interface Checkpoint {
+  id: string;
+  sequence?: number;
+  type: string;
+  summary: string;
+  detail?: Record<string, unknown> | null;
+  files_changed?: string[];
+  agent_id?: string | null;
+  created_at: string | number;
+}
+
+export interface Kin {
+  id: string;
+  name: string;
+  status?: string | null;
+}
+
+export interface TaskAnswer {
+  task: Record<string, unknown> & { id: string; name: string; status: string };
+  run: RunRef;
+  parents?: { id: string; name: string }[];
+  children?: Kin[];
+  depends_on?: Kin[] | null;
+  dependents?: Kin[] | null;
+  commits?: Record<string, unknown>[] | null;
+  milestones?: Milestone[];
+  decisions?: Decision[];
+  issues?: Issue[];
+  checkpoints?: Checkpoint[];
+  verification?: { scope_match?: boolean; unexpected_files?: string[]; warnings?: string[] } | null;
+  files_count?: number;
+  actions?: Action[];
+}
+
+export interface FileDiff {
+  path: string;
+  status: string;
+  attribution?: string;
+  added?: number | null;
+  removed?: number | null;
+  is_binary?: boolean | null;
+  renamed_from?: string | null;
+  shared_with?: string[] | null;
+  diff?: string | null;
+  truncated?: boolean | null;
+}
+
+export interface DiffAnswer {
+  task_id: string;
+  files: FileDiff[];
+  files_count?: number;
+  warning?: string | null;
+}
+
+export interface AgentLine {
+  id: string;
+  name: string;
+  runtime?: string;
+  role?: string;
+  status: string;
+  capabilities?: string[];
+  current_task_id?: string | null;
+  workspace_path?: string | null;
+  last_heartbeat?: number | string | null;
+  created_at?: number | string | null;
+  holds?: { id: string; name: string; run?: RunRef; since?: string; files?: string[] }[];
+  unread?: number;
+  tasks_done?: number | null;
+  tasks_failed?: number | null;
+  tokens?: number | null;
+  actions?: Action[];
+}
+
+export interface Spoken {
+  code: string;
+  message: string;
+  recoverable?: boolean;
+  suggestion?: string;
+}

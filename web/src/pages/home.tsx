@@ -1,0 +1,133 @@
+/** Home: first what waits for you, then what runs, then what was. */
+
+import { useState } from "preact/hooks";
+import type { Concerns, Resource } from "../data/resource";
+import type { HomeAnswer, Need } from "../data/shapes";
+import { runAddress, taskAddress } from "../router";
+import { Actions } from "../ui/actions";
+import { Ago, Copy, Empty, Line, Loaded, Section } from "../ui/parts";
+import { RunList } from "../ui/runlist";
+import { State } from "../ui/state";
+
+/** Nearly everything shows here; what does not is named. */
+export const concernsHome: Concerns = (event) => !["message:created", "message:read", "message:archived", "template:created", "repository:registered"].includes(event.type);
+
+const SHOWN = 30;
+
+export function Home({ home }: { home: Resource<HomeAnswer> }) {
+  const [shown, setShown] = useState(SHOWN);
+  return (
+    <div class="page">
+      <h1 class="unseen">Home</h1>
+      <Loaded of={home} rows={8}>
+        {(data) => (
+          <>
+            <Counts counts={data.counts} />
+            <Section title="Needs you" count={data.needs_you_total}>
+              {data.needs_you.length === 0 ? (
+                <Empty title="Nothing waits for you">
+                  <p>Blockers, failed and silent tasks, reviews and gates appear here as they happen.</p>
+                </Empty>
+              ) : (
+                <ul class="needs" aria-label="What waits for you">
+                  {data.needs_you.slice(0, shown).map((need) => (
+                    <NeedCard key={`${need.kind}:${need.id}`} need={need} onDone={home.reload} />
+                  ))}
+                </ul>
+              )}
+              {data.needs_you.length > shown && (
+                <p class="list-note">
+                  <button type="button" class="button tiny" onClick={() => setShown(data.needs_you.length)}>
+                    Show {data.needs_you.length - shown} more
+                  </button>
+                </p>
+              )}
+              {data.needs_you_total > data.needs_you.length && (
+                <p class="faint">
+                  {data.needs_you.length} of {data.needs_you_total.toLocaleString()} are shown, the most pressing first. <a href="/blockers">All blockers</a>
+                </p>
+              )}
+            </Section>
+            <Section title="Running now" count={data.counts.running + data.counts.blocked}>
+              {data.running.length === 0 ? (
+                <Empty title="Nothing runs">
+                  <p>
+                    Connect an agent with <code>deepwork setup</code> and ask it to start a workflow.
+                  </p>
+                </Empty>
+              ) : (
+                <RunList runs={data.running} label="Running now" />
+              )}
+            </Section>
+            {data.recent.length > 0 && (
+              <Section title="Recent" actions={<a href="/runs">All runs</a>}>
+                <RunList runs={data.recent} label="Recent runs" />
+              </Section>
+            )}
+          </>
+        )}
+      </Loaded>
+    </div>
+  );
+}
+
+function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
+  const all: [string, number, string, string][] = [
+    ["Running", counts.running, "/runs?status=in_progress", "run"],
+    ["Blocked", counts.blocked, "/runs?status=blocked", "warn"],
+    ["Failed", counts.failed, "/runs?status=failed", "bad"],
+    ["Completed", counts.completed, "/runs?status=completed", "good"],
+    ["All runs", counts.total, "/runs", "quiet"],
+  ];
+  return (
+    <ul class="counts" aria-label="Runs by state">
+      {all.map(([name, n, to, tone]) => (
+        <li>
+          <a href={to} class={n ? `tone-${tone}` : "tone-quiet"}>
+            <span class="counts-number">{n.toLocaleString()}</span>
+            <span class="counts-name">{name}</span>
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
+  const to = need.task ? taskAddress(need.task.id) : runAddress(need.run.id);
+  return (
+    <li class="need" data-item data-need={need.id}>
+      <div class="need-state">
+        <State status={need.kind} />
+        <span class="faint">
+          <Ago at={need.since} />
+        </span>
+      </div>
+      <div class="need-main">
+        <a class="need-title" data-main href={to}>
+          {need.title}
+        </a>
+        {need.detail && (
+          <p class="need-detail">
+            <Line text={need.detail} />
+          </p>
+        )}
+        <p class="faint need-where">
+          <a href={runAddress(need.run.id)}>{need.run.name}</a>
+          {need.task && need.task.name !== need.title && <> › {need.task.name}</>}
+          {need.agent_name && <> · {need.agent_name}</>}
+        </p>
+      </div>
+      <div class="need-actions">
+        <Actions actions={need.actions} onDone={onDone} />
+        <Copy label="Copy prompt" text={() => promptOf(need)} />
+      </div>
+    </li>
+  );
+}
+
+/** What to tell an agent so that it takes care of this. */
+function promptOf(need: Need): string {
+  const where = need.task ? `task ${need.task.id} ("${need.task.name}") of workflow ${need.run.id} ("${need.run.name}")` : `workflow ${need.run.id} ("${need.run.name}")`;
+  return [`Please take care of this, in ${where}:`, need.title, need.detail ?? "", `Read get_context for workflow ${need.run.id} first.`].filter(Boolean).join("\n");
+}

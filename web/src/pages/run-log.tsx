@@ -1,0 +1,171 @@
+/** The log: every event in order; it follows the end until one scrolls away or pauses it. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { clockTime } from "../clock";
+import { read } from "../data/api";
+import { ledger, listen } from "../data/live";
+import type { Envelope, EventsAnswer } from "../data/shapes";
+import { go, query, withQuery } from "../router";
+import { Copy, Empty, many, Skeleton, Trouble } from "../ui/parts";
+import { Rows } from "../ui/rows";
+import { Choice, useTyped } from "./runs";
+
+const PAGE = 500;
+/** More than this is not kept in the page; older events are read again when one scrolls up. */
+const MOST = 20_000;
+
+export function LogTab({ run }: { run: string }) {
+  const [events, setEvents] = useState<Envelope[] | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const [isPaused, setPaused] = useState(false);
+  const [atEnd, setAtEnd] = useState(true);
+  const [hasOlder, setOlder] = useState(false);
+  const isReading = useRef(false);
+  const held = useRef<Envelope[]>([]);
+  const paused = useRef(isPaused);
+  paused.current = isPaused;
+  const address = `/runs/${encodeURIComponent(run)}/events`;
+
+  const first = async () => {
+    try {
+      const { data } = await read<EventsAnswer>(`${address}?limit=${PAGE}`);
+      const list = [...data.events].sort((a, b) => a.seq - b.seq);
+      const last = list[list.length - 1]?.seq ?? 0;
+      const since = (ledger.since(last) ?? []).filter((event) => event.workflow_id === run && event.seq > last);
+      setEvents([...list, ...since]);
+      setOlder(list.length >= PAGE || (list.length > 0 && data.total !== undefined && data.total > list.length));
+      setError(null);
+    } catch (trouble) {
+      setError(trouble as Error);
+    }
+  };
+  useEffect(() => {
+    void first();
+    return listen((fresh, isResync) => {
+      if (isResync) return void first();
+      const mine = fresh.filter((event) => event.workflow_id === run);
+      if (mine.length === 0) return;
+      if (paused.current) held.current.push(...mine);
+      else setEvents((old) => added(old, mine));
+    });
+  }, [run]);
+
+  const older = async () => {
+    const oldest = events?.[0]?.seq;
+    if (!hasOlder || isReading.current || oldest === undefined) return;
+    isReading.current = true;
+    try {
+      const { data } = await read<EventsAnswer>(`${address}?before=${oldest}&limit=${PAGE}`);
+      const list = data.events.filter((event) => event.seq < oldest).sort((a, b) => a.seq - b.seq);
+      setOlder(list.length >= PAGE);
+      setEvents((old) => [...list, ...(old ?? [])]);
+    } finally {
+      isReading.current = false;
+    }
+  };
+  const resume = () => {
+    const waiting = held.current;
+    held.current = [];
+    setEvents((old) => added(old, waiting));
+    setPaused(false);
+    setAtEnd(true);
+  };
+
+  const [typed, setTyped] = useTyped("q");
+  const text = (query.value.get("q") ?? "").toLowerCase();
+  const type = query.value.get("type") ?? "";
+  const agent = query.value.get("agent") ?? "";
+  const types = useMemo(() => [...new Set((events ?? []).map((event) => event.type))].sort(), [events]);
+  const agents = useMemo(() => [...new Set((events ?? []).map(agentOf).filter(Boolean))].sort(), [events]);
+  const items = useMemo(
+    () =>
+      (events ?? [])
+        .filter((event) => (!type || event.type === type) && (!agent || agentOf(event) === agent) && (!text || `${event.type} ${summary(event)}`.toLowerCase().includes(text)))
+        .map((event) => ({ key: String(event.seq), event })),
+    [events, type, agent, text],
+  );
+  if (!events) return error ? <Trouble error={error} again={first} /> : <Skeleton rows={10} />;
+  const chosen = query.value.get("event");
+  const opened = chosen ? events.find((event) => String(event.seq) === chosen) : undefined;
+  return (
+    <>
+      <div class="tools" role="toolbar" aria-label="Log">
+        <input type="search" data-search placeholder="Filter log" aria-label="Filter log" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
+        <Choice name="type" label="Type" none="Every type" options={types.map((each) => [each, each])} />
+        <Choice name="agent" label="Agent" none="Every agent" options={agents.map((each) => [each, each])} />
+        <button type="button" class="button" aria-pressed={isPaused} onClick={() => (isPaused ? resume() : setPaused(true))}>
+          {isPaused ? `Resume${held.current.length ? ` (${held.current.length} new)` : ""}` : "Pause"}
+        </button>
+        <Copy label="Copy all" text={() => items.map(({ event }) => JSON.stringify(event)).join("\n")} />
+        <span class="faint numbers">{many(items.length, "event")}</span>
+      </div>
+      {items.length === 0 ? (
+        <Empty title={events.length ? "No event matches" : "Nothing has been told yet"} />
+      ) : (
+        <Rows
+          items={items}
+          label="Events"
+          rowHeight={26}
+          columns={4}
+          className="log"
+          selected={chosen}
+          follows={!isPaused && atEnd && !chosen}
+          onScrolled={(isAtEnd, isAtStart) => {
+            setAtEnd(isAtEnd);
+            if (isAtStart) void older();
+          }}
+          onSelect={(item) => go(withQuery({ event: item.key === chosen ? null : item.key }))}
+        >
+          {({ event }) => (
+            <>
+              <span role="gridcell" class="log-seq">{event.seq}</span>
+              <span role="gridcell" class="log-time" title={event.ts}>{clockTime(Date.parse(event.ts))}</span>
+              <span role="gridcell" class={`log-type tone-${toneOf(event)}`}>{event.type}</span>
+              <span role="gridcell" class="log-text">{summary(event)}</span>
+            </>
+          )}
+        </Rows>
+      )}
+      {opened && (
+        <section class="event" aria-label={`Event ${opened.seq}`}>
+          <div class="section-head">
+            <h2>
+              {opened.type} <span class="count">{opened.seq}</span>
+            </h2>
+            <div class="section-actions">
+              <Copy small label="Copy" text={JSON.stringify(opened, null, 2)} />
+              <button type="button" class="button tiny" onClick={() => go(withQuery({ event: null }))}>
+                Close
+              </button>
+            </div>
+          </div>
+          <pre tabIndex={0}>{JSON.stringify(opened, null, 2)}</pre>
+        </section>
+      )}
+    </>
+  );
+}
+
+function added(old: Envelope[] | null, fresh: Envelope[]): Envelope[] {
+  const last = old?.[old.length - 1]?.seq ?? 0;
+  const all = [...(old ?? []), ...fresh.filter((event) => event.seq > last)];
+  return all.length > MOST ? all.slice(-MOST) : all;
+}
+
+const agentOf = (event: Envelope): string => String(event.data.agent_name ?? event.data.agent_id ?? "");
+
+/** The event in a line. */
+function summary(event: Envelope): string {
+  const { data } = event;
+  const parts = [data.name, data.phase_name, data.task_name, data.message, data.summary, data.question, data.chosen && `→ ${data.chosen as string}`, data.description, data.step_id, typeof data.status === "string" && data.status.replaceAll("_", " ")];
+  const words = parts.filter((part) => typeof part === "string" && part).map(String);
+  const who = agentOf(event);
+  return `${who ? `${who}: ` : ""}${[...new Set(words)].join(" · ")}`.slice(0, 400);
+}
+
+function toneOf(event: Envelope): string {
+  if (event.type.includes("failed") || event.data.status === "failed") return "bad";
+  if (event.type === "issue:created") return "warn";
+  if (event.type.endsWith("resolved") || event.type.endsWith("passed") || ["success", "completed"].includes(String(event.data.status))) return "good";
+  return "run";
+}

@@ -1,0 +1,102 @@
+/** The steps of a job session: what each delivered, and every review of it. */
+
+import type { Attempt, RunWhole, Step } from "../data/shapes";
+import { taskAddress } from "../router";
+import { Ago, Empty, Prose, Took } from "../ui/parts";
+import { State } from "../ui/state";
+
+export function StepsTab({ run }: { run: RunWhole }) {
+  const session = run.session!;
+  return (
+    <>
+      {session.stack && session.stack.length > 1 && (
+        <p class="stack">
+          <span class="label">stack</span>{" "}
+          {session.stack.map((entry, index) => (
+            <>
+              {index > 0 && " › "}
+              <code>{entry.workflow}</code> {entry.step}
+            </>
+          ))}
+        </p>
+      )}
+      {session.steps.length === 0 && <Empty title="No step has begun" />}
+      <ol class="cards steps">
+        {session.steps.map((step) => (
+          <StepCard key={step.id} step={step} run={run.id} isCurrent={step.id === session.step_id} />
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function StepCard({ step, run, isCurrent }: { step: Step; run: string; isCurrent: boolean }) {
+  const outputs = Object.entries(step.outputs ?? {});
+  return (
+    <li class={isCurrent ? "card is-current" : "card"} data-item aria-current={isCurrent ? "step" : undefined}>
+      <div class="card-head">
+        <State status={step.status} />
+        <h3>
+          <a data-main href={taskAddress(`${run}/${step.id}`)}>{step.id}</a>
+        </h3>
+        <span class="faint card-actions">
+          <Took from={step.started_at} to={step.completed_at ?? (isCurrent ? undefined : step.started_at)} />
+        </span>
+      </div>
+      {step.override_reason && (
+        <p class="override">
+          <State status="partial" word="review overridden" isSmall /> {step.override_reason}
+        </p>
+      )}
+      {outputs.length > 0 && (
+        <dl class="outputs">
+          {outputs.map(([name, value]) => (
+            <div>
+              <dt>{name}</dt>
+              <dd>
+                <code>{Array.isArray(value) ? value.join(", ") : typeof value === "string" ? value : JSON.stringify(value)}</code>
+              </dd>
+            </div>
+          ))}
+        </dl>
+      )}
+      {step.notes && <Prose text={step.notes} longest={600} />}
+      <Attempts attempts={step.attempts ?? []} />
+      {(step.attempts_total ?? 0) > (step.attempts?.length ?? 0) && (
+        <p class="faint">
+          {step.attempts_total! - (step.attempts?.length ?? 0)} more review{step.attempts_total! - (step.attempts?.length ?? 0) === 1 ? "" : "s"} by the agent itself, of which no text is kept.
+        </p>
+      )}
+    </li>
+  );
+}
+
+/** Each review of a step: what was asked, what passed, and what was said. */
+export function Attempts({ attempts }: { attempts: Attempt[] }) {
+  return (
+    <>
+      {attempts.map((attempt, index) => (
+        <details class="attempt" open={!attempt.passed && index === attempts.length - 1}>
+          <summary>
+            <State status={attempt.passed ? "passed" : "failed"} isSmall /> Review {index + 1}
+            {attempt.at && (
+              <span class="faint">
+                {" "}
+                <Ago at={attempt.at} />
+              </span>
+            )}
+          </summary>
+          {attempt.feedback && <Prose text={attempt.feedback} longest={1500} />}
+          <ul class="criteria">
+            {attempt.criteria?.map((criterion) => (
+              <li>
+                <State status={criterion.passed ? "passed" : "failed"} isSmall /> <span>{criterion.name ?? criterion.criterion}</span>
+                {criterion.feedback && <Prose text={criterion.feedback} longest={600} />}
+              </li>
+            ))}
+          </ul>
+        </details>
+      ))}
+    </>
+  );
+}

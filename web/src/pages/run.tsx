@@ -1,0 +1,248 @@
+/** One run: what it is for, how far it is, and seven ways to look at it. */
+
+import { useEffect } from "preact/hooks";
+import { subject } from "../app";
+import { of, useResource, type Concerns } from "../data/resource";
+import type { RunWhole } from "../data/shapes";
+import { useTasks } from "../data/useTasks";
+import { go, query, withQuery } from "../router";
+import { Actions } from "../ui/actions";
+import { announce } from "../ui/announce";
+import { Ago, Bar, Copy, Field, Fields, Loaded, many, Prose, Skeleton, tokens, Took, Trouble, words } from "../ui/parts";
+import { PhaseDots } from "../ui/runlist";
+import { State } from "../ui/state";
+import { Tabs, type Tab } from "../ui/tabs";
+import { DecisionsTab, IssuesTab } from "./run-notes";
+import { FilesTab } from "./run-files";
+import { GraphTab } from "./run-graph";
+import { LogTab } from "./run-log";
+import { StepsTab } from "./run-steps";
+import { TasksTab } from "./run-tasks";
+import { Timeline } from "./run-timeline";
+import { TaskPeek } from "./task";
+
+export function RunPage({ id }: { id: string }) {
+  const concerns: Concerns = of(id);
+  const run = useResource<RunWhole>(`/runs/${encodeURIComponent(id)}`, concerns);
+  const status = run.data?.status;
+  useEffect(() => {
+    if (run.data) subject.value = run.data.name;
+  }, [run.data?.name]);
+  useEffect(() => {
+    if (status) announce(`${run.data!.name} is ${words(status)}.`);
+  }, [status]);
+  return (
+    <div class="page run-page">
+      {!run.data && <h1 class="unseen">Run</h1>}
+      <Loaded of={run} rows={6}>
+        {(data) => (
+          <>
+            <Header run={data} onDone={run.reload} />
+            <Body run={data} />
+          </>
+        )}
+      </Loaded>
+    </div>
+  );
+}
+
+function Header({ run, onDone }: { run: RunWhole; onDone: () => void }) {
+  const { total, done, failed, running } = run.tasks;
+  return (
+    <header class="run-head">
+      <p class="crumbs">
+        <a href="/runs">Runs</a> › <span class="kind">{run.kind === "track" ? "tracked" : run.kind}</span> <code>{run.id}</code>
+      </p>
+      <div class="run-title">
+        <h1>{run.name}</h1>
+        <State status={run.status} />
+        <div class="run-head-actions">
+          <Actions actions={run.actions} onDone={onDone} />
+          <Copy label="Copy link" text={() => location.href} />
+        </div>
+      </div>
+      {run.objective && <div class="objective"><Prose text={run.objective} longest={600} /></div>}
+      <Fields>
+        <Field name="Progress">
+          <Bar done={done} failed={failed} running={running} total={total} label={`${done} of ${many(total, "task")} done, ${failed} failed, ${running} running`} />{" "}
+          <span class="numbers">
+            {done.toLocaleString()} of {total.toLocaleString()}
+            {failed > 0 && <>, <span class="tone-bad">{failed} failed</span></>}
+            {running > 0 && `, ${running} running`}
+          </span>
+        </Field>
+        {run.phase && run.phase.total > 0 && (
+          <Field name="Phase">
+            <PhaseDots current={run.phase.current} total={run.phase.total} isOver={run.status === "completed"} />
+          </Field>
+        )}
+        <Field name="Time">
+          <Took from={run.started_at} to={run.ended_at} />
+        </Field>
+        <Field name="Started">
+          <Ago at={run.started_at} />
+        </Field>
+        {run.agents && run.agents.length > 0 && <Field name="Agents">{run.agents.join(", ")}</Field>}
+        {run.blockers ? (
+          <Field name="Blockers">
+            <a href={withQuery({ tab: "issues" })} class="tone-warn">
+              {run.blockers} open
+            </a>
+          </Field>
+        ) : null}
+        {run.files_changed ? (
+          <Field name="Files">
+            {run.files_changed.toLocaleString()}
+            {run.lines_added != null && <span class="tone-good"> +{run.lines_added.toLocaleString()}</span>}
+            {run.lines_removed != null && <span class="tone-bad"> −{run.lines_removed.toLocaleString()}</span>}
+          </Field>
+        ) : null}
+        {run.tokens ? <Field name="Tokens">{tokens(run.tokens)}</Field> : null}
+        {run.cost ? <Field name="Cost">${run.cost.toFixed(2)}</Field> : null}
+        {run.profile && <Field name="Profile">{run.profile}</Field>}
+        {run.created_by && <Field name="By">{run.created_by}</Field>}
+      </Fields>
+      <Outcome run={run} />
+      <More run={run} />
+    </header>
+  );
+}
+
+function Outcome({ run }: { run: RunWhole }) {
+  if (!run.summary && !run.achievements?.length && !run.limitations?.length) return null;
+  return (
+    <div class="outcome">
+      {run.summary && (
+        <div>
+          <h2>{run.outcome ? `Ended: ${words(run.outcome)}` : "Summary"}</h2>
+          <Prose text={run.summary} longest={1200} />
+        </div>
+      )}
+      {run.achievements && run.achievements.length > 0 && (
+        <div>
+          <h2>Achieved</h2>
+          <ul class="plus">{run.achievements.map((each) => <li><Prose text={each} /></li>)}</ul>
+        </div>
+      )}
+      {run.limitations && run.limitations.length > 0 && (
+        <div>
+          <h2>Limits</h2>
+          <ul class="minus">{run.limitations.map((each) => <li><Prose text={each} /></li>)}</ul>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function More({ run }: { run: RunWhole }) {
+  const plan = run.plan;
+  const texts: [string, string | null | undefined][] = [
+    ["Scope", run.scope],
+    ["Constraints", run.constraints],
+    ["Approach", plan?.approach],
+    ["Risks", listed(plan?.risks)],
+    ["Assumptions", listed(plan?.assumptions)],
+    ["Repository", run.repository_path],
+    ["At once", plan?.max_parallel_tasks ? many(plan.max_parallel_tasks, "task") : null],
+  ];
+  const shown = texts.filter(([, text]) => text);
+  const workspaces = run.workspaces ?? [];
+  const history = plan?.history ?? [];
+  if (shown.length === 0 && workspaces.length === 0 && history.length === 0) return null;
+  return (
+    <details class="more">
+      <summary>{[...shown.map(([name]) => name), ...(workspaces.length ? ["Workspaces"] : []), ...(history.length ? ["History"] : [])].join(" · ")}</summary>
+      <dl class="texts">
+        {shown.map(([name, text]) => (
+          <div>
+            <dt>{name}</dt>
+            <dd>
+              <Prose text={text!} />
+            </dd>
+          </div>
+        ))}
+        {workspaces.length > 0 && (
+          <div>
+            <dt>Workspaces</dt>
+            <dd>
+              <ul class="plain">
+                {workspaces.map((each) => (
+                  <li>
+                    {each.status && <State status={each.status} isSmall />} <code>{each.branch ?? each.id}</code> <span class="faint">{each.path}</span> <Actions actions={each.actions} />
+                  </li>
+                ))}
+              </ul>
+            </dd>
+          </div>
+        )}
+        {history.length > 0 && (
+          <div>
+            <dt>History</dt>
+            <dd>
+              <ol class="milestones">
+                {history.map((each) => (
+                  <li>
+                    <span class="faint">
+                      <Ago at={each.at} />
+                    </span>
+                    <span>
+                      <span class={each.what.includes("plan") ? "kind is-shared" : "kind"}>{words(each.what)}</span> {[each.before, each.after].filter(Boolean).map((word) => words(word!)).join(" → ")}
+                      {each.reason && <> · {each.reason}</>} {each.by_whom && <span class="faint">{each.by_whom}</span>}
+                    </span>
+                  </li>
+                ))}
+              </ol>
+            </dd>
+          </div>
+        )}
+      </dl>
+    </details>
+  );
+}
+
+function listed(list: unknown[] | null | undefined): string | null {
+  if (!list?.length) return null;
+  return list.map((each) => `- ${typeof each === "string" ? each : JSON.stringify(each)}`).join("\n");
+}
+
+function Body({ run }: { run: RunWhole }) {
+  const tabs: Tab[] = [
+    ...(run.session ? [{ key: "steps", name: "Steps", count: run.session.steps.length }] : []),
+    { key: "timeline", name: "Timeline" },
+    { key: "graph", name: "Graph" },
+    { key: "tasks", name: "Tasks", count: run.tasks.total },
+    { key: "files", name: "Files", count: run.files_changed },
+    { key: "decisions", name: "Decisions" },
+    { key: "issues", name: "Issues", count: run.blockers },
+    { key: "log", name: "Log" },
+  ];
+  const asked = query.value.get("tab");
+  const current = tabs.some((tab) => tab.key === asked) ? asked! : tabs[0]!.key;
+  const task = query.value.get("task");
+  const needsTasks = current === "timeline" || current === "tasks" || current === "graph";
+  return (
+    <>
+      <Tabs tabs={tabs} current={current} label="Views of this run" />
+      <div class={task ? "split has-peek" : "split"}>
+        <div class="panel" role="tabpanel" id="panel" aria-labelledby={`tab-${current}`}>
+          <h2 class="unseen">{tabs.find((tab) => tab.key === current)?.name}</h2>
+          {needsTasks && <WithTasks run={run} tab={current} />}
+          {current === "steps" && <StepsTab run={run} />}
+          {current === "files" && <FilesTab run={run.id} />}
+          {current === "decisions" && <DecisionsTab run={run.id} />}
+          {current === "issues" && <IssuesTab run={run.id} />}
+          {current === "log" && <LogTab run={run.id} />}
+        </div>
+        {task && <TaskPeek id={task} onClose={() => go(withQuery({ task: null }))} />}
+      </div>
+    </>
+  );
+}
+
+function WithTasks({ run, tab }: { run: RunWhole; tab: string }) {
+  const { table, error, reload } = useTasks(run.id);
+  if (!table) return error ? <Trouble error={error} again={reload} /> : <Skeleton rows={10} />;
+  if (tab === "timeline") return <Timeline run={run} table={table} />;
+  if (tab === "graph") return <GraphTab run={run} table={table} />;
+  return <TasksTab table={table} />;
+}

@@ -1,0 +1,326 @@
+/** One task, as a page of its own or beside the list it is in. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
+import { subject } from "../app";
+import { useResource } from "../data/resource";
+import type { Attempt, Checkpoint, Kin, Milestone, TaskAnswer } from "../data/shapes";
+import { moment } from "../data/tasks";
+import { runAddress, taskAddress } from "../router";
+import { Actions } from "../ui/actions";
+import { TaskDiffs } from "../ui/diff";
+import { Ago, Copy, Field, Fields, Loaded, many, Prose, Section, tokens, Took, words } from "../ui/parts";
+import { State, StateMark } from "../ui/state";
+import { DecisionCard, IssueCard } from "./run-notes";
+import { Attempts } from "./run-steps";
+
+function useTask(id: string) {
+  const run = id.includes("/") ? id.split("/")[0] : null;
+  return useResource<TaskAnswer>(`/tasks/${encodeURIComponent(id)}`, (event) => {
+    const data = event.data;
+    return data.id === id || data.task_id === id || data.parent_task_id === id || (run !== null && event.workflow_id === run);
+  });
+}
+
+export function TaskPage({ id }: { id: string }) {
+  const task = useTask(id);
+  useEffect(() => {
+    if (task.data) subject.value = task.data.task.name;
+  }, [task.data?.task.name]);
+  return (
+    <div class="page">
+      {!task.data && <h1 class="unseen">Task</h1>}
+      <Loaded of={task} rows={8}>
+        {(data) => (
+          <>
+            <p class="crumbs">
+              <a href="/runs">Runs</a> › <a href={runAddress(data.run.id)}>{data.run.name}</a>
+              {data.parents?.map((parent) => (
+                <>
+                  {" "}
+                  › <a href={taskAddress(parent.id)}>{parent.name}</a>
+                </>
+              ))}{" "}
+              › <code>{data.task.id}</code>
+            </p>
+            <TaskBody answer={data} onDone={task.reload} isPage />
+          </>
+        )}
+      </Loaded>
+    </div>
+  );
+}
+
+export function TaskPeek({ id, onClose }: { id: string; onClose: () => void }) {
+  const task = useTask(id);
+  return (
+    <aside class="peek" aria-label="Task">
+      <div class="peek-bar">
+        <a class="button tiny" href={taskAddress(id)}>
+          Open as page
+        </a>
+        <button type="button" class="button tiny" onClick={onClose}>
+          Close
+        </button>
+      </div>
+      <Loaded of={task} rows={6}>
+        {(data) => (
+          <>
+            {data.parents && data.parents.length > 0 && (
+              <p class="crumbs">
+                {data.parents.map((parent) => (
+                  <>
+                    <a href={taskAddress(parent.id)}>{parent.name}</a> ›{" "}
+                  </>
+                ))}
+              </p>
+            )}
+            <TaskBody answer={data} onDone={task.reload} />
+          </>
+        )}
+      </Loaded>
+    </aside>
+  );
+}
+
+const str = (value: unknown): string | null => (typeof value === "string" && value ? value : null);
+const list = (value: unknown): string[] => (Array.isArray(value) ? value.map((each) => (typeof each === "string" ? each : JSON.stringify(each))) : []);
+
+function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () => void; isPage?: boolean }) {
+  const { task } = answer;
+  const outcome = (task.outcome && typeof task.outcome === "object" ? task.outcome : {}) as Record<string, unknown>;
+  const metadata = (task.metadata && typeof task.metadata === "object" ? task.metadata : {}) as Record<string, unknown>;
+  const get = (name: string): unknown => outcome[name] ?? metadata[name] ?? task[name];
+  const ended = task.completed_at ?? task.finished_at;
+  const summary = str(outcome.summary) ?? str(task.summary) ?? str(task.outcome);
+  const goal = str(task.goal) ?? str(task.description) ?? str(task.instructions);
+  const Title = isPage ? "h1" : "h2";
+  return (
+    <>
+      <div class="run-title">
+        <Title>{task.name}</Title>
+        <State status={task.is_stale ? "stale" : task.status} />
+      </div>
+      <div class="task-actions">
+        <Actions actions={answer.actions} onDone={onDone} />
+        <Copy small label="Copy link" text={() => `${location.origin}${taskAddress(task.id)}`} />
+        <Copy small label="Copy id" text={task.id} />
+        <Copy small label="Copy prompt" text={() => promptOf(answer, goal)} />
+      </div>
+      {goal && <Prose text={goal} longest={1500} />}
+      <Fields>
+        {str(task.agent_name) && <Field name="Agent">{str(task.agent_name)}</Field>}
+        {str(task.caller_type) && <Field name="As">{words(str(task.caller_type)!)}</Field>}
+        <Field name="Time">
+          <Took from={task.started_at} to={ended} />
+        </Field>
+        <Field name="Started">
+          <Ago at={task.started_at} />
+        </Field>
+        {moment(ended) !== null && (
+          <Field name="Ended">
+            <Ago at={ended} />
+          </Field>
+        )}
+        {typeof task.phase === "number" && <Field name={answer.run.kind === "track" ? "Phase" : "Place"}>{task.phase}{str(task.phase_name) && ` · ${str(task.phase_name)}`}</Field>}
+        {typeof task.tokens === "number" && task.tokens > 0 && <Field name="Tokens">{tokens(task.tokens)}</Field>}
+        {typeof task.attempts === "number" && task.attempts > 1 && <Field name="Attempts">{task.attempts}</Field>}
+        {str(task.error) && <Field name="Error">{str(task.error)}</Field>}
+      </Fields>
+      {Boolean(get("manual_review_needed")) && (
+        <div class="callout">
+          <State status="manual_review" /> <span>{str(get("manual_review_reason")) ?? str(get("review_reason")) ?? "The agent asks for a person's look."}</span>
+        </div>
+      )}
+      <OutcomeParts summary={summary} get={get} Heading={isPage ? "h2" : "h3"} />
+      <Scope answer={answer} />
+      <KinList title="Subtasks" list={answer.children} />
+      <KinList title="Waits for" list={answer.depends_on} />
+      <KinList title="Waited for by" list={answer.dependents} />
+      {Array.isArray(task.attempts) && (
+        <Section title="Reviews" count={task.attempts.length}>
+          <Attempts attempts={task.attempts as Attempt[]} />
+        </Section>
+      )}
+      {answer.milestones && answer.milestones.length > 0 && (
+        <Section title="Milestones" count={answer.milestones.length}>
+          <Milestones list={answer.milestones} />
+        </Section>
+      )}
+      {answer.checkpoints && answer.checkpoints.length > 0 && (
+        <Section title="Checkpoints" count={answer.checkpoints.length}>
+          <Checkpoints list={answer.checkpoints} />
+        </Section>
+      )}
+      {answer.issues && answer.issues.length > 0 && (
+        <Section title="Issues" count={answer.issues.length}>
+          <ul class="cards">{answer.issues.map((issue) => <IssueCard key={issue.id} issue={issue} onDone={onDone} />)}</ul>
+        </Section>
+      )}
+      {answer.decisions && answer.decisions.length > 0 && (
+        <Section title="Decisions" count={answer.decisions.length}>
+          <ul class="cards">{answer.decisions.map((decision) => <DecisionCard key={decision.id} decision={decision} />)}</ul>
+        </Section>
+      )}
+      {answer.files_count !== 0 && answer.run.kind !== "job" && (
+        <Section title="Changes" count={answer.files_count}>
+          <TaskDiffs task={task.id} />
+        </Section>
+      )}
+      {answer.commits && answer.commits.length > 0 && (
+        <Section title="Commits" count={answer.commits.length}>
+          <ul class="plain">
+            {answer.commits.slice(0, 100).map((commit) => (
+              <li>
+                <code>{String(commit.sha ?? commit.commit ?? commit.hash ?? "").slice(0, 10)}</code> {String(commit.subject ?? commit.message ?? "")}
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      <details class="more">
+        <summary>As JSON</summary>
+        <pre tabIndex={0}>{JSON.stringify(answer, null, 2)}</pre>
+      </details>
+    </>
+  );
+}
+
+function KinList({ title, list: kin }: { title: string; list: Kin[] | null | undefined }) {
+  if (!kin?.length) return null;
+  return (
+    <Section title={title} count={kin.length}>
+      <ul class="plain">
+        {kin.slice(0, 200).map((each) => (
+          <li data-item>
+            {each.status && <StateMark status={each.status} />} <a href={taskAddress(each.id)}>{each.name}</a>
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+function OutcomeParts({ summary, get, Heading }: { summary: string | null; get: (name: string) => unknown; Heading: "h2" | "h3" }) {
+  const lists: [string, string[], string][] = [
+    ["Achieved", list(get("achievements")), "plus"],
+    ["Limits", list(get("limitations")), "minus"],
+    ["Next steps", list(get("next_steps")), "next"],
+    ["Packages", list(get("packages_added")).concat(list(get("packages"))), "plain-list"],
+    ["Commands", list(get("commands_executed")).concat(list(get("commands"))), "commands"],
+  ];
+  const tests = (get("tests_status") ?? get("tests")) as unknown;
+  if (!summary && !tests && lists.every(([, items]) => items.length === 0)) return null;
+  const testWord = typeof tests === "string" ? tests : tests && typeof tests === "object" ? String((tests as Record<string, unknown>).status ?? "") : "";
+  return (
+    <div class="outcome">
+      {summary && (
+        <Part Heading={Heading} title="Outcome">
+          <Prose text={summary} longest={2000} />
+        </Part>
+      )}
+      {testWord && (
+        <Part Heading={Heading} title="Tests">
+          <State status={testWord === "not_run" ? "skipped" : testWord} word={words(testWord)} isSmall />
+        </Part>
+      )}
+      {lists.map(
+        ([title, items, style]) =>
+          items.length > 0 && (
+            <Part Heading={Heading} title={title}>
+              <ul class={style}>{items.map((item) => <li>{style === "commands" ? <code>{item}</code> : <Prose text={item} />}</li>)}</ul>
+            </Part>
+          ),
+      )}
+    </div>
+  );
+}
+
+function Part({ title, children, Heading }: { title: string; children: ComponentChildren; Heading: "h2" | "h3" }) {
+  return (
+    <div>
+      <Heading>{title}</Heading>
+      {children}
+    </div>
+  );
+}
+
+function Scope({ answer }: { answer: TaskAnswer }) {
+  const areas = list(answer.task.areas);
+  const verdict = answer.verification;
+  if (areas.length === 0 && !verdict) return null;
+  return (
+    <Section title="Scope">
+      <p>
+        {verdict && <State status={verdict.scope_match ? "passed" : "partial"} word={verdict.scope_match ? "within scope" : "left its scope"} isSmall />}{" "}
+        {areas.map((area) => (
+          <code class="area">{area}</code>
+        ))}
+        {areas.length === 0 && <span class="faint">No areas were declared: everything is in scope.</span>}
+      </p>
+      {verdict?.unexpected_files && verdict.unexpected_files.length > 0 && (
+        <>
+          <p class="label">{many(verdict.unexpected_files.length, "unexpected file")}</p>
+          <ul class="plain">{verdict.unexpected_files.slice(0, 100).map((path) => <li><code>{path}</code></li>)}</ul>
+        </>
+      )}
+      {verdict?.warnings?.map((warning) => (
+        <p class="stale-note">{warning}</p>
+      ))}
+    </Section>
+  );
+}
+
+function Milestones({ list: all }: { list: Milestone[] }) {
+  return (
+    <ol class="milestones">
+      {all.slice(-100).map((each) => (
+        <li>
+          <span class="faint">
+            <Ago at={each.created_at} />
+          </span>
+          <span>{each.message}</span>
+          {each.progress != null && (
+            <span class="progress">
+              <progress max={100} value={each.progress} aria-label={`progress: ${each.message.slice(0, 80)}`} /> {each.progress} %
+            </span>
+          )}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Checkpoints({ list: all }: { list: Checkpoint[] }) {
+  return (
+    <ol class="milestones">
+      {all.slice(-100).map((each) => (
+        <li>
+          <span class="faint">
+            <Ago at={each.created_at} />
+          </span>
+          <span>
+            <span class={each.type === "replan" ? "kind is-shared" : "kind"}>{words(each.type)}</span> {each.summary}
+            {each.detail && (
+              <details>
+                <summary>Detail</summary>
+                <pre tabIndex={0}>{JSON.stringify(each.detail, null, 2)}</pre>
+              </details>
+            )}
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function promptOf(answer: TaskAnswer, goal: string | null): string {
+  const { task, run } = answer;
+  return [
+    `Go on with task ${task.id} ("${task.name}") of workflow ${run.id} ("${run.name}").`,
+    goal ? `Its goal: ${goal}` : "",
+    `It is ${words(task.status)}. Read get_context for workflow ${run.id} first.`,
+  ]
+    .filter(Boolean)
+    .join("\n");
+}

@@ -1,0 +1,96 @@
+/** What a person can do, where it is shown: each a tool of the server, asked for what it needs. */
+
+import { useState } from "preact/hooks";
+import { act, ApiError } from "../data/api";
+import { me } from "../data/live";
+import type { Action } from "../data/shapes";
+import { announce } from "./announce";
+import { Dialog } from "./dialog";
+import { words } from "./parts";
+
+const HARMFUL = new Set(["abandon_task", "abort_workflow"]);
+
+export function Actions({ actions, onDone }: { actions: Action[] | undefined; onDone?: () => void }) {
+  if (!actions?.length) return null;
+  const isReader = me.value.scope === "read";
+  return (
+    <div class="actions">
+      {actions.map((action) => (
+        <ActionButton action={action} onDone={onDone} isOff={isReader} />
+      ))}
+    </div>
+  );
+}
+
+function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () => void; isOff: boolean }) {
+  const [isOpen, setOpen] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState("");
+  const [key, setKey] = useState(() => crypto.randomUUID());
+  const mustAsk = Boolean(action.asks?.length) || HARMFUL.has(action.tool) || Object.values(action.arguments).includes("abandoned");
+
+  const carryOut = async (given: Record<string, string>) => {
+    setBusy(true);
+    setError("");
+    try {
+      await act(action.tool, { ...action.arguments, ...given }, key);
+      announce(`${action.label}: done.`);
+      setOpen(false);
+      setKey(crypto.randomUUID());
+      onDone?.();
+    } catch (trouble) {
+      const more = trouble instanceof ApiError && trouble.spoken.suggestion ? ` ${trouble.spoken.suggestion}` : "";
+      setError(`${(trouble as Error).message}${more}`);
+      // A refused call was not carried out; the next try is another one.
+      if (trouble instanceof ApiError && trouble.status < 500) setKey(crypto.randomUUID());
+      if (!mustAsk) setOpen(true);
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  return (
+    <>
+      <button
+        type="button"
+        class={HARMFUL.has(action.tool) ? "button danger" : "button"}
+        disabled={isBusy || isOff}
+        title={isOff ? "Your token may only read." : undefined}
+        onClick={() => (mustAsk ? setOpen(true) : void carryOut({}))}
+      >
+        {action.label}
+      </button>
+      {isOpen && (
+        <Dialog title={action.label} onClose={() => setOpen(false)}>
+          <form
+            onSubmit={(event) => {
+              event.preventDefault();
+              const given: Record<string, string> = {};
+              for (const [name, value] of new FormData(event.currentTarget as HTMLFormElement)) if (String(value).trim()) given[name] = String(value);
+              void carryOut(given);
+            }}
+          >
+            {action.asks?.map((ask, index) => (
+              <label class="ask">
+                <span>{ask.label}</span>
+                <textarea name={ask.name} rows={3} required autoFocus={index === 0} />
+              </label>
+            ))}
+            {!action.asks?.length && <p>This is recorded under your name and cannot be taken back.</p>}
+            {error && (
+              <p class="form-error" role="alert">
+                {error}
+              </p>
+            )}
+            <div class="dialog-foot">
+              <span class="faint">{words(action.tool)}</span>
+              <button type="submit" class="button primary" disabled={isBusy}>
+                {isBusy ? "Working …" : action.label}
+              </button>
+            </div>
+          </form>
+        </Dialog>
+      )}
+    </>
+  );
+}

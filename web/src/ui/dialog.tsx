@@ -1,0 +1,37 @@
+/** A question in front of the page, on the browser's own dialog: it keeps the focus and Esc closes it. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
+  const box = useRef<HTMLDialogElement>(null);
+  const before = useRef<Element | null>(document.activeElement);
+  useEffect(() => {
+    box.current?.showModal();
+    return () => {
+      if (before.current instanceof HTMLElement && before.current.isConnected) before.current.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={box}
+      class={wide ? "dialog wide" : "dialog"}
+      aria-label={title}
+      onClose={onClose}
+      onCancel={onClose}
+      onClick={(event) => {
+        if (event.target === box.current) onClose();
+      }}
+    >
+      <div class="dialog-inner">
+        <div class="dialog-head">
+          <h2>{title}</h2>
+          <button type="button" class="button tiny" onClick={onClose}>
+            Close
+          </button>
+        </div>
+        {children}
+      </div>
+    </dialog>
+  );
+}

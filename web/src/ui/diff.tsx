@@ -1,0 +1,224 @@
+/** A file's changes: unified or side by side, with the words that changed; what is huge waits for a click. */
+
+import { useMemo, useState } from "preact/hooks";
+import { useResource } from "../data/resource";
+import type { DiffAnswer, FileDiff } from "../data/shapes";
+import { keep, recall } from "../preferences";
+import { query, replace, withQuery } from "../router";
+import { foldedBecause, hunksOf, pairs, refined, type DiffLine, type Hunk } from "../view/diff";
+import { Empty, Loaded, many, words } from "./parts";
+
+const MOST_LINES = 600;
+/** How many files open by themselves: the rest wait, so that a large change does not stall the page. */
+const OPEN_FILES = 5;
+
+export function TaskDiffs({ task, only }: { task: string; only?: string }) {
+  const list = useResource<DiffAnswer>(`/tasks/${encodeURIComponent(task)}/diff${only ? `?path=${encodeURIComponent(only)}` : ""}`);
+  return (
+    <Loaded of={list} rows={3}>
+      {(data) =>
+        data.files.length === 0 ? (
+          <Empty title="No file was changed" />
+        ) : (
+          <>
+            <DiffTools />
+            {data.warning && <p class="stale-note">{data.warning}</p>}
+            {(data.files_count ?? 0) > data.files.length && (
+              <p class="faint">
+                {data.files.length} of {many(data.files_count!, "file")} are shown.
+              </p>
+            )}
+            {data.files.map((file, index) => (
+              <File key={file.path} task={task} file={file} isOpen={Boolean(only) || index < OPEN_FILES} />
+            ))}
+          </>
+        )
+      }
+    </Loaded>
+  );
+}
+
+const isSplit = (): boolean => (query.value.get("diff") ?? recall("diff", "unified")) === "split";
+const ignoresSpace = (): boolean => query.value.get("space") === "ignore";
+
+function DiffTools() {
+  return (
+    <div class="tools diff-tools" role="toolbar" aria-label="Changes">
+      <button
+        type="button"
+        class="button"
+        aria-pressed={isSplit()}
+        onClick={() => {
+          const next = isSplit() ? "unified" : "split";
+          keep("diff", next);
+          replace(withQuery({ diff: next }));
+        }}
+      >
+        Side by side
+      </button>
+      <button type="button" class="button" aria-pressed={ignoresSpace()} onClick={() => replace(withQuery({ space: ignoresSpace() ? null : "ignore" }))}>
+        Ignore white space
+      </button>
+    </div>
+  );
+}
+
+function File({ task, file, isOpen: opensItself }: { task: string; file: FileDiff; isOpen: boolean }) {
+  const because = foldedBecause(file);
+  const [isOpen, setOpen] = useState(opensItself && because === null);
+  return (
+    <section class="file" aria-label={file.path}>
+      <div class="file-head">
+        <button type="button" class={isOpen ? "twist is-open" : "twist"} aria-expanded={isOpen} aria-label={`Changes of ${file.path}`} disabled={Boolean(file.is_binary)} onClick={() => setOpen(!isOpen)}>
+          <svg viewBox="0 0 10 10" aria-hidden="true"><path d="M3 1.5l4 3.5-4 3.5" /></svg>
+        </button>
+        <code class="file-path">
+          {file.renamed_from && <span class="faint">{file.renamed_from} → </span>}
+          {file.path}
+        </code>
+        <FileFacts file={file} />
+      </div>
+      {!isOpen && because && (
+        <p class="faint file-note">
+          {because}.{" "}
+          {!file.is_binary && (
+            <button type="button" class="button tiny" onClick={() => setOpen(true)}>
+              Show anyway
+            </button>
+          )}
+        </p>
+      )}
+      {isOpen && <FileBody task={task} file={file} />}
+    </section>
+  );
+}
+
+export function FileFacts({ file }: { file: FileDiff }) {
+  return (
+    <span class="file-facts">
+      <span class={`kind status-${file.status}`}>{words(file.status)}</span>
+      {file.added != null && <span class="tone-good">+{file.added.toLocaleString()}</span>}
+      {file.removed != null && <span class="tone-bad">−{file.removed.toLocaleString()}</span>}
+      {file.attribution && (
+        <span class={file.attribution === "exclusive" ? "kind" : "kind is-shared"} title={file.shared_with?.length ? `also: ${file.shared_with.join(", ")}` : undefined}>
+          {words(file.attribution)}
+        </span>
+      )}
+    </span>
+  );
+}
+
+function FileBody({ task, file }: { task: string; file: FileDiff }) {
+  const [most, setMost] = useState(200_000);
+  const has = file.diff != null && most === 200_000;
+  const answer = useResource<DiffAnswer>(has ? null : `/tasks/${encodeURIComponent(task)}/diff?path=${encodeURIComponent(file.path)}&max_bytes=${most}`);
+  if (has) return <Hunks diff={file.diff!} path={file.path} />;
+  return (
+    <Loaded of={answer} rows={3}>
+      {(data) => {
+        const found = data.files.find((each) => each.path === file.path) ?? data.files[0];
+        if (!found || found.diff == null) return <p class="faint file-note">{found?.is_binary ? "Binary file." : "There is no text to show."}</p>;
+        return (
+          <>
+            <Hunks diff={found.diff} path={file.path} />
+            {found.truncated && (
+              <p class="faint file-note">
+                The end is cut off.{" "}
+                {most < 1_000_000 && (
+                  <button type="button" class="button tiny" onClick={() => setMost(1_000_000)}>
+                    Show up to 1 MB
+                  </button>
+                )}
+              </p>
+            )}
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function Hunks({ diff, path }: { diff: string; path: string }) {
+  const space = ignoresSpace();
+  const [most, setMost] = useState(MOST_LINES);
+  const hunks = useMemo(() => hunksOf(diff), [diff]);
+  const all = hunks.reduce((sum, hunk) => sum + hunk.lines.length, 0);
+  const shown = useMemo(() => {
+    let left = most;
+    return hunks.flatMap((hunk) => {
+      const lines = hunk.lines.slice(0, Math.max(0, left));
+      left -= lines.length;
+      return lines.length ? [refined({ ...hunk, lines }, space)] : [];
+    });
+  }, [hunks, most, space]);
+  if (hunks.length === 0) return <p class="faint file-note">{diff.trim() ? "Only its mode or name changed." : "Nothing changed in it."}</p>;
+  return (
+    <>
+      <div class="diff-scroll" tabIndex={0} role="region" aria-label={`Changed lines of ${path}`}>
+        <table class={isSplit() ? "diff is-split" : "diff"}>
+          {isSplit() && (
+            <colgroup>
+              <col class="col-number" />
+              <col />
+              <col class="col-number" />
+              <col />
+            </colgroup>
+          )}
+          {shown.map((hunk) => (isSplit() ? <SplitHunk hunk={hunk} /> : <UnifiedHunk hunk={hunk} />))}
+        </table>
+      </div>
+      {all > most && (
+        <p class="file-note">
+          <button type="button" class="button tiny" onClick={() => setMost(most + 4 * MOST_LINES)}>
+            Show {(Math.min(all - most, 4 * MOST_LINES)).toLocaleString()} more lines
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+const SIGNS = { same: " ", added: "+", removed: "−", note: "" };
+
+function Text({ line }: { line: DiffLine }) {
+  if (!line.parts) return <>{line.text}</>;
+  return <>{line.parts.map((part) => (part.isChanged ? <mark>{part.text}</mark> : part.text))}</>;
+}
+
+function UnifiedHunk({ hunk }: { hunk: Hunk }) {
+  return (
+    <tbody>
+      <tr class="hunk">
+        <td colSpan={4}>… {hunk.heading}</td>
+      </tr>
+      {hunk.lines.map((line) => (
+        <tr class={`is-${line.kind}`}>
+          <td class="line-number">{line.old ?? ""}</td>
+          <td class="line-number">{line.new ?? ""}</td>
+          <td class="sign">{SIGNS[line.kind]}</td>
+          <td class="line-text">
+            <Text line={line} />
+          </td>
+        </tr>
+      ))}
+    </tbody>
+  );
+}
+
+function SplitHunk({ hunk }: { hunk: Hunk }) {
+  return (
+    <tbody>
+      <tr class="hunk">
+        <td colSpan={4}>… {hunk.heading}</td>
+      </tr>
+      {pairs(hunk).map(({ left, right }) => (
+        <tr>
+          <td class={`line-number is-${left?.kind ?? "none"}`}>{left?.old ?? ""}</td>
+          <td class={`line-text is-${left?.kind ?? "none"}`}>{left && <Text line={left} />}</td>
+          <td class={`line-number is-${right?.kind ?? "none"}`}>{right?.new ?? ""}</td>
+          <td class={`line-text is-${right?.kind ?? "none"}`}>{right && <Text line={right} />}</td>
+        </tr>
+      ))}
+    </tbody>
+  );
+}

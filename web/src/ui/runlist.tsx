@@ -1,0 +1,82 @@
+/** Runs as lines: enough of each to know whether to open it. */
+
+import type { RunLine } from "../data/shapes";
+import { runAddress } from "../router";
+import { Ago, Bar, many, tokens, Took } from "./parts";
+import { State } from "./state";
+
+export function RunList({ runs, label }: { runs: RunLine[]; label: string }) {
+  return (
+    <ul class="runlist" aria-label={label}>
+      {runs.map((run) => (
+        <RunRow key={run.id} run={run} />
+      ))}
+    </ul>
+  );
+}
+
+const KINDS: Record<string, string> = { track: "tracked", plan: "plan", job: "job" };
+
+function RunRow({ run }: { run: RunLine }) {
+  const { total, done, failed, running } = run.tasks;
+  return (
+    <li class="run" data-item data-run={run.id}>
+      <div class="run-state">
+        <State status={run.status} />
+      </div>
+      <div class="run-main">
+        <a class="run-name" data-main href={runAddress(run.id)}>
+          {run.name}
+        </a>
+        <span class="kind">{KINDS[run.kind] ?? run.kind}</span>
+        {run.objective && <p class="run-objective">{run.objective}</p>}
+        {run.last_milestone && <p class="run-milestone">{run.last_milestone}</p>}
+      </div>
+      <div class="run-phase">{run.phase && run.phase.total > 0 && <PhaseDots current={run.phase.current} total={run.phase.total} isOver={run.status === "completed"} />}</div>
+      <div class="run-tasks">
+        <Bar done={done} failed={failed} running={running} total={total} label={`${done} of ${many(total, "task")} done, ${failed} failed, ${running} running`} />
+        <span class="numbers">
+          {done.toLocaleString()}/{total.toLocaleString()}
+          {failed > 0 && <span class="tone-bad"> {failed} failed</span>}
+        </span>
+      </div>
+      <div class="run-facts">
+        {run.blockers ? <span class="tone-warn">{many(run.blockers, "blocker")}</span> : null}
+        {run.files_changed ? (
+          <span>
+            {many(run.files_changed, "file")}
+            {run.lines_added != null && ` +${run.lines_added}`}
+            {run.lines_removed != null && ` −${run.lines_removed}`}
+          </span>
+        ) : null}
+        {run.tokens ? <span>{tokens(run.tokens)} tokens</span> : null}
+        {run.cost ? <span>${run.cost.toFixed(2)}</span> : null}
+        {run.agents?.length ? <span title={run.agents.join(", ")}>{run.agents.length === 1 ? run.agents[0] : many(run.agents.length, "agent")}</span> : null}
+      </div>
+      <div class="run-times">
+        <span>
+          <Took from={run.started_at} to={run.ended_at} />
+        </span>
+        <span class="faint">
+          <Ago at={run.started_at} />
+        </span>
+      </div>
+    </li>
+  );
+}
+
+/** Phase k of n; as dots while they can be counted at a glance. */
+export function PhaseDots({ current, total, isOver }: { current: number; total: number; isOver?: boolean }) {
+  const words = `phase ${Math.min(current, total)} of ${total}`;
+  if (total > 12) return <span class="numbers">{words}</span>;
+  return (
+    <span class="phases" role="img" aria-label={words} title={words}>
+      {Array.from({ length: total }, (_, index) => (
+        <span class={index + 1 < current || (isOver && index + 1 <= current) ? "phase-dot is-past" : index + 1 === current ? "phase-dot is-now" : "phase-dot"} />
+      ))}
+      <span class="numbers">
+        {Math.min(current, total)}/{total}
+      </span>
+    </span>
+  );
+}

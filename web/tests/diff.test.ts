@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import { foldedBecause, hunksOf, pairs, refined, words } from "../src/view/diff";
+
+const DIFF = `diff --git a/x.py b/x.py
+--- a/x.py
++++ b/x.py
+@@ -1,4 +1,4 @@ def f():
+ same
+-total = 0.0
++total = Decimal("0")
+ end
+\\ No newline at end of file
+@@ -10 +10,2 @@
+ a
++b
+`;
+
+test("a diff is read into hunks with the numbers of both sides", () => {
+  const [first, second] = hunksOf(DIFF);
+
+  expect(first!.heading).toBe("def f():");
+  expect(first!.lines.map((line) => [line.kind, line.old, line.new])).toEqual([["same", 1, 1], ["removed", 2, null], ["added", null, 2], ["same", 3, 3], ["note", null, null]]);
+  expect(second!.lines.map((line) => line.text)).toEqual(["a", "b"]);
+});
+
+test("lines that begin like a file's head are lines", () => {
+  expect(hunksOf("@@ -1 +1 @@\n--- a\n+++ b\n")[0]!.lines.map((line) => line.text)).toEqual(["-- a", "++ b"]);
+});
+
+test("what was removed stands beside what came for it", () => {
+  expect(pairs(hunksOf(DIFF)[0]!).map(({ left, right }) => [left?.text, right?.text])[1]).toEqual(["total = 0.0", 'total = Decimal("0")']);
+});
+
+test("within a line the words that changed are marked", () => {
+  const [before, after] = words("return total", "return total.quantize(CENT)");
+
+  expect(before).toEqual([{ text: "return total", isChanged: false }]);
+  expect(after!.filter((part) => part.isChanged).map((part) => part.text).join("")).toBe(".quantize(CENT)");
+});
+
+test("two lines with nothing in common are two lines", () => {
+  expect(words("alpha beta", "gamma delta epsilon")).toEqual([null, null]);
+});
+
+test("without white space a line moved to the right is the same line", () => {
+  const hunk = refined(hunksOf("@@ -1 +1 @@\n-a = 1\n+    a = 1\n")[0]!, true);
+
+  expect(hunk.lines.map((line) => line.kind)).toEqual(["same"]);
+});
+
+test("huge, binary and generated files wait for a click", () => {
+  expect(foldedBecause({ path: "src/a.py", added: 3, removed: 1 })).toBeNull();
+  expect(foldedBecause({ path: "web/package-lock.json", added: 3 })).toBe("Made by a tool");
+  expect(foldedBecause({ path: "a.png", is_binary: true })).toBe("Binary file");
+  expect(foldedBecause({ path: "src/a.py", added: 900 })).not.toBeNull();
+});

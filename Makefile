@@ -10,7 +10,7 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test bench chaos soak check web docs format lock clean
+.PHONY: help demo test bench chaos e2e soak check web docs format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -19,7 +19,7 @@ demo: $(READY) ## Agents, a job behind a gate, reviews, a plan and its crew, on 
 	@$(BIN)/python -P demo/main.py
 
 test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL.
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --ignore=tests/e2e $(ARGS)
 
 bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--save makes it the baseline.
 	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
@@ -33,6 +33,9 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/mypy
 	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs tests
 	$(BIN)/lint-imports
+
+e2e: $(READY) web/node_modules/.ready ## Drive the dashboard in a real browser; needs chromium.
+	@$(BIN)/python -m pytest tests/e2e $(ARGS)
 
 soak: $(READY) ## Ten minutes of events on a page with 10,000 tasks.
 	@DEEPWORK_SOAK_MINUTES=10 $(BIN)/python -m pytest tests/e2e/test_budget.py -k busy -s $(ARGS)

@@ -5,6 +5,7 @@ DeepworkError
 │   ├── NotFound         no such thing
 │   ├── NotAllowed       it exists, but its state forbids this
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
+│   │   └── WrongForm    a request over HTTP that is none, whatever it is about
 │   ├── Conflict         somebody else was first
 │   └── ReviewerError    the external reviewer failed
 ├── StateError           no job session is active, or its file is damaged

@@ -98,7 +98,9 @@ class SQLiteListener:
         if self._receiver is None:
             time.sleep(seconds)
             return
-        select.select([self._receiver], [], [], seconds)
+        waiting = select.poll()  # not `select`, which knows only the first 1,024 files of a process
+        waiting.register(self._receiver, select.POLLIN)
+        waiting.poll(seconds * 1000)
         with suppress(BlockingIOError):
             while self._receiver.recv(16):
                 pass

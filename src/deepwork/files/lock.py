@@ -110,6 +110,17 @@ class FileLock:
         )
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock of this file while the block runs, and leave no file of it open."""
+    lock = FileLock(path)
+    try:
+        with lock.held():
+            yield
+    finally:
+        lock.close()
+
+
 class _LockFiles:
     """The lock and its queue, opened; each opened pair excludes every other, in this process too."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
-from deepwork.files.lock import FileLock
+from deepwork.files.lock import alone
 from deepwork.git.moments import (
     LARGEST_UNTRACKED,
     Difference,
@@ -47,12 +47,12 @@ class ChecksumSnapshots:
         self._root = os.fspath(root)
         self._folder = folder / "checksums"
         self._own = os.fspath(folder.resolve())
-        self._lock = FileLock(self._folder / "lock")
+        self._lock = self._folder / "lock"
         self._seen: _Seen = {}
 
     def take(self) -> Snapshot:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with self._lock.held():
+        with alone(self._lock):
             files, listed, unreadable = self._read_all()
             content = json.dumps(files, sort_keys=True).encode()
             name = hashlib.sha256(content).hexdigest()

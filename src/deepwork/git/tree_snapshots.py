@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
-from deepwork.files.lock import FileLock
+from deepwork.files.lock import alone
 from deepwork.files.stamps import stamp
 from deepwork.git.command import Git, check_hash
 from deepwork.git.moments import (
@@ -66,12 +66,12 @@ class TreeSnapshots:
         key = hashlib.sha256(os.fsencode(top)).hexdigest()[:16]  # each working tree has an index of its own
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"
-        self._lock = FileLock(folder / "lock")
+        self._lock = folder / "lock"
         self._index = PrivateIndex(self._git, self._file, env=stored_in(folder / "objects", self._git))
 
     def take(self) -> Snapshot:
         _make_private(self._folder)  # somebody may have deleted it since
-        with self._lock.held():
+        with alone(self._lock):
             return self._take()
 
     def diff(self, before: Snapshot, after: Snapshot, *, counted: bool) -> Difference:
@@ -116,7 +116,7 @@ class TreeSnapshots:
         return self.diff(committed, snapshot, counted=False).files
 
     def prune(self, keep: set[str]) -> int:
-        with self._lock.held():
+        with alone(self._lock):
             # Every index of ours counts on what its last tree needs.
             last = {state.tree for path in self._folder.glob(_STATES) if (state := _read(path))}
             trees = "".join(f"{tree}\n" for tree in sorted(self._present(keep | last)))

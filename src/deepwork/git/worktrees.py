@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
-from deepwork.files.lock import FileLock
+from deepwork.files.lock import alone
 from deepwork.git.command import Git
 from deepwork.git.private_index import private_index
 from deepwork.git.refs import (
@@ -170,12 +170,8 @@ def _worktree(lines: list[str], *, is_main: bool) -> Worktree:
 @contextmanager
 def _one_at_a_time(git: Git) -> Iterator[None]:
     """So that whoever cleans up after a failure does not meet somebody else's tree."""
-    lock = FileLock(_common_dir(git) / _LOCK)
-    try:
-        with lock.held():
-            yield
-    finally:
-        lock.close()
+    with alone(_common_dir(git) / _LOCK):
+        yield
 
 
 def _common_dir(git: Git) -> Path:

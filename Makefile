@@ -56,7 +56,7 @@ format: $(READY) ## Format the code and mend what can be mended.
 
 lock: $(READY) ## Pin the dependencies anew, with hashes and without addresses.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --group dev pyproject.toml -o requirements/dev.txt
+		--no-header --group dev --all-extras pyproject.toml -o requirements/dev.txt
 	echo uv | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header - -o requirements/uv.txt
 

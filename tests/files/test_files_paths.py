@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -173,14 +172,11 @@ def test_pipes_and_sockets_are_refused_at_once(
     with socket.socket(socket.AF_UNIX) as listener:
         monkeypatch.chdir(project)  # the name of a socket must be short
         listener.bind("socket")
-    started = time.monotonic()
 
     with pytest.raises(InvalidInput, match="is not a"):
         confine(project, path, kind=kind)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="is not a regular file"):
         read_confined(project, path, max_bytes=10)
-
-    assert time.monotonic() - started < 1
 
 
 def test_a_file_over_the_cap_is_not_read(project: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from deepwork.errors import Code, DefinitionError
 from deepwork.files import yaml as deepwork_yaml
 from deepwork.files.yaml import load_yaml
+from effort import effort
 
 JOB = """\
 # a comment
@@ -212,14 +212,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_is_refused_quickly(name: str) -> None:
-    started = time.process_time()
-
     message = refusal(HOSTILE[name])
 
     assert message.startswith("job.yml:")
     assert len(message) < 1000
-    # The target is 0.25 s; twice that, because the machine that runs the tests may be busy.
-    assert time.process_time() - started < 0.5
+    assert effort(lambda: refusal(HOSTILE[name]), enough=150) < 150
 
 
 def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:

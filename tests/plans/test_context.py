@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,6 +15,7 @@ from rs_bpe.bpe import openai
 from deepwork.plans.context import MIN_TOKENS, Include, Material, load
 from deepwork.plans.models import Checkpoint, CheckpointType, Task, TaskStatus
 from deepwork.plans.tokens import estimate
+from effort import effort
 from plans.make import task, workflow
 
 TEXTS = {
@@ -283,10 +283,9 @@ def hostile() -> Material:
 def test_a_task_filled_to_the_limits_is_loaded_as_fast_as_any(budget: int):
     some = hostile()
 
-    start = time.process_time()
     answer = load(some, Include(all_checkpoints=True), budget)
 
-    assert time.process_time() - start < 0.5
+    assert effort(lambda: load(some, Include(all_checkpoints=True), budget), enough=150) < 150
     assert max(real_counts(answer)) <= answer["token_estimate"] <= budget
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from deepwork.plans.drawing import as_mermaid, as_text
+from effort import effort
 from plans.make import node
 
 
@@ -58,7 +57,6 @@ def test_long_names_and_many_dependencies_are_cut():
 def test_a_large_plan_is_drawn_in_short_and_quickly():
     wide = [node(f"t{number}", sequence=1 + number // 5_000) for number in range(10_000)]
     deep = [node(f"t{number}", sequence=number) for number in range(1_000)]
-    began = time.perf_counter()
 
     assert "     └ … 4,980 more: 4,980 ready" in as_text(wide).splitlines()
     assert len(as_text(wide).splitlines()) < 50
@@ -66,7 +64,9 @@ def test_a_large_plan_is_drawn_in_short_and_quickly():
     assert len(as_mermaid(wide)) < 2_000
     assert 'r1["5,000 tasks: 5,000 ready"]' in as_mermaid(wide)
     assert 'more["850 more rows"]' in as_mermaid(deep)
-    assert time.perf_counter() - began < 5
+    assert (
+        effort(lambda: (as_text(wide), as_mermaid(wide), as_text(deep), as_mermaid(deep)), enough=500) < 500
+    )
 
 
 def test_mermaid_has_a_box_for_each_task_and_an_arrow_for_each_wait():

@@ -6,7 +6,6 @@ import base64
 import json
 import random
 import string
-import time
 import uuid
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from rs_bpe.bpe import openai
 
 from deepwork.plans import tokens
 from deepwork.plans.tokens import KNOWN_FILE, estimate, fits, head_length, tail_length
+from effort import effort
 
 CHANCE = random.Random(7)
 SIGNS = [sign for sign in string.punctuation if sign != "'"]
@@ -165,7 +165,4 @@ def test_the_ends_of_a_text_fit_where_it_is_said(text: str, room: int):
 def test_a_megabyte_is_estimated_at_once():
     text = TEXTS["code"] * (2**20 // len(TEXTS["code"]))
 
-    start = time.process_time()
-    estimate(text)
-
-    assert time.process_time() - start < 1.5
+    assert effort(lambda: estimate(text), enough=300) < 300

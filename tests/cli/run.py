@@ -1,14 +1,21 @@
-"""The command, run as a person would: a new process, its output and its exit code."""
+"""The command, run as a person would: a new process, its output and its exit code; in a terminal if need be."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import quick
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Ran:
 
 def deepwork(project: Path, *words: str, environment: dict[str, str] | None = None) -> Ran:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "deepwork", *words],
+        [*quick.command(), *words],
         cwd=project,
         capture_output=True,
         text=True,
@@ -33,3 +40,37 @@ def deepwork(project: Path, *words: str, environment: dict[str, str] | None = No
         env={**os.environ, "COLUMNS": "200", **(environment or {})},
     )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def in_terminal(
+    project: Path,
+    *words: str,
+    columns: int = 100,
+    environment: dict[str, str] | None = None,
+    program: Sequence[str] = (sys.executable, "-P", "-m", "deepwork"),
+) -> Ran:
+    """The command in a real terminal of that width; all it prints is its output."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    plain = {
+        key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")
+    }
+    process = subprocess.Popen(
+        [*program, *words], cwd=project, stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**plain, "TERM": "xterm-256color", **(environment or {})},
+    )  # fmt: skip
+    os.close(theirs)
+    told = b"".join(_until_closed(ours))
+    os.close(ours)
+    return Ran(process.wait(timeout=60), told.decode().replace("\r\n", "\n"), "")
+
+
+def _until_closed(terminal: int) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # Linux: nobody has it open any more
+            return
+        if not piece:
+            return
+        yield piece

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import quick
 from cli.run import Ran, deepwork
 
 PLAN = """\
@@ -36,7 +37,7 @@ tasks:
 def piped(project: Path, text: str, *words: str) -> Ran:
     """The command with something on its standard input."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "deepwork", *words],
+        [*quick.command(), *words],
         cwd=project, input=text, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr)

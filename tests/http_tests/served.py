@@ -7,11 +7,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+import quick
 
 TOKEN = "a-token-of-the-tests-and-nothing-else"
 
@@ -37,13 +39,20 @@ class Reply:
 class Served:
     """`deepwork serve` on the network."""
 
-    def __init__(self, project: Path, *flags: str, transport: str = "http", token: str = "") -> None:
+    def __init__(
+        self,
+        project: Path,
+        *flags: str,
+        transport: str = "http",
+        token: str = "",
+        command: Sequence[str] | None = None,
+    ) -> None:
         self.project, self.port = project, free_port()
         environment = {**os.environ, "DEEPWORK_TOKEN": token}
         self._log = (project / f"server-{self.port}.log").open("wb")
         self.process = subprocess.Popen(
             [
-                sys.executable, "-P", "-m", "deepwork", "serve", "--path", str(project),
+                *(command or quick.command()), "serve", "--path", str(project),
                 "--transport", transport, "--port", str(self.port), "--rate-limit", "0", *flags,
             ],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log, env=environment,

@@ -18,6 +18,7 @@ import websockets
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
+import quick
 from http_tests.served import TOKEN, Served, free_port
 
 
@@ -29,7 +30,7 @@ class Dashboard(Served):
         self._log = (project / f"server-{self.port}.log").open("wb")
         self.process = subprocess.Popen(
             [
-                sys.executable, "-P", "-m", "deepwork", "dashboard", "--path", str(project),
+                *quick.command(), "dashboard", "--path", str(project),
                 "--port", str(self.port), *flags,
             ],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log,
@@ -39,9 +40,7 @@ class Dashboard(Served):
 
 def stdio(project: Path) -> StdioTransport:
     """A server as a client starts it, on the same project."""
-    return StdioTransport(
-        sys.executable, ["-P", "-m", "deepwork", "serve", "--path", str(project)], keep_alive=False
-    )
+    return quick.serving(project)
 
 
 async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:

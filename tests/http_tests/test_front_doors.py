@@ -23,6 +23,7 @@ from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 from deepwork.server.http.guard import HEADERS
 from house import house_at
 from http_tests.served import TOKEN, McpSession, Served, free_port
+from quick import PLAIN
 
 
 @pytest.mark.parametrize(("transport", "era"), [("http", "legacy"), ("http", "auto"), ("sse", "legacy")])
@@ -251,7 +252,7 @@ def everything(served: Served) -> list[dict[str, Any]]:
 
 
 def test_a_thousand_sessions_leave_nothing_behind(tmp_path: Path):
-    with Served(tmp_path) as server:
+    with Served(tmp_path, command=PLAIN) as server:
         for _ in range(100):
             open_and_close(server)
         before = server.memory()

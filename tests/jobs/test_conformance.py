@@ -5,14 +5,14 @@ The numbers are those of JOBS-REQ-001; requirements on the server's creation (1.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastmcp.client.transports import ClientTransport, SSETransport, StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import ClientTransport, SSETransport, StreamableHttpTransport
 
+import quick
 from http_tests.served import Served
 from jobs.project import file_output, files_output, job, review, step, write
 from jobs.talk import Refused, Talk
@@ -45,8 +45,7 @@ def door(request: pytest.FixtureRequest, root: Path) -> Iterator[Talk]:
     with_stdio = request.param.startswith("stdio")
     flags = ["--toolsets", "jobs"] if request.param == "stdio, jobs only" else []
     if with_stdio:
-        arguments = ["-P", "-m", "deepwork", "serve", "--path", str(root), *flags]
-        with Talk(StdioTransport(sys.executable, arguments, keep_alive=False)) as talk:
+        with Talk(quick.serving(root, *flags)) as talk:
             yield talk
         return
     with Served(root, transport=request.param) as server:

@@ -16,6 +16,7 @@ from jobs.project import file_output, files_output, job, review, step, write
 from jobs.reviewer import Reviewer, failing
 from jobs.talk import Refused, Talk
 from protocol.wire import Wire
+from quick import PLAIN
 
 Serve = Callable[..., Talk]
 
@@ -319,7 +320,8 @@ def test_the_reviewer_sees_none_of_our_secrets(root: Path, reviewer: Reviewer):
 def test_w16_a_huge_output_is_listed_and_costs_no_memory(root: Path, reviewer: Reviewer):
     with (root / "a.md").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
-    with Wire(root, "--external-runner", "claude", environment=reviewer.environment) as wire:
+    runner = ("--external-runner", "claude")
+    with Wire(root, *runner, environment=reviewer.environment, command=PLAIN) as wire:
         wire.call("start_workflow", {"goal": "x", "job_name": "one", "workflow_name": "main"})
         before = peak(wire)
         answer = wire.call("finished_step", {"outputs": {"a.md": "a.md"}})

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastmcp.client.transports import ClientTransport, SSETransport, StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import ClientTransport, SSETransport, StreamableHttpTransport
 
+import quick
 from deepwork.errors import (
     Code,
     Conflict,
@@ -192,8 +193,7 @@ def at_once(*works: Any) -> list[Any]:
 
 
 def test_w2_workflows_started_at_the_same_time_do_not_touch_each_other(root: Path):
-    arguments = ["-P", "-m", "deepwork", "serve", "--path", str(root)]
-    with Talk(StdioTransport(sys.executable, arguments, keep_alive=False)) as talk:
+    with Talk(quick.serving(root)) as talk:
         names = ["chain", "same"] * 5
         answers = talk.call_together(
             *(("start_workflow", {"goal": name, "job_name": name, "workflow_name": "main"}) for name in names)

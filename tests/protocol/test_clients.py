@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any, Literal
 import anyio
 import pytest
 from fastmcp import Client
-from fastmcp.client.transports import StdioTransport
 
 import deepwork
+import quick
 from deepwork.errors import Code
 
 Era = Literal["legacy", "auto"]
@@ -22,8 +21,7 @@ Era = Literal["legacy", "auto"]
 
 @asynccontextmanager
 async def connected(project: Path, era: Era, *flags: str) -> AsyncIterator[Client[Any]]:
-    arguments = ["-P", "-m", "deepwork", "serve", "--path", str(project), *flags]
-    async with Client(StdioTransport(sys.executable, arguments, keep_alive=False), mode=era) as client:
+    async with Client(quick.serving(project, *flags), mode=era) as client:
         yield client
 
 

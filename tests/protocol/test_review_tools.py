@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastmcp.client.transports import ClientTransport, StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import ClientTransport, StreamableHttpTransport
 
+import quick
 from http_tests.served import Served
 from jobs.talk import Refused, Talk
 from protocol.wire import Wire
@@ -66,8 +66,7 @@ def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     project.commit("docs/old.md")
     project.git("branch", "-f", "main")
     if transport == "stdio":
-        words = ["-P", "-m", "deepwork", "serve", "--path", str(project.root)]
-        with Reviews(StdioTransport(sys.executable, words, keep_alive=False), project, mode=era) as talk:
+        with Reviews(quick.serving(project.root), project, mode=era) as talk:
             yield talk
         return
     with Served(project.root) as server:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from protocol.wire import Wire
+from quick import PLAIN
+
+wired = partial(Wire, command=PLAIN)  # how it starts and ends is what is looked at
 
 
 def test_a_lone_surrogate_is_answered_and_the_server_goes_on(tmp_path: Path):
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         wire.send(
             b'{"jsonrpc":"2.0","id":"s","method":"tools/call",'
             b'"params":{"name":"agent_register","arguments":{"name":"\\ud800","runtime":"codex"}}}'
@@ -25,7 +29,7 @@ def test_a_lone_surrogate_is_answered_and_the_server_goes_on(tmp_path: Path):
 
 
 def test_garbage_is_answered_and_the_server_goes_on(tmp_path: Path):
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         for garbage in (b"hello", b"{", b"[]", b"\xff\xfe\x00", b'{"jsonrpc":"2.0","id":9}', b"\x00" * 10):
             wire.send(garbage)
         wire.send(b"")
@@ -36,7 +40,7 @@ def test_garbage_is_answered_and_the_server_goes_on(tmp_path: Path):
 
 
 def test_a_line_without_end_takes_no_memory_and_is_answered(tmp_path: Path):
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         wire.send(
             b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"x":"' + b"x" * 40_000_000 + b'"}}'
         )
@@ -49,7 +53,7 @@ def test_a_line_without_end_takes_no_memory_and_is_answered(tmp_path: Path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_in_time(tmp_path: Path, number: int):
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         wire.call("agent_register", {"name": "Ada", "runtime": "codex"})
 
         assert wire.stop(number) == 0
@@ -57,7 +61,7 @@ def test_a_signal_ends_the_server_in_time(tmp_path: Path, number: int):
 
 
 def test_the_end_of_input_ends_the_server_in_time(tmp_path: Path):
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         wire.call("agent_list")
 
         assert wire.stop() == 0
@@ -65,7 +69,7 @@ def test_the_end_of_input_ends_the_server_in_time(tmp_path: Path):
 
 
 def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path):
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         params = {"name": "agent_register", "arguments": {"name": "Ada", "runtime": "codex"}}
         for number in range(10, 18):
             wire.send({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
@@ -75,30 +79,30 @@ def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path):
 
 
 def test_a_server_that_never_spoke_ends_too(tmp_path: Path):
-    wire = Wire(tmp_path)
+    wire = wired(tmp_path)
 
     assert wire.stop() == 0
     assert not (tmp_path / ".deepwork" / "deepwork.db").exists()
 
 
 def test_what_was_answered_is_there_after_the_server_is_killed(tmp_path: Path):
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         id = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
         wire.stop(signal.SIGKILL)
 
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         assert wire.call("agent_get", {"id": id})["name"] == "Ada"
 
 
 def test_two_servers_share_one_project(tmp_path: Path):
-    with Wire(tmp_path) as one, Wire(tmp_path) as other:
+    with wired(tmp_path) as one, wired(tmp_path) as other:
         id = one.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
 
         assert other.call("agent_get", {"id": id})["name"] == "Ada"
 
 
 def test_each_call_is_logged_with_its_tool_and_the_stack(tmp_path: Path):
-    with Wire(tmp_path, "--log-level", "info") as wire:
+    with wired(tmp_path, "--log-level", "info") as wire:
         wire.call("agent_list")
         wire.stop()
 
@@ -119,14 +123,14 @@ def test_the_projects_own_files_are_neither_imported_nor_read(tmp_path: Path):
         (tmp_path / name).write_text(f"open({str(marker)!r}, 'w')")
     (tmp_path / ".env").write_text("FASTMCP_LOG_LEVEL=DEBUG\nFASTMCP_MASK_ERROR_DETAILS=false\n")
 
-    with Wire(tmp_path, "--log-level", "debug") as wire:
+    with wired(tmp_path, "--log-level", "debug") as wire:
         assert wire.call("agent_list")["total"] == 0
 
     assert not marker.exists()
 
 
 def test_a_bad_setting_is_one_sentence_and_no_traceback(tmp_path: Path):
-    wire = Wire(tmp_path, "--toolsets", "agnets")
+    wire = wired(tmp_path, "--toolsets", "agnets")
 
     assert wire.wait() == 2
     assert b"There is no toolset 'agnets'" in wire.errors
@@ -137,7 +141,7 @@ def test_a_damaged_database_is_an_error_of_the_call_not_the_end_of_the_server(tm
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / ".deepwork" / "deepwork.db").write_bytes(b"no database" * 1000)
 
-    with Wire(tmp_path) as wire:
+    with wired(tmp_path) as wire:
         for _ in range(2):
             said = wire.call("agent_list")
             assert said["code"] == "STORAGE_ERROR"

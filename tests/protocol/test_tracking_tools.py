@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastmcp.client.transports import StdioTransport
 
+import quick
 from jobs.project import job, step
 from jobs.talk import Refused, Talk
 from workspaces.make_workspaces import git, repository
@@ -40,8 +39,7 @@ INCLUDED = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
 
 
 def serving(root: Path, *flags: str) -> Talk:
-    arguments = ["-P", "-m", "deepwork", "serve", "--path", str(root), *flags]
-    return Talk(StdioTransport(sys.executable, arguments, keep_alive=False))
+    return Talk(quick.serving(root, *flags))
 
 
 @pytest.fixture(scope="module")

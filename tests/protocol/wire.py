@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Self
+
+import quick
 
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
@@ -21,9 +23,15 @@ INITIALIZE = {
 class Wire:
     """`deepwork serve` over pipes."""
 
-    def __init__(self, project: Path, *flags: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        project: Path,
+        *flags: str,
+        environment: dict[str, str] | None = None,
+        command: Sequence[str] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "deepwork", "serve", "--path", str(project), *flags],
+            [*(command or quick.command()), "serve", "--path", str(project), *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

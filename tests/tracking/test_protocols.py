@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastmcp.client.transports import StdioTransport
 from websockets.sync.client import connect
 
+import quick
 from http_tests.served import Served
 from jobs.talk import Talk
 from protocol.wire import Wire
@@ -39,12 +38,9 @@ def root(project: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def crew(root: Path) -> Iterator[tuple[Talk, dict[str, Talk]]]:
     """An orchestrator and four subagents: five MCP clients, each with a server process of its own."""
-    arguments = ["-P", "-m", "deepwork", "serve", "--path", str(root), "--toolsets", "tracking"]
 
     def client(_: str) -> Talk:
-        return Talk(
-            StdioTransport(sys.executable, arguments, env=dict(os.environ), keep_alive=False), timeout=60
-        )
+        return Talk(quick.serving(root, "--toolsets", "tracking", env=dict(os.environ)), timeout=60)
 
     with ThreadPoolExecutor(5) as starting, ExitStack() as open_clients:
         made = list(starting.map(client, ("orchestrator", *AGENTS)))

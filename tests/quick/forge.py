@@ -1,0 +1,116 @@
+"""Has imported all that any command needs, and forks for whoever asks, until its test worker is gone."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector, SelectorKey
+
+
+def main(address: str) -> None:
+    _import_all()
+    gc.collect()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(64)
+    waiting = DefaultSelector()
+    waiting.register(listener, EVENT_READ)
+    waiting.register(sys.stdin, EVENT_READ)
+    print("ready", flush=True)
+    while True:
+        for key, _ in waiting.select():
+            if key.fileobj is listener:
+                _begin(waiting, listener)
+            elif key.fileobj is sys.stdin:
+                return
+            elif isinstance(key.fileobj, socket.socket):  # whoever asked was killed
+                os.kill(key.data, signal.SIGKILL)
+                waiting.unregister(key.fileobj)
+            else:
+                _end(waiting, key)
+
+
+def _begin(waiting: DefaultSelector, listener: socket.socket) -> None:
+    line, _ = listener.accept()
+    size, files, _, _ = socket.recv_fds(line, 4, 3)
+    asked = b""
+    while len(asked) < int.from_bytes(size, "big"):
+        asked += line.recv(65536)
+    pid = os.fork()
+    if pid == 0:
+        _become(files, **json.loads(asked))
+    for file in files:
+        os.close(file)
+    line.sendall(pid.to_bytes(4, "big"))
+    waiting.register(line, EVENT_READ, data=pid)
+    waiting.register(os.pidfd_open(pid), EVENT_READ, data=(pid, line))
+
+
+def _end(waiting: DefaultSelector, key: SelectorKey) -> None:
+    pid, line = key.data
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    waiting.unregister(key.fd)
+    os.close(key.fd)
+    with suppress(KeyError):
+        waiting.unregister(line)
+    with suppress(OSError):  # nobody may want to know any more
+        line.sendall(ended.to_bytes(4, "big", signed=True))
+    line.close()
+
+
+def _become(files: list[int], arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+    """In the new process: be the command, with nothing of ours left open."""
+    code = 1
+    try:
+        os.setsid()
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        os.closerange(3, 4096)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = ["deepwork", *arguments]
+        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+        from deepwork.__main__ import main as run_command
+
+        run_command()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:  # noqa: BLE001 as Python itself would tell it
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def _import_all() -> None:
+    """All that any command could need; it opens no store."""
+    import psycopg  # noqa: F401
+    import uvicorn  # noqa: F401
+
+    import deepwork.server.http.serving
+    import deepwork.server.stdio
+    from deepwork.cli.main import COMMANDS, deepwork
+    from deepwork.config import load_settings
+    from deepwork.server.app import server_of
+    from deepwork.server.house import House
+
+    for name in COMMANDS:
+        deepwork.get_command(None, name)  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as folder:
+        server_of(House(load_settings(Path(folder), {"toolsets": ("all",)}, environment={})))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

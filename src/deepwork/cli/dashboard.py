@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import webbrowser
 from typing import Any
 
 import click
 
+from deepwork.cli.logs import log_format_option
 from deepwork.cli.options import place_options, settings_from
 from deepwork.config import OPTIONS
+from deepwork.observability.logs import start_logging
 
 PORT = 8765
 _HELP = {option.name: option.help for option in OPTIONS}
@@ -24,7 +24,8 @@ _HELP = {option.name: option.help for option in OPTIONS}
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
 @click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
-def dashboard(path: str, opens: bool, **flags: Any) -> None:
+@log_format_option
+def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     """See in a browser what agents do, and act where they wait for you.
 
     Looks at the same store as the servers of the project, however these are started; Ctrl-C ends it.
@@ -35,11 +36,7 @@ def dashboard(path: str, opens: bool, **flags: Any) -> None:
     from deepwork.server.http.serving import serve_http
 
     settings = settings_from(path, **flags)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    start_logging(settings.log_level, log_format)
     house = House(settings)
     try:
         anyio.run(serve_http, house, None, webbrowser.open if opens else None)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-import sys
+import os
 from typing import Any
 
 import click
 
+from deepwork.cli.logs import log_format_option
 from deepwork.cli.options import place_options, settings_from
 from deepwork.config import OPTIONS, unknown_keys
+from deepwork.observability.logs import start_logging, tell_requests
+from deepwork.observability.tracing import start_tracing
 
 _HELP = {option.name: option.help for option in OPTIONS}
 
@@ -30,16 +33,13 @@ _HELP = {option.name: option.help for option in OPTIONS}
 @click.option("--external-runner", metavar="NAME", help=_HELP["external_runner"])
 @click.option("--platform", metavar="NAME", help=_HELP["platform"])
 @click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
-def serve(path: str, no_quality_gate: bool, **flags: Any) -> None:
+@log_format_option
+def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> None:
     """Run the MCP server: over standard input and output for a client to start, or on the network."""
     settings = settings_from(path, **flags)
     if no_quality_gate:
         settings = settings_from(path, **flags, quality_gate="false")
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    start_logging(settings.log_level, log_format)
     for key in unknown_keys(settings.project_root):
         logging.getLogger("deepwork").warning("config.yml has a key %r that means nothing here.", key)
     _run(settings)
@@ -50,7 +50,10 @@ def _run(settings: Any) -> None:
 
     from deepwork.server.app import server_of
     from deepwork.server.house import House
+    from deepwork.server.requests import request_id
 
+    tell_requests(request_id)
+    end_tracing = start_tracing(os.environ)
     house = House(settings)
     try:
         if settings.transport == "stdio":
@@ -63,3 +66,4 @@ def _run(settings: Any) -> None:
             anyio.run(serve_http, house, server_of(house))
     finally:
         house.close()
+        end_tracing()

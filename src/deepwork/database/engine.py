@@ -124,9 +124,21 @@ def open_engine(location: str) -> Engine:
     """The engine for a PostgreSQL URL or the path of a SQLite file; nothing is opened yet."""
     # Only the driver that is used is imported: psycopg costs more than the rest of a small command.
     if location.startswith(("postgresql://", "postgres://")):
-        from deepwork.database.postgres import PostgreSQL  # noqa: PLC0415
-
-        return PostgreSQL(location)
+        return _postgres(location)
     from deepwork.database.sqlite import SQLite  # noqa: PLC0415
 
     return SQLite(location)
+
+
+def _postgres(url: str) -> Engine:
+    try:
+        from deepwork.database.postgres import PostgreSQL  # noqa: PLC0415
+    except ImportError as missing:
+        # Without a name it is the driver's own complaint that it found no libpq.
+        if (missing.name or "psycopg").partition(".")[0] not in {"psycopg", "psycopg_pool"}:
+            raise
+        raise StorageError(
+            "The driver for PostgreSQL is not installed here.",
+            suggestion="Install it with: pip install 'deepwork[postgres]'",
+        ) from None
+    return PostgreSQL(url)

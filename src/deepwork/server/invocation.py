@@ -19,6 +19,7 @@ from deepwork.database.call import Call, calling
 from deepwork.database.idempotency import once
 from deepwork.database.transaction import Database, Transaction, joining
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
+from deepwork.observability.calls import Watched
 from deepwork.server.registry import ToolSpec
 
 log = logging.getLogger("deepwork")
@@ -34,8 +35,11 @@ def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: C
 
     What may change something is recorded, whatever comes of it.
     """
-    if spec.read_only:
-        return _read(spec, given, call)
+    with Watched(spec.name, call):
+        return _read(spec, given, call) if spec.read_only else _recorded(database, spec, given, call)
+
+
+def _recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
     note = Note(call, spec.parameters.model_fields, given)
     with calling(replace(call, note=note)):
         try:
@@ -56,7 +60,7 @@ async def invoke_async(
     Without a database, a call that stored nothing leaves no record.
     """
     note = Note(call, spec.parameters.model_fields, given)
-    with calling(call if spec.read_only else replace(call, note=note)):
+    with Watched(spec.name, call), calling(call if spec.read_only else replace(call, note=note)):
         try:
             require_scope(spec, given, call)
             answer = plain(await spec.method(**spec.arguments(given)))

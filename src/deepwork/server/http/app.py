@@ -28,6 +28,7 @@ from deepwork.events.hub import Hub
 from deepwork.server.house import House
 from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import RateLimit
+from deepwork.server.http.metrics import CountRefusals, Metrics
 from deepwork.server.http.policy import Policy, is_mcp
 from deepwork.server.http.unreadable import AnswerUnreadable
 from deepwork.server.invocation import invoke, invoke_async, spoken
@@ -52,7 +53,7 @@ def application(house: House, mcp: FastMCP | None, policy: Policy) -> ASGIApp:
     """Everything, guarded."""
     rate = house.settings.rate_limit
     limit = RateLimit(rate, 4 * rate) if rate else None
-    return SignIn(Guard(doors(house, mcp), policy, limit, tokens=TokenDesk(house.database)))
+    return CountRefusals(SignIn(Guard(doors(house, mcp), policy, limit, tokens=TokenDesk(house.database))))
 
 
 def doors(house: House, mcp: FastMCP | None) -> Doors:
@@ -72,6 +73,7 @@ def doors(house: House, mcp: FastMCP | None) -> Doors:
     routes: list[BaseRoute] = [
         Route("/health", _health(pages), methods=["GET"]),
         *api.routes(),
+        *Metrics(house.database, house.presence, hub).routes(),
         *Streams(hub).routes(),
         api.missing(),
         *pages.routes(),

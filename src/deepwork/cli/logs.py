@@ -1,0 +1,18 @@
+"""How a server writes its log: an option of the commands that run one."""
+
+from __future__ import annotations
+
+import click
+
+from deepwork.observability.logs import FORMATS
+
+# Not a setting of the project: how lines are collected is a matter of where the server runs.
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    envvar="DEEPWORK_LOG_FORMAT",
+    show_default=True,
+    show_envvar=True,
+    help="How the log on standard error is written: for people, or one JSON object a line.",
+)

@@ -1,0 +1,46 @@
+"""`/metrics` of a real server: who may read it, and what it tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepwork.config import load_settings
+from deepwork.server.house import House
+from deepwork.server.toolsets import chosen
+from http_tests.served import McpSession, Served
+from observability.exposition_reader import read, value
+
+
+def test_a_server_tells_its_figures_to_whoever_may_read(tmp_path: Path):
+    with Served(tmp_path, "--rate-limit", "5") as served:
+        assert served.get("/metrics").status == 401
+        session = McpSession(served)
+        assert session.call(1, "agent_register", {"name": "Ada", "runtime": "codex"})["id"]
+        assert session.call(2, "agent_get", {"id": "ag_no"})["code"] == "AGENT_NOT_FOUND"
+        session.call(3, "no_such_tool_at_all", {})
+        made = session.call(4, "agent_list", {})
+        # More than a burst, asked without a name: by the address of this machine.
+        assert 429 in {served.get("/api/v1/me", **served.bearer).status for _ in range(60)}
+        found = read(_scraped(served))
+
+    assert made["total"] == 1
+    assert value(found, "deepwork_tool_calls_total", tool="agent_register") == 1
+    assert value(found, "deepwork_tool_errors_total", tool="agent_get", code="AGENT_NOT_FOUND") == 1
+    assert value(found, "deepwork_tool_duration_seconds", "_count", tool="agent_list") == 1
+    assert value(found, "deepwork_live_agents") == 1
+    assert value(found, "deepwork_event_last_seq") >= 1
+    assert value(found, "deepwork_http_refused_requests_total", status="401") == 1
+    assert value(found, "deepwork_http_refused_requests_total", status="429") >= 1
+    assert 10**7 < value(found, "process_resident_memory_bytes") < 2 * 10**9
+    house = House(load_settings(tmp_path, environment={}))
+    labels = {dict(labels)["tool"] for _, labels in found["deepwork_tool_calls_total"].samples}
+    assert labels <= set(chosen(house.registry, house.settings)), "only tools that there are"
+    house.close()
+
+
+def _scraped(served: Served) -> str:
+    """As often as it takes: a server that just said 429 has to be given a moment."""
+    while (answer := served.ask("GET", "/metrics", served.bearer)).status == 429:
+        pass
+    assert answer.status == 200, answer
+    return answer.body.decode()

@@ -1,0 +1,162 @@
+"""What is built is whole, and works where nothing but its own needs is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepwork import __version__
+from house import leave_out
+from http_tests.served import free_port
+from package.installing import Installed, built, contents, needs
+from protocol.wire import INITIALIZE
+
+MUST_BE_THERE = (
+    "deepwork/py.typed",
+    "deepwork/dashboard/static/index.html",
+    "deepwork/database/migrations/env.py",
+    "deepwork/database/migrations/versions/0001_first_tables.py",
+    "deepwork/jobs/job.schema.json",
+    "deepwork/jobs/standard/deepwork_jobs/job.yml",
+    "deepwork/plans/known_tokens.txt",
+    "deepwork/reviews/deepreview.schema.json",
+    "deepwork/templates/shipped/feature.yml",
+    "deepwork/templates/template.schema.json",
+)
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(source: Path, wheel: Path):
+    files = {str(path.relative_to(source / "src")) for path in (source / "src").rglob("*") if path.is_file()}
+
+    held = {name for name in contents(wheel) if ".dist-info/" not in name}
+
+    assert held == files
+    assert set(MUST_BE_THERE) <= held
+
+
+def test_the_page_in_the_wheel_finds_its_assets(wheel: Path):
+    held = contents(wheel)
+    page = held["deepwork/dashboard/static/index.html"].decode()
+
+    assets = re.findall(r'(?:src|href)="/(assets/[^"]+)"', page)
+
+    assert any(name.endswith(".js") for name in assets)
+    assert {f"deepwork/dashboard/static/{name}" for name in assets} <= set(held)
+
+
+def test_the_sdist_builds_the_same_wheel(source: Path, wheel: Path, tmp_path: Path):
+    sdist = built(source, "sdist", tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    [unpacked] = (tmp_path / "unpacked").iterdir()
+
+    again = built(unpacked, "wheel", tmp_path / "again")
+
+    assert again.name == wheel.name
+    assert contents(again) == contents(wheel)
+
+
+def test_what_only_some_need_is_an_extra(wheel: Path):
+    base = needs(wheel)
+
+    assert {"fastmcp", "alembic", "rich", "pyyaml"} <= base
+    assert not {"psycopg", "psycopg-pool", "opentelemetry-sdk"} & base
+    assert {"psycopg", "psycopg-binary", "psycopg-pool"} <= needs(wheel, frozenset({"postgres"}))
+    assert "opentelemetry-exporter-otlp-proto-http" in needs(wheel, frozenset({"otel"}))
+
+
+def test_the_installed_program_tells_its_version(deepwork: Installed):
+    assert deepwork.run("--version").stdout == f"deepwork, version {__version__}\n"
+
+
+def test_the_installed_server_answers_over_stdio_and_finds_what_it_ships(deepwork: Installed, tmp_path: Path):
+    calls: dict[str, dict[str, str]] = {
+        "agent_register": {"name": "Ada", "runtime": "codex"},
+        "template_list": {},
+        "get_workflows": {},
+    }
+    asked: list[dict[str, Any]] = [
+        {"id": 0, "method": "initialize", "params": INITIALIZE},
+        {"method": "notifications/initialized"},
+        *(
+            {"id": number, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+            for number, (tool, given) in enumerate(calls.items(), 1)
+        ),
+    ]
+    done = subprocess.run(
+        [deepwork.program, "serve", "--path", str(tmp_path)],
+        input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in asked),
+        env=deepwork.environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9"),
+        capture_output=True, text=True, check=True, timeout=90,
+    )  # fmt: skip
+
+    answers = {answer["id"]: answer["result"] for answer in map(json.loads, done.stdout.splitlines())}
+    told: list[Any] = [json.loads(answers[number]["content"][0]["text"]) for number in (1, 2, 3)]
+    assert re.fullmatch(r"ag_[0-9a-z]{12}", told[0]["id"])
+    assert {"bugfix", "feature", "refactor"} <= {each["name"] for each in told[1]["templates"]}
+    assert "deepwork_jobs" in str(told[2])
+    assert done.stderr.count("pip install 'deepwork[otel]'") == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_the_installed_dashboard_shows_its_page(deepwork: Installed, tmp_path: Path):
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    dashboard = subprocess.Popen(
+        [deepwork.program, "dashboard", "--path", str(tmp_path), "--port", str(port)],
+        env=deepwork.environment(DEEPWORK_TOKEN="a-token-of-the-tests"),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        page = _read(f"{base}/", dashboard).decode()
+        script = re.findall(r'src="(/assets/index[^"]+)"', page)[0]
+        assert "<title>" in page
+        assert len(_read(base + script, dashboard)) > 10_000
+    finally:
+        dashboard.terminate()
+        dashboard.communicate(timeout=20)
+
+
+UV = Path(sys.executable).with_name("uv")
+NO_REGISTRY = ("network", "connect", "dns error", "Failed to fetch")
+
+
+def test_it_runs_by_uvx_from_a_clone(source: Path, tmp_path: Path):
+    if not UV.exists():
+        leave_out("uv is not installed")
+    done = subprocess.run(
+        [str(UV), "tool", "run", "--from", str(source), "deepwork", "--version"],
+        env={**os.environ, "UV_TOOL_DIR": str(tmp_path / "tools"), "UV_PYTHON": sys.executable},
+        capture_output=True, text=True, check=False, timeout=110,
+    )  # fmt: skip
+    if done.returncode != 0 and any(word in done.stderr for word in NO_REGISTRY):
+        leave_out(f"the package registry cannot be reached: {done.stderr[-300:]}")
+
+    assert (done.returncode, done.stdout) == (0, f"deepwork, version {__version__}\n"), done.stderr
+
+
+def _read(address: str, dashboard: subprocess.Popen[bytes]) -> bytes:
+    """What is there, as soon as somebody listens."""
+    request = urllib.request.Request(address, headers={"Authorization": "Bearer a-token-of-the-tests"})
+    for _ in range(1200):
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                found: bytes = answer.read()
+                return found
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            assert dashboard.poll() is None, dashboard.communicate()[1].decode()
+            time.sleep(0.05)
+    pytest.fail("nobody listens")

@@ -1,0 +1,144 @@
+"""A store of any schema that was ever released is opened by today's program: nothing lost, everything works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import KINDS
+from database.stores import everything
+from deepwork.access.chain import verified
+from deepwork.access.store import AuditStore, TokenStore
+from deepwork.database import schema
+from deepwork.jobs.store import SessionStore
+from deepwork.server.house import House
+from house import Clock, ask, events, house_at
+from package.old_stores import SCHEMAS, empty_place, make_old
+
+RELEASED = ["0001", "0002", "0003", "0004", "0005"]
+A_DAY = 86_400
+ODD = "ünï©ødé 日本語 \\N '\"%s :name {} 😀\ttab\nline"
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
+    with empty_place(request.param, tmp_path, url) as location:
+        yield location
+
+
+def test_every_released_schema_has_its_store():
+    assert SCHEMAS[: len(RELEASED)] == RELEASED
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_a_store_of_an_older_schema_still_answers(version: str, place: str, tmp_path: Path):
+    make_old(version, place)
+    before = everything(place)
+
+    house = house_at(tmp_path, place, Clock(), lease_seconds=A_DAY)
+    try:
+        house.feed.last()
+        _nothing_is_lost(before, everything(place))
+        assert dict(house.database.engine.describe())["schema"] == schema.HEAD
+        assert not list(house.database.engine.problems())
+        for since, works in WORKS.items():
+            if since <= version:
+                works(house)
+    finally:
+        house.close()
+
+
+def _nothing_is_lost(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> None:
+    for table, rows in before.items():
+        if table == "alembic_version":
+            continue
+        kept = [{name: row[name] for name in rows[0]} for row in after[table]] if rows else []
+        assert sorted(kept, key=repr) == sorted(rows, key=repr), table
+
+
+def _agents_messages_and_events(house: House) -> None:
+    last = house.feed.last()
+    ada, bob = (_agent(house, name) for name in ("Ada", "Bob"))
+    [message] = ask(house, "message_list", agent_id=bob["id"])["messages"]
+    assert ask(house, "message_get", id=message["id"])["body"] == ODD
+    assert ask(house, "agent_get", id=ada["id"])["metadata"] == {"odd": ODD}
+
+    again = ask(house, "agent_register", "the-same-call", name="once", runtime="custom")
+    ask(house, "message_send", sender_id=bob["id"], recipient_id=ada["id"], message_type="query", body="New?")
+
+    assert again["id"] == _agent(house, "once")["id"], "a key of before still has its answer"
+    assert [event.seq for event in events(house, last)] == list(range(last + 1, house.feed.last() + 1))
+    assert house.feed.last() > last > 0
+
+
+def _job_sessions(house: House) -> None:
+    with house.database.reading() as tx:
+        [row] = tx.all("SELECT id FROM job_sessions")
+        session = SessionStore(tx).seen(row["id"])
+    assert session is not None
+    assert (session.name, session.status, session.current_step) == ("chain/main", "active", "a")
+
+
+def _plans(house: House) -> None:
+    [plan] = ask(house, "workflow_list")["workflows"]
+    tasks = {
+        task["name"]: task for task in ask(house, "workflow_get", id=plan["id"], include_tasks=True)["tasks"]
+    }
+    holder = _agent(house, "Ada")["id"]
+    assert {name: task["status"] for name, task in tasks.items()} == {
+        "design": "in_progress", "build": "pending", "docs": "skipped",
+    }  # fmt: skip
+    assert ask(house, "workflow_search", query="zebra")["results"]
+    [checkpoint] = ask(house, "checkpoint_list", task_id=tasks["design"]["id"])["checkpoints"]
+    assert checkpoint["detail"] == {"n": -1, "big": 2**53}
+    assert "ours" in {each["name"] for each in ask(house, "template_list")["templates"]}
+
+    done = {"status": "completed", "outcome": "Designed.", "agent_id": holder}
+    ask(house, "task_update_status", id=tasks["design"]["id"], **done)
+
+    [ready] = ask(house, "workflow_next_tasks", workflow_id=plan["id"])["tasks"]
+    assert ready["name"] == "build"
+    assert ask(house, "task_claim", task_id=ready["id"], agent_id=holder)["success"]
+
+
+def _teams(house: House) -> None:
+    [repository] = ask(house, "repository_list")["repositories"]
+    assert repository["name"] == "shop"
+    [plan] = ask(house, "workflow_list")["workflows"]
+    [workspace] = ask(house, "workspace_list", workflow_id=plan["id"])["workspaces"]
+    assert (workspace["branch"], workspace["status"]) == ("sso", "active")
+    with house.database.reading() as tx:
+        [token] = TokenStore(tx).all()
+        record = AuditStore(tx)
+        verdict = verified(record.chained(), record.head())
+    assert (token.name, token.scope, token.revoked_at) == ("ci", "work", None)
+    assert verdict.problem is None
+    assert verdict.rows > 24, "the calls of today stand behind those of before"
+
+
+def _tracking(house: House) -> None:
+    with house.database.reading() as tx:
+        [workflow] = tx.all("SELECT id FROM tracked_workflows")
+        [task] = tx.all("SELECT id FROM tracked_tasks WHERE name = 'second'")
+    [decision] = ask(house, "get_context", workflow_id=workflow["id"], include=["decisions"])["decisions"]
+    assert (decision["chosen"], decision["reasoning"]) == ("SQLite", ODD)
+    ask(house, "log_milestone", task_id=task["id"], message="After the upgrade")
+    assert "After the upgrade" in str(events(house)[-1].data)
+
+
+def _agent(house: House, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in ask(house, "agent_list")["agents"] if each["name"] == name)
+    return found
+
+
+WORKS = {
+    "0001": _agents_messages_and_events,
+    "0002": _job_sessions,
+    "0003": _plans,
+    "0004": _teams,
+    "0005": _tracking,
+}

@@ -106,5 +106,5 @@ def test_events_are_followed_as_they_happen(tmp_path: Path):
     assert json.loads(tail.stdout.readline())["data"]["name"] == "Ada"
 
     tail.send_signal(signal.SIGINT)
-    assert tail.wait(timeout=10) == 130
+    assert tail.wait(timeout=60) == 130
     tail.stdout.close()

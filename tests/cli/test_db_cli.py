@@ -231,3 +231,19 @@ def test_a_wrong_file_makes_nothing(tmp_path: Path):
 
     assert (ran.code, "is no SQLite file" in ran.err) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_backup_goes_where_it_is_told_and_errors_name_files_whole(tmp_path: Path):
+    register(tmp_path, "Ada")
+    nowhere, taken = tmp_path / "typo" / "x.backup", tmp_path / "x.backup"
+    taken.touch()
+
+    missing = deepwork(tmp_path, "db", "backup", str(nowhere))
+    exists = deepwork(tmp_path, "db", "backup", "x.backup")
+    absent = deepwork(tmp_path, "db", "copy", "none.db", "new.db")
+
+    assert (missing.code, exists.code, absent.code) == (1, 1, 1)
+    assert f"The folder {tmp_path / 'typo'} does not exist." in missing.err
+    assert not nowhere.parent.exists()
+    assert f"Error: {taken} exists" in exists.err
+    assert f"There is no store at {tmp_path / 'none.db'}." in absent.err

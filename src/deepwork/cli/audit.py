@@ -16,8 +16,10 @@ import click
 from deepwork.access.chain import Verdict, verified
 from deepwork.access.models import Link
 from deepwork.access.store import AuditStore
-from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.groups import Group
+from deepwork.cli.options import json_option, place_options, refuse_misplaced, settings_from
 from deepwork.cli.output import show
+from deepwork.cli.progress import Waiting
 from deepwork.errors import StorageError
 from deepwork.server.house import House
 
@@ -42,15 +44,14 @@ class Moment(click.ParamType[int]):
         return int(then.timestamp() * 1000)
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-
-
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--account", metavar="NAME", help="Only calls under the token of this name, or `local`.")
 @click.option("--tool", metavar="NAME", help="Only calls of this tool.")
 @click.option("--since", type=Moment(), metavar="WHEN", help="Not before this: 2h, 7d, or a date.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="At most so many. Default: 50.")
-@_json
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, metavar="N", help="At most so many. Default: 50."
+)
+@json_option
 @place_options
 @click.pass_context
 def audit(
@@ -59,6 +60,7 @@ def audit(
 ) -> None:  # fmt: skip
     """Show the record of calls that may have changed something, newest first."""
     if context.invoked_subcommand is not None:
+        refuse_misplaced(context)
         return
     with _store(place) as store:
         links = store.newest(account=account, tool=tool, since=since, limit=limit)
@@ -70,13 +72,14 @@ def audit(
 
 
 @audit.command()
-@_json
+@json_option
 @place_options
 def verify(as_json: bool, **place: Any) -> None:
     """Follow the chain from the first row to the last; exit code 1 if it is broken."""
     try:
-        with _store(place) as store:
-            verdict = verified(store.chained(), store.head())
+        with _store(place) as store, Waiting("Following the chain", quiet=as_json) as waiting:
+            head = store.head()
+            verdict = verified(_counted(store.chained(), head.seq, waiting), head)
     except StorageError as error:  # a head that is gone, a table that is gone
         verdict = Verdict(0, "", problem=f"the record cannot be read: {error.message}")
     found = {key: value for key, value in asdict(verdict).items() if value is not None}
@@ -92,6 +95,13 @@ def _store(place: dict[str, Any]) -> Iterator[AuditStore]:
             yield AuditStore(tx)
     finally:
         house.close()
+
+
+def _counted(links: Iterator[Link], total: int, waiting: Waiting) -> Iterator[Link]:
+    for link in links:
+        if link.seq % 500 == 0:
+            waiting.report("Following the chain", link.seq, total)
+        yield link
 
 
 def _told(link: Link) -> dict[str, Any]:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import click
 
-from deepwork.cli.options import place_options, refuse_password, settings_from
+from deepwork.cli.groups import Group
+from deepwork.cli.options import json_option, place_options, project_option, refuse_password, settings_from
 from deepwork.cli.output import show
+from deepwork.cli.progress import Waiting
 from deepwork.config import Settings, load_settings
 from deepwork.database.engine import Engine, open_engine
-from deepwork.errors import NotAllowed
+from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
+from deepwork.files.failures import shown
 from deepwork.files.state import make_state_folder
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 _WORDS = ("project", "global")
 
 
-@click.group()
+@click.group(cls=Group)
 def db() -> None:
     """The store: look at it, copy it, back it up, put it back."""
 
 
 @db.command()
 @place_options
-@_JSON
+@json_option
 def info(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
     """Say where everything is kept, how much it is, and who has it open; nothing is changed."""
     from deepwork.database.overview import overview
@@ -49,8 +54,8 @@ def info(path: str, database: str | None, global_store: bool, as_json: bool) -> 
 @db.command()
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--path", default=".", metavar="DIR", help="The project. Default: this folder.")
-@_JSON
+@project_option
+@json_option
 def copy(source: str, target: str, path: str, as_json: bool) -> None:
     """Copy a whole store into an empty or new one, and compare the two row by row.
 
@@ -63,9 +68,10 @@ def copy(source: str, target: str, path: str, as_json: bool) -> None:
         make_state_folder(_usual(settings, "project").store_folder)
     old, new = (open_engine(_location(settings, place)) for place in (source, target))
     if _is_same(old, new):
-        raise NotAllowed(f"FROM and TO are both {new.name}.", suggestion="Name two different stores.")
+        raise NotAllowed(f"FROM and TO are both {new.address}.", suggestion="Name two different stores.")
     try:
-        copied = copy_store(old, new)
+        with _whole_names(old.address, new.address), Waiting("Copying", quiet=as_json) as waiting:
+            copied = copy_store(old, new, report=waiting.report)
     finally:
         old.close()
         new.close()
@@ -76,16 +82,18 @@ def copy(source: str, target: str, path: str, as_json: bool) -> None:
 @db.command()
 @click.argument("file")
 @place_options
-@_JSON
+@json_option
 def backup(file: str, path: str, database: str | None, global_store: bool, as_json: bool) -> None:
     """Write the whole store into one new SQLite file; servers may go on working."""
     from deepwork.database.backup import back_up
 
     settings = settings_from(path, database=database, global_store=global_store)
     place = _file(file)
+    _require_folder(place)
     store = open_engine(settings.database_location)
     try:
-        saved = back_up(store, place)
+        with _whole_names(str(place), store.address), Waiting("Saving", quiet=as_json) as waiting:
+            saved = back_up(store, place, waiting.report)
     finally:
         store.close()
     done = {"backup": str(place), "bytes": place.stat().st_size, "schema": saved.schema, "verified": True}
@@ -96,7 +104,7 @@ def backup(file: str, path: str, database: str | None, global_store: bool, as_js
 @click.argument("file")
 @click.option("--replace", is_flag=True, help="Replace what the store holds, after backing it up.")
 @place_options
-@_JSON
+@json_option
 def restore(
     file: str, replace: bool, path: str, database: str | None, global_store: bool, as_json: bool
 ) -> None:
@@ -106,11 +114,13 @@ def restore(
 
     settings = settings_from(path, database=database, global_store=global_store)
     store, place = open_engine(settings.database_location), _file(file)
-    require_backup(place, store)
+    with _whole_names(str(place), store.address):
+        require_backup(place, store)
     if _mode(settings) == "project":
         make_state_folder(settings.store_folder)
     try:
-        restored = put_back(place, store, replace=replace)
+        with _whole_names(str(place), store.address), Waiting("Putting back", quiet=as_json) as waiting:
+            restored = put_back(place, store, replace=replace, report=waiting.report)
     finally:
         store.close()
     done: dict[str, Any] = {"restored": str(place), "to": store.address, "schema": restored.copied.schema}
@@ -119,6 +129,28 @@ def restore(
     if restored.kept:
         done["kept"] = str(restored.kept)
     show(done | {"verified": True} | _counted(restored.copied.rows, as_json), as_json=as_json)
+
+
+@contextmanager
+def _whole_names(*addresses: str) -> Iterator[None]:
+    """Files by their whole names: whoever typed them may know them, unlike a caller over the network."""
+    try:
+        yield
+    except DeepworkError as error:
+        for address in addresses:
+            if "://" not in address:
+                name = rf"(?<![\w/.-]){re.escape(shown(Path(address)))}(?![\w/-])"
+                error.message = re.sub(name, lambda _, whole=address: whole, error.message)  # type: ignore[misc]
+        raise
+
+
+def _require_folder(file: Path) -> None:
+    """A misspelt folder is not made without a word."""
+    if not file.parent.is_dir():
+        raise InvalidInput(
+            f"The folder {file.parent} does not exist.",
+            suggestion=f"Correct the name, or make it: mkdir -p {file.parent}",
+        )
 
 
 def _location(settings: Settings, given: str) -> str:

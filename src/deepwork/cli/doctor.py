@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from deepwork import __version__
-from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.options import json_option, place_options, settings_from
 from deepwork.cli.output import show
 from deepwork.config import Settings, child_environment, unknown_keys
 from deepwork.database.engine import open_engine
@@ -21,7 +21,7 @@ from deepwork.git.command import Git
 
 @click.command()
 @place_options
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@json_option
 def doctor(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
     """Say what is running, where everything is kept, and what is wrong; exit code 1 if anything is."""
     settings = settings_from(path, database=database, global_store=global_store)

@@ -66,6 +66,38 @@ class LongText(click.ParamType[str]):
         return _standard_input(param, ctx) if value == "-" else str(value)
 
 
+class Output(click.ParamType[tuple[str, Any]]):
+    """What a step delivers: `name=file`, or all of it as one JSON object."""
+
+    name = "name=file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("{"):
+            try:
+                return json.loads(value)
+            except ValueError as error:
+                self.fail(f"not JSON: {error}", param, ctx)
+        name, equals, file = value.partition("=")
+        if not equals or not name.strip():
+            self.fail(f"{value!r} is neither of the form name=file nor a JSON object.", param, ctx)
+        return {name.strip(): file}
+
+
+def outputs(_: click.Context, __: click.Parameter, given: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """All that was named; a name given more than once has a list of files."""
+    found: dict[str, Any] = {}
+    for each in given:
+        for name, file in each.items():
+            found[name] = [*_listed(found[name]), *_listed(file)] if name in found else file
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 class _Text(NamedTuple):
     source: str
     text: str

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from deepwork.cli.groups import Group
 from deepwork.cli.options import place_options, settings_from
 from deepwork.cli.output import printable
 from deepwork.events.feed import ResyncRequired
@@ -14,7 +15,7 @@ from deepwork.events.log import Event
 from deepwork.server.house import House
 
 
-@click.group()
+@click.group(cls=Group)
 def events() -> None:
     """Follow what happens."""
 

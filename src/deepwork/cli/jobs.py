@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from deepwork.cli.options import settings_from
+from deepwork.cli.options import Function, json_option, project_option, settings_from
 from deepwork.cli.output import printable, show
+from deepwork.cli.verbs import Verbs
 from deepwork.errors import NotFound
 from deepwork.jobs.checks import warnings
 from deepwork.jobs.definitions import JobShelf, load_job, problems
@@ -22,20 +23,22 @@ from deepwork.jobs.graph import as_mermaid, as_text
 from deepwork.jobs.models import Job, Workflow
 from deepwork.jobs.skeleton import write_skeleton
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from deepwork.server.registry import Tools
+
+
+def _job_tools() -> list[type[Tools]]:
+    from deepwork.jobs.tools import WorkflowTools
+
+    return [WorkflowTools]
 
 
 def options(command: Function) -> Function:
     """Which project, and for whom the answer is; jobs are files and need no database."""
-    for option in (
-        click.option("--path", default=".", metavar="DIR", help="The project. Default: this folder."),
-        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
-    ):
-        command = option(command)
-    return command
+    return project_option(json_option(command))
 
 
-@click.group()
+@click.group(cls=Verbs, tools=_job_tools, only={"get_workflows"})
 def jobs() -> None:
     """Jobs: workflows written in files."""
     # What is wrong is part of each answer here; the log would say it a second time.

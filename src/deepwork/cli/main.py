@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from typing import cast
 
 import click
 
 from deepwork import __version__
-from deepwork.errors import DeepworkError, DefinitionError
+from deepwork.cli.groups import Group, arranged
+from deepwork.errors import Code, DeepworkError, DefinitionError, InvalidInput
+
+REFUSED, MISUSED, INTERRUPTED, OUR_FAULT = 1, 2, 130, 70
+"""Exit codes; docs/command-line.md says what each is for."""
 
 # Where each command lives and what it is for, so that `deepwork --help` imports none of them.
 COMMANDS = {
+    "init": ("deepwork.cli.init:init", "Begin in a project: settings, and examples."),
+    "setup": ("deepwork.cli.setup:setup", "Make a client start deepwork: Claude Code, Codex, Cursor, ..."),
     "serve": ("deepwork.cli.serve:serve", "Run the MCP server."),
     "dashboard": ("deepwork.cli.dashboard:dashboard", "See in a browser what agents do, and act."),
     "db": ("deepwork.cli.database:db", "The store: look at it, copy it, back it up, put it back."),
     "doctor": ("deepwork.cli.doctor:doctor", "Say what is running, what is wrong and how to mend it."),
+    "status": ("deepwork.cli.status:status", "What is going on here, at a glance."),
     "events": ("deepwork.cli.events:events", "Follow what happens."),
     "jobs": ("deepwork.cli.jobs:jobs", "Jobs: write, check and look at them."),
     "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: runs of jobs, under way or done."),
@@ -32,14 +40,25 @@ COMMANDS = {
     ),
     "repos": ("deepwork.cli.workspaces:repos", "Repositories that plans are about."),
     "review": ("deepwork.cli.review:review", "Reviews of changed files, by .deepreview rules."),
-    "agents": ("deepwork.cli.verbs:agents", "Agents: who works, and whether they live."),
-    "messages": ("deepwork.cli.verbs:messages", "Messages between agents."),
+    "agents": ("deepwork.cli.agents:agents", "Agents: who works, and whether they live."),
+    "messages": ("deepwork.cli.agents:messages", "Messages between agents."),
     "tokens": ("deepwork.cli.tokens:tokens", "Tokens: who may call a server on the network, and how much."),
+    "hook": ("deepwork.cli.hook:hook", "Answer a client's event; clients call this, not people."),
     "audit": ("deepwork.cli.audit:audit", "The record of who called what, and whether it is whole."),
+    "completion": ("deepwork.cli.completion:completion", "Print what makes a shell complete our commands."),
 }
 
 
-class LazyGroup(click.Group):
+# What each is for, as `deepwork --help` sorts them.
+PURPOSES = {
+    "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages run",
+    "Look": "status diff events dashboard",
+    "Operate": "serve db doctor tokens audit",
+    "Set up": "init setup hook completion",
+}
+
+
+class LazyGroup(Group):
     """Imports a command when it is called, not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -49,33 +68,64 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        return cast("click.Command", getattr(importlib.import_module(module), attribute))
+        return arranged(cast("click.Command", getattr(importlib.import_module(module), attribute)))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))
+        for purpose, names in PURPOSES.items():
+            with formatter.section(purpose):
+                rows = [
+                    (f"{name:<{widest}}", COMMANDS[name][1]) for name in names.split() if name in COMMANDS
+                ]
+                formatter.write_dl(rows)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="deepwork")
-def deepwork() -> None:
+@click.pass_context
+def deepwork(context: click.Context) -> None:
     """Durable, reviewable, visible workflows for AI agents."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:
     """Run the command; what goes wrong is one sentence and what to do about it, never a traceback."""
+    if "_DEEPWORK_COMPLETE" in os.environ:
+        from deepwork.cli.completing import complete
+
+        complete()
+    sys.exit(_ran())
+
+
+def _ran() -> int:
+    stdout = sys.stdout
     try:
         deepwork.main(prog_name="deepwork", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as end:
+        # Whoever read our output has seen enough: click then takes its stream away, and ends with 1.
+        has_seen_enough = sys.stdout is not stdout
+        return 0 if has_seen_enough or not isinstance(end.code, int) else end.code
     except DeepworkError as error:
         complain(error)
-        sys.exit(2 if isinstance(error, DefinitionError) else 1)
+        return MISUSED if isinstance(error, DefinitionError) else REFUSED
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        _explain(error)
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        sys.exit(0)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is left in the buffer would be written, and fail, once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:  # noqa: BLE001 - said as our fault, with a way to see more
+        _confess(error)
+        return OUR_FAULT
+    return 0
 
 
 def complain(error: DeepworkError) -> None:
@@ -86,3 +136,26 @@ def complain(error: DeepworkError) -> None:
     print(f"Error: {error.message}", file=sys.stderr)
     if error.suggestion:
         print(error.suggestion, file=sys.stderr)
+
+
+def _explain(error: click.ClickException) -> None:
+    """What cannot be meant, and where the help is."""
+    if "--json" not in sys.argv:
+        error.show()
+        return
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "deepwork"
+    complain(InvalidInput(error.format_message(), suggestion=f"See `{path} --help`."))
+
+
+def _confess(error: Exception) -> None:
+    if os.environ.get("DEEPWORK_LOG_LEVEL", "").lower() == "debug":
+        import traceback
+
+        traceback.print_exception(error)
+    complain(
+        DeepworkError(
+            f"deepwork failed: {type(error).__name__}: {error}",
+            code=Code.INTERNAL_ERROR,
+            suggestion="This is our fault: report it, with what DEEPWORK_LOG_LEVEL=debug shows.",
+        )
+    )

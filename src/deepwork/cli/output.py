@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import unicodedata
 from datetime import datetime
 from typing import Any
+
+from deepwork.cli import terminal
 
 
 def show(answer: Any, *, as_json: bool) -> None:
@@ -19,13 +20,17 @@ def show(answer: Any, *, as_json: bool) -> None:
 
 def lines(answer: Any) -> list[str]:
     """An answer as lines: lists of things as tables, everything else as `key  value`."""
+    if isinstance(answer, str):
+        return list(map(printable, answer.splitlines()))
+    if _is_table(answer):
+        return _table("", answer)
     if not isinstance(answer, dict):
         return [printable(answer)]
     tables = {key: value for key, value in answer.items() if _is_table(value)}
     plain = {key: value for key, value in answer.items() if key not in tables}
     written = [line for key, rows in tables.items() for line in _table(key, rows)]
-    width = max((len(key) for key in plain), default=0)
-    return written + [line for key, value in plain.items() for line in _fact(key, value, width)]
+    indent = max((len(key) for key in plain), default=0)
+    return written + [line for key, value in plain.items() for line in _fact(key, value, indent)]
 
 
 def cell(key: str, value: Any) -> str:
@@ -48,12 +53,17 @@ def printable(value: Any) -> str:
     )
 
 
-def _fact(key: str, value: Any, width: int) -> list[str]:
+def pretty(answer: Any) -> list[str]:
+    """Something deep, as JSON that a person can read."""
+    return list(map(printable, json.dumps(answer, ensure_ascii=False, indent=2).splitlines()))
+
+
+def _fact(key: str, value: Any, indent: int) -> list[str]:
     """`key  value`; a text of several lines goes on below its first one."""
     if isinstance(value, str) and "\n" in value.strip():
         first, *others = map(printable, value.strip().splitlines())
-        return [f"{key:<{width}}  {first}", *(f"{'':<{width}}  {line}".rstrip() for line in others)]
-    return [f"{key:<{width}}  {cell(key, value)}"]
+        return [f"{key:<{indent}}  {first}", *(f"{'':<{indent}}  {line}".rstrip() for line in others)]
+    return [f"{key:<{indent}}  {cell(key, value)}"]
 
 
 def _is_table(value: Any) -> bool:
@@ -61,16 +71,12 @@ def _is_table(value: Any) -> bool:
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [[cell(column, row.get(column)) for column in columns] for row in rows]
-    widths = [min(40, max(len(text) for text in column)) for column in zip(columns, *cells, strict=True)]
-    screen = shutil.get_terminal_size((200, 24)).columns
-    return [title.upper(), *(_aligned(row, widths)[:screen] for row in [columns, *cells]), ""]
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[cell(name, row.get(name)) for name in names] for row in rows]
+    if terminal.is_rich():
+        from deepwork.cli.rich_tables import drawn
 
+        return drawn(title, names, cells, terminal.columns())
+    from deepwork.cli.tables import aligned
 
-def _aligned(row: list[str], widths: list[int]) -> str:
-    shortened = [
-        text if len(text) <= width else text[: width - 1] + "…"
-        for text, width in zip(row, widths, strict=True)
-    ]
-    return "  ".join(f"{text:<{width}}" for text, width in zip(shortened, widths, strict=True)).rstrip()
+    return [title.upper()] * bool(title) + aligned([names, *cells], names) + [""]

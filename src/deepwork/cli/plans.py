@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from deepwork.cli.documents import Document, LongText, Where
-from deepwork.cli.options import place_options, settings_from
-from deepwork.cli.output import lines, printable, show
+from deepwork.cli.options import json_option, place_options, settings_from
+from deepwork.cli.output import lines, pretty, printable, show
 from deepwork.cli.verbs import Form, Verbs
 from deepwork.database.call import Call
 from deepwork.plans import graph
@@ -38,14 +37,9 @@ def _plan_problems(plan: Plan) -> Iterator[tuple[Where, str]]:
         yield ("tasks", *where), problem.message
 
 
-def _pretty(answer: Any) -> list[str]:
-    """Something deep, as JSON that a person can read."""
-    return list(map(printable, json.dumps(answer, ensure_ascii=False, indent=2).splitlines()))
-
-
 def _summary(answer: dict[str, Any]) -> list[str]:
     said = answer["summary"]
-    return list(map(printable, said.splitlines())) if isinstance(said, str) else _pretty(said)
+    return list(map(printable, said.splitlines())) if isinstance(said, str) else pretty(said)
 
 
 def _for_people(arguments: dict[str, Any], as_json: bool) -> dict[str, Any]:
@@ -74,7 +68,7 @@ _FORMAT = click.Option(
 
 plans = Verbs(
     "plans",
-    PlanTools,
+    lambda: [PlanTools],
     "workflow_",
     "Plans: workflows, their tasks, and how far they are.",
     {
@@ -99,7 +93,7 @@ plans = Verbs(
 
 tasks = Verbs(
     "tasks",
-    TaskTools,
+    lambda: [TaskTools],
     "task_",
     "Tasks of plans: claim, note, report.",
     {
@@ -109,8 +103,8 @@ tasks = Verbs(
         "replan": Form(
             _file("new_plan", TaskPlan), f"The plan comes {_EITHER}: a mapping with approach and steps."
         ),
-        "load-context": Form(present=_pretty),
-        "context": Form(present=_pretty),
+        "load-context": Form(present=pretty),
+        "context": Form(present=pretty),
     },
 )
 
@@ -120,8 +114,10 @@ tasks = Verbs(
 @click.option("--graph", "drawn", is_flag=True, help="Draw who waits for whom.")
 @click.option("--mermaid", is_flag=True, help="Draw it for a page instead of a terminal.")
 @click.option("--history", is_flag=True, help="Also what became of it, newest first.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="How many tasks. Default: 100.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, metavar="N", help="How many tasks. Default: 100."
+)
+@json_option
 @place_options
 def show_plan(
     id: str, drawn: bool, mermaid: bool, history: bool, limit: int, as_json: bool, path: str, **place: Any

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from deepwork.cli.main import complain
-from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.options import json_option, place_options, project_option, refuse_misplaced, settings_from
 from deepwork.cli.output import printable, show
+from deepwork.cli.progress import Waiting
+from deepwork.cli.verbs import Verbs
 from deepwork.config import child_environment
 from deepwork.database.call import Call
 from deepwork.errors import DeepworkError, InvalidInput
@@ -24,15 +25,15 @@ from deepwork.reviews.definitions import RuleShelf
 from deepwork.reviews.desk import Docket, located
 from deepwork.reviews.discovery import RuleFinder
 from deepwork.reviews.models import Rules
+from deepwork.reviews.tools import ReviewTools
 from deepwork.server.house import House
 from deepwork.server.invocation import invoke
 
 _PATIENCE = 3.0
 _DUE, _UNKNOWN = 1, 2
-_FOR_ALL = {"path", "database", "global_store", "as_json"}
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Verbs, tools=lambda: [ReviewTools], invoke_without_command=True)
 @click.pass_context
 @place_options
 @click.option("--files", multiple=True, metavar="FILE", help="Review these; `-` reads names from stdin.")
@@ -40,7 +41,7 @@ _FOR_ALL = {"path", "database", "global_store", "as_json"}
 @click.option("--platform", metavar="NAME", help="Whose form: claude, codex, gemini, opencode, generic.")
 @click.option("--again", is_flag=True, help="Ask for reviews that passed before, too.")
 @click.option("--check", is_flag=True, help="Exit code 1 if a review is due, 2 if that cannot be told.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def review(
     context: click.Context,
     path: str,
@@ -55,11 +56,13 @@ def review(
 ) -> None:
     """Say what must be reviewed: of the files named, else those on stdin, else what changed in git."""
     if context.invoked_subcommand:
-        _refuse_misplaced(context)
+        refuse_misplaced(context)
         return
     house = House(settings_from(path, database=database, global_store=global_store, platform=platform))
     try:
-        docket = _docket(house, files, base_ref, again=again)
+        named = _named(files)
+        with Waiting("Looking at what changed", quiet=as_json):
+            docket = _docket(house, named, base_ref, again=again)
     except DeepworkError as error:
         if not check:
             raise
@@ -73,32 +76,25 @@ def review(
 
 @review.command("rules")
 @click.option("--matching", multiple=True, metavar="FILE", help="Only rules that match one of these files.")
-@click.option("--path", metavar="DIR", help="The project. Default: this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-@click.pass_context
-def list_rules(context: click.Context, /, matching: tuple[str, ...], **given: Any) -> None:
+@project_option
+@json_option
+def list_rules(matching: tuple[str, ...], path: str, as_json: bool) -> None:
     """Name every review rule, and what is wrong with others. Exit code 1 if any is broken."""
-    given = _with_those_before(context, given)
-    git = Git(settings_from(given["path"]).project_root, environment=child_environment())
+    git = Git(settings_from(path).project_root, environment=child_environment())
     found = RuleShelf(git.root).rules_in(RuleFinder(git).files())
     if matching:
         found = rules.about(found, [located(git.root, file) for file in matching])
-    _show_rules(found, as_json=given["as_json"])
+    _show_rules(found, as_json=as_json)
     sys.exit(1 if found.flaws else 0)
 
 
 @review.command()
 @click.argument("review_ids", nargs=-1, required=True, metavar="REVIEW_ID...")
-@click.option("--path", metavar="DIR", help="The project. Default: this folder.")
-@click.option("--db", "database", metavar="PATH|URL", help="A SQLite file, or a postgresql:// URL.")
-@click.option("--global", "global_store", is_flag=True, help="Use ~/.deepwork, for all projects.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-@click.pass_context
-def mark_passed(context: click.Context, /, review_ids: tuple[str, ...], **given: Any) -> None:
+@place_options
+@json_option
+def mark_passed(review_ids: tuple[str, ...], as_json: bool, path: str, **place: Any) -> None:
     """Record that reviews found nothing to change; they are left out until their rule or files change."""
-    given = _with_those_before(context, given)
-    as_json = given.pop("as_json")
-    house = House(settings_from(**given))
+    house = House(settings_from(path, **place))
     try:
         spec = house.toolset("reviews")["mark_review_passed"]
         marked = [
@@ -109,24 +105,7 @@ def mark_passed(context: click.Context, /, review_ids: tuple[str, ...], **given:
     show({"passed": marked}, as_json=as_json)
 
 
-def _refuse_misplaced(context: click.Context) -> None:
-    """An option before a command that knows nothing of it would be lost without a word."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if name not in _FOR_ALL and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(
-                f"{parameter.opts[0]} means nothing for {context.invoked_subcommand}.", context
-            )
-
-
-def _with_those_before(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
-    """Options count wherever they stand: `review --path DIR rules` and `review rules --path DIR`."""
-    before = context.parent.params if context.parent else {}
-    return {name: value or before.get(name) for name, value in given.items()}
-
-
-def _docket(house: House, files: Sequence[str], base_ref: str | None, *, again: bool) -> Docket:
-    named = _named(files)
+def _docket(house: House, named: list[str] | None, base_ref: str | None, *, again: bool) -> Docket:
     if named is not None and base_ref:
         raise InvalidInput("--base-ref is about changes in git; it means nothing for files that are named.")
     return house.reviews.desk.docket(named, base_ref, again=again)

@@ -3,31 +3,60 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from deepwork.cli.options import place_options, settings_from
-from deepwork.cli.output import printable, show
+from deepwork.cli.documents import Output, outputs
+from deepwork.cli.options import Function, json_option, place_options, settings_from
+from deepwork.cli.output import pretty, printable, show
+from deepwork.cli.verbs import Form, Verbs
 from deepwork.database.call import Call
 from deepwork.jobs.progress import Session
 from deepwork.jobs.sessions import shown
+from deepwork.jobs.tools import WorkflowTools
 from deepwork.server.house import House
 from deepwork.server.invocation import invoke, invoke_async
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+_START = Form(note="A job's only workflow is chosen whatever WORKFLOW_NAME says.")
+_OUTPUTS: dict[str, click.Parameter] = {
+    "outputs": click.Argument(
+        ["outputs"], nargs=-1, required=True, type=Output(), callback=outputs, metavar="NAME=FILE..."
+    )
+}
+_DELIVER = "NAME=FILE says which file an output is; a name given twice has a list. Or all as one JSON object."
 
 
 def options(command: Function) -> Function:
     """Which project, and for whom the answer is."""
-    return place_options(
-        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(command)
-    )
+    return place_options(json_option(command))
 
 
-@click.group()
+@click.group(
+    cls=Verbs,
+    tools=lambda: [WorkflowTools],
+    only={
+        "start_workflow",
+        "finished_step",
+        "go_to_step",
+        "get_session",
+        "validate_outputs",
+        "abort_workflow",
+    },
+    aliases={
+        "start": "start-workflow",
+        "finish": "finished-step",
+        "get": "get-session",
+        "back-to": "go-to-step",
+    },
+    forms={
+        **dict.fromkeys(("start", "start-workflow"), _START),
+        **dict.fromkeys(("finish", "finished-step"), Form(_OUTPUTS, _DELIVER, present=pretty)),
+        "validate-outputs": Form(_OUTPUTS, _DELIVER),
+    },
+)
 def sessions() -> None:
     """Sessions: the runs of jobs."""
 

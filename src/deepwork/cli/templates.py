@@ -110,7 +110,7 @@ _WHICH: dict[str, click.Parameter] = {
 
 templates = Verbs(
     "templates",
-    TemplateTools,
+    lambda: [TemplateTools],
     "template_",
     "Templates: plans to be used again.",
     {

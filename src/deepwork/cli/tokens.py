@@ -8,7 +8,8 @@ import click
 
 from deepwork.access.models import Scope
 from deepwork.access.tools import TokenTools
-from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.groups import Group
+from deepwork.cli.options import json_option, place_options, settings_from
 from deepwork.cli.output import show
 from deepwork.database.call import Call
 from deepwork.server.house import House
@@ -16,12 +17,9 @@ from deepwork.server.invocation import invoke
 from deepwork.server.registry import by_name
 
 
-@click.group()
+@click.group(cls=Group)
 def tokens() -> None:
     """Named tokens: who may call a server on the network, and how much."""
-
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 
 
 @tokens.command()
@@ -35,7 +33,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the answer a
 @click.option(
     "--expires", type=click.IntRange(1, 3650), metavar="DAYS", help="Valid for so long. Default: for ever."
 )
-@_json
+@json_option
 @place_options
 def create(name: str, scope: str, expires: int | None, as_json: bool, **place: Any) -> None:
     """Make a token and print it, this once."""
@@ -49,7 +47,7 @@ def create(name: str, scope: str, expires: int | None, as_json: bool, **place: A
 
 
 @tokens.command("list")
-@_json
+@json_option
 @place_options
 def list_(as_json: bool, **place: Any) -> None:
     """List every token there ever was."""
@@ -58,7 +56,7 @@ def list_(as_json: bool, **place: Any) -> None:
 
 @tokens.command()
 @click.argument("name")
-@_json
+@json_option
 @place_options
 def revoke(name: str, as_json: bool, **place: Any) -> None:
     """End a token: every server refuses it within seconds."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.options import json_option, place_options, settings_from
 from deepwork.cli.output import lines, printable, show
 from deepwork.cli.verbs import Form, Verbs
 from deepwork.database.call import Call
@@ -28,16 +28,15 @@ _SECTIONS = {
 
 
 def _context(answer: dict[str, Any]) -> list[str]:
-    return list(map(printable, _told(answer)))
+    return list(_told(answer))
 
 
 def _told(answer: dict[str, Any]) -> Iterator[str]:
     phase = f"phase {answer['current_phase']} of {answer['total_phases']}"
-    yield f"{answer['workflow_name']}: {answer['workflow_status'].replace('_', ' ')}, {phase}"
-    if answer.get("objective"):
-        yield answer["objective"]
-    if answer.get("warning"):
-        yield answer["warning"]
+    yield printable(f"{answer['workflow_name']}: {answer['workflow_status'].replace('_', ' ')}, {phase}")
+    for said in ("objective", "warning"):
+        if answer.get(said):
+            yield printable(answer[said])
     for section, (title, columns) in _SECTIONS.items():
         if not answer.get(section):
             continue
@@ -89,7 +88,7 @@ _INCLUDE = {
 
 track = Verbs(
     "track",
-    [TrackTools, LogTools, ContextTools],
+    lambda: [TrackTools, LogTools, ContextTools],
     "",
     "Record work as it happens: workflows, phases, tasks, and why they went as they did.",
     {
@@ -105,8 +104,10 @@ def _section(name: str, include: tuple[str, ...], help: str) -> None:
 
     @track.command(name, help=help)
     @click.argument("workflow_id")
-    @click.option("--limit", type=click.IntRange(1, 500), default=50, help="Of each list. Default: 50.")
-    @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+    @click.option(
+        "--limit", type=click.IntRange(1, 500), default=50, metavar="N", help="Of each list. Default: 50."
+    )
+    @json_option
     @place_options
     def command(workflow_id: str, limit: int, as_json: bool, path: str, **place: Any) -> None:
         asked = {"workflow_id": workflow_id, "include": list(include), "limit": limit}
@@ -121,8 +122,11 @@ _section("decisions", ("decisions",), "What was decided, and why.")
 @click.command("diff")
 @click.argument("task_id")
 @click.argument("file", required=False)
-@click.option("--max-bytes", type=click.IntRange(1, 1_000_000), default=100_000, help="Of each diff.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option(
+    "--max-bytes", type=click.IntRange(1, 1_000_000), default=100_000, metavar="N",
+    help="Of each diff. Default: 100000.",
+)  # fmt: skip
+@json_option
 @place_options
 def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: str, **place: Any) -> None:
     """What a task changed, tracked or planned; with a FILE, the diff itself."""

@@ -31,9 +31,9 @@ def _told(answer: dict[str, Any]) -> Iterator[str]:
 
 workspaces = Verbs(
     "workspaces",
-    WorkspaceTools,
+    lambda: [WorkspaceTools],
     "workspace_",
     "Workspaces: git worktrees for tasks that run at the same time.",
     {"check": Form(present=_forecast)},
 )
-repos = Verbs("repos", RepositoryTools, "repository_", "Repositories that plans are about.")
+repos = Verbs("repos", lambda: [RepositoryTools], "repository_", "Repositories that plans are about.")

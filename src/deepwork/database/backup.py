@@ -20,12 +20,14 @@ from deepwork.database import schema
 from deepwork.database.copying import (
     Copied,
     Counts,
+    Report,
     copy,
     explained,
     looking_into,
     require_current,
     require_made,
     told,
+    untold,
 )
 from deepwork.database.engine import Engine
 from deepwork.database.filesystem import network_file_system
@@ -48,22 +50,26 @@ class Restored:
     kept: Path | None
 
 
-def back_up(store: Engine, file: Path) -> Copied:
+def back_up(store: Engine, file: Path, report: Report = untold) -> Copied:
     """Write everything into one new file, which gets its name when it is whole and on disk."""
     _require_free(file)
     with _workshop(file) as folder:
         unfinished = folder / "finished.db"
         if isinstance(store, SQLite):
+            report("Saving", 0, 0)
             copied = _save(store, unfinished)
         else:
-            copied = _copy_and_save(store, folder, unfinished)
+            copied = _copy_and_save(store, folder, unfinished, report)
+        report("Checking", 0, 0)
         _require_whole(unfinished, copied.rows)
         unfinished.chmod(0o600)
         _put(unfinished, file)
     return copied
 
 
-def restore(file: Path, store: Engine, *, replace: bool = False, keep_in: Path | None = None) -> Restored:
+def restore(
+    file: Path, store: Engine, *, replace: bool = False, keep_in: Path | None = None, report: Report = untold
+) -> Restored:
     """Put a backup in the place of a store, whatever kind of database that is.
 
     With `replace` the store may hold something, which is backed up first: beside it, or in `keep_in`. Nobody
@@ -75,7 +81,7 @@ def restore(file: Path, store: Engine, *, replace: bool = False, keep_in: Path |
         _require_alone(store)
         keeper.set_damaged_aside()
     with _at_head(file) as (backup, version):
-        copied = copy(backup, store, make_room=keeper.keep if replace else _refuse)
+        copied = copy(backup, store, make_room=keeper.keep if replace else _refuse, report=report)
     return Restored(copied, version, keeper.kept)
 
 
@@ -184,10 +190,11 @@ def _save(store: SQLite, path: Path) -> Copied:
     return Copied(version, rows)
 
 
-def _copy_and_save(store: Engine, folder: Path, path: Path) -> Copied:
+def _copy_and_save(store: Engine, folder: Path, path: Path, report: Report) -> Copied:
     rows = SQLite(folder / "rows.db")
     try:
-        copy(store, rows)
+        copy(store, rows, report=report)
+        report("Saving", 0, 0)
         return _save(rows, path)
     finally:
         rows.close()

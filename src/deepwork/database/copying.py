@@ -25,6 +25,9 @@ from deepwork.errors import NotAllowed, StorageError
 Counts = Mapping[str, int]
 """How many rows each table has."""
 MakeRoom = Callable[[Engine, Counts], None]
+Report = Callable[[str, int, int], None]
+"""Hears what is being done, how many rows of it are done, and of how many."""
+_OFTEN = 500
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,11 @@ def refuse(target: Engine, counts: Counts) -> None:
     )
 
 
-def copy(source: Engine, target: Engine, make_room: MakeRoom = refuse) -> Copied:
+def untold(what: str, done: int, total: int) -> None:
+    """Nobody waits for it."""
+
+
+def copy(source: Engine, target: Engine, make_room: MakeRoom = refuse, report: Report = untold) -> Copied:
     """Copy every row of every table, and make sure that it arrived.
 
     A target that holds something is emptied if `make_room` lets it; that is asked when nobody else can
@@ -59,8 +66,9 @@ def copy(source: Engine, target: Engine, make_room: MakeRoom = refuse) -> Copied
             taken.keep_others_out(tables)
             if counts := held(taken):
                 make_room(target, counts)
-            _fill(source, given, taken, tables)
-            _compare(source, given, taken, tables)
+            total = sum(rows.values())
+            _fill(source, given, taken, tables, _Counting("Copying", total, report))
+            _compare(source, given, taken, tables, _Counting("Comparing", total, report))
             target.announce(connection)
     target.announced()
     return Copied(version, rows)
@@ -137,15 +145,31 @@ def _make_ready(target: Engine) -> None:
         target.prepare()
 
 
-def _fill(source: Engine, given: Tables, target: Tables, tables: list[Table]) -> None:
+class _Counting:
+    """Rows on their way, counted for whoever waits."""
+
+    def __init__(self, what: str, total: int, report: Report) -> None:
+        self._what, self._total, self._report = what, total, report
+        self._done = 0
+        report(what, 0, total)
+
+    def passing(self, rows: Iterator[Values]) -> Iterator[Values]:
+        for row in rows:
+            yield row
+            self._done += 1
+            if self._done % _OFTEN == 0:
+                self._report(self._what, self._done, self._total)
+
+
+def _fill(source: Engine, given: Tables, target: Tables, tables: list[Table], counting: _Counting) -> None:
     target.clear(tables[::-1])
     for table in tables:
-        target.fill(table, _rows(source, given, table))
+        target.fill(table, counting.passing(_rows(source, given, table)))
 
 
-def _compare(source: Engine, given: Tables, target: Tables, tables: list[Table]) -> None:
+def _compare(source: Engine, given: Tables, target: Tables, tables: list[Table], counting: _Counting) -> None:
     for table in tables:
-        expected = target.as_kept(table, _rows(source, given, table))
+        expected = target.as_kept(table, counting.passing(_rows(source, given, table)))
         known = first_difference(table, expected, target.rows(table))
         if known is not None:
             raise StorageError(

@@ -210,12 +210,12 @@ class SQLite:
 
     def close(self) -> None:
         # The last connection to close checkpoints the log into the file: a write like any other.
-        if not self._readers and not self._writers:
-            return
-        with suppress(StorageError), self._write_lock.held(timeout=5):
-            for idle in (self._readers, self._writers):
-                while idle:
-                    idle.pop().close()
+        if self._readers or self._writers:
+            with suppress(StorageError), self._write_lock.held(timeout=5):
+                for idle in (self._readers, self._writers):
+                    while idle:
+                        idle.pop().close()
+        self._write_lock.close()
 
     @contextmanager
     def _connection(self, idle: deque[sqlite3.Connection]) -> Iterator[Any]:

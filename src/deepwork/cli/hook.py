@@ -1,0 +1,22 @@
+"""`deepwork hook`: what clients call beside an agent's work; `deepwork setup --hooks` tells them to."""
+
+from __future__ import annotations
+
+import click
+
+
+# The words are not click's to judge: its exit code for bad usage would keep the agent from going on.
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="EVENT --client CLIENT [--path DIR]")
+def hook(words: tuple[str, ...]) -> None:
+    """Answer a client's event: its JSON on standard input, the answer in the client's own form.
+
+    \b
+    EVENT is session-start, tool-use or stop; CLIENT is claude-code, codex or gemini.
+
+    A failure is never the agent's: the exit code is 0 and nothing is printed. `deepwork status` shows
+    what went wrong. The project is the one that the event's folder is in, or that --path names.
+    """
+    from deepwork.hooks.door import main
+
+    main(words)

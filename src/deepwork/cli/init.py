@@ -1,0 +1,48 @@
+"""`deepwork init`: begin in a project."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from deepwork.cli.options import json_option, project_option, settings_from
+from deepwork.cli.output import printable, show
+
+
+@click.command()
+@click.option("--example-job", is_flag=True, help="Write a job to learn from and to change.")
+@click.option("--example-review", is_flag=True, help="Write a .deepreview with two rules.")
+@project_option
+@json_option
+def init(example_job: bool, example_review: bool, path: str, as_json: bool) -> None:
+    """Begin in a project: settings, the ignore file of the store, and examples if you ask for them.
+
+    What is there already stays as it is; running this again is harmless.
+    """
+    from deepwork.setup.project import EXAMPLE_JOB, begin
+
+    root = settings_from(path).project_root
+    made = begin(root, example_job=example_job, example_review=example_review)
+    steps = _next(EXAMPLE_JOB if example_job else None, example_review)
+    if as_json:
+        show({"project": str(root), **asdict(made), "next": list(steps)}, as_json=True)
+        return
+    rows: list[tuple[str, Any]] = [("wrote", made.written), ("kept", made.kept)]
+    for word, paths in rows:
+        for each in paths:
+            print(f"{word:<6} {printable(each)}")
+    print("\nNext:")
+    for command, purpose in steps.items():
+        print(f"  {command:<{max(map(len, steps))}}  {purpose}")
+
+
+def _next(job: str | None, has_rules: bool) -> dict[str, str]:
+    """What to do now: commands, and what each is for."""
+    return {
+        "deepwork setup --detect": "see which clients are here, then: deepwork setup CLIENT",
+        **({f"deepwork jobs show {job}": "look at the example, then run it from your client"} if job else {}),
+        **({"deepwork review": "see what must be reviewed in the change at hand"} if has_rules else {}),
+        "deepwork doctor": "see that everything is in order",
+    }

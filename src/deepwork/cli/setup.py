@@ -1,0 +1,234 @@
+"""`deepwork setup`: make clients start deepwork, and tell their agents how to use it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepwork.cli.options import json_option, project_option, settings_from
+from deepwork.cli.output import printable, show
+from deepwork.config import Settings
+from deepwork.setup.clients import BY_NAME, CLIENTS, Client, Scope
+
+if TYPE_CHECKING:
+    from deepwork.setup.choice import Toolbox
+    from deepwork.setup.desk import Plan, SetupDesk
+    from deepwork.setup.files import Change
+
+
+@click.command()
+@click.argument("client", required=False, type=click.Choice(list(BY_NAME)), metavar="[CLIENT]")
+@click.option("--scope", type=click.Choice(["project", "user"]), help="Whose file: the project's or yours.")
+@click.option(
+    "--toolsets", metavar="NAMES", help="Offer these groups of tools, separated by commas, or `all`."
+)
+@click.option("--hooks", "with_hooks", is_flag=True, help="Have the client call `deepwork hook` too.")
+@click.option("--no-guidance", is_flag=True, help="Leave AGENTS.md, CLAUDE.md and GEMINI.md alone.")
+@click.option("--absolute", is_flag=True, help="Name deepwork by its path, also in a project's file.")
+@click.option("--force", is_flag=True, help="Replace, or remove, an entry that you wrote yourself.")
+@click.option("--remove", "mode", flag_value="remove", help="Take away what setup wrote.")
+@click.option(
+    "--check",
+    "mode",
+    flag_value="check",
+    help="Say what differs, change nothing; exit code 1 if anything does.",
+)
+@click.option("--print", "mode", flag_value="print", help="Show what would be written, change nothing.")
+@click.option(
+    "--detect", "mode", flag_value="detect", help="List the clients found here, and which are set up."
+)
+@project_option
+@json_option
+def setup(client: str | None, mode: str | None, path: str, as_json: bool, **asked: Any) -> None:
+    """Make a client start deepwork, and tell its agents how to use it.
+
+    \b
+    CLIENT is one of claude-code, codex, cursor, vscode, gemini, opencode, windsurf, zed, claude-desktop.
+    Their files keep everything else as it is, comments and order too; --remove undoes it.
+    """
+    desk = _desk(settings_from(path))
+    if mode == "detect" or client is None:
+        if client is None and mode not in (None, "detect"):
+            raise click.UsageError(f"--{mode} needs a CLIENT: {', '.join(BY_NAME)}.")
+        _tell_clients(
+            desk, [BY_NAME[client]] if client else CLIENTS, only_found=mode == "detect", as_json=as_json
+        )
+        return
+    _set_up(desk, BY_NAME[client], mode or "write", as_json=as_json, **asked)
+
+
+def _set_up(
+    desk: SetupDesk, client: Client, mode: str, *, as_json: bool, scope: Scope | None, toolsets: str | None,
+    with_hooks: bool, no_guidance: bool, absolute: bool, force: bool,
+) -> None:  # fmt: skip
+    from deepwork.setup.desk import Wish
+    from deepwork.setup.files import apply
+
+    chosen_scope: Scope = scope or client.default_scope
+    wish = Wish(
+        client, chosen_scope, toolsets=_names(toolsets), with_guidance=not no_guidance,
+        with_hooks=with_hooks, force=force, absolute=absolute,
+    )  # fmt: skip
+    plan = desk.removing(wish) if mode == "remove" else desk.setting_up(wish)
+    if mode in ("write", "remove"):
+        for change in plan.changes:
+            apply(change, new_mode=0o644 if chosen_scope == "project" else 0o600)
+    _tell(desk, client, chosen_scope, mode, plan, as_json=as_json)
+    if mode == "check" and any(change.action != "unchanged" for change in plan.changes):
+        sys.exit(1)
+
+
+def _names(toolsets: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in toolsets.split(",") if name.strip()) if toolsets else None
+
+
+def _desk(settings: Settings) -> SetupDesk:
+    from deepwork.setup.desk import SetupDesk
+    from deepwork.setup.surroundings import Surroundings
+
+    here = Surroundings(
+        project=settings.project_root,
+        home=Path.home(),
+        environment=os.environ,
+        is_macos=sys.platform == "darwin",
+        program=_this_program(),
+    )
+    return SetupDesk(here, lambda: _toolbox(settings))
+
+
+def _this_program() -> list[str]:
+    """How this very deepwork is started: as it was called, else beside its Python, else by its Python.
+
+    Links are kept: what an installer links to moves with the next version.
+    """
+    called = Path(sys.argv[0]).absolute()
+    beside = Path(sys.executable).with_name("deepwork")
+    for place in (called, beside):
+        if place.name == "deepwork" and place.is_file() and os.access(place, os.X_OK):
+            return [str(place)]
+    return [sys.executable, "-m", "deepwork"]
+
+
+def _toolbox(settings: Settings) -> Toolbox:
+    """What can be offered, by the same rules as the server's."""
+    from dataclasses import replace
+
+    from deepwork.server.house import House
+    from deepwork.server.toolsets import chosen
+    from deepwork.setup.choice import Toolbox
+
+    def count(toolsets: Sequence[str]) -> int:
+        asked = replace(nothing_opened, toolsets=tuple(toolsets))
+        return len(chosen(House(asked).registry, asked))
+
+    nothing_opened = replace(settings, database="unused.db")
+    registry = House(replace(nothing_opened, toolsets=("all",))).registry
+    return Toolbox(tuple(sorted({spec.toolset for spec in registry.values()})), settings.toolsets, count)
+
+
+def _tell(desk: SetupDesk, client: Client, scope: Scope, mode: str, plan: Plan, *, as_json: bool) -> None:
+    answer: dict[str, Any] = {
+        "client": client.name,
+        "scope": scope,
+        "files": [
+            {"path": str(change.path), "about": list(change.about), "action": change.action}
+            | ({"diff": "".join(_diff(change))} if mode in ("check", "print") else {})
+            for change in plan.changes
+        ],
+        "notes": plan.notes,
+    }
+    if plan.choice:
+        choice = plan.choice
+        answer |= {
+            "toolsets": list(choice.toolsets),
+            "left_out": list(choice.left_out),
+            "tools": choice.tools,
+        }
+    if mode == "check":
+        answer["in_order"] = all(change.action == "unchanged" for change in plan.changes)
+    if mode == "write":
+        answer["next"] = client.next_step
+    if as_json:
+        show(answer, as_json=True)
+    else:
+        print("\n".join(_sentences(desk, client, scope, mode, plan)))
+
+
+_WORDS = {
+    "write": {"created": "wrote", "changed": "changed", "unchanged": "as it should be", "deleted": "removed"},
+    "remove": {"changed": "took it out of", "unchanged": "nothing to remove in", "deleted": "removed"},
+    "check": {
+        "created": "missing",
+        "changed": "differs",
+        "unchanged": "as it should be",
+        "deleted": "too much",
+    },
+    "print": {
+        "created": "would write",
+        "changed": "would change",
+        "unchanged": "as it should be",
+        "deleted": "-",
+    },
+}
+
+
+def _sentences(desk: SetupDesk, client: Client, scope: Scope, mode: str, plan: Plan) -> Iterator[str]:
+    yield f"{client.title}, {'for this project' if scope == 'project' else 'for you'}:"
+    for change in plan.changes:
+        word = _WORDS[mode].get(change.action, change.action)
+        yield f"  {word:<16} {printable(desk.shown(change.path))}  ({', '.join(change.about)})"
+        if mode in ("check", "print"):
+            yield from (f"    {printable(line.rstrip(chr(10)))}" for line in _diff(change))
+    if not plan.changes:
+        yield "  nothing of ours is there"
+    if plan.choice and mode != "remove":
+        yield f"{plan.choice.tools} tools: {', '.join(plan.choice.toolsets)}."
+        yield from _left_out(client, plan)
+    yield from plan.notes
+    if mode == "write":
+        yield f"Next: {client.next_step}"
+
+
+def _left_out(client: Client, plan: Plan) -> Iterator[str]:
+    if plan.choice and plan.choice.left_out:
+        left_out = ", ".join(plan.choice.left_out)
+        yield f"Left out, because {client.title} shows {client.tool_limit} tools: {left_out}."
+        yield "Choose others, such as --toolsets jobs,plans,reviews; `--toolsets all` offers everything."
+
+
+def _diff(change: Change) -> Iterator[str]:
+    """What is different; of a new file, all of it."""
+    before, after = (text.splitlines(keepends=True) for text in (change.before or "", change.after or ""))
+    yield from list(difflib.unified_diff(before, after, n=2))[2:]
+
+
+def _tell_clients(desk: SetupDesk, clients: Sequence[Client], *, only_found: bool, as_json: bool) -> None:
+    rows = [
+        {
+            "client": client.name,
+            "project": desk.status(client, "project"),
+            "user": desk.status(client, "user"),
+            "found": desk.signs(client),
+        }
+        for client in clients
+    ]
+    shown = (
+        [row for row in rows if row["found"] or "yes" in (row["project"], row["user"])]
+        if only_found
+        else rows
+    )
+    if as_json:
+        show({"clients": shown}, as_json=True)
+        return
+    if shown:
+        show({"clients": shown}, as_json=False)
+    else:
+        print(f"No client was found here. deepwork knows {', '.join(BY_NAME)}.")
+    print("`project` and `user` say whether deepwork is set up there. Set one up: deepwork setup CLIENT")
+    print("See first what it would write with --print; undo it with --remove.")

@@ -1,0 +1,23 @@
+"""What whoever looks at our output can show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TextIO
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at this stream in a terminal that understands more than plain lines."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+
+
+def is_rich() -> bool:
+    """Whether answers may be more than plain lines."""
+    return is_terminal(sys.stdout)
+
+
+def columns() -> int:
+    """How wide the terminal is."""
+    return shutil.get_terminal_size((80, 24)).columns

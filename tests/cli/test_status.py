@@ -1,0 +1,143 @@
+"""`deepwork status`: what is going on here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli.run import deepwork
+from deepwork.cli import status as command
+from deepwork.dashboard.endpoints import Nothing, Sight
+from deepwork.dashboard.home import home
+from deepwork.database.engine import open_engine
+from deepwork.database.transaction import Transaction
+from deepwork.hooks.clients import TOOL_USE
+from deepwork.hooks.failures import note
+from hooks.make_hooks import Project, tool_event
+from house import ask, house_at
+
+
+@pytest.fixture
+def project(tmp_path: Path, location: str) -> Any:
+    made = Project(house_at(tmp_path, location))
+    yield made
+    made.house.close()
+
+
+def shown(project: Project) -> dict[str, Any]:
+    """The answer, as a program gets it."""
+    settings = project.house.settings
+    answer = command.found(settings, open_engine(settings.database_location))
+    plain: dict[str, Any] = json.loads(json.dumps(answer))
+    return plain
+
+
+def test_an_empty_project_is_told_what_to_do_first_and_nothing_is_made(tmp_path: Path):
+    ran = deepwork(tmp_path, "status")
+
+    assert ran.code == 0
+    assert "Nothing is kept for" in ran.out
+    assert "deepwork init" in ran.out
+    assert "deepwork setup" in ran.out
+    assert list(tmp_path.iterdir()) == []
+    assert deepwork(tmp_path, "status", "--json").json["store"] is None
+
+
+def test_everything_under_way_is_there(project: Project):
+    agent, task = project.at_work()
+    blocked, _ = project.plan("Another")
+    ask(project.house, "task_claim", task_id=blocked, agent_id=agent)
+    ask(project.house, "task_update_status", id=blocked, status="in_progress", agent_id=agent)
+    ask(project.house, "task_update_status", id=blocked, status="failed", error="No.", agent_id=agent)
+    tracked = project.house.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    other = project.agent("Bob")
+    ask(
+        project.house, "message_send", sender_id=agent, recipient_id=other, message_type="query",
+        body="?", priority="urgent",
+    )  # fmt: skip
+
+    answer = shown(project)
+
+    assert {run["name"] for run in answer["plans"]} == {"Login by SSO", "Another"}
+    assert [run["id"] for run in answer["tracked"]] == [tracked.workflow_id]
+    assert [(row["task_id"], row["agent_id"], row["agent"]) for row in answer["held"]] == [
+        (task, agent, "Ada")
+    ]
+    assert answer["unread"] == [{"agent_id": other, "agent": "Bob", "unread": 1, "urgent": 1}]
+    assert [need["kind"] for need in answer["needs_you"]] == ["failed_task"]
+    assert [event["seq"] for event in answer["events"]] == sorted(event["seq"] for event in answer["events"])
+    assert answer["events"][-1]["type"] == "message:created"
+
+
+def test_what_waits_is_counted_as_the_dashboard_counts_it(project: Project):
+    [task, _] = project.plan()
+    agent = project.agent()
+    ask(project.house, "task_claim", task_id=task, agent_id=agent)
+    ask(project.house, "task_update_status", id=task, status="in_progress", agent_id=agent)
+    ask(project.house, "task_update_status", id=task, status="failed", error="No.", agent_id=agent)
+
+    answer = shown(project)
+
+    with project.house.database.reading() as tx:
+        page = home(Sight(tx, project.house.presence, {}), Nothing())
+    assert answer["needs_you_total"] == page.needs_you_total == 1
+    assert answer["counts"] == page.counts.model_dump(mode="json")
+
+
+def test_a_store_of_many_runs_is_asked_no_more_than_one_of_few(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str] = []
+    usual = Transaction._execute
+
+    def counted(tx: Transaction, sql: str, values: Any) -> Any:
+        asked.append(sql)
+        return usual(tx, sql, values)
+
+    monkeypatch.setattr(Transaction, "_execute", counted)
+    project.at_work()
+    asked.clear()
+    shown(project)
+    few = len(asked)
+    for number in range(8):
+        [task, _] = project.plan(f"Plan {number}")
+        ask(project.house, "task_claim", task_id=task, agent_id=project.agent(f"Agent {number}"))
+    asked.clear()
+    shown(project)
+
+    assert len(asked) <= few
+
+
+def test_failures_of_hooks_are_pointed_at(tmp_path: Path):
+    project = Project(house_at(tmp_path, ""))
+    agent = project.agent()
+    project.hook(TOOL_USE, tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))
+    folder = project.house.settings.store_folder
+    assert shown(project)["hook_failures"] is None
+
+    note(folder, "stop --client codex", ValueError("\x1b[31mred"))
+    answer = shown(project)
+    project.house.close()
+    text = CliRunner().invoke(command.status, ["--path", str(tmp_path)]).output
+
+    assert answer["hook_failures"]["count"] == 1
+    assert str(folder / "hooks" / "failures.log") in text
+    assert "ValueError" in text
+    assert "\x1b" not in text
+
+
+def test_a_person_and_a_program_are_told_the_same(tmp_path: Path):
+    project = Project(house_at(tmp_path, ""))
+    agent, task = project.at_work()
+    project.house.close()
+
+    for_people, for_programs = deepwork(tmp_path, "status"), deepwork(tmp_path, "status", "--json")
+
+    assert (for_people.code, for_programs.code) == (0, 0)
+    assert for_programs.json["held"][0]["task_id"] == task
+    assert all(word in for_people.out for word in (task, agent, "Login by SSO", "PLANS", "HELD", "EVENTS"))
+    assert "TRACKED" not in for_people.out

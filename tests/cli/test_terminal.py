@@ -1,0 +1,208 @@
+"""What a person sees in a terminal, and a program in a pipe."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.run import deepwork, in_terminal
+from deepwork.cli.tables import aligned, fitting, shortened, width
+from house import ask, house_at
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan with a task done and one that is not, agents of many names, an audit of some length."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / ".deepwork").mkdir()
+    house = house_at(folder, str(folder / ".deepwork" / "deepwork.db"))
+    for name in ("日本語エージェント", HOSTILE, "Ada " * 40):
+        ask(house, "agent_register", name=name, runtime="custom", capabilities=["python", "sql"])
+    plan = ask(house, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
+    tasks = [
+        {"name": name, "description": "", "sequence": number} for number, name in enumerate(("a", "b"), 1)
+    ]
+    ask(house, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
+    first = ask(house, "workflow_get", id=plan, include_tasks=True)["tasks"][0]["id"]
+    ask(house, "task_update_status", id=first, status="in_progress")
+    ask(house, "task_update_status", id=first, status="completed", outcome="Done.")
+    house.close()
+    (folder / "plan").write_text(plan)
+    return folder
+
+
+def test_a_table_fits_the_terminal_and_cuts_no_id(project: Path):
+    ids = [agent["id"] for agent in deepwork(project, "agents", "list", "--json").json["agents"]]
+
+    for columns in (70, 200):
+        told = COLOUR.sub("", in_terminal(project, "agents", "list", columns=columns).out)
+        assert all(width(line) <= columns for line in told.splitlines()), columns
+        assert all(id in told for id in ids)
+        assert ("No room for" in told) == (columns < 200)
+        assert "--json has all" in told or columns == 200
+
+
+def test_a_status_is_a_word_with_a_colour(project: Path):
+    plan = (project / "plan").read_text()
+
+    shown = in_terminal(project, "plans", "show", plan).out
+    without = in_terminal(project, "plans", "show", plan, environment={"NO_COLOR": "1"}).out
+    dumb = in_terminal(project, "plans", "show", plan, environment={"TERM": "dumb"}).out
+
+    assert "\x1b[32mcompleted" in shown
+    assert "completed" in without
+    assert not re.search(r"\x1b\[(3|9)\d", without)
+    assert "completed" in dumb
+    assert "\x1b" not in dumb
+
+
+def test_what_an_agent_wrote_is_neither_markup_nor_a_command_to_the_terminal(project: Path):
+    for columns in (70, 200):
+        told = in_terminal(project, "agents", "list", columns=columns).out
+        assert COLOUR.sub("", told).count("\x1b") == 0
+        assert "\x07" not in told
+        assert "\u202e" not in told
+        assert "[bold red]" in told
+    assert r"[bold red]x[/] \x1b[2J\x07 :smile: \u202egone" in told
+
+
+def test_wide_characters_are_aligned_in_both(project: Path):
+    for told in (
+        deepwork(project, "agents", "list").out,
+        COLOUR.sub("", in_terminal(project, "agents", "list", columns=200).out),
+    ):
+        lines = [line for line in told.splitlines() if " custom " in line or " runtime " in line]
+        starts = {width(line[: re.search(r"custom|runtime", line).start()]) for line in lines}  # type: ignore[union-attr]
+        assert len(lines) == 4
+        assert len(starts) == 1
+
+
+def test_json_is_the_same_wherever_it_goes(project: Path):
+    assert (
+        in_terminal(project, "agents", "list", "--json").out
+        == deepwork(project, "agents", "list", "--json").out
+    )
+
+
+def test_in_a_pipe_there_is_no_colour_and_rich_is_not_imported(project: Path):
+    code = (
+        f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(project)!r}]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print('rich:', 'rich' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert "rich: False" in ran.stdout
+    assert "\x1b" not in ran.stdout
+
+
+def test_whoever_stops_reading_causes_no_complaint(project: Path):
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "deepwork",
+        "events",
+        "tail",
+        "--since",
+        "0",
+        "--no-follow",
+        "--json",
+    ]
+    many = ["plans", "get", (project / "plan").read_text(), "--include-tasks"]
+    for command in (words, [*words[:4], *many], [*words[:4], "--help"]):
+        process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        process.stderr.close()
+        assert (process.wait(timeout=60), said) == (0, b"")
+
+
+def grown(project: Path, rows: int) -> None:
+    """So many events more than there are."""
+    with sqlite3.connect(project / ".deepwork" / "deepwork.db") as connection:
+        names = [row[1] for row in connection.execute("PRAGMA table_info(events)")]
+        last = connection.execute("SELECT max(seq) FROM events").fetchone()[0]
+        copied = ", ".join("seq + n" if name == "seq" else name for name in names)
+        connection.execute(
+            f"WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < {rows}) "
+            f"INSERT INTO events ({', '.join(names)}) SELECT {copied} FROM events, more WHERE seq = {last}"
+        )
+        connection.execute("UPDATE event_sequence SET last_seq = (SELECT max(seq) FROM events)")
+
+
+def test_long_work_shows_how_far_it_is(tmp_path: Path):
+    deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    grown(tmp_path, 20_000)
+
+    seen = in_terminal(tmp_path, "db", "copy", "project", "seen.db")
+
+    assert seen.code == 0
+    assert re.search(r"(Copying|Comparing) .*\d+%", seen.out)
+    assert "verified" in seen.out
+
+
+BAR = """
+import sys, threading
+from deepwork.cli.progress import Waiting
+with Waiting("Copying", quiet="--json" in sys.argv, patience=0) as waiting:
+    waiting.report("Comparing", 30, 40)
+    for timer in threading.enumerate():
+        if isinstance(timer, threading.Timer): timer.join()
+    waiting.report("Comparing", 40, 40)
+"""
+
+
+def test_nobody_is_told_how_far_it_is_in_a_pipe_or_with_json(tmp_path: Path):
+    (tmp_path / "bar.py").write_text(BAR)
+    program = [sys.executable, "-P", str(tmp_path / "bar.py")]
+    piped = subprocess.run(program, capture_output=True, check=True)
+
+    assert re.search(r"Comparing .*100%", in_terminal(tmp_path, program=program).out)
+    assert in_terminal(tmp_path, program=[*program, "--json"]).out == ""
+    assert in_terminal(tmp_path, program=program, environment={"TERM": "dumb"}).out == ""
+    assert piped.stdout + piped.stderr == b""
+
+
+def test_an_interrupted_copy_ends_without_a_word_and_leaves_nothing(tmp_path: Path):
+    deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    grown(tmp_path, 20_000)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deepwork", "db", "copy", "project", "new.db"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "new.db").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGINT)
+
+    assert "".join(process.communicate(timeout=60)).strip() == ""
+    assert process.returncode == 130
+    assert deepwork(tmp_path, "agents", "list", "--db", "new.db", "--json").json["total"] == 0
+
+
+def test_a_text_takes_as_many_places_as_a_terminal_gives_it():
+    assert [width(text) for text in ("abc", "日本", "e\u0301", "")] == [3, 4, 1, 0]
+    assert shortened("日本語です", 5) == "日本…"
+    assert aligned([["id", "n"], ["日本", "x"]], ["id", "n"]) == ["id    n", "日本  x"]
+
+
+def test_columns_are_left_out_from_the_last_but_never_ids_names_and_statuses():
+    names = ["id", "name", "metadata", "status", "about"]
+
+    assert fitting(names, [15, 20, 30, 9, 30], 200) == names
+    assert fitting(names, [15, 20, 30, 9, 30], 64) == ["id", "name", "metadata", "status"]
+    assert fitting(names, [15, 20, 30, 9, 30], 10) == ["id", "name", "status"]

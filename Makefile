@@ -10,16 +10,16 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test bench chaos e2e soak check web docs format lock clean
+.PHONY: help demo test bench chaos clients e2e soak check web docs site format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-demo: $(READY) ## Agents, a job behind a gate, reviews, a plan and its crew, on real servers; ends by itself.
+demo: $(READY) ## Agents, a job, reviews, a plan and a record, on real servers; in a terminal the dashboard stays open.
 	@$(BIN)/python -P demo/main.py
 
-test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL.
-	@$(BIN)/python -m pytest -n 2 --ignore=tests/e2e $(ARGS)
+test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL; in a browser where there is chromium.
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--save makes it the baseline.
 	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
@@ -34,8 +34,20 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs tests
 	$(BIN)/lint-imports
 
-e2e: $(READY) web/node_modules/.ready ## Drive the dashboard in a real browser; needs chromium.
+e2e: $(READY) web/node_modules/.ready ## Only the tests that drive the dashboard in a real browser; needs chromium.
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
+
+clients: $(READY) build/clients/.ready ## Set real clients up and see them connect; needs npm.
+	@DEEPWORK_CLIENT_TESTS=build/clients $(BIN)/python -m pytest tests/clients $(ARGS)
+
+# Newer versions of npm run no scripts of packages unless they are asked to: these two bring the programs.
+build/clients/.ready:
+	@mkdir -p build/clients
+	@cd build/clients && npm install --no-save --no-audit --no-fund --prefix . \
+		@anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai
+	@cd build/clients/node_modules/@anthropic-ai/claude-code && node install.cjs
+	@cd build/clients/node_modules/opencode-ai && node postinstall.mjs
+	@touch $@
 
 soak: $(READY) ## Ten minutes of events on a page with 10,000 tasks.
 	@DEEPWORK_SOAK_MINUTES=10 $(BIN)/python -m pytest tests/e2e/test_budget.py -k busy -s $(ARGS)
@@ -49,6 +61,12 @@ web/node_modules/.ready: web/package.json web/package-lock.json
 
 docs: $(READY) ## Write the pages that are made from the code.
 	$(BIN)/python -P scripts/tools_page.py
+	$(BIN)/python -P scripts/commands_page.py
+	$(BIN)/python -P scripts/settings_page.py
+	$(BIN)/python -P scripts/not_run_page.py
+
+site: $(READY) ## Build the documentation as a site, into build/site.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(READY) ## Format the code and mend what can be mended.
 	$(BIN)/ruff check --fix

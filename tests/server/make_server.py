@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import quick
-
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +9,11 @@ from typing import Any
 
 import pytest
 from fastmcp import Client
-from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import StreamableHttpTransport
 from mcp import MCPError
+from mcp.types import TextContent
 
+import quick
 from deepwork.server.app import server_of
 from deepwork.server.house import House
 from http_tests.served import Served
@@ -44,8 +43,8 @@ async def prompt(client: Client[Any], name: str, **arguments: str) -> str:
     """The text of a prompt."""
     [message] = (await client.get_prompt(name, arguments)).messages
     assert message.role == "user"
-    text: str = message.content.text
-    return text
+    assert isinstance(message.content, TextContent)
+    return message.content.text
 
 
 async def resource(client: Client[Any], uri: str) -> Any:

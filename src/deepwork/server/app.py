@@ -12,7 +12,9 @@ from deepwork import __version__
 from deepwork.config import load_settings
 from deepwork.server.house import House
 from deepwork.server.instructions import instructions
+from deepwork.server.prompts import expose_prompts
 from deepwork.server.registration import expose
+from deepwork.server.resources import expose_resources
 from deepwork.server.toolsets import chosen
 
 
@@ -52,4 +54,6 @@ def server_of(house: House) -> FastMCP:
         dereference_schemas=False,
     )
     expose(mcp, house, tools)
+    expose_prompts(mcp, house, tools)
+    expose_resources(mcp, house, tools)
     return mcp

@@ -72,7 +72,7 @@ class McpTool(Tool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Call the method in a worker thread; the transaction in it ends whole even if the client is gone."""
         try:
-            call = _call(self.name, get_context())
+            call = call_of(self.name, get_context())
             log.info("%s by %s, stack %s", self.name, call.caller, self._house.stack(call.caller))
             if self._spec.is_async:
                 return answer(await invoke_async(self._spec, arguments, call, self._house.database))
@@ -145,7 +145,7 @@ def _unknown(name: str, names: list[str]) -> DeepworkError:
     )
 
 
-def _call(tool: str, context: Context) -> Call:
+def call_of(tool: str, context: Context) -> Call:
     """Whose call this is: the token's owner, the session, or who it says; on stdio whoever started us."""
     meta = (context.request_context and context.request_context.meta) or {}
     request = _request(context)

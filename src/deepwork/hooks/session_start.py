@@ -1,0 +1,20 @@
+"""A session starts, goes on, or was compacted: give back what it knew."""
+
+from __future__ import annotations
+
+from deepwork.database.lean import LeanStore
+from deepwork.hooks import clients, telling
+from deepwork.hooks.desk import Desk
+from deepwork.hooks.situation import look, place_of
+
+
+def answer(desk: Desk, store: LeanStore) -> str:
+    """Give back what the session knew; after a new start, what is under way here."""
+    heard = desk.heard
+    record = desk.recalled()
+    if not record.knows_something and heard.source in ("resume", "clear", "compact"):
+        record = desk.memory.take_up(heard, desk.settings.project_root) or record
+    with store.reading() as tx:
+        situation = look(tx, place_of(desk.settings), record)
+    text = telling.situation_text(situation)
+    return clients.with_context(heard.client, clients.SESSION_START, text) if text else ""

@@ -1,0 +1,62 @@
+"""Codex's own server, asked what Codex makes of its files: `codex mcp list` starts no server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from clients.machine import Machine
+
+
+class CodexServer:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._calls = 0
+        self._heard: list[dict[str, Any]] = []
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._calls += 1
+        self._send({"id": self._calls, "method": method, "params": parameters})
+        while (answer := self._next()).get("id") != self._calls:
+            self._heard.append(answer)
+        assert "result" in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def started(self, server: str) -> dict[str, Any]:
+        """Wait until Codex says how the start of an MCP server went."""
+        while True:
+            message = self._heard.pop(0) if self._heard else self._next()
+            told = message.get("params", {})
+            if told.get("name") == server and told.get("status") in ("ready", "failed", "cancelled"):
+                return dict(told)
+
+    def _next(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "Codex ended before it answered"
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+
+
+@contextmanager
+def codex_server(machine: Machine) -> Iterator[CodexServer]:
+    process = subprocess.Popen(
+        ["codex", "app-server"], cwd=machine.project, env=machine.environment, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        server = CodexServer(process)
+        server.call("initialize", clientInfo={"name": "deepwork-tests", "version": "1"})
+        yield server
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)

@@ -1,0 +1,20 @@
+"""Real clients, each installed as its users install it; `make clients` says where they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from clients.machine import Machine
+
+FOLDER = os.environ.get("DEEPWORK_CLIENT_TESTS")
+collect_ignore_glob = [] if FOLDER else ["test_*.py"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A fresh home and a fresh project on a machine that has the clients."""
+    assert FOLDER is not None
+    return Machine(tmp_path, Path(FOLDER).resolve() / "node_modules" / ".bin")

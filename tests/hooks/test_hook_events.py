@@ -1,0 +1,352 @@
+"""What hooks do and say, on each kind of database."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import anyio
+import pytest
+from rs_bpe.bpe import openai
+
+from deepwork.config import load_settings
+from deepwork.database.call import Call
+from deepwork.hooks.clients import SESSION_START, STOP, TOOL_USE, read
+from deepwork.hooks.happenings import answer
+from deepwork.hooks.memory import MOST_KEPT, Memory
+from deepwork.hooks.telling import MOST_TOKENS
+from deepwork.server.invocation import invoke_async
+from hooks.make_hooks import Project, event, tool_event
+from house import ask, house_at, told
+
+JOB = {"goal": "Greet Ada", "job_name": "hello_review", "workflow_name": "greet"}
+
+
+def heartbeat(project: Project, agent: str) -> int:
+    return int(project.value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent))
+
+
+def until(project: Project, task: str) -> int:
+    return int(project.value("SELECT until FROM leases WHERE what = :id", id=task))
+
+
+def let_pass(project: Project, agent: str, seconds: int) -> None:
+    """As if the agent had been silent for so long."""
+    project.change(
+        "UPDATE agents SET last_heartbeat = last_heartbeat - :ms WHERE id = :id", id=agent, ms=seconds * 1000
+    )
+    project.change("UPDATE leases SET until = until - :ms WHERE who = :id", id=agent, ms=seconds * 1000)
+
+
+def start_job(project: Project) -> str:
+    """A job session, begun with the hook looking on; its id."""
+    spec = project.house.registry["start_workflow"]
+    said = anyio.run(lambda: invoke_async(spec, JOB, Call("local", "start_workflow"), project.house.database))
+    project.hook(TOOL_USE, tool_event("start_workflow", JOB, said))
+    id: str = said["begin_step"]["session_id"]
+    return id
+
+
+def send(project: Project, to: str, body: str, priority: str = "urgent") -> str:
+    sender = project.agent("Bob")
+    said = ask(
+        project.house, "message_send", sender_id=sender, recipient_id=to, message_type="notification",
+        body=body, priority=priority, subject="Stop",
+    )  # fmt: skip
+    id: str = said["id"]
+    return id
+
+
+def test_where_nothing_is_under_way_nothing_is_said(project: Project):
+    project.agent()
+
+    assert [project.hook(name, event()) for name in (SESSION_START, TOOL_USE, STOP)] == [{}, {}, {}]
+    assert project.records == []
+
+
+def test_after_compaction_an_agent_is_told_who_it_is_and_what_it_holds(project: Project):
+    agent, task = project.at_work()
+    send(project, agent, "Hello", "normal")
+
+    text = project.context(SESSION_START, event(source="compact"))
+
+    assert f"You are agent Ada ({agent})" in text
+    assert f'You hold task {task} "design"' in text
+    assert '"description":"Write the flow down."' in text
+    assert f'1 unread messages: message_list(agent_id="{agent}")' in text
+
+
+def test_a_new_session_is_told_what_is_under_way_but_is_nobody(project: Project):
+    agent, task = project.at_work()
+
+    text = project.context(SESSION_START, event("another", source="startup"))
+
+    assert "Plan wf_" in text
+    assert "0 of 2 tasks done" in text
+    assert agent not in text
+    assert task not in text
+
+
+def test_a_job_session_and_tracked_work_are_told_with_how_to_go_on(project: Project):
+    session = start_job(project)
+    tracked = ask(project.house, "get_tracked_workflows")
+    assert tracked["total"] == 0
+    record = project.house.toolset("tracking")["start_workflow"]
+    workflow = record.method(name="Move", objective="All moved.").workflow_id
+
+    text = project.context(SESSION_START, event(source="compact"))
+
+    assert f"Job session {session}, hello_review/greet: at step" in text
+    assert f'get_session(session_id="{session}")' in text
+    assert "Goal: Greet Ada" in text
+    assert f'Tracked workflow {workflow} "Move"' in text
+
+
+def test_what_is_told_fits_its_budget_whatever_it_holds(project: Project):
+    agent = project.agent("名前" * 80)
+    for number in range(4):
+        [task, _] = project.plan(f"计划{number} " + "很长的名字" * 30)
+        project.change("UPDATE plan_tasks SET description = :it WHERE id = :id", it="説明" * 20_000, id=task)
+        project.claim(task, agent)
+
+    text = project.context(SESSION_START, event(source="compact"))
+
+    assert len(openai.o200k_base().encode(text)) <= MOST_TOKENS
+    assert "You hold task" in text
+
+
+def test_using_a_tool_keeps_claims_alive_once_a_third_of_the_lease_has_run(project: Project):
+    agent, task = project.at_work()
+    before = heartbeat(project, agent), until(project, task)
+
+    project.hook(TOOL_USE, event(tool_name="Bash"))
+    assert (heartbeat(project, agent), until(project, task)) == before
+
+    let_pass(project, agent, 40)
+    assert project.hook(TOOL_USE, event(tool_name="Bash")) == {}
+
+    assert heartbeat(project, agent) >= before[0]
+    assert until(project, task) >= before[1]
+
+
+def test_a_stranger_keeps_nobody_alive(file_project: Project):
+    agent, _ = file_project.at_work()
+    let_pass(file_project, agent, 40)
+    before = heartbeat(file_project, agent)
+
+    file_project.hook(TOOL_USE, event("another", tool_name="Bash"))
+
+    assert heartbeat(file_project, agent) == before
+
+
+def test_a_renewal_is_no_news(project: Project):
+    agent, _ = project.at_work()
+    let_pass(project, agent, 40)
+    before = told(project.house)
+
+    project.hook(TOOL_USE, event(tool_name="Bash"))
+
+    assert told(project.house) == before
+
+
+def test_a_helper_keeps_whoever_waits_for_it_alive_too(project: Project):
+    agent, _ = project.at_work()
+    [task, _] = project.plan()
+    helper = project.agent("Helper")
+    project.claim(task, helper, agent_id="sub-1")
+    for each in (agent, helper):
+        let_pass(project, each, 40)
+    before = heartbeat(project, agent), heartbeat(project, helper)
+
+    project.hook(TOOL_USE, event(tool_name="Bash", agent_id="sub-1"))
+
+    assert heartbeat(project, agent) > before[0]
+    assert heartbeat(project, helper) > before[1]
+
+
+def test_an_urgent_message_is_shown_once(project: Project):
+    agent, _ = project.at_work()
+    send(project, agent, "Take your time.", "high")
+    message = send(project, agent, "Stop at once.")
+
+    first = project.context(TOOL_USE, event(tool_name="Bash"))
+    second = project.context(TOOL_USE, event(tool_name="Bash"))
+    later = send(project, agent, "Go on.")
+    third = project.context(TOOL_USE, event(tool_name="Bash"))
+
+    assert f"URGENT message {message} for you from Bob" in first
+    assert "Stop at once." in first
+    assert "Take your time." not in first
+    assert second == ""
+    assert later in third
+    assert message not in third
+
+
+def test_of_parallel_hooks_one_shows_the_message(project: Project):
+    agent, _ = project.at_work()
+    message = send(project, agent, "Stop at once.")
+
+    with ThreadPoolExecutor(4) as pool:
+        texts = list(pool.map(lambda _: project.context(TOOL_USE, event(tool_name="Bash")), range(4)))
+
+    assert [message in text for text in texts].count(True) == 1
+
+
+def test_parallel_answers_teach_all_they_tell(file_project: Project):
+    agents = [file_project.agent(f"Agent {number}") for number in range(6)]
+
+    def learn(agent: str) -> None:
+        file_project.hook(TOOL_USE, tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(learn, agents))
+
+    [text] = [path.read_text() for path in file_project.records]
+    assert all(agent in text for agent in agents)
+
+
+def test_whoever_is_believed_gone_is_told_once_to_come_back_and_is_not_brought_back(project: Project):
+    agent, _ = project.at_work()
+    let_pass(project, agent, 200)
+    project.agent("Another")  # notices the silence, and tells everybody
+    before = heartbeat(project, agent)
+
+    first = project.context(TOOL_USE, event(tool_name="Bash"))
+    second = project.context(TOOL_USE, event(tool_name="Bash"))
+
+    assert f'agent_heartbeat(agent_id="{agent}")' in first
+    assert second == ""
+    assert heartbeat(project, agent) == before
+
+
+def test_a_claim_that_another_took_over_is_told_once(project: Project):
+    agent, task = project.at_work()
+    let_pass(project, agent, 200)
+    assert ask(project.house, "task_claim", task_id=task, agent_id=project.agent("Bob"))["success"]
+
+    first = project.context(TOOL_USE, event(tool_name="Bash"))
+
+    assert f"Your claim on task {task}" in first
+    assert project.context(TOOL_USE, event(tool_name="Bash")) == ""
+
+
+def test_an_agent_that_left_is_kept_alive_by_nobody(project: Project):
+    agent, _ = project.at_work()
+    ask(project.house, "agent_unregister", id=agent)
+
+    assert project.hook(TOOL_USE, event(tool_name="Bash")) == {}
+    [record] = project.records
+    assert agent not in record.read_text()
+
+
+def test_stopping_is_held_up_once_for_each_thing_that_is_not_finished(project: Project):
+    _, task = project.at_work()
+
+    first = project.hook(STOP, event(stop_hook_active=False))
+    second = project.hook(STOP, event(stop_hook_active=False))
+    session = start_job(project)
+    third = project.hook(STOP, event(stop_hook_active=False))
+
+    assert first["decision"] == "block"
+    assert task in first["reason"]
+    assert second == {}
+    assert session in third["reason"]
+
+
+def test_whoever_goes_on_because_of_a_hook_may_stop(file_project: Project):
+    file_project.at_work()
+
+    assert file_project.hook(STOP, event(stop_hook_active=True)) == {}
+    assert file_project.hook(STOP, event(stop_hook_active=False)) != {}
+
+
+def test_nothing_holds_up_whoever_has_finished(project: Project):
+    agent, task = project.at_work()
+    ask(project.house, "task_update_status", id=task, status="in_progress", agent_id=agent)
+    ask(project.house, "task_update_status", id=task, status="completed", outcome="Done.", agent_id=agent)
+
+    assert project.hook(STOP, event()) == {}
+
+
+@pytest.mark.parametrize("source", ["resume", "clear", "compact"])
+def test_a_session_that_goes_on_under_another_id_finds_itself_again(file_project: Project, source: str):
+    agent, task = file_project.at_work()
+
+    text = file_project.context(SESSION_START, event("s2", source=source))
+
+    assert agent in text
+    assert task in text
+    assert [path.name for path in file_project.records] == ["claude-code.s2.json"]
+
+
+def test_of_two_sessions_a_third_is_neither(file_project: Project):
+    agent, _ = file_project.at_work()
+    [task, _] = file_project.plan()
+    other = file_project.agent("Bob")
+    file_project.claim(task, other, session="s2")
+
+    text = file_project.context(SESSION_START, event("s3", source="clear"))
+
+    assert agent not in text
+    assert other not in text
+    assert len(file_project.records) == 2
+
+
+def test_long_gone_sessions_are_forgotten(file_project: Project):
+    agent = file_project.agent()
+    for number in range(MOST_KEPT + 3):
+        heard = read("claude-code", event(f"s{number}"))
+        memory = Memory(file_project.house.settings.store_folder)
+        memory.folder.mkdir(parents=True, exist_ok=True)
+        memory.keep(memory.recall(heard, Path("/file_project")))
+
+    assert len(file_project.records) == MOST_KEPT
+    assert agent
+
+
+def test_a_damaged_record_is_learnt_anew(file_project: Project):
+    agent, _ = file_project.at_work()
+    [record] = file_project.records
+    record.write_bytes(b'{"client": ["odd"], "agents": 3')
+
+    assert file_project.hook(TOOL_USE, event(tool_name="Bash")) == {}
+    file_project.hook(TOOL_USE, tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))
+
+    assert agent in record.read_text()
+
+
+@pytest.mark.needs("git")
+def test_a_worktree_shares_what_its_repository_knows(tmp_path: Path):
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    for words in (
+        ["init", "-q", str(main)],
+        [
+            "-C",
+            str(main),
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "x",
+        ],
+        ["-C", str(main), "worktree", "add", "-q", str(tree)],
+    ):
+        subprocess.run(["git", *words], check=True, capture_output=True)
+    project = Project(house_at(main, ""))
+    try:
+        agent, task = project.at_work()
+        settings = load_settings(tree, environment={})
+
+        learnt = read("claude-code", tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))
+        assert answer(TOOL_USE, settings, learnt) == ""
+        printed = answer(SESSION_START, settings, read("claude-code", event(source="compact")))
+    finally:
+        project.house.close()
+
+    assert task in printed
+    assert not (tree / ".deepwork").exists()

@@ -1,0 +1,80 @@
+"""Who a session is, as our tools' answers tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepwork.hooks.learning import MAX_AGENTS, Record, learned
+
+NOBODY = Record("claude-code", "s1")
+ADA = Record("claude-code", "s1", agents=("ag_1",), job="abcdefgh", workflow="tw_1")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "answer"),
+    [
+        ("agent_register", {"name": "Ada"}, {"id": "ag_1"}),
+        ("agent_heartbeat", {"agent_id": "ag_1"}, {"success": True}),
+        ("task_claim", {"task_id": "tk_1", "agent_id": "ag_1"}, {"success": True, "claim_epoch": 1}),
+        ("checkpoint_add", {"agent_id": "ag_1"}, {"id": "cp_1"}),
+        ("message_send", {"sender_id": "ag_1", "recipient_id": "ag_2"}, {"id": "msg_1"}),
+        ("message_list", {"agent_id": "ag_1"}, {"messages": []}),
+    ],
+)
+def test_whoever_acts_as_an_agent_is_it(tool: str, given: dict[str, Any], answer: dict[str, Any]):
+    assert learned(NOBODY, tool, given, answer).agents == ("ag_1",)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "answer"),
+    [
+        ("task_claim", {"agent_id": "ag_1"}, {"success": False, "reason": "claimed"}),
+        ("agent_heartbeat", {"agent_id": "ag_1"}, {"code": "AGENT_NOT_FOUND", "recoverable": False}),
+        ("agent_register", {}, {"id": 7}),
+        ("agent_get", {"id": "ag_1"}, {"id": "ag_1"}),
+        ("", {"agent_id": "ag_1"}, {}),
+        ("start_workflow", {}, {"begin_step": None}),
+        ("get_context", {"workflow_id": "wf_1"}, {}),
+    ],
+)
+def test_what_was_refused_or_says_nothing_teaches_nothing(
+    tool: str, given: dict[str, Any], answer: dict[str, Any]
+):
+    assert learned(NOBODY, tool, given, answer) == NOBODY
+
+
+def test_a_job_session_is_known_from_its_step_until_it_ends():
+    begun = learned(NOBODY, "start_workflow", {"goal": "g"}, {"begin_step": {"session_id": "abcdefgh"}})
+
+    assert begun.job == "abcdefgh"
+    assert learned(begun, "finished_step", {}, {"status": "needs_work", "begin_step": None}).job == "abcdefgh"
+    assert (
+        learned(begun, "finished_step", {}, {"status": "workflow_complete", "begin_step": None}).job is None
+    )
+    assert learned(begun, "abort_workflow", {}, {"aborted_workflow": "x"}).job is None
+
+
+def test_a_tracked_workflow_is_known_until_it_is_completed():
+    begun = learned(NOBODY, "start_workflow", {"name": "n"}, {"workflow_id": "tw_1"})
+
+    assert begun.workflow == "tw_1"
+    assert learned(begun, "start_task", {"workflow_id": "tw_2"}, {"task_id": "tt_1"}).workflow == "tw_2"
+    assert learned(begun, "complete_workflow", {"workflow_id": "tw_9"}, {}).workflow == "tw_1"
+    assert learned(begun, "complete_workflow", {"workflow_id": "tw_1"}, {}).workflow is None
+
+
+def test_an_agent_that_leaves_is_forgotten_and_the_rest_is_not():
+    after = learned(ADA, "agent_unregister", {"id": "ag_1"}, {"success": True})
+
+    assert (after.agents, after.job, after.workflow) == ((), "abcdefgh", "tw_1")
+
+
+def test_a_session_speaks_for_so_many_agents_the_last_first():
+    record = NOBODY
+    for number in range(MAX_AGENTS + 5):
+        record = learned(record, "agent_register", {}, {"id": f"ag_{number}"})
+
+    assert len(record.agents) == MAX_AGENTS
+    assert record.agents[0] == f"ag_{MAX_AGENTS + 4}"

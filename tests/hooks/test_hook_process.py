@@ -1,0 +1,291 @@
+"""`deepwork hook` as a client runs it: a process of its own, which never troubles the agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepwork.files.lock import FileLock
+from deepwork.hooks.clients import CLIENTS, EVENTS, MAX_INPUT
+from deepwork.hooks.failures import MAX_LOG, last, log_file, note
+from hooks.make_hooks import Project, event
+from protocol.wire import Wire
+
+COMMAND = [sys.executable, "-P", "-m", "deepwork", "hook"]
+
+
+def hook(folder: Path, words: str, content: bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *words.split()], input=content, cwd=folder, capture_output=True, timeout=60, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def silent(done: subprocess.CompletedProcess[bytes]) -> bool:
+    """Whether the agent notices nothing."""
+    return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def failures(folder: Path) -> str:
+    return last(folder / ".deepwork")[1]
+
+
+@contextmanager
+def taken(lock: Path) -> Iterator[None]:
+    """Another program holds the lock of the store."""
+    held = FileLock(lock)
+    with held.held():
+        yield
+    held.close()
+
+
+@pytest.fixture
+def root(file_project: Project) -> Path:
+    return file_project.house.settings.project_root
+
+
+def test_a_session_from_its_first_call_to_its_end(file_project: Project, root: Path):
+    """Beside a server on the same file, from a folder below the project."""
+    below = root / "src" / "deep"
+    below.mkdir(parents=True)
+    with Wire(root) as wire:
+        agent = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})
+        [task, _] = file_project.plan()
+        claim = {"task_id": task, "agent_id": agent["id"]}
+        said = wire.call("task_claim", claim)
+        content = [{"type": "text", "text": json.dumps(said)}]
+        learnt = hook(
+            below, "tool-use --client codex",
+            event(
+                cwd=str(below), tool_name="mcp__deepwork__task_claim", tool_input=claim,
+                tool_response={"content": content, "isError": False},
+            ),
+        )  # fmt: skip
+        begun = hook(below, "session-start --client codex", event(cwd=str(below), source="compact"))
+        ended = hook(below, "stop --client codex", event(cwd=str(below), stop_hook_active=False))
+
+    assert silent(learnt)
+    assert task in json.loads(begun.stdout)["hookSpecificOutput"]["additionalContext"]
+    assert json.loads(ended.stdout)["decision"] == "block"
+    assert failures(root) == ""
+
+
+def test_where_there_is_no_store_none_is_made(tmp_path: Path):
+    done = hook(tmp_path, "session-start --client claude-code", event(cwd=str(tmp_path)))
+
+    assert silent(done)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "said"),
+    [
+        ("tool-use --client claude-code", b"{", "no JSON"),
+        ("stop --client gemini", b"", "no JSON"),
+        ("session-start --client codex", event(cwd="/does/not/exist"), "does not exist"),
+    ],
+)
+def test_what_cannot_be_read_is_logged_for_people_alone(
+    tmp_path: Path, words: str, content: bytes, said: str
+):
+    (tmp_path / ".deepwork").mkdir()
+    (tmp_path / "below").mkdir()
+
+    assert silent(hook(tmp_path / "below", words, content))
+    assert said in failures(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words", ["before-lunch --client claude-code", "stop --client vi", "stop", "stop --again"]
+)
+def test_words_that_mean_nothing_do_not_block_the_agent(tmp_path: Path, words: str):
+    done = hook(tmp_path, words, event(cwd=str(tmp_path)))
+
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"Usage: deepwork hook" in done.stderr
+
+
+def test_the_installed_command_answers_as_the_module_does(file_project: Project, root: Path):
+    _, task = file_project.at_work()
+
+    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+        script = f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'hook', *{words!r}]; main()"
+        return subprocess.run(
+            [sys.executable, "-P", "-c", script], input=event(cwd=str(root), source="compact"), cwd=root,
+            capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    assert task in run("session-start", "--client", "claude-code").stdout.decode()
+    wrong = run("before-lunch", "--client", "claude-code")
+    assert (wrong.returncode, wrong.stdout) == (0, b"")  # 2 would keep the agent from going on
+
+
+def test_a_very_long_event_is_taken_whole(file_project: Project, root: Path):
+    agent, _ = file_project.at_work()
+    file_project.change("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
+    before = file_project.value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent)
+
+    done = hook(
+        root, "tool-use --client claude-code",
+        event(cwd=str(root), tool_name="Read", tool_response="x" * (3 * MAX_INPUT)),
+    )  # fmt: skip
+
+    assert silent(done)
+    assert file_project.value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent) > before
+
+
+def test_a_store_that_others_hold_is_not_waited_for(file_project: Project, root: Path):
+    agent, _ = file_project.at_work()
+    file_project.change("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
+    file_project.house.close()
+
+    with taken(root / ".deepwork" / "deepwork.db.lock"):
+        told = hook(root, "session-start --client claude-code", event(cwd=str(root), source="compact"))
+        renewed = hook(root, "tool-use --client claude-code", event(cwd=str(root), tool_name="Bash"))
+
+    assert agent in told.stdout.decode()  # reading waits for nobody
+    assert silent(renewed)
+    assert "was not free within 1 s" in failures(root)
+
+
+def test_a_store_of_tomorrow_is_left_alone(file_project: Project, root: Path):
+    file_project.at_work()
+    file_project.change("UPDATE alembic_version SET version_num = '9999'")
+    file_project.house.close()
+
+    assert silent(hook(root, "session-start --client claude-code", event(cwd=str(root), source="compact")))
+    assert "schema 9999" in failures(root)
+
+
+def test_a_store_that_is_no_database_is_left_alone(root: Path):
+    (root / ".deepwork").mkdir(exist_ok=True)
+    (root / ".deepwork" / "deepwork.db").write_bytes(b"not a database, surely" * 100)
+
+    assert silent(hook(root, "session-start --client gemini", event(cwd=str(root))))
+    assert "not a database" in failures(root)
+    assert (root / ".deepwork" / "deepwork.db").read_bytes().startswith(b"not a database")
+
+
+def test_where_nothing_can_be_remembered_the_agent_notices_nothing(file_project: Project, root: Path):
+    agent = file_project.agent()
+    (root / ".deepwork" / "hooks").write_text("A file is in the way.")
+    given: dict[str, Any] = {"agent_id": agent}
+
+    done = hook(
+        root, "tool-use --client claude-code",
+        event(
+            cwd=str(root), tool_name="mcp__deepwork__agent_heartbeat", tool_input=given,
+            tool_response={"success": True},
+        ),
+    )  # fmt: skip
+
+    assert silent(done)
+
+
+def test_a_server_that_is_away_costs_seconds_at_most(tmp_path: Path):
+    (tmp_path / ".deepwork").mkdir()
+    url = "postgresql://nobody@127.0.0.1:1/none"
+
+    done = hook(tmp_path, "stop --client codex", event(cwd=str(tmp_path)), DEEPWORK_DATABASE_URL=url)
+
+    assert silent(done)
+    assert failures(tmp_path) != ""
+
+
+def test_a_client_that_sends_nothing_is_not_waited_for(root: Path):
+    (root / ".deepwork").mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        [*COMMAND, "stop", "--client", "codex"], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin
+    assert process.stdout
+
+    assert process.wait(timeout=30) == 0  # though its input is still open
+    assert process.stdout.read() == b""
+    assert "TookTooLong" in failures(root)
+    process.stdin.close()
+    process.stdout.close()
+
+
+def test_a_kill_at_any_moment_leaves_a_store_that_works(file_project: Project, root: Path):
+    agent, task = file_project.at_work()
+    for moment in range(8):
+        file_project.change("UPDATE agents SET last_heartbeat = 1 WHERE id = :id", id=agent)
+        process = subprocess.Popen(
+            [*COMMAND, "tool-use", "--client", "claude-code"], cwd=root, stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert process.stdin
+        process.stdin.write(event(cwd=str(root), tool_name="Bash"))
+        process.stdin.close()
+        time.sleep(0.03 * moment)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    file_project.change("UPDATE agents SET last_heartbeat = 1 WHERE id = :id", id=agent)
+    assert silent(hook(root, "tool-use --client claude-code", event(cwd=str(root), tool_name="Bash")))
+    assert file_project.value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent) > 1
+    assert file_project.value("SELECT who FROM leases WHERE what = :id", id=task) == agent
+    assert file_project.value("PRAGMA quick_check") == "ok"
+
+
+def test_nothing_heavy_is_imported(file_project: Project, root: Path):
+    file_project.at_work()
+    heavy = {
+        "pydantic",
+        "click",
+        "fastmcp",
+        "mcp",
+        "sqlalchemy",
+        "alembic",
+        "yaml",
+        "psycopg",
+        "rich",
+        "asyncio",
+    }
+    script = (
+        "import os, sys\n"
+        "def end(code):\n"
+        f"    found = sorted({heavy!r} & set(sys.modules))\n"
+        "    os.write(2, f'{found} {len(sys.modules)}'.encode()); os.kill(os.getpid(), 9)\n"
+        "os._exit = end\n"
+        "sys.argv = ['deepwork', 'hook', 'session-start', '--client', 'claude-code']\n"
+        "from deepwork.__main__ import main; main()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], input=event(cwd=str(root), source="compact"), cwd=root,
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    found, _, modules = done.stderr.decode().rpartition(" ")
+    assert b"You hold task" in done.stdout
+    assert found == "[]"
+    assert int(modules) < 200
+
+
+def test_the_log_is_bounded_and_keeps_the_newest(tmp_path: Path):
+    for number in range(3000):
+        note(tmp_path, "stop --client codex", ValueError(f"number {number}\nwith a second line"))
+
+    count, newest = last(tmp_path)
+    assert log_file(tmp_path).stat().st_size <= MAX_LOG + 1000
+    assert 0 < count < 3000
+    assert "ValueError: number 2999 with a second line" in newest
+
+
+def test_help_names_every_client_and_event():
+    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in (*CLIENTS, *EVENTS))

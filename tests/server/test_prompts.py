@@ -1,0 +1,142 @@
+"""The prompts that a person picks, through a real client."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.types import ResourceTemplateReference
+
+from deepwork.server.house import House
+from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
+from hooks.make_hooks import Project
+from house import house_at
+from server.make_server import inside, over_stdio, prompt, refusal, resource
+
+PAGE = Path(__file__).parents[2] / "docs" / "prompts-and-resources.md"
+NAMES = ["deepwork_resume", "deepwork_review", "deepwork_start"]
+
+
+async def offered(house: House) -> list[str]:
+    async with inside(house) as client:
+        return sorted(each.name for each in await client.list_prompts())
+
+
+async def said(house: House, name: str, **arguments: str) -> str:
+    async with inside(house) as client:
+        return await prompt(client, name, **arguments)
+
+
+def test_prompts_are_listed_small_and_each_argument_is_optional(house: House):
+    async def look() -> Any:
+        async with inside(house) as client:
+            return await client.list_prompts()
+
+    prompts = anyio.run(look)
+
+    assert sorted(each.name for each in prompts) == NAMES
+    assert all(each.meta is None and len(each.description) <= 100 for each in prompts)
+    assert not any(argument.required for each in prompts for argument in each.arguments)
+
+
+def test_a_server_without_reviews_offers_no_prompt_for_them(tmp_path: Path, location: str):
+    house = house_at(tmp_path, location, toolsets="plans,agents")
+
+    assert anyio.run(offered, house) == ["deepwork_resume", "deepwork_start"]
+    text = anyio.run(said, house, "deepwork_start")
+    assert "Plans, for work" in text
+    assert "Jobs, for work" not in text
+    house.close()
+
+
+def test_start_tells_the_ways_of_working_and_what_is_there(house: House):
+    Project(house).plan("Login by SSO")
+
+    async def look() -> str:
+        async with inside(house) as client:
+            return await prompt(client, "deepwork_start", goal="Let people log in.")
+
+    text = anyio.run(look)
+
+    assert text.startswith("Work on this with deepwork:\n\nLet people log in.")
+    assert all(way in text for way in ("Jobs, for work", "Plans, for work", "Tracking, for work"))
+    assert "- hello_review/greet:" in text
+    assert '"Login by SSO": 0 of 2 tasks done' in text
+
+
+def test_resume_tells_how_things_stand_and_for_whom(tmp_path: Path, location: str):
+    house = house_at(tmp_path, location)
+    project = Project(house)
+
+    async def resumed(agent: str) -> str:
+        async with inside(house) as client:
+            return await prompt(client, "deepwork_resume", **({"agent_id": agent} if agent else {}))
+
+    assert "Nothing is under way" in anyio.run(resumed, "")
+    ada, task = project.at_work()
+    assert f"You are agent Ada ({ada})" in anyio.run(resumed, "")  # the only one of this caller
+    bob = project.agent("Bob")
+    assert task not in anyio.run(resumed, "")
+    assert task not in anyio.run(resumed, bob)
+    assert task in anyio.run(resumed, ada)
+    house.close()
+
+
+def test_review_says_how_reviews_are_run(house: House):
+    async def look() -> tuple[str, str]:
+        async with inside(house) as client:
+            return await prompt(client, "deepwork_review"), await prompt(
+                client, "deepwork_review", files="a.py b.py"
+            )
+
+    everything, some = anyio.run(look)
+
+    assert "get_review_instructions()" in everything
+    assert "get_review_instructions(files=['a.py', 'b.py'])" in some
+    assert "mark_review_passed" in some
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code"),
+    [
+        ("deepwork_resume", {"agent_id": "ag_none"}, "AGENT_NOT_FOUND"),
+        ("deepwork_resume", {"agent": "ag_none"}, "INVALID_INPUT"),
+        ("deepwork_start", {"goal": "x" * 10_001}, "INVALID_INPUT"),
+    ],
+)
+def test_errors_are_those_of_tools(house: House, name: str, arguments: dict[str, str], code: str):
+    async def look() -> dict[str, Any]:
+        async with inside(house) as client:
+            return await refusal(client.get_prompt(name, arguments))
+
+    said = anyio.run(look)
+
+    assert said["code"] == code
+    assert said["suggestion"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_prompts_and_resources_over_stdio(tmp_path: Path, mode: str):
+    async def look() -> None:
+        async with over_stdio(tmp_path, mode=mode) as client:
+            assert sorted(each.name for each in await client.list_prompts()) == NAMES
+            assert "Jobs, for work" in await prompt(client, "deepwork_start", goal="Sing.")
+            stranger = client.get_prompt("deepwork_resume", {"agent_id": "x"})
+            assert (await refusal(stranger))["code"] == "AGENT_NOT_FOUND"
+
+            assert (await resource(client, SESSIONS)).text == '{"sessions":[]}'
+            missing = client.read_resource(PLAN_SUMMARY.replace("{id}", "wf_none"))
+            assert (await refusal(missing))["code"] == "WORKFLOW_NOT_FOUND"
+            reference = ResourceTemplateReference(type="ref/resource", uri=PLAN_SUMMARY)
+            assert (await client.complete(reference, {"name": "id", "value": ""})).values == []
+
+    anyio.run(look)
+
+
+def test_the_page_names_every_prompt_and_address():
+    listed = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
+
+    assert sorted(listed) == sorted([*NAMES, SESSIONS, PLAN_SUMMARY, TRACKING_CONTEXT])

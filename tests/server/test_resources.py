@@ -1,0 +1,188 @@
+"""The resources that a client may read, through a real client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.types import PromptReference, ResourceTemplateReference
+
+from access.make import make_token
+from deepwork.database.call import Call
+from deepwork.server.house import House
+from deepwork.server.invocation import invoke_async
+from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
+from hooks.make_hooks import Project
+from house import ask, house_at
+from http_tests.served import Served
+from server.make_server import inside, over_http, prompt, refusal, resource
+
+OWNER = "the-owner-of-this-machine-and-no-other"
+JOB = {"goal": "Greet Ada", "job_name": "hello_review", "workflow_name": "greet"}
+
+
+def plan_of(project: Project, name: str = "Login by SSO") -> str:
+    [task, _] = project.plan(name)
+    id: str = ask(project.house, "task_get", id=task)["workflow_id"]
+    return id
+
+
+def read(house: House, uri: str) -> Any:
+    async def look() -> Any:
+        async with inside(house) as client:
+            return await resource(client, uri)
+
+    return anyio.run(look)
+
+
+def complete(house: House, reference: Any, typed: str, name: str = "id") -> Any:
+    async def look() -> Any:
+        async with inside(house) as client:
+            return await client.complete(reference, {"name": name, "value": typed})
+
+    return anyio.run(look)
+
+
+def template(uri: str) -> ResourceTemplateReference:
+    return ResourceTemplateReference(type="ref/resource", uri=uri)
+
+
+def test_what_can_be_read_is_listed_without_notes(house: House):
+    async def look() -> tuple[Any, Any]:
+        async with inside(house) as client:
+            return await client.list_resources(), await client.list_resource_templates()
+
+    resources, templates = anyio.run(look)
+
+    assert [(str(each.uri), each.meta) for each in resources] == [(SESSIONS, None)]
+    assert [(each.uri_template, each.meta) for each in templates] == [
+        (PLAN_SUMMARY, None),
+        (TRACKING_CONTEXT, None),
+    ]
+
+
+def test_only_what_the_chosen_tools_tell_can_be_read(tmp_path: Path, location: str):
+    house = house_at(tmp_path, location, toolsets="plans")
+
+    async def look() -> tuple[Any, Any]:
+        async with inside(house) as client:
+            return await client.list_resources(), await client.list_resource_templates()
+
+    resources, templates = anyio.run(look)
+
+    assert resources == []
+    assert [each.uri_template for each in templates] == [PLAN_SUMMARY]
+    house.close()
+
+
+def test_sessions_are_those_under_way(house: House):
+    async def start() -> Any:
+        spec = house.registry["start_workflow"]
+        return await invoke_async(spec, JOB, Call("local", "start_workflow"), house.database)
+
+    session = anyio.run(start)["begin_step"]
+
+    content = read(house, SESSIONS)
+
+    assert content.mime_type == "application/json"
+    assert json.loads(content.text) == {
+        "sessions": [
+            {
+                "session_id": session["session_id"],
+                "workflow": "hello_review/greet",
+                "step": session["step_id"],
+                "goal": "Greet Ada",
+            }
+        ]
+    }
+
+
+def test_a_plan_is_a_page(house: House):
+    id = plan_of(Project(house))
+
+    content = read(house, PLAN_SUMMARY.replace("{id}", id))
+
+    assert content.mime_type == "text/markdown"
+    assert content.text == ask(house, "workflow_get_summary", id=id, format="markdown")["summary"]
+    assert "0 of 2 tasks done" in content.text
+
+
+def test_a_tracked_workflow_is_what_get_context_tells(house: House):
+    started = house.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+
+    context = json.loads(read(house, TRACKING_CONTEXT.replace("{id}", started.workflow_id)).text)
+
+    assert context["workflow_name"] == "Move"
+    assert {"phase_summary", "tasks", "decisions", "milestones", "blockers"} <= context.keys()
+
+
+@pytest.mark.parametrize(
+    ("uri", "code"),
+    [
+        (PLAN_SUMMARY.replace("{id}", "wf_none"), "WORKFLOW_NOT_FOUND"),
+        (PLAN_SUMMARY.replace("{id}", "x" * 300), "INVALID_INPUT"),
+        (TRACKING_CONTEXT.replace("{id}", "tw_none"), "WORKFLOW_NOT_FOUND"),
+    ],
+)
+def test_errors_are_those_of_tools(house: House, uri: str, code: str):
+    async def look() -> dict[str, Any]:
+        async with inside(house) as client:
+            return await refusal(client.read_resource(uri))
+
+    assert anyio.run(look)["code"] == code
+
+
+def test_ids_are_completed_the_newest_first(tmp_path: Path, location: str):
+    house = house_at(tmp_path, location)
+    project = Project(house)
+    older, newer = plan_of(project, "Older"), plan_of(project, "Newer")
+    project.change("UPDATE plans SET updated_at = updated_at - 5000 WHERE id = :id", id=older)
+
+    assert complete(house, template(PLAN_SUMMARY), "wf_").values == [newer, older]
+    assert complete(house, template(PLAN_SUMMARY), newer[:8]).values == [newer]
+    assert complete(house, template(PLAN_SUMMARY), "%").values == []
+    assert complete(house, template(TRACKING_CONTEXT), "").values == []
+    assert complete(house, template(PLAN_SUMMARY), "", name="other").values == []
+    assert complete(house, PromptReference(type="ref/prompt", name="deepwork_start"), "").values == []
+    house.close()
+
+
+def test_no_more_ids_are_offered_than_the_protocol_allows(house: House):
+    with house.database.transaction() as tx:
+        tx.run_all(
+            "INSERT INTO plans (id, name, source_type, source_content, status, max_parallel_tasks,"
+            " auto_create_workspaces, file_conflicts, created_by, completed_tasks, completed_ms, created_at,"
+            " updated_at) VALUES (:id, 'p', 'prompt', 'x', 'planning', 1, :no, 'warn', 'local', 0, 0, 1, :at)",
+            [{"id": f"wf_{number:012}", "no": False, "at": number} for number in range(130)],
+        )
+
+    found = complete(house, template(PLAN_SUMMARY), "wf_")
+
+    assert len(found.values) == 100
+    assert found.has_more
+    assert found.values[0] == "wf_000000000129"
+
+
+def test_over_http_whoever_may_read_may_have_prompts_and_resources(tmp_path: Path, location: str):
+    house = house_at(tmp_path, location)
+    token, *_ = make_token(house, "a-reader", "read")
+    id = plan_of(Project(house))
+    with Served(tmp_path, "--db", location, token=OWNER) as served:
+
+        async def look() -> None:
+            async with over_http(served, token) as client:
+                page = await resource(client, PLAN_SUMMARY.replace("{id}", id))
+                found = await client.complete(template(PLAN_SUMMARY), {"name": "id", "value": "wf"})
+                begun = await prompt(client, "deepwork_start", goal="Sing.")
+                resumed = await prompt(client, "deepwork_resume")
+
+            assert "Login by SSO" in page.text
+            assert found.values == [id]
+            assert "Sing." in begun
+            assert id in resumed
+
+        anyio.run(look)
+    house.close()

@@ -1,0 +1,89 @@
+"""What agents are told: short, only of tools they have, and nothing outside the marks is touched."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rs_bpe.bpe import openai
+
+from deepwork.config import load_settings
+from deepwork.server.house import House
+from deepwork.server.toolsets import chosen
+from deepwork.setup import guidance
+from deepwork.setup.jsonc import Unreadable
+
+TOOLSETS = ("agents", "jobs", "messages", "plans", "reviews", "templates", "tracking", "workspaces")
+WORDS = {"step_instructions", "needs_work", "workflow_complete", "suggestion", "deepwork"}
+"""What stands in backquotes and is no tool."""
+
+
+def test_it_names_only_tools_that_the_toolsets_offer(tmp_path):
+    for size in range(1, len(TOOLSETS) + 1):
+        for some in itertools.combinations(TOOLSETS, size):
+            named = set(re.findall(r"`(\w+)`", guidance.section(some))) - WORDS
+            if size in (1, 2, len(TOOLSETS)):
+                settings = load_settings(
+                    tmp_path, {"toolsets": some, "database": "unused.db"}, environment={}
+                )
+                offered = set(chosen(House(settings).registry, settings))
+            else:
+                offered = {tool for one in some for tool in _offered(one, tmp_path)}
+            assert named <= offered, (some, named - offered)
+
+
+def _offered(toolset: str, folder, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006
+    if toolset not in known:
+        settings = load_settings(folder, {"toolsets": (toolset,), "database": "unused.db"}, environment={})
+        known[toolset] = set(chosen(House(settings).registry, settings))
+    return known[toolset]
+
+
+def test_it_costs_at_most_450_tokens():
+    whole = guidance.put("", guidance.section(TOOLSETS))
+
+    assert openai.o200k_base().count(whole) <= 450
+
+
+_pages = st.one_of(
+    st.text(st.characters(codec="utf-8"), max_size=40),
+    st.lists(st.sampled_from(["# Ours", "", "text", "<!-- mark -->", "```"]), max_size=5).flatmap(
+        lambda lines: st.sampled_from(["\n", "\r\n"]).map(lambda end: end.join(lines))
+    ),
+)
+
+
+@given(_pages, _pages.map(lambda text: text.replace("\r", "")))
+def test_put_then_taken_gives_the_page_back(page: str, body: str):
+    new = guidance.put(page, f"{body}.")
+
+    assert new.startswith(page)
+    assert guidance.take(new) == page
+    assert guidance.put(new, f"{body}.") == new
+
+
+@given(_pages, _pages)
+def test_a_new_text_takes_the_place_of_the_old_one_only(before: str, after: str):
+    new = guidance.put(before or "# Ours\n", "old") + "\n" + after
+
+    changed = guidance.put(new, "new")
+
+    assert changed == new.replace("old\n", "new\n").replace("old\r\n", "new\r\n") or "old" in before + after
+
+
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [
+        ("a\n<!-- deepwork:begin -->\n", 2),
+        ("<!-- deepwork:end -->", 1),
+        ("<!-- deepwork:begin -->\n<!-- deepwork:begin -->\n<!-- deepwork:end -->", 2),
+    ],
+)
+def test_half_a_section_is_refused(page: str, line: int):
+    with pytest.raises(Unreadable) as error:
+        guidance.put(page, "x")
+
+    assert error.value.line == line

@@ -1,0 +1,255 @@
+"""Edits of JSON: what is not meant stays, byte for byte, and what was put can be taken away again."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepwork.setup import jsonc
+from deepwork.setup.json_edits import Trace, append, insert, remove, replace
+
+PATH = ("mcpServers", "deepwork")
+ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}
+
+_words = st.text(st.characters(codec="utf-8"), max_size=6)
+_names = st.one_of(_words, st.sampled_from(["mcpServers", "other", "hooks", "//", "/*", "a{b", '"']))
+_plain = st.one_of(
+    st.none(), st.booleans(), st.integers(-999, 999), st.floats(allow_nan=False, allow_infinity=False), _words
+)
+
+
+_SPACES = [
+    "",
+    " ",
+    "\n",
+    "\n    ",
+    "\t",
+    "\r\n",
+    " /* a, {b */ ",
+    '// [c: "\n',
+    "/**/",
+    "\n  // d // e\n\n",
+    "/* f\n */",
+]
+
+
+def spaces() -> st.SearchStrategy[str]:
+    """What may stand between two tokens."""
+    return st.lists(st.sampled_from(_SPACES), max_size=2).map("".join)
+
+
+@st.composite
+def written(draw: st.DrawFn, value: Any) -> str:
+    """A value as somebody wrote it: any spaces, comments and trailing commas."""
+    if not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=draw(st.booleans()))
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    parts = []
+    for item in value.items() if isinstance(value, dict) else value:
+        named = f"{json.dumps(item[0])}{draw(spaces())}:{draw(spaces())}" if isinstance(value, dict) else ""
+        parts.append(
+            draw(spaces())
+            + named
+            + draw(written(item[1] if isinstance(value, dict) else item))
+            + draw(spaces())
+        )
+    trailing = draw(st.sampled_from(["", ","])) if parts else ""
+    trailing += draw(spaces()) if trailing else ""
+    return opening + (",".join(parts) + trailing if parts else draw(spaces())) + closing
+
+
+_values = st.recursive(
+    _plain,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_names, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """A whole file that has no entry of ours, with or without the section it would go into."""
+    data = draw(st.dictionaries(_names, _values, max_size=3))
+    data.pop("mcpServers", None)
+    if draw(st.booleans()):
+        data["mcpServers"] = draw(
+            st.dictionaries(_names.filter(lambda name: name != "deepwork"), _values, max_size=2)
+        )
+        data = dict(draw(st.permutations(list(data.items()))))
+    bom = draw(st.sampled_from(["", "\ufeff"]))
+    return bom + draw(spaces()) + draw(written(data)) + draw(spaces()), data
+
+
+def data_of(text: str) -> Any:
+    root = jsonc.read(text).root
+    return root.data if root else None
+
+
+_REMARK = re.compile(r'"(?:[^"\\]|\\.)*"|(//[^\r\n]*|/\*.*?\*/)', re.DOTALL)
+
+
+def remarks(text: str) -> list[str]:
+    """The comments, in their order."""
+    return [found[1] for found in _REMARK.finditer(text) if found[1]]
+
+
+@given(documents(), _values)
+@settings(max_examples=60, deadline=None)
+def test_what_is_put_changes_nothing_else_and_can_be_taken_away_again(
+    document: tuple[str, dict[str, Any]], value: Any
+):
+    text, data = document
+
+    new, trace = insert(text, PATH, ENTRY)
+    changed = replace(new, PATH, value)
+
+    assert data_of(text) == data
+    assert data_of(new) == {**data, "mcpServers": {**data.get("mcpServers", {}), "deepwork": ENTRY}}
+    assert data_of(changed)["mcpServers"]["deepwork"] == value
+    assert remarks(new) == remarks(text)
+    assert remove(new, PATH, trace) == text
+    assert remove(changed, PATH, trace) == text
+
+
+def test_a_thousand_files_come_back_byte_for_byte():
+    chance = random.Random(20)
+    for _ in range(1000):
+        text = file_by(chance)
+
+        new, trace = insert(text, PATH, ENTRY)
+
+        assert data_of(new)["mcpServers"]["deepwork"] == ENTRY, text
+        assert remarks(new) == remarks(text), text
+        assert remove(new, PATH, trace) == text, text
+
+
+def file_by(chance: random.Random) -> str:
+    """A file as chance writes it: less odd than Hypothesis's, but many."""
+
+    def gap() -> str:
+        return "".join(chance.choices(_SPACES, k=chance.choice([0, 1, 1, 2])))
+
+    def thing(depth: int) -> str:
+        kind = chance.choice("ol12") if depth else "1"
+        if kind == "o":
+            names = chance.sample(["a", "b", "mcp", "//", "hooks"], chance.randint(0, 3))
+            return held("{}", [f'"{name}"{gap()}:{gap()}{thing(depth - 1)}' for name in names])
+        if kind == "l":
+            return held("[]", [thing(depth - 1) for _ in range(chance.randint(0, 2))])
+        return chance.choice(["1", "null", '"x, }"', "true", '"// no remark"', "[]", "{}"])
+
+    def held(brackets: str, parts: list[str]) -> str:
+        inside = ",".join(gap() + part + gap() for part in parts)
+        trailing = "," + gap() if parts and chance.random() < 0.3 else ""
+        return brackets[0] + (inside + trailing or gap()) + brackets[1]
+
+    parts = [f'"{name}":{thing(2)}' for name in chance.sample("abc", chance.randint(0, 2))]
+    if chance.random() < 0.6:
+        servers = [f'"{name}": {thing(1)}' for name in chance.sample("xyz", chance.randint(0, 2))]
+        parts.insert(chance.randint(0, len(parts)), f'"mcpServers"{gap()}:{gap()}{held("{}", servers)}')
+    return gap() + held("{}", parts) + gap()
+
+
+@given(
+    documents(),
+    st.lists(st.sampled_from(["SessionStart", "Stop", "PostToolUse"]), min_size=1, max_size=3, unique=True),
+)
+@settings(max_examples=25, deadline=None)
+def test_items_appended_to_lists_can_be_taken_out_again(
+    document: tuple[str, dict[str, Any]], events: list[str]
+):
+    text, data = document
+    if "hooks" in data:
+        return  # whatever that is, it is not for us
+
+    new = text
+    for event in events:
+        new = append(new, ("hooks", event), {"hooks": [1]})
+    for event in reversed(events):
+        new = remove(new, ("hooks", event, 0))
+
+    assert new == text or data == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "{}",
+        "{ }",
+        "{\n}\n",
+        '{"mcpServers": {}}',
+        '{\n  "mcpServers": {}\n}',
+        '{\n\t"a": 1, // why\n}\n',
+        '{"a":1}\r\n',
+        '{\r\n  "mcpServers": {\r\n  }\r\n}\r\n',
+    ],
+)
+def test_the_usual_files_come_back_too(text: str):
+    new, trace = insert(text, PATH, ENTRY)
+
+    assert remove(new, PATH, trace) == text
+
+
+def test_a_new_member_follows_the_indentation_and_the_remarks_of_the_file():
+    text = '{\n\t"servers": {\n\t\t"a": {"url": "x"} // mine\n\t},\n}\n'
+
+    new, _ = insert(text, ("servers", "deepwork"), {"command": "deepwork"})
+
+    assert new == (
+        '{\n\t"servers": {\n\t\t"a": {"url": "x"}, // mine\n\t\t"deepwork": {\n\t\t\t"command": "deepwork"\n\t\t}\n\t},\n}\n'
+    )
+
+
+def test_what_others_added_since_keeps_its_place_when_ours_goes():
+    text, trace = insert("{}", PATH, ENTRY)
+    text = insert(text, ("mcpServers", "mine"), 1)[0]
+
+    assert data_of(remove(text, PATH, trace)) == {"mcpServers": {"mine": 1}}
+
+
+def test_a_comment_that_was_added_since_keeps_its_container():
+    text, trace = insert("{}", PATH, ENTRY)
+    text = text.replace('{\n    "deepwork"', '{ // keep me\n    "deepwork"')
+
+    left = remove(text, PATH, trace)
+
+    assert data_of(left) == {"mcpServers": {}}
+    assert "// keep me" in left
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("{", 1), ('{\n  "a" 1}', 2), ('{"a": 1\n "b": 2}', 2), ('{"a": tru}', 1), ('{"a": "x\n"}', 1), ("{} {}", 1),
+        ("{'a': 1}", 1), ('{\n\n"a": NaN}', 3), ("{,}", 1), ('{"a": }', 1), ("/* open", 1), ("[" * 300, 1), ("{\n}\n]", 3),
+        ('{"a": 01}', 1), ('{"\\x": 1}', 1),
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_named_by_its_line(text: str, line: int):
+    with pytest.raises(jsonc.Unreadable) as error:
+        jsonc.read(text)
+
+    assert error.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("[]", 1), ('{\n"mcpServers": []}', 2), ('{\n\n"mcpServers": null}', 3)]
+)
+def test_a_section_that_is_no_object_is_refused(text: str, line: int):
+    with pytest.raises(jsonc.Unreadable, match="must be an object") as error:
+        insert(text, PATH, ENTRY)
+
+    assert error.value.line == line
+
+
+def test_a_trace_is_small():
+    assert insert('{"mcpServers": {}}', PATH, {})[1] == Trace(made=0, opened=True)
+    assert insert('{\n  "a": 1\n}', PATH, {})[1] == Trace(made=1, opened=False)
+    assert insert("", PATH, {})[1] == Trace(made=2, opened=False)

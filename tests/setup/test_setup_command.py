@@ -1,0 +1,421 @@
+"""`deepwork setup`, in a home and a project of its own: what it writes, keeps, refuses and takes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from deepwork.hooks.clients import CLIENTS as HOOK_CLIENTS
+from deepwork.setup.clients import BY_NAME, CLIENTS
+from setup.commanding import Desk
+
+FILES = {
+    "claude-code": (".mcp.json", "~/.claude.json"),
+    "codex": (".codex/config.toml", "~/.codex/config.toml"),
+    "cursor": (".cursor/mcp.json", "~/.cursor/mcp.json"),
+    "vscode": (".vscode/mcp.json", "~/.config/Code/User/mcp.json"),
+    "gemini": (".gemini/settings.json", "~/.gemini/settings.json"),
+    "opencode": ("opencode.json", "~/.config/opencode/opencode.json"),
+    "windsurf": (None, "~/.codeium/windsurf/mcp_config.json"),
+    "zed": (".zed/settings.json", "~/.config/zed/settings.json"),
+    "claude-desktop": (None, "~/.config/Claude/claude_desktop_config.json"),
+}
+EVERY = [
+    (name, scope)
+    for name, files in FILES.items()
+    for scope, file in zip(("project", "user"), files, strict=True)
+    if file
+]
+REMARKS = """{
+  // servers of this project
+  "%s": {
+    "mine": {"command": "x"}, // keep
+
+    /* and this */
+    "other": {},
+  },
+}
+"""
+
+
+def there(desk: Desk, client: str, scope: str) -> str:
+    file = FILES[client][scope == "user"]
+    assert file is not None
+    return desk.files()[file]
+
+
+@pytest.mark.parametrize(("client", "scope"), EVERY)
+def test_set_up_checked_repeated_and_removed_leaves_nothing_behind(desk: Desk, client: str, scope: str):
+    words = (client, "--scope", scope, "--hooks")
+
+    before = desk.run("setup", *words, "--check")
+    printed = desk.run("setup", *words, "--print")
+    assert desk.files() == {}
+    done = desk.run("setup", *words)
+    after = desk.files()
+    again = desk.run("setup", *words, "--json")
+    check = desk.run("setup", *words, "--check", "--json")
+
+    assert (before.code, printed.code, done.code, again.code, check.code) == (1, 0, 0, 0, 0), done.err
+    assert "DEEPWORK_SETUP" in there(desk, client, scope)
+    assert {file["action"] for file in again.json["files"]} == {"unchanged"}
+    assert check.json["in_order"]
+    assert desk.files() == after
+    assert desk.run("setup", client, "--scope", scope, "--remove").code == 0
+    assert desk.files() == {}
+    assert list(desk.project.iterdir()) == []
+
+
+def test_entries_have_the_form_that_each_client_reads(desk: Desk):
+    for client, scope in EVERY:
+        desk.run("setup", client, "--scope", scope)
+    project = str(desk.project)
+
+    claude = json.loads(there(desk, "claude-code", "project"))["mcpServers"]["deepwork"]
+    assert claude == {
+        "type": "stdio",
+        "command": "deepwork",
+        "args": ["serve", "--path", "."],
+        "env": {"DEEPWORK_SETUP": "file"},
+    }
+    codex = tomllib.loads(there(desk, "codex", "project"))["mcp_servers"]["deepwork"]
+    assert codex == {
+        "command": "deepwork",
+        "args": ["serve", "--path", "."],
+        "env": {"DEEPWORK_SETUP": "entry"},
+    }
+    opencode = json.loads(there(desk, "opencode", "project"))["mcp"]["deepwork"]
+    assert (opencode["type"], opencode["command"]) == ("local", ["deepwork", "serve", "--path", "."])
+    vscode = json.loads(there(desk, "vscode", "project"))["servers"]["deepwork"]
+    assert (vscode["type"], vscode["args"]) == ("stdio", ["serve", "--path", "${workspaceFolder}"])
+    cursor = json.loads(there(desk, "cursor", "project"))["mcpServers"]["deepwork"]
+    assert cursor["args"] == [
+        "serve",
+        "--path",
+        "${workspaceFolder}",
+        "--toolsets",
+        "jobs,reviews,tracking,agents,messages",
+    ]
+    assert "deepwork" in json.loads(there(desk, "zed", "project"))["context_servers"]
+    desktop = json.loads(there(desk, "claude-desktop", "user"))["mcpServers"]["deepwork"]
+    assert desktop["args"] == ["serve", "--path", project]
+    assert Path(desktop["command"]).is_absolute()
+    assert os.access(desktop["command"], os.X_OK)
+
+
+@pytest.mark.parametrize("client", ["cursor", "vscode", "gemini", "opencode", "zed"])
+def test_remarks_order_and_other_entries_stay(desk: Desk, client: str):
+    file = FILES[client][0]
+    assert file is not None
+    text = REMARKS % BY_NAME[client].section
+    desk.write(file, text)
+
+    desk.run("setup", client)
+    set_up = there(desk, client, "project")
+    desk.run("setup", client, "--remove")
+
+    kept = [line for line in set_up.splitlines() if line in text.splitlines()]
+    assert [line for line in kept if line.strip() not in ("}", "},")] == [
+        line for line in text.splitlines() if line.strip() not in ("}", "},")
+    ]
+    assert there(desk, client, "project") == text
+
+
+def test_a_file_of_a_user_comes_back_byte_for_byte_with_hooks_and_guidance(desk: Desk):
+    mine = {
+        "~/.claude.json": '{\n  "numStartups": 3,\n  "mcpServers": {},\n  "projects": {"/a": {"x": []}}\n}',
+        "~/.claude/settings.json": '{\n    "hooks": {\n        "Stop": [\n            {"hooks": [{"type": "command", "command": "say done"}]}\n        ]\n    },\n    "model": "opus"\n}\n',
+        "~/.claude/CLAUDE.md": "# Mine\n\nNo tabs.",
+        "~/.codex/config.toml": 'model = "o5" # best\n\n[projects."/a"]\ntrust_level = "trusted"',
+        "~/.gemini/settings.json": '{"theme": "Dark", "mcpServers": {"a": {"command": "b"}}}',
+        "~/.gemini/GEMINI.md": "Answer in rhymes.\r\n",
+    }
+    for name, text in mine.items():
+        desk.write(name, text)
+
+    for client in ("claude-code", "codex", "gemini"):
+        assert desk.run("setup", client, "--scope", "user", "--hooks").code == 0
+    changed = desk.files()
+    for client in ("claude-code", "codex", "gemini"):
+        assert desk.run("setup", client, "--scope", "user", "--remove").code == 0
+
+    assert all(changed[name] != text for name, text in mine.items())
+    assert desk.files() == mine
+
+
+def test_an_entry_written_by_hand_is_left_alone_unless_forced(desk: Desk):
+    text = '{"mcpServers": {"deepwork": {"command": "/my/own/deepwork"}}}\n'
+    desk.write(".mcp.json", text)
+
+    refused = desk.run("setup", "claude-code", "--json")
+    removed = desk.run("setup", "claude-code", "--remove")
+    untouched = desk.files()
+    forced = desk.run("setup", "claude-code", "--force")
+
+    assert refused.code == 1
+    assert json.loads(refused.err)["code"] == "INVALID_STATE"
+    assert "--force" in refused.err
+    assert "it stays" in removed.out
+    assert untouched == {".mcp.json": text}
+    assert forced.code == 0
+    assert (
+        json.loads(there(desk, "claude-code", "project"))["mcpServers"]["deepwork"]["command"] == "deepwork"
+    )
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_what_a_user_added_to_our_entry_survives_the_next_setup(desk: Desk, client: str):
+    desk.run("setup", client, "--toolsets", "plans,agents")
+    file = FILES[client][0]
+    assert file is not None
+    text = desk.files()[file].replace('"plans,agents"', '"plans,agents", "--read-only"')
+    text = text.replace('"env": {', '"timeout": 9000,\n      "env": {\n        "MINE": "1",').replace(
+        "env = {", 'startup_timeout_sec = 9\nenv = { MINE = "1",'
+    )
+    desk.write(file, text)
+
+    again = desk.run("setup", client, "--absolute")
+
+    new = desk.files()[file]
+    assert again.code == 0
+    assert '"plans,agents"' in new
+    assert '"--read-only"' in new
+    assert "MINE" in new
+    assert "9" in new
+    assert f'"{desk.bin}' not in text
+
+
+def test_cursor_gets_what_it_can_show_and_is_told_what_it_lacks(desk: Desk):
+    usual = desk.run("setup", "cursor")
+    answer = desk.run("setup", "cursor", "--json").json
+    everything = desk.run("setup", "cursor", "--toolsets", "all")
+    kept = desk.run("setup", "cursor", "--json").json
+
+    assert "Left out, because Cursor shows 40 tools: plans, workspaces, templates." in usual.out
+    assert "--toolsets" in usual.out
+    assert answer["tools"] <= 40
+    assert "Cursor shows 40 of all servers" in everything.out
+    assert kept["left_out"] == []
+    assert kept["tools"] > 40
+
+
+def test_a_projects_own_choice_of_toolsets_counts(desk: Desk):
+    desk.write(".deepwork/config.yml", "toolsets: [jobs, plans]\n")
+
+    answer = desk.run("setup", "cursor", "--json").json
+
+    assert (answer["toolsets"], answer["left_out"]) == (["jobs", "plans"], [])
+    assert "--toolsets" not in there(desk, "cursor", "project")
+
+
+def test_an_unknown_toolset_or_client_is_named(desk: Desk):
+    toolset = desk.run("setup", "codex", "--toolsets", "nonsense")
+    client = desk.run("setup", "nonsense")
+    scope = desk.run("setup", "windsurf", "--scope", "project")
+    bare = desk.run("setup", "--remove")
+
+    assert (toolset.code, client.code, scope.code, bare.code) == (2, 2, 1, 2)
+    assert "There is no toolset 'nonsense'" in toolset.err
+    assert "claude-code" in client.err
+    assert "--scope user" in scope.err
+    assert "needs a CLIENT" in bare.err
+    assert desk.files() == {}
+
+
+BROKEN = [
+    ("claude-code", ".mcp.json", '{\n  "mcpServers": {\n', 2),
+    ("claude-code", ".mcp.json", '{\n  // no remarks here\n  "mcpServers": {}}', 2),
+    ("claude-code", "CLAUDE.md", "a\n<!-- deepwork:begin -->\nb\n", 2),
+    ("codex", ".codex/config.toml", "a = 1\nb = \n", 2),
+    ("codex", ".codex/config.toml", 'x = 1\nmcp_servers = { a = { command = "b" } }\n', 2),
+    ("gemini", ".gemini/settings.json", '{"mcpServers": [],\n}', 1),
+    ("zed", ".zed/settings.json", '{\n\n"a": nope}', 3),
+]
+
+
+@pytest.mark.parametrize(("client", "file", "text", "line"), BROKEN)
+def test_a_file_that_cannot_be_read_is_named_by_line_and_left_alone(
+    desk: Desk, client: str, file: str, text: str, line: int
+):
+    path = desk.write(file, text)
+
+    refused = desk.run("setup", client)
+
+    assert refused.code == 2
+    assert f"{path}:{line}: " in refused.err
+    assert "nothing was changed" in refused.err
+    assert desk.files() == {file: text}
+
+
+def test_a_file_that_is_no_text_is_left_alone(desk: Desk):
+    path = desk.project / ".mcp.json"
+    path.write_bytes(b'{"a":\n "\xff"}')
+
+    refused = desk.run("setup", "claude-code")
+
+    assert f"{path}:2: The text is not UTF-8." in refused.err
+    assert path.read_bytes() == b'{"a":\n "\xff"}'
+
+
+def test_links_are_followed_and_rights_are_kept(desk: Desk):
+    target = desk.write("~/dotfiles/claude.json", '{"a": 1}')
+    target.chmod(0o664)
+    (desk.home / ".claude.json").symlink_to(target)
+    (desk.project / "AGENTS.md").write_text("Ours.\n")
+    (desk.project / "CLAUDE.md").symlink_to("AGENTS.md")
+
+    desk.run("setup", "claude-code", "--scope", "user")
+    desk.run("setup", "claude-code")
+    desk.run("setup", "codex")
+
+    assert (desk.home / ".claude.json").is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o664
+    assert "deepwork" in target.read_text()
+    assert (desk.project / "CLAUDE.md").is_symlink()
+    assert (desk.project / "AGENTS.md").read_text().count("deepwork:begin") == 1
+    assert stat.S_IMODE((desk.home / ".claude" / "CLAUDE.md").stat().st_mode) == 0o600
+
+
+def test_what_we_made_behind_a_link_goes_and_the_link_stays(desk: Desk):
+    (desk.project / "CLAUDE.md").symlink_to("shared.md")
+
+    desk.run("setup", "claude-code")
+    made = desk.files()
+    desk.run("setup", "claude-code", "--remove")
+
+    assert "deepwork:begin" in made["shared.md"]
+    assert (desk.project / "CLAUDE.md").is_symlink()
+    assert desk.files() == {}
+
+
+def test_guidance_that_another_client_goes_by_stays(desk: Desk):
+    desk.run("setup", "codex")
+    desk.run("setup", "cursor")
+
+    first = desk.run("setup", "codex", "--remove")
+    between = desk.files()
+    second = desk.run("setup", "cursor", "--remove")
+
+    assert "stays: Cursor goes by it too" in first.out
+    assert "deepwork:begin" in between["AGENTS.md"]
+    assert second.code == 0
+    assert desk.files() == {}
+
+
+def test_shared_guidance_speaks_of_what_any_of_its_readers_has(desk: Desk):
+    desk.run("setup", "codex")
+    desk.run("setup", "cursor")
+
+    assert "`task_claim`" in desk.files()["AGENTS.md"]
+    assert desk.run("setup", "codex", "--check").code == 0
+    assert desk.run("setup", "cursor", "--check").code == 0
+
+
+def test_without_guidance_no_page_is_touched(desk: Desk):
+    desk.write("AGENTS.md", "Ours.\n")
+
+    desk.run("setup", "codex", "--no-guidance")
+
+    assert desk.files()["AGENTS.md"] == "Ours.\n"
+
+
+def test_hooks_are_written_for_the_clients_that_have_them_and_only_there(desk: Desk):
+    for client in CLIENTS:
+        ran = desk.run("setup", client.name, "--hooks")
+        assert ("none were written" in ran.out) == (client.hooks is None)
+
+    files = desk.files()
+    for name, file in (
+        ("claude-code", ".claude/settings.json"),
+        ("codex", ".codex/hooks.json"),
+        ("gemini", ".gemini/settings.json"),
+    ):
+        hooks = json.loads(files[file])["hooks"]
+        for ours, theirs in HOOK_CLIENTS[name].items():
+            [group] = hooks[theirs]
+            [hook] = group["hooks"]
+            assert hook["command"] == f"deepwork hook {ours} --client {name}"
+    assert {client.name for client in CLIENTS if client.hooks} == set(HOOK_CLIENTS)
+
+
+def test_hooks_of_others_stay_and_ours_follow_the_program(desk: Desk):
+    text = '{\n  "hooks": {\n    "PostToolUse": [\n      {"matcher": "Edit", "hooks": [{"type": "command", "command": "fmt"}]}\n    ]\n  }\n}\n'
+    desk.write(".claude/settings.json", text)
+
+    desk.run("setup", "claude-code", "--hooks")
+    desk.run("setup", "claude-code", "--absolute")
+    moved = json.loads(desk.files()[".claude/settings.json"])["hooks"]
+    desk.run("setup", "claude-code", "--remove")
+
+    assert [len(moved[event]) for event in ("PostToolUse", "SessionStart", "Stop")] == [2, 1, 1]
+    assert moved["Stop"][0]["hooks"][0]["command"].startswith("/")
+    assert desk.files()[".claude/settings.json"] == text
+
+
+def test_without_deepwork_on_the_path_the_file_names_it_and_says_so(desk: Desk):
+    (desk.bin / "deepwork").unlink()
+
+    ran = desk.run("setup", "claude-code")
+
+    entry = json.loads(there(desk, "claude-code", "project"))["mcpServers"]["deepwork"]
+    assert "`deepwork` is not on PATH" in ran.out
+    assert Path(entry["command"]).is_absolute()
+
+
+def test_clients_are_found_by_their_programs_and_folders(desk: Desk):
+    desk.install("codex")
+    (desk.home / ".codeium" / "windsurf").mkdir(parents=True)
+    desk.write(".vscode/mcp.json", "{oops")
+    desk.run("setup", "codex")
+
+    found = {row["client"]: row for row in desk.run("setup", "--detect", "--json").json["clients"]}
+    alone = desk.run("setup")
+
+    assert set(found) == {"codex", "windsurf", "vscode"}
+    assert (found["codex"]["project"], found["codex"]["user"]) == ("yes", "no")
+    assert found["vscode"]["project"] == "unreadable at line 1"
+    assert str(desk.bin / "codex") in found["codex"]["found"]
+    assert all(client.name in alone.out for client in CLIENTS)
+    assert "deepwork setup CLIENT" in alone.out
+
+
+def test_where_clients_are_told_to_keep_their_files_is_where_we_look(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(variable, str(desk.home / variable))
+
+    for client in ("claude-code", "codex", "gemini", "opencode"):
+        desk.run("setup", client, "--scope", "user", "--no-guidance")
+
+    assert set(desk.files()) == {
+        "~/CLAUDE_CONFIG_DIR/.claude.json",
+        "~/CODEX_HOME/config.toml",
+        "~/GEMINI_CLI_HOME/.gemini/settings.json",
+        "~/XDG_CONFIG_HOME/opencode/opencode.json",
+    }
+
+
+def test_opencode_keeps_the_name_its_file_has(desk: Desk):
+    desk.write("opencode.jsonc", "{\n  // mine\n}\n")
+
+    desk.run("setup", "opencode", "--no-guidance")
+
+    assert list(desk.files()) == ["opencode.jsonc"]
+
+
+def test_a_folder_in_the_place_of_a_file_and_a_locked_one_are_clear_errors(desk: Desk):
+    (desk.project / ".mcp.json").mkdir()
+    (desk.project / ".codex").write_text("")
+
+    folder = desk.run("setup", "claude-code")
+    blocked = desk.run("setup", "codex", "--no-guidance")
+
+    assert "is not a regular file" in folder.err
+    assert blocked.code == 1
+    assert "Cannot write" in blocked.err

@@ -1,0 +1,121 @@
+"""Edits of TOML: one table comes, changes and goes; the rest stays byte for byte."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from deepwork.setup.jsonc import Unreadable
+from deepwork.setup.toml_edits import append_table, read, remove_table, table_at, update_table
+
+PATH = ("mcp_servers", "deepwork")
+ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}
+
+_PIECES = [
+    "# a remark\n", "\n", 'model = "o5"\n', "[projects.\"/home/a b\"]\ntrust_level = 'trusted'\n", "[mcp_servers.mine]\ncommand = 'x'\n",
+    'text = """\n[mcp_servers.deepwork]\n# not a table\n"""\n', "lines = '''\n[x]'''\n", "list = [\n  1, # one\n  [2],\n]\n",
+    "[[profiles]]\nname = 'a'\n", "[[profiles]]\n  name = 'b' # odd\n", 'inline = { a = "[", b = [1, 2] }\n', "  [spaced . name]  # here\n  a.b = 1\n",
+    "[mcp_servers.\"deep.work\"]\nurl = 'http://x'\n", "date = 2026-01-02T03:04:05Z\n", 'quoted = "a \\" # b"\n',
+]  # fmt: skip
+
+
+def files() -> list[str]:
+    chance = random.Random(4)
+    made = ["", "\n", "# only a remark", 'model = "x"', "[a]"]
+    while len(made) < 400:
+        text = "".join(chance.sample(_PIECES, chance.randint(1, 7)))
+        text = text.replace("\n", "\r\n") if chance.random() < 0.2 else text
+        text = text.rstrip("\r\n") if chance.random() < 0.3 else text
+        try:
+            read(text)
+        except Unreadable:
+            continue
+        made.append(text)
+    return made
+
+
+FILES = files()
+
+
+def test_what_was_put_is_there_and_goes_without_a_trace():
+    for text in FILES:
+        new = append_table(text, PATH, ENTRY)
+
+        assert new.startswith(text)
+        assert table_at(read(new), PATH) == ENTRY
+        assert remove_table(new, PATH) == text, repr(text)
+
+
+def test_a_table_in_the_middle_changes_and_goes_alone():
+    for text in FILES:
+        middle = append_table(text if text.endswith("\n") or not text else text + "\n", PATH, ENTRY)
+        whole = middle + "\n# about the next\n[zzz]\nlast = true\n"
+
+        updated = update_table(whole, PATH, {"args": ["serve"], "command": "/x/deepwork"})
+        left = remove_table(whole, PATH)
+
+        assert table_at(read(updated), PATH) == {**ENTRY, "args": ["serve"], "command": "/x/deepwork"}
+        assert updated.endswith("\n# about the next\n[zzz]\nlast = true\n")
+        assert left.endswith("\n# about the next\n[zzz]\nlast = true\n")
+        assert table_at(read(left), PATH) is None
+
+
+def test_what_a_user_added_to_our_table_stays_when_it_is_brought_up_to_date():
+    text = (
+        append_table("", PATH, ENTRY)
+        + "startup_timeout_sec = 30 # slow disk\n\n[mcp_servers.deepwork.tools.x]\napproval_mode = 'approve'\n"
+    )
+
+    new = update_table(text, PATH, {**ENTRY, "args": ["serve", "--path", "/p"]})
+
+    assert new == text.replace('["serve", "--path", "."]', '["serve", "--path", "/p"]')
+
+
+def test_tables_below_ours_go_with_it_because_without_it_they_are_an_error():
+    text = (
+        append_table("a = 1\n", PATH, ENTRY)
+        + "\n[mcp_servers.deepwork.tools.x]\napproval_mode = 'approve'\n\n[b]\n"
+    )
+
+    assert remove_table(text, PATH) == "a = 1\n\n[b]\n"
+
+
+def test_variables_that_were_made_a_table_are_still_found():
+    text = '[mcp_servers.deepwork]\ncommand = "old"\nargs = []\n\n[mcp_servers.deepwork.env]\nDEEPWORK_SETUP = "entry"\nMINE = "1"\n'
+
+    new = update_table(text, PATH, {"command": "deepwork", "args": ["serve"]})
+
+    assert new == text.replace('"old"', '"deepwork"').replace("args = []", 'args = ["serve"]')
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['mcp_servers = { mine = { command = "x" } }\n', "[[mcp_servers]]\na = 1\n", "mcp_servers = 3\n"],
+)
+def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
+    with pytest.raises(Unreadable, match=r"not written as a table \[mcp_servers.deepwork\]"):
+        append_table(text, PATH, ENTRY)
+
+
+@pytest.mark.parametrize(
+    "text", ["[mcp_servers]\ndeepwork = { command = 'x' }\n", "mcp_servers.deepwork.command = 'x'\n"]
+)
+def test_an_entry_in_another_form_is_not_half_removed(text: str):
+    with pytest.raises(Unreadable, match="not written as a table"):
+        remove_table(text, PATH)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a = 1\nb = \n", 2), ("\n\n[a\n", 3), ("a = 1\na = 2\n", 2), ("x = '''\n", 1)]
+)
+def test_what_is_no_toml_is_named_by_its_line(text: str, line: int):
+    with pytest.raises(Unreadable) as error:
+        read(text)
+
+    assert error.value.line == line
+
+
+@pytest.mark.parametrize("value", ['a"b', "tab\t", "\x7f", "\x01", "é", "back\\slash", "line\nline"])
+def test_any_text_is_written_so_that_it_is_read_again(value: str):
+    assert table_at(read(append_table("", PATH, {"command": value})), PATH) == {"command": value}

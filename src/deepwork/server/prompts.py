@@ -25,7 +25,7 @@ from deepwork.hooks.situation import look, place_of
 from deepwork.server.house import House
 from deepwork.server.instructions import WAYS
 from deepwork.server.invocation import invoke, spoken
-from deepwork.server.registration import call_of as call_of
+from deepwork.server.registration import call_of
 from deepwork.server.registry import ToolSpec
 
 Result = TypeVar("Result")

@@ -64,6 +64,7 @@ docs: $(READY) ## Write the pages that are made from the code.
 	$(BIN)/python -P scripts/commands_page.py
 	$(BIN)/python -P scripts/settings_page.py
 	$(BIN)/python -P scripts/not_run_page.py
+	$(BIN)/python -P -m deepwork.cli.completing
 
 site: $(READY) ## Build the documentation as a site, into build/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -109,11 +109,10 @@ async def work(project: Path, programs: Path) -> Any:
         return {"failed": agent.reviews_failed, **done}
 
 
-def main() -> None:
+def show(project: Path) -> None:
+    """A job from its first step to its last, in this project."""
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
-        project, programs = Path(folder) / "project", Path(folder) / "programs"
-        project.mkdir()
-        programs.mkdir()
+        programs = Path(folder)
         set_up(project, programs)
         print(
             "An agent runs a job of three steps. The reviewer is no model here but a stand-in of ten lines,"
@@ -134,4 +133,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
+        show(Path(own))

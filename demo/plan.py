@@ -42,7 +42,7 @@ def server(project: Path) -> StdioTransport:
     """A server of one's own, on the project's one store."""
     arguments = [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "plans,agents"]
     environment = {**os.environ, "DEEPWORK_LEASE_SECONDS": str(LEASE_SECONDS)}
-    return StdioTransport(DEEPWORK[0], arguments, env=environment)
+    return StdioTransport(DEEPWORK[0], arguments, env=environment, keep_alive=False)
 
 
 async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
@@ -122,10 +122,15 @@ async def main(project: Path) -> None:
         print(f"\nThe workflow is {status}; the task of {DOOMED} was taken over when its lease ran out.")
 
 
+def show(project: Path) -> None:
+    """A plan and its crew, in this project."""
+    print("A plan, three agents, and one of them dies\n")
+    anyio.run(main, project)
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         anyio.run(work, Path(sys.argv[2]), sys.argv[3], sys.argv[1])
     else:
-        with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
-            print("A plan, three agents, and one of them dies\n")
-            anyio.run(main, Path(folder))
+        with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
+            show(Path(own))

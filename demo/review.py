@@ -106,7 +106,8 @@ async def work(project: Path) -> list[int]:
         return rounds
 
 
-def main() -> None:
+def show(_: Path) -> None:
+    """Reviews of a change, in a repository of their own: what is changed there is all that is looked at."""
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         project = Path(folder)
         set_up(project)
@@ -124,4 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    show(Path())

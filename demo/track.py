@@ -27,7 +27,9 @@ def git(project: Path, *arguments: str) -> None:
 def server(project: Path) -> StdioTransport:
     """A server of one's own, on the project's one store."""
     return StdioTransport(
-        DEEPWORK[0], [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "tracking"]
+        DEEPWORK[0],
+        [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "tracking"],
+        keep_alive=False,
     )
 
 
@@ -103,7 +105,12 @@ async def main(project: Path) -> None:
         print(f"\nWhat the last task did to notes.md:\n\n{shown['files'][0]['diff']}", end="")
 
 
+def show(project: Path) -> None:
+    """A tracked workflow, in this project."""
+    print("A record of work as it happens: three agents, two phases, and who changed what\n")
+    anyio.run(main, project)
+
+
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
-        print("A record of work as it happens: three agents, two phases, and who changed what\n")
-        anyio.run(main, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
+        show(Path(own))

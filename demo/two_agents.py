@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -70,18 +71,17 @@ def deepwork(project: str, *words: str) -> str:
     ).stdout
 
 
-def show(title: str, project: str, *words: str) -> None:
+def say(title: str, project: str, *words: str) -> None:
     print(f"{title}\n\n$ deepwork {' '.join(words)}\n{deepwork(project, *words)}")
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as project:
-        anyio.run(conversation, project)
-        show("Everything was stored before it was answered. From a terminal:", project, "agents", "list")
-        show(
-            "Every change was told once, in order:", project, "events", "tail", "--since", "0", "--no-follow"
-        )
-        told = deepwork(project, "events", "tail", "--since", "0", "--no-follow", "--json").splitlines()
+def show(folder: Path) -> None:
+    """The whole conversation, in this project, and what a person sees of it."""
+    project = str(folder)
+    anyio.run(conversation, project)
+    say("Everything was stored before it was answered. From a terminal:", project, "agents", "list")
+    say("Every change was told once, in order:", project, "events", "tail", "--since", "0", "--no-follow")
+    told = deepwork(project, "events", "tail", "--since", "0", "--no-follow", "--json").splitlines()
     kinds = Counter(json.loads(line)["type"] for line in told)
     print(
         f"Summary: {kinds['agent:registered']} agents, {kinds['message:created']} messages, {len(told)} events."
@@ -90,4 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as own:
+        show(Path(own))

@@ -41,7 +41,8 @@ UNCHANGED: Final[Any] = type("Unchanged", (), {"__repr__": lambda _: "UNCHANGED"
 class Answer(BaseModel):
     """What a tool gives back: a plain object, without the keys that have nothing to say."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)  # most answers are never given in a process's life
+    # Built when first given: most answers never are, in the life of a process.
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     @model_serializer(mode="wrap")
     def _without_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

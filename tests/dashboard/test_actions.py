@@ -42,6 +42,7 @@ def test_every_action_does_its_work(world: World, house: House, page: TestClient
         "workflow_update_status": {"id": world.paused, "status": "in_progress"},
         "message_send": {"recipient_id": world.agent, "message_type": "notification", "body": "Hello."},
         "abort_workflow": {"session_id": world.job, "explanation": "No time."},
+        "log_milestone": {"task_id": world.tasks["unsure"], "message": "It is."},
     }
 
     for tool, arguments in done.items():
@@ -53,6 +54,44 @@ def test_every_action_does_its_work(world: World, house: House, page: TestClient
     assert read(page, f"/runs/{world.job}")["status"] == "aborted"
     assert read(page, f"/tasks/{world.tasks['part']}")["task"]["status"] == "failed"
     assert done.keys() | {"resolve_issue", "workspace_update"} == ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "label"),
+    [("manual_review", "unsure", "Approve"), ("failed_task", "broken", "Acknowledge")],
+)
+def test_what_a_person_has_looked_at_waits_no_longer(
+    world: World, house: House, page: TestClient, kind: str, name: str, label: str
+):
+    task_id = world.tasks[name]
+    [need] = [each for each in read(page, "/home")["needs_you"] if each["id"] == task_id]
+    [action] = need["actions"]
+    assert (need["kind"], action["label"]) == (kind, label)
+    assert read(page, f"/tasks/{task_id}")["actions"] == [action]
+
+    # Whatever an agent says of it, it still waits for a person.
+    ask(house, "log_milestone", task_id=task_id, message="Done.", metadata={"by": "Ada"})
+    assert task_id in [each["id"] for each in read(page, "/home")["needs_you"]]
+    answer = act(page, action["tool"], **action["arguments"], message="It is legal.")
+
+    assert answer.status_code == 200
+    assert task_id not in [each["id"] for each in read(page, "/home")["needs_you"]]
+    seen = read(page, f"/tasks/{task_id}")
+    assert seen["actions"] == []
+    approval = next(each for each in seen["milestones"] if each["message"] == "It is legal.")
+    assert approval["metadata"] == {**action["arguments"]["metadata"], "by": "human:owner"}
+    with house.database.reading() as tx:
+        last = tx.one("SELECT caller, tool FROM audit ORDER BY seq DESC LIMIT 1")
+    assert last == {"caller": "human:owner", "tool": "log_milestone"}
+
+
+def test_nobody_can_sign_for_another(world: World, page: TestClient):
+    forged: dict[str, Any] = {"metadata": {"verdict": "approved", "by": "human:somebody-else"}, "message": "Fine."}
+
+    act(page, "log_milestone", task_id=world.tasks["unsure"], **forged)
+
+    [said] = read(page, f"/tasks/{world.tasks['unsure']}")["milestones"]
+    assert said["metadata"] == {"verdict": "approved", "by": "human:owner"}
 
 
 def test_a_message_of_a_person_comes_from_an_agent_that_stands_for_it(world: World, page: TestClient):

@@ -121,6 +121,8 @@ def test_blockers_are_open_or_resolved(world: World, house: House, page: TestCli
     [resolved] = read(page, "/blockers", state="resolved")["blockers"]
     assert (resolved["resolution_note"], resolved["resolved_by"]) == ("Euro first.", "human:bob")
     assert (resolved["run"]["name"], resolved["actions"]) == ("Payments", [])
+    assert read(page, "/blockers", state="resolved", run=world.track)["total"] == 1
+    assert read(page, "/blockers", state="resolved", run=world.done_track)["total"] == 0
     assert read(page, "/blockers", state="all")["total"] == 1
     assert read(page, f"/runs/{world.track}/issues")["total"] == 2
 
@@ -152,12 +154,22 @@ def test_notes_are_turned_page_by_page_while_others_come(house: House, page: Tes
     second = read(page, "/blockers", limit=10, cursor=first["cursor"])["blockers"]
     seen = [each["id"] for each in first["blockers"] + second]
     assert len(set(seen)) == len(seen) == 5
+    newest_first, oldest_first = (
+        [
+            each["id"]
+            for part in pages_of(page, "/blockers", "blockers", limit=2, order=order)
+            for each in part
+        ]
+        for order in ("desc", "asc")
+    )
+    assert newest_first == oldest_first[::-1]
+    assert len(oldest_first) == 6
 
 
 @pytest.mark.parametrize(
     ("path", "query"),
     [
-        ("/blockers", {"state": "odd"}), ("/blockers", {"type": "odd"}), ("/decisions", {"category": "odd"}),
+        ("/blockers", {"state": "odd"}), ("/blockers", {"order": "odd"}), ("/blockers", {"type": "odd"}), ("/decisions", {"category": "odd"}),
         ("/decisions", {"cursor": "x"}), ("/blockers", {"cursor": "WyJhIiwiYiJd"}), ("/search", {}),
         ("/search", {"q": " "}), ("/agents", {"status": "odd"}), ("/messages", {}),
     ],
@@ -244,6 +256,20 @@ def test_the_status_tells_of_the_store(world: World, page: TestClient, location:
     assert answer["counts"]["tracked_tasks"] == 5
     assert answer["events"]["last_seq"] == answer["counts"]["events"]
     assert answer["events"]["kept_days"] == 30
+    assert answer["snapshots"]["mode"] == "checksum"
+
+
+def test_the_status_tells_how_long_the_last_look_at_the_files_took(house: House, page: TestClient):
+    assert read(page, "/status")["snapshots"] == {"mode": "none"}
+    where = (id := track.workflow(house), track.phase(house, id, 1))
+    task = track.task(house, where, "look")
+
+    with house.database.transaction() as tx:
+        tx.run(
+            "UPDATE watches SET began = :began WHERE task_id = :id", id=task, began='{"kind": "git", "ms": 7}'
+        )
+
+    assert read(page, "/status")["snapshots"] == {"mode": "git", "last_ms": 7}
 
 
 def test_i_am_who_my_token_says(page: TestClient):

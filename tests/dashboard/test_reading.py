@@ -149,7 +149,9 @@ def test_the_interface_describes_every_address(page: TestClient):
     assert paths < set(told)
     assert {"/api/v1/events", "/api/v1/actions/{tool}"} < set(told)
     names = {each["name"] for each in told["/api/v1/runs"]["get"]["parameters"]}
-    assert names == {"kind", "status", "q", "agent", "since", "until", "sort", "order", "limit", "cursor"}
+    assert names == {
+        "kind", "status", "profile", "q", "agent", "since", "until", "sort", "order", "limit", "cursor",
+    }  # fmt: skip
 
 
 def test_every_answer_is_what_it_is_described_to_be(world: World, page: TestClient):

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from dashboard.make_dashboard import World, browser, everything, pages_of, read, refused, session
 from deepwork.dashboard.tasks import COLUMNS
 from deepwork.server.house import House
-from house import Clock, ask, house_at, size
+from house import NOW, Clock, ask, house_at, size
 from jobs import project as jobs
 from jobs.reviewer import Reviewer, failing
 from jobs.runs import finish, start
@@ -24,7 +24,9 @@ VIEWS = ("", "/tasks", "/graph", "/files", "/decisions", "/issues", "/events")
 
 def table(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The rows by name."""
-    return {row[1]: dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]}
+    columns = answer["columns"]
+    empty = (None,) * columns.index("files") + (0, 0, 0, False, False)
+    return {row[1]: dict(zip(columns, (*row, *empty[len(row) :]), strict=True)) for row in answer["rows"]}
 
 
 # The run itself
@@ -109,7 +111,8 @@ def test_the_table_of_a_tracked_run_has_all_that_hangs_on_a_task(world: World, p
     assert (part["issues"], part["is_blocked"], part["is_stale"]) == (1, True, False)
     look = table(answer)["look around"]
     assert (look["decisions"], look["status"], look["is_blocked"]) == (1, "success", False)
-    assert look["completed_at"] >= look["started_at"]
+    assert look["completed_at"] >= look["started_at"] >= NOW
+    assert all(row[-1] or len(row) == list(COLUMNS).index("files") for row in answer["rows"])
 
 
 def test_a_task_nobody_speaks_of_grows_stale(world: World, page: TestClient, clock: Clock):
@@ -360,3 +363,29 @@ def test_ten_thousand_rows_are_small(house: House, page: TestClient):
     assert answer.headers["content-encoding"] == "gzip"
     assert len(answer.json()["rows"]) == answer.json()["total"] == 10_000
     assert size(answer.json()) < 1_500_000
+
+
+def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(house: House, page: TestClient):
+    id = track.workflow(house, name="Crowd", objective="Many.")
+    where = (id, track.phase(house, id, 1))
+    first = track.task(house, where, "task 0", agent_name="Grace Hopper")
+    ask(house, "log_milestone", task_id=first, message="The first of two reviews has begun")
+    track.complete(house, first)
+    _multiplied(house, first, 10_000)
+
+    answer = page.get(f"/api/v1/runs/{id}/tasks")
+
+    assert len(answer.json()["rows"]) == answer.json()["total"] == 10_000
+    assert answer.json()["rows"][-1][8] == "The first of two reviews has begun"
+    assert len(answer.content) < 1_500_000
+
+
+def _multiplied(house: House, task_id: str, count: int) -> None:
+    """So many tasks like this one, each with its milestone."""
+    with house.database.transaction() as tx:
+        for table, column in (("tracked_tasks", "id"), ("milestones", "task_id")):
+            row = tx.one(f"SELECT * FROM {table} WHERE {column} = :id", id=task_id)
+            assert row is not None
+            ids = [{"id": f"{row['id'][:3]}{number:012d}"} for number in range(1, count)]
+            others = [{column: f"tt_{number:012d}"} for number in range(1, count)]
+            tx.insert_all(table, [row | new | about for new, about in zip(ids, others, strict=True)])

@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # where it is not installed, the tests are left out by name i
 
 PROJECT = Path(__file__).parents[2]
 AXE = PROJECT / "web" / "node_modules" / "axe-core" / "axe.min.js"
-CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
     "--no-sandbox",
     "--disable-background-networking",
@@ -29,10 +28,13 @@ FLAGS = [
 
 
 class Dashboard:
-    """`deepwork dashboard`, which can be stopped and started again on the same port."""
+    """A server with the page, which can be stopped and started again on the same port."""
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, project: Path, *command: str, database: str | None = None) -> None:
+        """`deepwork dashboard`, or another command; on the project's own store, or another."""
         self.project, self.port = project, free_port()
+        self._command = command or ("dashboard",)
+        self._database = {} if database is None else {"DEEPWORK_DATABASE_URL": database}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -57,7 +59,7 @@ class Dashboard:
             "-P",
             "-m",
             "deepwork",
-            "dashboard",
+            *self._command,
             "--path",
             str(self.project),
             "--port",
@@ -65,7 +67,7 @@ class Dashboard:
         ]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEPWORK_")}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment | self._database
         )
         log.close()
         until(
@@ -94,11 +96,14 @@ class Dashboard:
 class Visitor:
     """A page of a browser that is logged in, with all that went wrong in it."""
 
-    def __init__(self, browser: Browser, dashboard: Dashboard, **options: Any) -> None:
+    def __init__(
+        self, browser: Browser, dashboard: Dashboard, token: str | None = None, **options: Any
+    ) -> None:
         self.dashboard = dashboard
         self.context: BrowserContext = browser.new_context(
             **({"viewport": {"width": 1280, "height": 800}} | options)
         )
+        self.context.set_default_timeout(60_000)  # whatever else the machine does meanwhile
         self.page: Page = self.context.new_page()
         self.troubles: list[str] = []
         self.foreign: list[str] = []
@@ -106,7 +111,7 @@ class Visitor:
         self.page.on("console", self._heard)
         self.page.on("dialog", self._asked)
         self.page.on("request", self._requested)
-        self.page.goto(f"{dashboard.url}/?token={dashboard.token}")
+        self.page.goto(f"{dashboard.url}/?token={token or dashboard.token}")
 
     def __enter__(self) -> Self:
         return self
@@ -154,7 +159,7 @@ def aside(work: Callable[[], Any]) -> Any:
 
 def until(is_so: Callable[[], Any], otherwise: str) -> None:
     """Wait for something to become true."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.05)

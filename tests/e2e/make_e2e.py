@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from deepwork.names import new_id
 from deepwork.server.house import House
@@ -267,38 +271,37 @@ def _session(house: House, clock: Clock, made: Made, project: Path) -> None:
         jobs.step("send"),
     ]
     jobs.job(project, "letter", steps)
-    reviewer = Reviewer(
-        project.parent / f"{project.name}-reviewer",
-        {
-            "passed": False, "feedback": "The second paragraph says the same twice.",
-            "criteria_results": [
-                {"criterion": "Clear", "passed": True, "feedback": None},
-                {"criterion": "Short", "passed": False, "feedback": "Cut the second paragraph."},
-            ],
-        },
-    )  # fmt: skip
-    before = {name: os.environ.get(name) for name in reviewer.environment}
-    os.environ.update(reviewer.environment)
-    judged, _ = at(project)
-    judged.close()
-    judged = house_at(
-        project, str(project / ".deepwork" / "deepwork.db"), clock, external_runner="claude", git_branch="off"
-    )
-    try:
+    verdict = {
+        "passed": False, "feedback": "The second paragraph says the same twice.",
+        "criteria_results": [
+            {"criterion": "Clear", "passed": True, "feedback": None},
+            {"criterion": "Short", "passed": False, "feedback": "Cut the second paragraph."},
+        ],
+    }  # fmt: skip
+    with judged(project, clock, verdict) as house_with_judge:
         begun = ask_job(
-            judged, "start_workflow", goal="Write to every customer.", job_name="letter", workflow_name="main"
-        )
+            house_with_judge, "start_workflow", goal="Write to every customer.", job_name="letter",
+            workflow_name="main",
+        )  # fmt: skip
         made.job = begun["begin_step"]["session_id"]
         jobs.write(project, "draft.md", "polish.md")
-        ask_job(judged, "finished_step", outputs={"draft.md": "draft.md"})
-        ask_job(judged, "finished_step", outputs={"polish.md": "polish.md"})
-    finally:
-        judged.close()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        ask_job(house_with_judge, "finished_step", outputs={"draft.md": "draft.md"})
+        ask_job(house_with_judge, "finished_step", outputs={"polish.md": "polish.md"})
+
+
+@contextmanager
+def judged(project: Path, clock: Clock, *verdicts: Any) -> Iterator[House]:
+    """The project's store, with a reviewer that says this of whatever it is shown."""
+    reviewer = Reviewer(project.parent / f"{project.name}-reviewer", *verdicts)
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in reviewer.environment.items():
+            environment.setenv(name, value)
+        location = str(project / ".deepwork" / "deepwork.db")
+        house = house_at(project, location, clock, external_runner="claude", git_branch="off")
+        try:
+            yield house
+        finally:
+            house.close()
 
 
 def crowd(project: Path, tasks: int) -> str:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deepwork.server.house import House
-from e2e.browsing import Dashboard, Visitor, until
-from e2e.make_e2e import at, git
+from e2e.browsing import Dashboard, Visitor, aside, until
+from e2e.make_e2e import at, git, judged
 from e2e.payloads import PAYLOADS
-from house import ask
+from house import Clock, ask
+from jobs import project as jobs
+from jobs.runs import ask as ask_job
+from jobs.runs import start as begin_job
 from tracking import make_tracking as track
 
 if TYPE_CHECKING:
@@ -26,26 +29,25 @@ class Hostile:
     task: str
     plan: str
     agent: str
+    job: str
+    aborted: str
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "project"
     folder.mkdir()
-    git(folder, "init", "--quiet")
     (folder / "first.md").write_text("first\n")
-    (folder / ".gitignore").write_text(".deepwork/\n")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "first")
     return folder
 
 
 @pytest.fixture(scope="module")
-def hostile(browser: Browser, project: Path) -> Hostile:
-    house, _ = at(project)
+def hostile(project: Path) -> Hostile:
+    house, clock = at(project)
     try:
         crowd, task = _tasks(house, project)
-        return Hostile([_run(house, text) for text in PAYLOADS], crowd, task, *_plan(house))
+        runs = [_run(house, text) for text in PAYLOADS]
+        return Hostile(runs, crowd, task, *_plan(house), *aside(lambda: _sessions(project, clock)))
     finally:
         house.close()
 
@@ -67,6 +69,8 @@ def _tasks(house: House, project: Path) -> tuple[str, str]:
     id = track.workflow(house, name="crowd", objective="All of them.")
     where = (id, track.phase(house, id, 1))
     for text in PAYLOADS:
+        if is_last := text == PAYLOADS[-1]:
+            _commit(project)  # only now: git takes its time to look at each task
         task = track.task(house, where, text, goal=text, agent_name=text, areas=["src/**"])
         ask(house, "log_milestone", task_id=task, message=text, progress=3)
         ask(
@@ -74,7 +78,6 @@ def _tasks(house: House, project: Path) -> tuple[str, str]:
             options_considered=[text, "b"], trade_offs=text,
         )  # fmt: skip
         track.blocker(house, task, text)
-        is_last = text == PAYLOADS[-1]
         if is_last:
             (project / "<img src=x onerror=hacked=1>.md").write_text("\n".join(PAYLOADS))
         outcome = {
@@ -85,6 +88,44 @@ def _tasks(house: House, project: Path) -> tuple[str, str]:
             house, task, outcome=outcome, metadata={"packages_added": [text], "commands_executed": [text]}
         )
     return id, task
+
+
+def _commit(project: Path) -> None:
+    """The project becomes a repository."""
+    (project / ".gitignore").write_text(".deepwork/\n")
+    git(project, "init", "--quiet")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message", "first")
+
+
+def _sessions(project: Path, clock: Clock) -> tuple[str, str]:
+    """Two runs of a job with the texts wherever one can write: one sent back by its review, one given up."""
+    joined = "\n\n".join(PAYLOADS)
+    reviews = [jobs.review(**{text: text for text in PAYLOADS})]
+    output = {"polish.md": {"type": "file", "description": joined, "required": True}}
+    steps = [jobs.step("draft", reviews=reviews), jobs.step("polish", output, reviews, description=joined)]
+    jobs.job(project, "letter", steps)
+    names = [f"{place} {text.replace('/', '')}.md" for place, text in enumerate(PAYLOADS[:2])]
+    jobs.write(project, *names)
+    verdict = {
+        "passed": False, "feedback": joined,
+        "criteria_results": [{"criterion": text, "passed": False, "feedback": text} for text in PAYLOADS],
+    }  # fmt: skip
+    with judged(project, clock, verdict) as house:
+        given_up = begin_job(house, "letter", goal=joined)
+        ask_job(house, "abort_workflow", session_id=given_up, explanation=joined)
+        sent_back = begin_job(house, "letter", goal=joined)
+        about = {"session_id": sent_back, "notes": joined}
+        ask_job(
+            house,
+            "finished_step",
+            outputs={"draft.md": names[0]},
+            quality_review_override_reason=joined,
+            **about,
+        )
+        answer = ask_job(house, "finished_step", outputs={"polish.md": names[1]}, **about)
+        assert answer["status"] == "needs_work"
+    return sent_back, given_up
 
 
 def _plan(house: House) -> tuple[str, str]:
@@ -111,6 +152,7 @@ def addresses(hostile: Hostile) -> list[str]:
     return [
         "/", "/runs?limit=100", "/blockers", "/decisions", "/agents", f"/agents?agent={hostile.agent}", "/plans", "/jobs",
         *(f"{crowd}?tab={tab}" for tab in ("timeline", "graph", "tasks", "files", "decisions", "issues", "log")),
+        f"/runs/{hostile.job}", f"/tasks/{hostile.job}%2Fdraft", f"/tasks/{hostile.job}%2Fpolish", f"/runs/{hostile.aborted}",
         f"{crowd}?tab=log&event=20", f"{crowd}?tab=timeline&group=agent", f"/tasks/{hostile.task}",
         f"{crowd}?tab=timeline&task={hostile.task}", f"/runs/{hostile.plan}?tab=graph", f"/runs/{hostile.plan}?tab=tasks",
         "/runs?q=%3Cscript%3Ehacked%3D1%3C%2Fscript%3E", "/agents?agent=%3Cimg%20src%3Dx%20onerror%3Dhacked%3D1%3E",
@@ -148,6 +190,8 @@ def test_what_agents_write_is_shown_as_text_and_none_of_it_runs(
         # And it is all there, as it was written.
         visitor.open(f"/runs/{hostile.runs[0]}")
         assert visitor.page.locator("h1").inner_text() == PAYLOADS[0]
+        visitor.open(f"/runs/{hostile.job}")
+        assert visitor.page.locator(".criteria li", has_text=PAYLOADS[0]).count()
         visitor.open(f"/tasks/{hostile.task}")
         until(
             lambda: visitor.page.locator(".diff .line-text", has_text=PAYLOADS[1]).count(),

@@ -210,6 +210,14 @@ def test_a_milestone_that_makes_no_sense_is_refused(house: House, running: str, 
     assert "milestone:created" not in told(house)
 
 
+@pytest.mark.parametrize("metadata", [{"by": "human:Ada"}, {"more": {"by": "human:Ada"}}])
+def test_nobody_but_a_person_approves_as_a_person(house: House, running: str, metadata: dict[str, Any]):
+    given = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
+
+    assert refusal(house, "log_milestone", **given).code == Code.INVALID_INPUT
+    assert ask(house, "log_milestone", caller="human:Ada", **given)["milestone_id"]
+
+
 def test_the_same_milestone_within_two_seconds_is_one(
     house: House, clock: Clock, where: tuple[str, str], running: str
 ):

@@ -8,6 +8,8 @@ from typing import Any
 from deepwork.plans.models import TaskStatus, WorkflowStatus
 from deepwork.plans.transitions import TASK_MOVES, WORKFLOW_MOVES
 from deepwork.shapes import Answer
+from deepwork.tracking.models import Task
+from deepwork.tracking.models import TaskStatus as TrackedStatus
 
 
 class Asked(Answer):
@@ -37,6 +39,19 @@ def resolve(issue_id: str) -> Act:
 
 def abandon(task_id: str) -> Act:
     return _act("Abandon", "abandon_task", {"reason": "Why is it given up?"}, task_id=task_id)
+
+
+def approve(task_id: str) -> Act:
+    return _seen("Approve", "approved", "What do you say to it?", task_id)
+
+
+def acknowledge(task_id: str) -> Act:
+    return _seen("Acknowledge", "acknowledged", "What becomes of it?", task_id)
+
+
+def _seen(label: str, verdict: str, question: str, task_id: str) -> Act:
+    about = {"verdict": verdict}
+    return _act(label, "log_milestone", {"message": question}, task_id=task_id, metadata=about)
 
 
 def release(task_id: str, agent_id: str) -> Act:
@@ -74,6 +89,17 @@ def of_plan(id: str, status: str) -> list[Act]:
         )
         for move in moves
     ]  # fmt: skip
+
+
+def of_tracked_task(task: Task, was_seen: bool) -> list[Act]:
+    """What can be made of a tracked task; of one that is over, a person may say that it was looked at."""
+    if task.is_running:
+        return [abandon(task.id)]
+    if was_seen:
+        return []
+    if task.outcome.get("manual_review_needed"):
+        return [approve(task.id)]
+    return [acknowledge(task.id)] if task.status is not TrackedStatus.SUCCESS else []
 
 
 def of_planned_task(id: str, status: str, holder: str | None) -> list[Act]:

@@ -19,7 +19,7 @@ from deepwork.errors import NotAllowed
 ALLOWED = frozenset(
     {
         "resolve_issue", "abandon_task", "task_release", "task_update_status", "workflow_update_status",
-        "message_send", "abort_workflow", "workspace_update",
+        "message_send", "abort_workflow", "workspace_update", "log_milestone",
     }
 )  # fmt: skip
 
@@ -47,6 +47,8 @@ class Actions:
         given = await _body(request)
         if tool == "message_send" and "sender_id" not in given:
             given = {**given, "sender_id": await self._sender(call)}
+        elif tool == "log_milestone":
+            given = _signed(given, call.caller)
         return await self._invoke(tool, given, call)
 
     async def _sender(self, call: Call) -> str:
@@ -74,6 +76,12 @@ def call_of(request: Request, tool: str) -> Call:
         f"human:{principal}", tool, None if key is None else check_key(key), principal,
         str(request.scope.get("deepwork.scope", "read")),
     )  # fmt: skip
+
+
+def _signed(given: dict[str, Any], caller: str) -> dict[str, Any]:
+    """What a person says of a task, with the word that a person said it: so a review is known to be done."""
+    about = given.get("metadata") or {}
+    return {**given, "metadata": {**about, "by": caller}} if isinstance(about, dict) else given
 
 
 async def _body(request: Request) -> dict[str, Any]:

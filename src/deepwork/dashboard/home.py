@@ -142,7 +142,7 @@ def _review(row: Row, runs: dict[str, RunRef]) -> Need:
     said = outcome.get("manual_review_reason") or outcome.get("summary") or ""
     return Need(
         kind="manual_review", title=f"Review {row['name']}", detail=_line(said),
-        since=told(row["completed_at"]), agent_name=row["agent_name"], actions=[],
+        since=told(row["completed_at"]), agent_name=row["agent_name"], actions=[acts.approve(row["id"])],
         **_about(row, runs),
     )  # fmt: skip
 
@@ -152,7 +152,8 @@ def _failed(row: Row, runs: dict[str, RunRef]) -> Need:
     return Need(
         kind="failed_task", title=f"{row['name']} {how}",
         detail=_line(json.loads(row["outcome"]).get("summary") or ""),
-        since=told(row["completed_at"]), agent_name=row["agent_name"], actions=[], **_about(row, runs),
+        since=told(row["completed_at"]), agent_name=row["agent_name"],
+        actions=[acts.acknowledge(row["id"])], **_about(row, runs),
     )  # fmt: skip
 
 

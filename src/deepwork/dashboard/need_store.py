@@ -20,8 +20,8 @@ class NeedStore:
         return rows, self._total(rows, limit, f"issues WHERE {_OPEN}")
 
     def reviews(self, since: int, limit: int) -> tuple[list[Row], int]:
-        """Tracked tasks that ended with the word that a person should look at them, newest first."""
-        source = f"tracked_tasks AS task WHERE {_TO_REVIEW} AND completed_at >= :since"
+        """Tracked tasks that ended with the word that a person should look, which none did; newest first."""
+        source = f"tracked_tasks AS task WHERE {_TO_REVIEW} AND completed_at >= :since AND {_UNSEEN}"
         rows = self._tx.all(
             f"SELECT {_TRACKED}, task.outcome FROM {source} ORDER BY completed_at DESC, id DESC LIMIT :limit",
             since=since, limit=limit,
@@ -29,11 +29,11 @@ class NeedStore:
         return rows, self._total(rows, limit, source, since=since)
 
     def failed_tracked(self, limit: int) -> tuple[list[Row], int]:
-        """Tracked tasks of workflows under way that failed, wholly or in part, and were not begun again."""
+        """Tracked tasks of workflows under way that failed, wholly or in part, and were left at that."""
         source = f"""{_UNDER_WAY} AND task.status IN ('failed', 'partial_success') AND NOT EXISTS (
             SELECT 1 FROM tracked_tasks AS again WHERE again.workflow_id = task.workflow_id
                AND again.name = task.name AND again.started_at >= task.completed_at AND again.id <> task.id
-            )"""
+            ) AND {_UNSEEN}"""
         rows = self._tx.all(
             f"SELECT {_TRACKED}, task.outcome FROM {source}"
             " ORDER BY task.completed_at DESC, task.id DESC LIMIT :limit",
@@ -100,6 +100,10 @@ class NeedStore:
 _OPEN = "requires_human_review AND resolved_at IS NULL"
 # Word for word the condition of its index: the mark as JSON writes it, which no text can hold unescaped.
 _TO_REVIEW = """task.outcome LIKE '%"manual_review_needed": true%'"""
+# Whoever looked at it said something of it since, in a person's name; by its mark as JSON writes it, too.
+_UNSEEN = """NOT EXISTS (
+    SELECT 1 FROM milestones WHERE milestones.task_id = task.id
+       AND milestones.created_at >= task.completed_at AND milestones.metadata LIKE '%"by": "human:%')"""
 _TRACKED = (
     "task.id, task.name, task.workflow_id, task.agent_name, task.started_at, task.completed_at, task.status,"
     " task.last_sign_at"

@@ -14,37 +14,40 @@ MAX_WORDS = 10
 
 
 class NotePages:
-    """Notes of any run, newest first."""
+    """Notes of any run, newest first unless told otherwise."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def issues(
-        self, conditions: Mapping[str, Any], before: Sequence[Any] | None, limit: int
-    ) -> tuple[list[Row], int]:
+        self, conditions: Mapping[str, Any], beyond: Sequence[Any] | None, limit: int, *,
+        oldest_first: bool = False,
+    ) -> tuple[list[Row], int]:  # fmt: skip
         """Issues that match, and how many there are in all."""
         filters = {text: conditions.get(name) for name, text in _ISSUE_FILTERS.items()}
-        return self._page("issues", filters, conditions, before, limit)
+        return self._page("issues", filters, conditions, beyond, limit, oldest_first=oldest_first)
 
     def decisions(
-        self, conditions: Mapping[str, Any], words: Sequence[str], before: Sequence[Any] | None, limit: int
+        self, conditions: Mapping[str, Any], words: Sequence[str], beyond: Sequence[Any] | None, limit: int
     ) -> tuple[list[Row], int]:
         """Decisions that match and have each of the words somewhere, and how many there are in all."""
         patterns = {f"word_{place}": containing(word.lower()) for place, word in enumerate(words[:MAX_WORDS])}
         filters = {text: conditions.get(name) for name, text in _DECISION_FILTERS.items()}
         said = {f"lower({_SAID}) LIKE :{name} ESCAPE '!'": True for name in patterns}
-        return self._page("decisions", filters | said, {**conditions, **patterns}, before, limit)
+        return self._page("decisions", filters | said, {**conditions, **patterns}, beyond, limit)
 
     def _page(
-        self, table: str, filters: Mapping[str, Any], values: Mapping[str, Any], before: Sequence[Any] | None,
-        limit: int,
+        self, table: str, filters: Mapping[str, Any], values: Mapping[str, Any], beyond: Sequence[Any] | None,
+        limit: int, *, oldest_first: bool = False,
     ) -> tuple[list[Row], int]:  # fmt: skip
         total: int = self._tx.value(f"SELECT count(*) FROM {table} {where(filters)}", **values)
-        conditions = where({**filters, "(created_at, id) < (:before_at, :before_id)": before})
-        at, id = before or (None, None)
+        sign, direction = (">", "ASC") if oldest_first else ("<", "DESC")
+        conditions = where({**filters, f"(created_at, id) {sign} (:beyond_at, :beyond_id)": beyond})
+        at, id = beyond or (None, None)
         rows = self._tx.all(
-            f"SELECT * FROM {table} {conditions} ORDER BY created_at DESC, id DESC LIMIT :limit",
-            before_at=at, before_id=id, limit=limit, **values,
+            f"SELECT * FROM {table} {conditions}"
+            f" ORDER BY created_at {direction}, id {direction} LIMIT :limit",
+            beyond_at=at, beyond_id=id, limit=limit, **values,
         )  # fmt: skip
         return rows, total
 

@@ -49,12 +49,15 @@ class Decisions(Listing):
 
 
 class BlockersQuery(Page):
+    run: str | None = Field(default=None, description="The id of a run")
     state: Literal["open", "resolved", "all"] = "open"
     type: IssueType | None = None
     agent: str | None = None
+    order: Literal["asc", "desc"] = "desc"
 
 
 class DecisionsQuery(Page):
+    run: str | None = Field(default=None, description="The id of a run")
     q: str | None = Field(default=None, max_length=200, description="Words, all of which are in it")
     category: Category | None = None
 
@@ -105,11 +108,11 @@ def run_issues(sight: Sight, query: Page) -> Issues:
 def blockers(sight: Sight, query: BlockersQuery) -> Blockers:
     """Issues of every run that need or needed a person."""
     wanted = {
-        "blockers": True, "type": query.type, "agent": query.agent,
+        "workflow_id": query.run, "blockers": True, "type": query.type, "agent": query.agent,
         "open": True if query.state == "open" else None,
         "resolved": True if query.state == "resolved" else None,
     }  # fmt: skip
-    found, total, cursor = _issues(sight.tx, wanted, query)
+    found, total, cursor = _issues(sight.tx, wanted, query, oldest_first=query.order == "asc")
     return Blockers(blockers=found, total=total, cursor=cursor)
 
 
@@ -133,14 +136,15 @@ def run_decisions(sight: Sight, query: Page) -> Decisions:
 def decisions(sight: Sight, query: DecisionsQuery) -> Decisions:
     """What was decided in any run."""
     words = (query.q or "").split()
-    found, total, cursor = _decisions(sight.tx, {"category": query.category}, words, query)
+    wanted = {"workflow_id": query.run, "category": query.category}
+    found, total, cursor = _decisions(sight.tx, wanted, words, query)
     return Decisions(decisions=found, total=total, cursor=cursor)
 
 
 def _issues(
-    tx: Transaction, wanted: Mapping[str, Any], query: Page
+    tx: Transaction, wanted: Mapping[str, Any], query: Page, *, oldest_first: bool = False
 ) -> tuple[list[IssueLine], int, str | None]:
-    rows, total = NotePages(tx).issues(wanted, _before(query), query.limit + 1)
+    rows, total = NotePages(tx).issues(wanted, _beyond(query), query.limit + 1, oldest_first=oldest_first)
     shown = rows[: query.limit]
     runs = refs(tx, [row["workflow_id"] for row in shown])
     return [issue_line(row, runs) for row in shown], total, _next(rows, query)
@@ -149,7 +153,7 @@ def _issues(
 def _decisions(
     tx: Transaction, wanted: Mapping[str, Any], words: Sequence[str], query: Page
 ) -> tuple[list[DecisionLine], int, str | None]:
-    rows, total = NotePages(tx).decisions(wanted, words, _before(query), query.limit + 1)
+    rows, total = NotePages(tx).decisions(wanted, words, _beyond(query), query.limit + 1)
     shown = rows[: query.limit]
     runs = refs(tx, [row["workflow_id"] for row in shown])
     return [_decision(row | {"run": _run(row, runs)}) for row in shown], total, _next(rows, query)
@@ -185,7 +189,7 @@ def _shown(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in _HIDDEN}
 
 
-def _before(query: Page) -> Sequence[Any] | None:
+def _beyond(query: Page) -> Sequence[Any] | None:
     return place_of(query.cursor, int, str) if query.cursor else None
 
 
@@ -254,8 +258,8 @@ ENDPOINTS = (
         follows_events=True,
     ),
     Endpoint(
-        "/api/v1/blockers", "Issues of every run that need a person, newest first.", BlockersQuery, Blockers,
-        blockers, follows_events=True,
+        "/api/v1/blockers", "Issues of every run that need a person.", BlockersQuery, Blockers, blockers,
+        follows_events=True,
     ),
     Endpoint(
         "/api/v1/decisions", "Decisions of every run, newest first.", DecisionsQuery, Decisions, decisions,

@@ -37,6 +37,7 @@ class RunFilter:
     agent: str | None = None
     since: Any = None
     until: Any = None
+    profile: str | None = None
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,7 @@ class _Leg:
             f"{self.status} IN :statuses": wanted.statuses if shown else None,
             self.words: wanted.words,
             self.agent: wanted.agent,
+            "profile = :profile": wanted.profile,
             f"{self.started} >= :since": wanted.since,
             f"{self.started} < :until": wanted.until,
         }

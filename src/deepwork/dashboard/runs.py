@@ -27,6 +27,7 @@ from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
 from deepwork.plans.responses import one_line
 from deepwork.shapes import Answer
+from deepwork.tracking.models import Profile
 from deepwork.tracking.notes import NoteStore
 
 AGENTS_SHOWN = 5
@@ -81,6 +82,7 @@ class RunsQuery(Page):
     q: str | None = Field(
         default=None, max_length=200, description="A part of the name, the objective or the id"
     )
+    profile: Profile | None = Field(default=None, description="Of tracked workflows; others have none")
     agent: str | None = Field(default=None, description="The name of an agent that works or worked on it")
     since: str | None = Field(default=None, description="Started at or after; ISO 8601")
     until: str | None = Field(default=None, description="Started before; ISO 8601")
@@ -107,11 +109,14 @@ def filters(query: RunsQuery) -> dict[str, RunFilter]:
     )
     found = {}
     for kind in KINDS:
+        if query.profile is not None and kind != TRACK:
+            continue
         own = statuses and tuple(word for word in statuses if word in UNDER_WAY[kind] + OVER[kind])
         if query.kind not in (None, kind) or own == ():
             continue
         start, end = (since, until) if kind != JOB else (iso(since), iso(until))
-        found[kind] = RunFilter(own, (query.q or "").strip() or None, query.agent, start, end)
+        words = (query.q or "").strip() or None
+        found[kind] = RunFilter(own, words, query.agent, start, end, query.profile)
     return found
 
 

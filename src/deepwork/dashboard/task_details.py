@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -82,13 +83,22 @@ def _tracked(tx: Transaction, id: str) -> TaskWhole:
         "created_by": found.created_by,
         "last_sign_at": told(found.last_sign_at),
     }  # fmt: skip
+    around = _around(tx, id, found.workflow_id)
     return TaskWhole(
-        task=shown | more, **_around(tx, id, found.workflow_id),
+        task=shown | more, **around,
         parents=[Kin(**row) for row in kin.above(id)],
         children=[Kin(**row) for row in kin.below(id, KIN)],
         verification=found.result.get("verification"), commits=found.result.get("commits"),
-        actions=[acts.abandon(id)] if found.is_running else [],
+        actions=acts.of_tracked_task(found, _was_seen(around["milestones"], iso(found.completed_at))),
     )  # fmt: skip
+
+
+def _was_seen(milestones: Sequence[MilestoneView], ended: str | None) -> bool:
+    """Whether a person has said something of a task since it ended."""
+    return ended is not None and any(
+        each.created_at >= ended and str((each.metadata or {}).get("by", "")).startswith("human:")
+        for each in milestones
+    )
 
 
 def _planned(tx: Transaction, id: str) -> TaskWhole:

@@ -79,6 +79,11 @@ class TaskRowStore:
             id=workflow_id,
         )
 
+    def last_look(self) -> str | None:
+        """What the working tree was like when a task last began, as it is stored."""
+        found: str | None = self._tx.value("SELECT began FROM watches ORDER BY began_at DESC LIMIT 1")
+        return found
+
     # How much hangs on each task
 
     def files(self, workflow_id: str) -> dict[str, int]:

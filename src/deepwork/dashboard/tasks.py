@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from deepwork.dashboard.endpoints import Endpoint, Listing, Nothing, Page, Sight, marked, place_of
-from deepwork.dashboard.moments import iso
+from deepwork.dashboard.moments import milliseconds
 from deepwork.dashboard.run_details import run_row
 from deepwork.dashboard.run_store import PLAN, TRACK
 from deepwork.dashboard.sessions import SessionRow, session_row
@@ -25,9 +25,11 @@ from deepwork.tracking.context import STALE_MS
 MAX_ROWS = 20_000
 MAX_IMPLIED_EDGES = 2_000
 COLUMNS = (
-    "id", "name", "status", "phase", "parent_id", "agent_name", "started_at", "completed_at", "files",
-    "decisions", "issues", "milestone", "progress", "is_stale", "is_blocked",
+    "id", "name", "status", "phase", "parent_id", "agent_name", "started_at", "completed_at", "milestone",
+    "progress", "files", "decisions", "issues", "is_stale", "is_blocked",
 )  # fmt: skip
+_OWN = COLUMNS.index("files")
+"""How many columns a task itself fills; the others tell what hangs on it, which is mostly nothing."""
 
 
 class RowsQuery(Page):
@@ -35,7 +37,10 @@ class RowsQuery(Page):
 
 
 class TaskRows(Listing):
-    """Tasks as a table: the names of the columns once, then only values."""
+    """Tasks as a table: the names of the columns once, then only values.
+
+    Times are Unix milliseconds; zeros and falses at the end of a row are left out.
+    """
 
     columns: list[str]
     rows: list[list[Any]]
@@ -82,8 +87,14 @@ class _Hanging:
         self._issues = store.issues(run_id)
         self.blocked = store.blocked(run_id) if self._issues else set()
 
-    def of(self, id: str) -> tuple[int, int, int]:
-        return self._files.get(id, 0), self._decisions.get(id, 0), self._issues.get(id, 0)
+    def after(self, values: list[Any], id: str, is_stale: bool, is_blocked: bool) -> list[Any]:
+        """The row with what hangs on the task at its end; most have nothing there, and send nothing."""
+        files, decisions, issues = self._files.get(id, 0), self._decisions.get(id, 0), self._issues.get(id, 0)
+        if files or decisions or issues or is_stale or is_blocked:
+            values += (files, decisions, issues, is_stale, is_blocked)
+            while not values[-1]:
+                values.pop()
+        return values
 
 
 def _tracked(sight: Sight, query: RowsQuery) -> Rows:
@@ -121,13 +132,7 @@ _CAN_START = ("pending", "failed")
 
 def _row(row: Row, hanging: _Hanging, is_stale: bool, is_blocked: bool) -> list[Any]:
     """The values of a row that was read in the order of the columns, as far as it has them."""
-    id, name, status, phase, parent_id, agent_name, started_at, completed_at, milestone, progress, *_ = (
-        row.values()
-    )
-    return [
-        id, name, status, phase, parent_id, agent_name, iso(started_at), iso(completed_at), *hanging.of(id),
-        milestone, progress, is_stale, is_blocked,
-    ]  # fmt: skip
+    return hanging.after(list(row.values())[:_OWN], row["id"], is_stale, is_blocked)
 
 
 def _steps(sight: Sight, session: SessionRow, query: RowsQuery) -> Rows:
@@ -145,14 +150,20 @@ def _steps(sight: Sight, session: SessionRow, query: RowsQuery) -> Rows:
         id, progress = f"{session.id}/{step}", session.progress(step)
         last = said.get(id, {})
         rows.append(
-            [
-                id, step, session.status_of(step), number, None, None, progress.get("started_at"),
-                progress.get("completed_at"), *hanging.of(id), last.get("milestone"), last.get("progress"),
-                False, id in hanging.blocked,
-            ]
+            hanging.after(
+                [
+                    id, step, session.status_of(step), number, None, None, _ms(progress.get("started_at")),
+                    _ms(progress.get("completed_at")), last.get("milestone"), last.get("progress"),
+                ],
+                id, is_stale=False, is_blocked=id in hanging.blocked,
+            )
         )  # fmt: skip
     end = start + query.limit
     return rows, len(steps), marked([end]) if end < len(steps) else None
+
+
+def _ms(moment: str | None) -> int | None:
+    return None if moment is None else milliseconds(moment, "moment")
 
 
 def _next(found: Sequence[Row], query: RowsQuery, *names: str) -> str | None:

@@ -54,10 +54,15 @@ class FileLock:
         self._waiter: _Waiter | None = None
 
     def close(self) -> None:
-        """Close its files until it is wanted again; to be called while nobody holds it or waits for it."""
-        if self._files is not None and self._process == os.getpid():
-            self._files.close()
-            self._files = None
+        """Close its files until it is wanted again; while somebody holds it, they are not ours to close."""
+        if self._process != os.getpid() or not self._thread_lock.acquire(blocking=False):
+            return
+        try:
+            if self._files is not None:
+                self._files.close()
+                self._files = None
+        finally:
+            self._thread_lock.release()
 
     def _acquire(self, deadline: float) -> None:
         if self._process != os.getpid():  # a fork shares its parent's open files, and so its parent's lock

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
 from deepwork.database.transaction import Database
-from deepwork.errors import NotAllowed
+from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.events.log import iso
 from deepwork.names import new_id
 from deepwork.shapes import Id, Name, Text, Traits, check_object
@@ -95,6 +96,7 @@ class LogTools:
     ) -> MilestoneLogged:
         """Record how far a task is; of each task the newest 100 are kept."""
         with self._database.transaction() as tx:
+            _require_no_borrowed_name(metadata or {}, tx.caller)
             milestone = Milestone(
                 id=new_id("ml"), subject=subject_of(tx, task_id, self._sessions), message=message,
                 progress=None if progress is None else round(progress),
@@ -128,6 +130,15 @@ class LogTools:
             view = IssueView.of(resolved).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_RESOLVED, view, issue.subject.workflow_id)
             return IssueResolved(issue_id=issue_id, resolved_at=iso(tx.now))
+
+
+def _require_no_borrowed_name(metadata: dict[str, Any], caller: str) -> None:
+    """Refuse what would pass for a person's approval from anybody but a person."""
+    if '"by": "human:' in json.dumps(metadata) and not caller.startswith("human:"):
+        raise InvalidInput(
+            "`metadata` says that a person did this; only the dashboard may.",
+            suggestion="Leave `by` out, or name yourself in it.",
+        )
 
 
 def _resolved_already(issue: Issue, note: str, at: int) -> IssueResolved:

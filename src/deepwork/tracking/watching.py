@@ -49,6 +49,7 @@ class Look:
     at: int
     snapshot: Snapshot | None
     warnings: tuple[str, ...] = ()
+    took_ms: int = 0
 
     @property
     def kind(self) -> str:
@@ -141,12 +142,14 @@ class Watcher:
         A folder of a working tree stands for all of it: those who work in other folders are there too.
         """
         tree = _top(tree) or tree
+        began = time.monotonic()
         try:
             snapshot = self._snapshots_at(tree).take()
         except (DeepworkError, OSError) as error:
             return Look(tree, time.time_ns(), None, (f"What it changes cannot be told: {_why(error)}",))
         unreadable = [f"{len(snapshot.unreadable)} file(s) could not be read"] if snapshot.unreadable else []
-        return Look(tree, time.time_ns(), snapshot, tuple(unreadable))
+        took_ms = round(1000 * (time.monotonic() - began))
+        return Look(tree, time.time_ns(), snapshot, tuple(unreadable), took_ms)
 
     def tidy(self, tree: Path) -> None:
         """Throw away, once a day, what only diffs of tasks need that ended a month ago."""
@@ -171,7 +174,7 @@ class Watcher:
             WatchStore(tx).add(
                 Watch(
                     task_id, attempt, workflow_id, parent_task_id, tuple(areas), self._host, str(look.tree),
-                    look.at, look.snapshot.as_dict(),
+                    look.at, look.snapshot.as_dict() | {"ms": look.took_ms},
                 )
             )  # fmt: skip
 

@@ -26,8 +26,10 @@ export function listen(listener: Listener): () => void {
   return () => listeners.delete(listener);
 }
 
-const SOCKET_TRIES = 3;
+const SOCKET_TRIES = 2;
 let failures = 0;
+/** How often in a row a socket did not open although the server answered. */
+let refused = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let stop: (() => void) | undefined;
 let batch: Envelope[] = [];
@@ -62,7 +64,7 @@ async function open(): Promise<void> {
     }
     if (error instanceof NoAnswer || (error instanceof ApiError && error.status >= 500)) return again();
   }
-  if (failures > SOCKET_TRIES) openStream();
+  if (refused >= SOCKET_TRIES) openStream();
   else openSocket();
 }
 
@@ -70,6 +72,7 @@ function openSocket(): void {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(`${scheme}//${location.host}/ws?since=${ledger.last}`);
   let isOver = false;
+  refused += 1;
   const over = () => {
     if (isOver) return;
     isOver = true;
@@ -79,7 +82,10 @@ function openSocket(): void {
     isOver = true;
     socket.close();
   };
-  socket.onopen = arrived;
+  socket.onopen = () => {
+    refused = 0;
+    arrived();
+  };
   socket.onmessage = (message) => {
     // Two sockets may overlap for a moment; the ledger takes each event once.
     hear(JSON.parse(message.data as string) as Envelope);
@@ -97,6 +103,7 @@ function openStream(): void {
   stream.addEventListener("resync_required", (message) => hear(JSON.parse((message as MessageEvent<string>).data) as Envelope));
   stream.onerror = () => {
     stream.close();
+    refused = SOCKET_TRIES - 1; // whatever was in the way may be gone: try a socket once more
     again();
   };
 }

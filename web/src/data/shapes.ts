@@ -218,6 +218,7 @@ export interface Issue extends Note {
 export interface Milestone extends Note {
   message: string;
   progress?: number | null;
+  metadata?: { verdict?: unknown; by?: unknown } | null;
 }
 
 export interface Envelope {

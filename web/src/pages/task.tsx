@@ -279,7 +279,16 @@ function Milestones({ list: all }: { list: Milestone[] }) {
           <span class="faint">
             <Ago at={each.created_at} />
           </span>
-          <span>{each.message}</span>
+          <span>
+            {typeof each.metadata?.verdict === "string" && typeof each.metadata.by === "string" && (
+              <>
+                <span class="kind is-shared">
+                  {words(each.metadata.verdict)} by {each.metadata.by.replace(/^human:/, "")}
+                </span>{" "}
+              </>
+            )}
+            {each.message}
+          </span>
           {each.progress != null && (
             <span class="progress">
               <progress max={100} value={each.progress} aria-label={`progress: ${each.message.slice(0, 80)}`} /> {each.progress} %

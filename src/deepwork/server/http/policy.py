@@ -173,7 +173,8 @@ def _too_little(seen: Seen, holder: Admitted) -> Refused | None:
         or holder.scope.covers(Scope.WORK)
     ):
         return None
-    return Refused(403, f"This needs the scope {Scope.WORK}.", needs=Scope.WORK)
+    way_out = "Ask whoever runs this server for a token with that scope."
+    return Refused(403, f"This needs the scope {Scope.WORK}.", way_out, needs=Scope.WORK)
 
 
 def _changes_something(seen: Seen) -> bool:

@@ -1,0 +1,42 @@
+"""Writes the table in docs/settings.md from the settings themselves; a test holds the page to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deepwork.config import OPTIONS, Option, Settings
+
+PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
+HEAD = "| key in config.yml | variable | what it does | allowed | default |\n|---|---|---|---|---|\n"
+
+
+def page() -> str:
+    """The page with its table made anew; the words around it are kept."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    after = rest[rest.index("\n\n") :] if "\n\n" in rest else "\n"
+    return before + HEAD + "\n".join(map(_row, OPTIONS)) + after
+
+
+def _row(option: Option) -> str:
+    where = " Only as a variable." if option.is_secret else "" if option.in_file else " Not in config.yml."
+    default = _shown(getattr(Settings(Path()), option.name))
+    allowed = option.allowed.replace("|", "\\|")
+    return (
+        f"| `{option.key}` | `{option.environment_variable}` | {option.help}{where} | {allowed} | {default} |"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = (
+        ", ".join(value)
+        if isinstance(value, tuple)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
+    return f"`{text}`" if text else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

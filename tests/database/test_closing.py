@@ -1,0 +1,46 @@
+"""A store that is closed leaves nothing open, and can be used again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepwork.files.lock import FileLock
+from house import ask, house_at
+
+
+def open_below(folder: Path) -> set[str]:
+    """The files of this process below a folder."""
+    found = set()
+    for number in Path("/dev/fd").iterdir():
+        try:
+            found.add(str(number.readlink()))
+        except OSError:  # it was open to list the others
+            continue
+    return {path for path in found if path.startswith(str(folder))}
+
+
+def test_a_house_that_is_closed_leaves_no_file_open(tmp_path: Path):
+    house = house_at(tmp_path, str(tmp_path / "deepwork.db"))
+    ask(house, "agent_register", name="Ada", runtime="codex")
+    assert open_below(tmp_path)
+
+    house.close()
+
+    assert open_below(tmp_path) == set()
+    assert ask(house, "agent_list")["agents"]
+    house.close()
+    assert open_below(tmp_path) == set()
+
+
+def test_a_lock_that_is_held_stays_held_when_somebody_closes_it(tmp_path: Path):
+    lock, other = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
+
+    with lock.held():
+        lock.close()
+        assert open_below(tmp_path)
+
+    with other.held(timeout=1):
+        assert open_below(tmp_path)
+    for each in (lock, other):
+        each.close()
+    assert open_below(tmp_path) == set()

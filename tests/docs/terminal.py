@@ -1,0 +1,181 @@
+"""A terminal for one page: a real shell in an empty folder, a home of its own, and the real command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from quick import command as deepwork_command
+
+SECONDS_FOR_A_COMMAND = 60
+HOME_IN_PAGES = "/home/ada"
+PROJECT = "shop"
+# Ports that pages name, and the setting by which the program is told another one.
+PORTS = ("8000", "8765")
+
+
+class Failed(AssertionError):
+    """A command did not do what its page says."""
+
+
+class Terminal:
+    """One shell that lives as long as its page; what it started ends with it."""
+
+    def __init__(self, folder: Path, stand_ins: dict[str, str]) -> None:
+        self.home = folder / "home"
+        self.project = self.home / PROJECT
+        self.project.mkdir(parents=True)
+        (self.home / ".gitconfig").write_text(
+            "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"
+        )
+        self._install()
+        self._notes = folder / "notes"
+        self._notes.mkdir()
+        self._count = 0
+        ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in PORTS}
+        self._stand_ins = {HOME_IN_PAGES: str(self.home), **ports, **stand_ins}
+        self._shell = subprocess.Popen(
+            ["bash", "--noprofile", "--norc"],
+            cwd=self.project,
+            env=self._environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+        self._staying: dict[str, Path] = {}
+        self._place = self._notes / "folder"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._shell.stdin is not None
+        try:
+            os.killpg(self._shell.pid, signal.SIGTERM)
+            self._shell.stdin.close()
+        except (ProcessLookupError, BrokenPipeError):
+            pass
+        try:
+            self._shell.wait(10)
+            _wait(lambda: not _group_lives(self._shell.pid), 10)
+        except (subprocess.TimeoutExpired, TimeoutError):
+            os.killpg(self._shell.pid, signal.SIGKILL)
+            self._shell.wait()
+
+    @property
+    def folder(self) -> Path:
+        """Where the page has gone with `cd`."""
+        return Path(self._place.read_text().strip()) if self._place.exists() else self.project
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Its exit code and what it printed, standard error too."""
+        output, code = self._send(command)
+        try:
+            _wait(lambda: code.exists() or self._shell.poll() is not None, SECONDS_FOR_A_COMMAND)
+        except TimeoutError:
+            raise Failed(
+                f"$ {command}\nis still running. If it should, say `stays` in its fence.\n{output.read_text()}"
+            ) from None
+        if not code.exists():
+            raise Failed(f"$ {command}\nended the shell, or is no command that a shell can read.")
+        return int(code.read_text()), self.as_shown(output.read_text())
+
+    def leave_running(self, command: str, is_enough: Callable[[str], bool]) -> str:
+        """Start something that goes on; answer as soon as it printed enough."""
+        output, code = self._send(command, stays=True)
+        _wait(output.exists, SECONDS_FOR_A_COMMAND)
+        with suppress(TimeoutError):  # whoever asked compares, and says what is missing
+            _wait(
+                lambda: code.exists() or is_enough(self.as_shown(output.read_text())), SECONDS_FOR_A_COMMAND
+            )
+        self._staying[command] = code
+        return self.as_shown(output.read_text())
+
+    def ended_early(self) -> list[str]:
+        """What should have gone on and did not."""
+        return [command for command, code in self._staying.items() if code.exists()]
+
+    def as_real(self, text: str) -> str:
+        """What a page writes, with this machine's addresses and places."""
+        for shown, real in self._stand_ins.items():
+            text = text.replace(shown, real)
+        return text
+
+    def as_shown(self, text: str) -> str:
+        """What was printed, as a page would write it."""
+        for shown, real in self._stand_ins.items():
+            text = text.replace(real, shown)
+        return text
+
+    def _send(self, command: str, *, stays: bool = False) -> tuple[Path, Path]:
+        assert self._shell.stdin is not None
+        self._count += 1
+        output, code = self._notes / f"{self._count}.output", self._notes / f"{self._count}.code"
+        body = f"{{ {self._on_a_free_port(self.as_real(command))}\n}} </dev/null >'{output}' 2>&1"
+        # The exit code is written beside its place and moved there: whoever sees the file can read it.
+        noted = f"echo $? >'{code}.new'; pwd >'{self._place}'; mv '{code}.new' '{code}'"
+        self._shell.stdin.write(f"{{ {body}\n{noted}; }} &\n" if stays else f"{body}\n{noted}\n")
+        self._shell.stdin.flush()
+        return output, code
+
+    def _on_a_free_port(self, command: str) -> str:
+        """Two tests may not share a port; the dashboard takes its port by its flag alone."""
+        if command.startswith("deepwork dashboard") and "--port" not in command:
+            port = self._stand_ins["127.0.0.1:8765"].rpartition(":")[2]
+            return command.replace("deepwork dashboard", f"deepwork dashboard --port {port}", 1)
+        return command
+
+    def _install(self) -> None:
+        """`deepwork` on the path: a process of its own for each command, without waiting for its imports."""
+        program = self.home / "bin" / "deepwork"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(deepwork_command())} "$@"\n')
+        program.chmod(0o755)
+
+    def _environment(self) -> dict[str, str]:
+        programs = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+        port = self._stand_ins["127.0.0.1:8000"].rpartition(":")[2]
+        return {
+            "PATH": f"{self.home / 'bin'}:{programs}",
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "COLUMNS": "120",
+            "DEEPWORK_PORT": port,
+            "BROWSER": "true",  # a program that opens nothing
+        }
+
+
+def _wait(is_so: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""Every command of every page is run, in order, in a project of its own; what the page shows is what is printed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scripts.pages import ROOT, Block, Step, all_pages, blocks, steps
+
+from docs.shown import Names
+from docs.terminal import Failed, Terminal
+
+DATABASE_IN_PAGES = "postgresql://deepwork@db.example/deepwork"
+PAGES = [
+    page
+    for page in all_pages()
+    if any(block.is_commands or block.language == "python" for block in blocks(page))
+]
+
+
+@pytest.fixture
+def team_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A new database on a real PostgreSQL, for pages that speak of one."""
+    import psycopg
+
+    url: str = request.getfixturevalue("postgres_url")
+    name = f"docs_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield url.replace("/postgres?", f"/{name}?")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.timeout(900)  # a page is as long as it is; each command has a limit of its own
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_can_be_followed(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
+    found = blocks(page)
+    stand_ins = {}
+    if any(DATABASE_IN_PAGES in block.text and not block.why_not_run for block in found if block.is_commands):
+        stand_ins[DATABASE_IN_PAGES] = request.getfixturevalue("team_database")
+
+    with Terminal(tmp_path, stand_ins) as terminal:
+        names = Names()
+        failure = ""
+        try:
+            for block in found:
+                follow(block, terminal, names)
+        except Failed as failed:
+            failure = str(failed)
+        if failure:  # told without the way that led here: what matters is on the page
+            pytest.fail(failure, pytrace=False)
+        assert terminal.ended_early() == []
+
+
+def follow(block: Block, terminal: Terminal, names: Names) -> None:
+    """Do what the block says: keep a file, run a program, run commands."""
+    if block.why_not_run:
+        return
+    if block.title:
+        keep(block, terminal.folder / block.title, terminal, names)
+    elif block.language == "python":
+        program = terminal.home / f"example-{block.line}.py"
+        keep(block, program, terminal, names)
+        run(Step(f"python {program}", "", block.line), block, terminal, names)
+    if block.is_commands:
+        *first, last = steps(block)
+        for step in first:
+            run(step, block, terminal, names)
+        if block.stays:
+            leave_running(last, block, terminal, names)
+        else:
+            run(last, block, terminal, names, int(block.attributes.get("exit", "0")))
+
+
+def keep(block: Block, file: Path, terminal: Terminal, names: Names) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(names.used_in(terminal.as_real(block.text)), encoding="utf-8")
+
+
+def run(step: Step, block: Block, terminal: Terminal, names: Names, expected: int = 0) -> None:
+    code, printed = terminal.run(names.used_in(step.command))
+    if code != expected:
+        raise Failed(f"{place(step, block)}\n$ {step.command}\nended with {code}, not {expected}:\n{printed}")
+    compare(step, block, names, printed)
+
+
+def leave_running(step: Step, block: Block, terminal: Terminal, names: Names) -> None:
+    if not step.shown:
+        raise Failed(
+            f"{place(step, block)}\nShow a line of what it prints, or nobody knows whether it began."
+        )
+
+    def is_enough(printed: str) -> bool:
+        return printed.count("\n") >= len(step.shown.splitlines())
+
+    compare(step, block, names, terminal.leave_running(names.used_in(step.command), is_enough))
+
+
+def compare(step: Step, block: Block, names: Names, printed: str) -> None:
+    difference = names.learn(step.shown, printed) if step.shown else ""
+    if difference:
+        raise Failed(f"{place(step, block)}\n$ {step.command}\n{difference}")
+
+
+def place(step: Step, block: Block) -> str:
+    return f"{block.page.relative_to(ROOT)}:{step.line}"

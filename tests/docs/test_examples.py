@@ -1,0 +1,155 @@
+"""Files and tool calls that pages show are read by the code that reads a user's."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+from scripts import commands_page, not_run_page, settings_page, tools_page
+from scripts.pages import ROOT, Block, all_pages, blocks, steps
+
+from deepwork.cli.main import COMMANDS
+from deepwork.cli.serve import serve
+from deepwork.config import load_settings, unknown_keys
+from deepwork.jobs.definitions import problems
+from deepwork.reviews.definitions import RuleShelf
+from deepwork.templates.files import TemplateShelf
+
+BLOCKS = [block for page in all_pages() for block in blocks(page)]
+SHOWN = [block for block in BLOCKS if block.language in {"yaml", "yml", "json", "jsonc", "toml"}]
+CALL = re.compile(r"^(?P<tool>[a-z_]+) +(?=\{)", re.MULTILINE)
+REGISTRY = tools_page.registry()
+
+
+def of(*languages: str) -> list[Any]:
+    return [pytest.param(block, id=block.place) for block in SHOWN if block.language in languages] or [None]
+
+
+@pytest.mark.parametrize("block", of("yaml", "yml"))
+def test_yaml_is_what_it_says(block: Block, tmp_path: Path):
+    document = yaml.safe_load(block.text)
+    if document is None:
+        return  # a comment for an editor
+
+    assert block.title, f"{block.place}: say in the fence which file it is"
+    file = tmp_path / block.title
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(block.text, encoding="utf-8")
+
+    assert list(complaints(file, tmp_path, document)) == []
+
+
+def complaints(file: Path, root: Path, document: Any) -> Iterator[object]:
+    """What the code that reads such a file says against it."""
+    if file.name == "job.yml":
+        for step in document["steps"]:
+            instructions = file.parent / step["instructions_file"]
+            instructions.parent.mkdir(parents=True, exist_ok=True)
+            instructions.write_text("Do it.\n")
+        yield from problems(file.parent)
+    elif file.name == ".deepreview":
+        for rule in document.values():
+            told = rule["review"]["instructions"]
+            if isinstance(told, dict):
+                (root / told["file"]).parent.mkdir(parents=True, exist_ok=True)
+                (root / told["file"]).write_text("Look.\n")
+        yield from RuleShelf(root).rules_in([".deepreview"]).flaws
+    elif file.name == "config.yml":
+        load_settings(root, environment={})
+        yield from unknown_keys(root)
+    elif file.parent.name == "templates":
+        found = TemplateShelf(root, root / "home").look()
+        yield from found.flaws
+        if not found.templates:
+            yield "no template was found"
+    elif file.name.endswith("plan.yml"):
+        yield from wrong("workflow_set_plan", {"id": "wf_1", "plan": document})
+    else:
+        yield f"no check is known for {file.name}; add one"
+
+
+@pytest.mark.parametrize("block", of("json", "jsonc"))
+def test_json_is_json_and_calls_are_calls(block: Block):
+    if not CALL.search(block.text):
+        document = json.loads(block.text)
+        for server in document.get("mcpServers", {}).values() if isinstance(document, dict) else ():
+            check_start(server, block)
+        return
+
+    for call in CALL.finditer(block.text):
+        arguments, end = json.JSONDecoder().raw_decode(block.text, call.end())
+        assert list(wrong(call["tool"], arguments)) == []
+        answer = re.match(r"\s*→ (?=\{)", block.text[end:])
+        if answer:
+            check_answer(call["tool"], block.text[end + answer.end() :])
+
+
+def check_start(server: dict[str, Any], block: Block) -> None:
+    """The client would start deepwork with arguments that it takes."""
+    if server.get("command") == "deepwork":
+        command, *arguments = server["args"]
+        assert command in COMMANDS, block.place
+        if command == "serve":
+            serve.make_context("serve", [each for each in arguments if each != "${workspaceFolder}"])
+
+
+def wrong(tool: str, arguments: dict[str, Any]) -> Iterator[str]:
+    """What the tool's own schema says against a call."""
+    if tool not in REGISTRY:
+        yield f"there is no tool {tool}"
+        return
+    validator = jsonschema.Draft202012Validator(REGISTRY[tool].input_schema)
+    yield from (f"{tool}: {error.message}" for error in validator.iter_errors(arguments))
+
+
+def check_answer(tool: str, text: str) -> None:
+    """The keys that the page shows are keys that the tool answers with."""
+    shown = re.match(r"\{.*?\}(?=\s*(?:$|\n\n|\n[a-z_]+ +\{))", text, re.DOTALL)
+    keys = set(re.findall(r'(?<=[{,\s])"(\w+)": ', shown[0])) if shown else set()
+    schema = REGISTRY[tool].output_schema  # a tool that does two things has none
+    text_of_schema = json.dumps(schema)
+
+    assert schema is None or {key for key in keys if f'"{key}"' not in text_of_schema} == set()
+
+
+@pytest.mark.parametrize("block", of("toml"))
+def test_toml_is_toml(block: Block | None):
+    assert block is None or tomllib.loads(block.text)
+
+
+@pytest.mark.parametrize(
+    "generator", [commands_page, settings_page, not_run_page], ids=lambda one: one.__name__
+)
+def test_a_page_made_from_the_code_is_as_the_code_is(generator: Any):
+    assert generator.PAGE.read_text() == generator.page(), "run `make docs`"
+
+
+def test_what_is_not_run_says_why_and_is_little():
+    left_out = not_run_page.not_run()
+    commands = sum(len(steps(block)) for block in BLOCKS if block.is_commands)
+    not_run = sum(len(steps(block)) for block in left_out)
+    for block in left_out:
+        print(f"{block.place}: {len(steps(block))} not run: {block.why_not_run}")
+    print(f"{not_run} of {commands} commands are not run")
+
+    assert all(len(block.why_not_run) > 10 for block in left_out)
+    assert not_run <= commands // 8
+
+
+def test_the_architecture_names_every_part_of_the_house():
+    drawn = (ROOT / "docs" / "architecture.md").read_text()
+    parts = [part for part in (ROOT / "src" / "deepwork").iterdir() if not part.name.startswith(("_", "."))]
+
+    missing = [part.name for part in parts if part.suffix in {"", ".py"} and f" {part.name}" not in drawn]
+    assert sorted(missing) == []
+
+
+def test_every_fence_says_what_it_holds():
+    assert [block.place for block in BLOCKS if not block.language] == []

@@ -1,0 +1,102 @@
+"""The notation of the pages: what is taken as equal, and what is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from scripts.pages import BadFence, Block, blocks, steps
+
+from docs.shown import Names
+from docs.terminal import Terminal
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("rows  2", "rows 2\n"),
+        ("at 2026-11-16T09:12:00.000Z", "at 2031-01-02T03:04:05.678Z"),
+        ('"created_at": 1794824437006', '"created_at": 1800000000000'),
+        ("deepwork, version 0.1.0", "deepwork, version 12.0.3"),
+        ("token dw_3k9x…", "token dw_abc-def_ghi"),
+        ("first\n…", "first\nsecond\nthird"),
+        ("first\n…\nlast", "first\nlast"),
+        ("took … seconds", "took 5 seconds"),
+    ],
+)
+def test_what_differs_from_run_to_run_is_equal(shown: str, printed: str):
+    assert Names().learn(shown, printed) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("rows  2", "rows  3"),
+        ("rows  2", "rows  2\nmore"),
+        ("rows  2\nmore", "rows  2"),
+        ("id wf_n1un6fdh59ym", "id tk_n1un6fdh59ym"),
+        ("at 2026-11-16T09:12:00.000Z", "at noon"),
+        ("first\n…\nlast", "first\nsecond"),
+        ("from wf_1a to wf_1a", "from wf_aaaaaaaaaaaa to wf_bbbbbbbbbbbb"),
+    ],
+)
+def test_what_is_different_is_told(shown: str, printed: str):
+    assert Names().learn(shown, printed).startswith("--- shown")
+
+
+def test_an_id_means_the_same_on_the_whole_page():
+    names = Names()
+    names.learn("id wf_n1un6fdh59ym\nsession k3x9w2ab", "id wf_aaaaaaaaaaaa\nsession qqqqqqqq")
+
+    assert names.used_in("show wf_n1un6fdh59ym k3x9w2ab is_stale") == "show wf_aaaaaaaaaaaa qqqqqqqq is_stale"
+    assert names.learn("got wf_n1un6fdh59ym", "got wf_aaaaaaaaaaaa") == ""
+    assert names.learn("got wf_n1un6fdh59ym", "got wf_bbbbbbbbbbbb") != ""
+
+
+def read(folder: Path, text: str) -> list[Block]:
+    page = folder / "page.md"
+    page.write_text(text)
+    return blocks(page)
+
+
+def test_a_block_is_commands_with_their_output(tmp_path: Path):
+    [block] = read(tmp_path, '```console exit="1"\n$ one \\\n    more\n$ two\nout\n\nput\n```\n')
+
+    assert [(step.command, step.shown) for step in steps(block)] == [
+        ("one \\\n    more", ""),
+        ("two", "out\n\nput"),
+    ]
+    assert block.attributes == {"exit": "1"}
+
+
+def test_comments_prepare_and_speak_for_the_fence_below(tmp_path: Path):
+    hidden, shown = read(
+        tmp_path, '<!-- console\n$ ready\n-->\n\n<!-- fence: title="a.yml" -->\n```yaml\na: 1\n```\n'
+    )
+
+    assert [step.command for step in steps(hidden)] == ["ready"]
+    assert (shown.title, shown.text) == ("a.yml", "a: 1\n")
+
+
+@pytest.mark.parametrize("header", ["console slowly", "console not-run", 'console not-run=""'])
+def test_a_fence_that_says_nonsense_is_refused(tmp_path: Path, header: str):
+    with pytest.raises(BadFence):
+        read(tmp_path, f"```{header}\n$ true\n```\n")
+
+
+def test_a_terminal_keeps_its_shell_and_ends_what_it_started(tmp_path: Path):
+    with Terminal(tmp_path, {"elsewhere.example": "here"}) as terminal:
+        terminal.run("mkdir inner && cd inner && export KEPT=yes")
+        assert terminal.run("echo $KEPT elsewhere.example; pwd; exit_code() { return 3; }; exit_code") == (
+            3,
+            "yes elsewhere.example\n/home/ada/shop/inner\n",
+        )
+        assert terminal.folder == terminal.project / "inner"
+        started = terminal.leave_running(
+            "echo $BASHPID; exec sleep 600", lambda printed: printed.endswith("\n")
+        )
+        assert terminal.ended_early() == []
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started), 0)

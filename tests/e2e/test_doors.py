@@ -1,0 +1,151 @@
+"""Every way to the page: other servers, other stores, a token that may only read, a network without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from fastmcp import Client
+
+from dashboard.make_dashboard import named_token
+from deepwork.server.house import House
+from e2e.browsing import Dashboard, Visitor, aside
+from e2e.make_e2e import Made, at
+from house import clean, house_at
+from tracking import make_tracking as track
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture
+def house(dashboard: Dashboard) -> Iterator[House]:
+    """The same store, as an agent's server would have it open."""
+    house, _ = at(dashboard.project)
+    yield house
+    house.close()
+
+
+def test_whoever_may_only_read_is_shown_what_could_be_done_and_cannot_do_it(
+    browser: Browser, dashboard: Dashboard, made: Made, house: House
+) -> None:
+    token = named_token(house, "guest", "read")
+    with Visitor(browser, dashboard, token) as guest:
+        guest.open("/")
+        resolve = guest.page.locator(f'[data-need="{made.blocker}"]').get_by_role("button", name="Resolve")
+
+        assert resolve.is_disabled()
+        assert resolve.get_attribute("title") == "Your token may only read."
+        answer = guest.page.evaluate(
+            """async issue => {
+                const answer = await fetch('/api/v1/actions/resolve_issue', {
+                    method: 'POST', headers: {'content-type': 'application/json'},
+                    body: JSON.stringify({issue_id: issue, note: 'As I like it.'}),
+                });
+                return {status: answer.status, ...await answer.json()};
+            }""",
+            made.blocker,
+        )
+        assert (answer["status"], answer["code"]) == (403, "UNAUTHORIZED")
+        assert answer["message"] == "This needs the scope work."
+
+
+def test_where_sockets_do_not_get_through_events_still_come(
+    browser: Browser, dashboard: Dashboard, made: Made, house: House
+) -> None:
+    with Visitor(browser, dashboard) as visitor:
+        # As behind a proxy that knows no sockets: each is refused, by a real server.
+        visitor.page.add_init_script(
+            """window.sockets = 0;
+            window.WebSocket = class extends WebSocket {
+                constructor(url) { super(url.replace('/ws', '/no-socket')); window.sockets += 1; }
+            }"""
+        )
+        with visitor.page.expect_request("**/api/v1/events?since=*"):
+            visitor.page.goto(f"{dashboard.url}/")
+        visitor.settled()
+
+        track.blocker(house, made.tasks["running"], "Does this get through?")
+
+        visitor.page.wait_for_selector("text=Does this get through?")
+        assert visitor.page.evaluate("window.sockets") == 2
+
+
+def test_a_review_that_was_asked_for_is_given_in_place(visitor: Visitor, made: Made) -> None:
+    task = made.tasks["unsure"]
+    visitor.open("/")
+    card = visitor.page.locator(f'[data-need="{task}"]')
+    card.get_by_role("button", name="Approve").click()
+    dialog = visitor.page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill("Half up is legal there.")
+    dialog.get_by_role("button", name="Approve").click()
+
+    card.wait_for(state="detached")
+    visitor.open(f"/tasks/{task}")
+    said = visitor.page.locator(".milestones li", has_text="Half up is legal there.").inner_text()
+    assert "approved by owner" in said
+    assert visitor.page.get_by_role("button", name="Approve").count() == 0
+
+
+def test_lists_are_filtered_and_turned_round_by_what_the_server_offers(visitor: Visitor, made: Made) -> None:
+    visitor.open("/runs")
+    visitor.page.get_by_label("Profile").select_option("simple")
+    visitor.page.wait_for_selector("[data-run]:has-text('Handbook')")
+    visitor.page.wait_for_selector("[data-run]:has-text('Payments')", state="detached")
+    visitor.open(f"/blockers?run={made.done}&state=all")
+    visitor.page.wait_for_selector("text=Nothing is blocked")
+    visitor.page.get_by_role("link", name="Only one run").click()
+    visitor.page.wait_for_selector(f'[data-issue="{made.blocker}"]')
+
+    visitor.page.get_by_label("Order").select_option("asc")
+
+    visitor.page.wait_for_url("**/blockers?*order=asc*")
+    visitor.page.wait_for_selector(f'[data-issue="{made.blocker}"]')
+
+
+def test_the_page_of_a_team_stands_before_postgresql(
+    browser: Browser, postgres_url: str, tmp_path: Path
+) -> None:
+    clean(postgres_url)
+    with Dashboard(tmp_path, database=postgres_url) as dashboard, Visitor(browser, dashboard) as visitor:
+        visitor.open("/health")
+        visitor.page.wait_for_selector("text=postgresql")
+        visitor.open("/")
+        team = house_at(tmp_path, postgres_url)
+        try:
+            id = track.workflow(team, name="From another machine", objective="Be seen.")
+            task = track.task(team, (id, track.phase(team, id, 1)), "speak up")
+            track.blocker(team, task, "Is anybody there?")
+        finally:
+            team.close()
+
+        visitor.page.wait_for_selector("text=Is anybody there?")
+        visitor.open(f"/runs/{id}")
+        visitor.page.wait_for_selector(f'.timeline .row[data-key="{task}"]')
+        assert visitor.troubles == []
+
+
+def test_a_server_on_the_network_shows_what_its_own_clients_do(browser: Browser, tmp_path: Path) -> None:
+    with (
+        Dashboard(tmp_path, "serve", "--transport", "http") as server,
+        Visitor(browser, server) as visitor,
+    ):
+        visitor.open("/")
+
+        id = aside(lambda: anyio.run(_track, f"{server.url}/mcp"))
+
+        visitor.page.wait_for_selector("[data-run]:has-text('By a client')")
+        visitor.open(f"/runs/{id}")
+        assert visitor.page.locator("h1").inner_text() == "By a client"
+        assert visitor.troubles == []
+
+
+async def _track(url: str) -> str:
+    async with Client(url) as client:
+        given: dict[str, Any] = {"name": "By a client", "objective": "Be seen."}
+        answer = await client.call_tool("start_workflow", given)
+        id: str = answer.structured_content["workflow_id"]
+        return id

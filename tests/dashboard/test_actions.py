@@ -86,7 +86,10 @@ def test_what_a_person_has_looked_at_waits_no_longer(
 
 
 def test_nobody_can_sign_for_another(world: World, page: TestClient):
-    forged: dict[str, Any] = {"metadata": {"verdict": "approved", "by": "human:somebody-else"}, "message": "Fine."}
+    forged: dict[str, Any] = {
+        "metadata": {"verdict": "approved", "by": "human:somebody-else"},
+        "message": "Fine.",
+    }
 
     act(page, "log_milestone", task_id=world.tasks["unsure"], **forged)
 

@@ -19,7 +19,7 @@ demo: $(READY) ## Agents, a job, reviews, a plan and a record, on real servers; 
 	@$(BIN)/python -P demo/main.py
 
 test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL; in a browser where there is chromium.
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--save makes it the baseline.
 	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)

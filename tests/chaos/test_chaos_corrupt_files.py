@@ -16,7 +16,7 @@ from deepwork.server.house import House
 from house import ask, house_at
 
 AGENTS = 40
-TIMES = 6
+TIMES = 3
 
 
 @pytest.fixture(scope="module")

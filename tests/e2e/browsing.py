@@ -5,13 +5,13 @@ from __future__ import annotations
 import http.client
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import quick
 from http_tests.served import free_port
 
 if TYPE_CHECKING:  # where it is not installed, the tests are left out by name instead of failing to load
@@ -54,17 +54,8 @@ class Dashboard:
 
     def start(self) -> None:
         log = (self.project.parent / f"{self.project.name}-{self.port}.log").open("ab")
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "deepwork",
-            *self._command,
-            "--path",
-            str(self.project),
-            "--port",
-            str(self.port),
-        ]
+        place = ["--path", str(self.project), "--port", str(self.port)]
+        command = [*quick.command(), *self._command, *place]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEPWORK_")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment | self._database

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastmcp.client.transports import StdioTransport
 
+import quick
 from jobs.project import file_output, files_output, job, review, step, write
 from jobs.reviewer import Reviewer, failing
 from jobs.talk import Refused, Talk
 from protocol.wire import Wire
-from quick import PLAIN
 
 Serve = Callable[..., Talk]
 
@@ -41,19 +39,8 @@ def serve(root: Path, reviewer: Reviewer) -> Iterator[Serve]:
     opened: list[Talk] = []
 
     def make(*flags: str, **settings: str) -> Talk:
-        arguments = [
-            "-P",
-            "-m",
-            "deepwork",
-            "serve",
-            "--path",
-            str(root),
-            "--external-runner",
-            "claude",
-            *flags,
-        ]
         environment = {**os.environ, **reviewer.environment, **settings}
-        opened.append(Talk(StdioTransport(sys.executable, arguments, env=environment, keep_alive=False)))
+        opened.append(Talk(quick.serving(root, "--external-runner", "claude", *flags, env=environment)))
         return opened[-1]
 
     yield make
@@ -321,7 +308,7 @@ def test_w16_a_huge_output_is_listed_and_costs_no_memory(root: Path, reviewer: R
     with (root / "a.md").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
     runner = ("--external-runner", "claude")
-    with Wire(root, *runner, environment=reviewer.environment, command=PLAIN) as wire:
+    with Wire(root, *runner, environment=reviewer.environment, command=quick.PLAIN) as wire:
         wire.call("start_workflow", {"goal": "x", "job_name": "one", "workflow_name": "main"})
         before = peak(wire)
         answer = wire.call("finished_step", {"outputs": {"a.md": "a.md"}})

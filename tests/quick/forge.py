@@ -11,8 +11,17 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector, SelectorKey
+
+from click import Context
+
+from deepwork.cli.main import COMMANDS
+from deepwork.cli.main import deepwork as every_command
+from deepwork.config import load_settings
+from deepwork.server.app import server_of
+from deepwork.server.house import House
 
 
 def main(address: str) -> None:
@@ -96,18 +105,10 @@ def _become(files: list[int], arguments: list[str], folder: str, environment: di
 
 def _import_all() -> None:
     """All that any command could need; it opens no store."""
-    import psycopg  # noqa: F401
-    import uvicorn  # noqa: F401
-
-    import deepwork.server.http.serving
-    import deepwork.server.stdio
-    from deepwork.cli.main import COMMANDS, deepwork
-    from deepwork.config import load_settings
-    from deepwork.server.app import server_of
-    from deepwork.server.house import House
-
+    for name in ("psycopg", "uvicorn", "deepwork.server.http.serving", "deepwork.server.stdio"):
+        import_module(name)
     for name in COMMANDS:
-        deepwork.get_command(None, name)  # type: ignore[arg-type]
+        every_command.get_command(Context(every_command), name)
     with tempfile.TemporaryDirectory() as folder:
         server_of(House(load_settings(Path(folder), {"toolsets": ("all",)}, environment={})))
 

@@ -212,7 +212,7 @@ def test_a_milestone_that_makes_no_sense_is_refused(house: House, running: str, 
 
 @pytest.mark.parametrize("metadata", [{"by": "human:Ada"}, {"more": {"by": "human:Ada"}}])
 def test_nobody_but_a_person_approves_as_a_person(house: House, running: str, metadata: dict[str, Any]):
-    given = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
+    given: dict[str, Any] = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
 
     assert refusal(house, "log_milestone", **given).code == Code.INVALID_INPUT
     assert ask(house, "log_milestone", caller="human:Ada", **given)["milestone_id"]

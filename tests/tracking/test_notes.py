@@ -210,12 +210,37 @@ def test_a_milestone_that_makes_no_sense_is_refused(house: House, running: str, 
     assert "milestone:created" not in told(house)
 
 
-@pytest.mark.parametrize("metadata", [{"by": "human:Ada"}, {"more": {"by": "human:Ada"}}])
+@pytest.mark.parametrize(
+    "metadata", [{"by": "human:Ada"}, {"By": "Human:Ada"}, {"more": {"by": "human:Ada"}}]
+)
 def test_nobody_but_a_person_approves_as_a_person(house: House, running: str, metadata: dict[str, Any]):
     given: dict[str, Any] = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
 
     assert refusal(house, "log_milestone", **given).code == Code.INVALID_INPUT
     assert ask(house, "log_milestone", caller="human:Ada", **given)["milestone_id"]
+
+
+def test_nobody_but_a_person_resolves_as_a_person(house: House, running: str):
+    issue = blocker(house, running)
+    given = {"issue_id": issue, "note": "Settled.", "resolved_by": "Human:Ada"}
+
+    assert refusal(house, "resolve_issue", **given).code == Code.INVALID_INPUT
+    assert ask(house, "resolve_issue", caller="human:Ada", key=None, **given)["issue_id"] == issue
+
+
+def test_what_a_person_said_is_neither_swallowed_nor_tidied_away(
+    house: House, where: tuple[str, str], running: str
+):
+    ask(house, "log_milestone", task_id=running, message="ok")
+    ask(
+        house, "log_milestone", caller="human:Ada", task_id=running, message="ok",
+        metadata={"by": "human:Ada"},
+    )  # fmt: skip
+    for number in range(101):
+        ask(house, "log_milestone", task_id=running, message=f"step {number}")
+
+    kept = context(house, where[0], "milestones", limit=200)["milestones"]
+    assert [each for each in kept if each.get("metadata")] != []
 
 
 def test_the_same_milestone_within_two_seconds_is_one(

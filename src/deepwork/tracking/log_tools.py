@@ -96,7 +96,7 @@ class LogTools:
     ) -> MilestoneLogged:
         """Record how far a task is; of each task the newest 100 are kept."""
         with self._database.transaction() as tx:
-            _require_no_borrowed_name(metadata or {}, tx.caller)
+            _require_no_borrowed_name("metadata", json.dumps(metadata), '"by": "human:', tx.caller)
             milestone = Milestone(
                 id=new_id("ml"), subject=subject_of(tx, task_id, self._sessions), message=message,
                 progress=None if progress is None else round(progress),
@@ -119,6 +119,7 @@ class LogTools:
     ) -> IssueResolved:
         """Say that an issue is settled; a blocker then blocks no more."""
         with self._database.transaction() as tx:
+            _require_no_borrowed_name("resolved_by", (resolved_by or "")[:6], "human:", tx.caller)
             notes = NoteStore(tx)
             issue = notes.issue(issue_id)
             if issue.resolved_at is not None:
@@ -132,12 +133,12 @@ class LogTools:
             return IssueResolved(issue_id=issue_id, resolved_at=iso(tx.now))
 
 
-def _require_no_borrowed_name(metadata: dict[str, Any], caller: str) -> None:
-    """Refuse what would pass for a person's approval from anybody but a person."""
-    if '"by": "human:' in json.dumps(metadata) and not caller.startswith("human:"):
+def _require_no_borrowed_name(parameter: str, text: str, mark: str, caller: str) -> None:
+    """Refuse from anybody but a person what would pass for a person's word, in any case of letters."""
+    if mark in text.lower() and not caller.startswith("human:"):
         raise InvalidInput(
-            "`metadata` says that a person did this; only the dashboard may.",
-            suggestion="Leave `by` out, or name yourself in it.",
+            f"`{parameter}` says that a person did this; only a person can, on the dashboard.",
+            suggestion="Leave it out, or name yourself in it.",
         )
 
 

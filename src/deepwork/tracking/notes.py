@@ -56,15 +56,17 @@ class NoteStore:
             since=milestone.created_at - SAME_MS,
         )  # fmt: skip
         found = _milestone(row) if row else None
-        return found if found and found.progress == milestone.progress else None
+        is_same = found and (found.progress, found.metadata) == (milestone.progress, milestone.metadata)
+        return found if is_same else None
 
     def add_milestone(self, milestone: Milestone) -> None:
-        """Keep a milestone; of each task the newest are kept."""
+        """Keep a milestone; of each task the newest are kept, and what a person said of it."""
         about = None if milestone.metadata is None else dict(milestone.metadata)
         self._tx.insert("milestones", _row(milestone, metadata=about))
         self._tx.run(
             """
-            DELETE FROM milestones WHERE task_id = :task_id AND (created_at, id) < (
+            DELETE FROM milestones WHERE task_id = :task_id
+               AND (metadata IS NULL OR metadata NOT LIKE '%"by": "human:%') AND (created_at, id) < (
                 SELECT created_at, id FROM milestones WHERE task_id = :task_id
                  ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :kept
             )

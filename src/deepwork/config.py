@@ -268,6 +268,22 @@ def _folder(project_root: Path | str) -> Path:
     return root
 
 
+def project_around(folder: Path) -> Path:
+    """The project that a folder is in: people and agents wander into folders below it.
+
+    That is the nearest in which deepwork keeps something, within the repository; else the folder itself.
+    """
+    here = folder.resolve()
+    for each in (here, *here.parents):
+        if each == Path.home():  # ~/.deepwork is for all projects
+            break
+        if (each / STATE_FOLDER).is_dir():
+            return each
+        if (each / ".git").exists():
+            break
+    return here
+
+
 def main_tree(root: Path) -> Path | None:
     """The main tree of the repository that this folder is a linked worktree of.
 

@@ -39,6 +39,8 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     start_logging(settings.log_level, log_format)
     house = House(settings)
     try:
+        with house.database.reading():  # a store that cannot be read is told here, not on the page
+            pass
         anyio.run(serve_http, house, None, webbrowser.open if opens else None)
     finally:
         house.close()

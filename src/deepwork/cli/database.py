@@ -15,7 +15,7 @@ from deepwork.cli.groups import Group
 from deepwork.cli.options import json_option, place_options, project_option, refuse_password, settings_from
 from deepwork.cli.output import show
 from deepwork.cli.progress import Waiting
-from deepwork.config import Settings, load_settings
+from deepwork.config import Settings
 from deepwork.database.engine import Engine, open_engine
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.files.failures import shown
@@ -63,7 +63,7 @@ def copy(source: str, target: str, path: str, as_json: bool) -> None:
     """
     from deepwork.database.copying import copy as copy_store
 
-    settings = load_settings(path)
+    settings = settings_from(path)
     if target == "project":
         make_state_folder(_usual(settings, "project").store_folder)
     old, new = (open_engine(_location(settings, place)) for place in (source, target))

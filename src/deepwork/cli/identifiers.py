@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.cli.output import printable
-from deepwork.config import STATE_FOLDER, TMP_FOLDER, Settings, load_settings
+from deepwork.config import STATE_FOLDER, TMP_FOLDER, Settings, load_settings, project_around
 from deepwork.errors import DefinitionError
 
 MOST = 200
@@ -37,7 +37,8 @@ def identifiers(
 ) -> list[tuple[str, str]]:
     """Ids that begin so, and what each is called; nothing where that cannot be told at once."""
     try:
-        settings = load_settings(project, {"database": database, "global_store": is_global or None})
+        root = project_around(Path.cwd()) if project == "." else Path(project)
+        settings = load_settings(root, {"database": database, "global_store": is_global or None})
     except DefinitionError:  # the command itself will say so
         return []
     found = (

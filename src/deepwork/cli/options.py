@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from deepwork.config import Settings, load_settings
+from deepwork.config import Settings, load_settings, project_around
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+HERE = "."
 
 
 def _as_before(context: click.Context, option: click.Parameter, value: Any) -> Any:
@@ -33,8 +35,8 @@ def json_option(command: Function) -> Function:
 def project_option(command: Function, project: str = "path") -> Function:
     """Which project; `project` is the name of the parameter that gets it."""
     return click.option(
-        "--path", project, default=".", metavar="DIR", callback=_as_before,
-        help="The project. Default: this folder.",
+        "--path", project, default=HERE, metavar="DIR", callback=_as_before,
+        help="The project. Default: the one that this folder is in.",
     )(command)  # fmt: skip
 
 
@@ -73,7 +75,14 @@ def refuse_misplaced(context: click.Context) -> None:
 def settings_from(path: str, **flags: Any) -> Settings:
     """Settings of a project, with what the command line said; a flag not given leaves them alone."""
     refuse_password(flags.get("database") or "")
-    return load_settings(path, {name: None if value is False else value for name, value in flags.items()})
+    return load_settings(
+        project_at(path), {name: None if value is False else value for name, value in flags.items()}
+    )
+
+
+def project_at(path: str) -> Path:
+    """The folder that was named; where none was, the project that this folder is in."""
+    return project_around(Path.cwd()) if path == HERE else Path(path)
 
 
 def refuse_password(location: str) -> None:

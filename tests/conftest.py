@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 
 from deepwork.server.house import House
 from house import Clock, clean, house_at, leave_out
+
+# A shell that starts us in the background has us ignore interrupts, and so every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 KINDS = ("sqlite", "postgres")
 

@@ -162,6 +162,22 @@ def test_a_traceback_stays_in_its_line_and_shows_no_token():
     assert "owners" not in sink.text
 
 
+def test_a_token_that_json_writes_differently_is_hidden_too():
+    token = 'the-"owners\\token'
+    sink = Sink()
+    handler = JsonHandler(sink)  # type: ignore[arg-type]
+    handler.addFilter(HideTokens(token))
+
+    logged(handler, "asked", facts={"url": f"/?token={token}", token: {"all": [token, 7, None, Path("/a")]}})
+    logged(handler, f"asked with {token}")
+
+    first, second = lines_of(sink.text)
+    assert "owners" not in sink.text
+    assert first["dw_…"] == {"all": ["dw_…", 7, None, "/a"]}
+    assert first["url"] == "/?token=dw_…"
+    assert second["message"] == "asked with dw_…"
+
+
 def test_what_is_written_past_the_log_becomes_lines_of_it():
     sink = Sink()
     stray = StrayLines(JsonHandler(sink))  # type: ignore[arg-type]

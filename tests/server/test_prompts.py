@@ -10,7 +10,9 @@ import anyio
 import pytest
 from mcp.types import ResourceTemplateReference
 
+from deepwork.database.call import Call
 from deepwork.server.house import House
+from deepwork.server.prompts import PromptDesk
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
 from hooks.make_hooks import Project
 from house import house_at
@@ -83,6 +85,24 @@ def test_resume_tells_how_things_stand_and_for_whom(tmp_path: Path, location: st
     assert task not in anyio.run(resumed, bob)
     assert task in anyio.run(resumed, ada)
     house.close()
+
+
+def test_what_cannot_be_gone_on_with_is_not_told(tmp_path: Path, location: str):
+    project = Project(house_at(tmp_path, location))
+    ada, task = project.at_work()
+    house = project.house
+    house.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    said = {}
+    for toolset in ("jobs", "plans", "tracking", "agents"):
+        tools = {name: spec for name, spec in house.registry.items() if spec.toolset == toolset}
+        said[toolset] = PromptDesk(house, tools).resume({"agent_id": ada}, Call("local"))
+    house.close()
+
+    assert [toolset for toolset, text in said.items() if "Nothing is under way" in text] == ["jobs", "agents"]
+    assert task in said["plans"]
+    assert "get_context" not in said["plans"]
+    assert '"Move"' in said["tracking"]
+    assert task not in said["tracking"]
 
 
 def test_review_says_how_reviews_are_run(house: House):

@@ -100,6 +100,26 @@ def test_sessions_are_those_under_way(house: House):
     }
 
 
+def test_sessions_of_another_project_in_the_same_store_are_not_told(tmp_path: Path, location: str):
+    shared = location or str(tmp_path / "shared.db")
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one, other = (house_at(tmp_path / name, shared) for name in ("one", "other"))
+
+    async def start(house: House) -> Any:
+        spec = house.registry["start_workflow"]
+        begun = await invoke_async(spec, JOB, Call("local", "start_workflow"), house.database)
+        return begun["begin_step"]["session_id"]
+
+    mine = anyio.run(start, one)
+    assert json.loads(read(other, SESSIONS).text) == {"sessions": []}
+    theirs = anyio.run(start, other)
+
+    for house, id in ((one, mine), (other, theirs)):
+        assert [each["session_id"] for each in json.loads(read(house, SESSIONS).text)["sessions"]] == [id]
+        house.close()
+
+
 def test_a_plan_is_a_page(house: House):
     id = plan_of(Project(house))
 

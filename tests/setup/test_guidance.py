@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
@@ -66,6 +66,7 @@ def test_put_then_taken_gives_the_page_back(page: str, body: str):
 
 
 @given(_pages, _pages)
+@example("\r", "")
 def test_a_new_text_takes_the_place_of_the_old_one_only(before: str, after: str):
     new = guidance.put(before or "# Ours\n", "old") + "\n" + after
 

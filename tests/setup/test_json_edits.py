@@ -181,6 +181,11 @@ def test_items_appended_to_lists_can_be_taken_out_again(
     [
         "",
         "\n",
+        "// only this",
+        "// only this\n",
+        "/* and */ // this\r\n\r\n",
+        "// one\r\n  // two",
+        "\ufeff// three\n ",
         "{}",
         "{ }",
         "{\n}\n",
@@ -194,7 +199,16 @@ def test_items_appended_to_lists_can_be_taken_out_again(
 def test_the_usual_files_come_back_too(text: str):
     new, trace = insert(text, PATH, ENTRY)
 
+    assert data_of(new)["mcpServers"] == {"deepwork": ENTRY}
     assert remove(new, PATH, trace) == text
+
+
+@pytest.mark.parametrize("text", ["// mine", "// mine\n", "/* a */\r\n// b"])
+def test_remarks_alone_come_back_without_a_trace_too(text: str):
+    new = append(text, ("hooks", "Stop"), {"hooks": [1]})
+
+    assert data_of(new) == {"hooks": {"Stop": [{"hooks": [1]}]}}
+    assert remove(new, ("hooks", "Stop", 0)) == text
 
 
 def test_a_new_member_follows_the_indentation_and_the_remarks_of_the_file():

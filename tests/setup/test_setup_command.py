@@ -281,16 +281,39 @@ def test_links_are_followed_and_rights_are_kept(desk: Desk):
     assert stat.S_IMODE((desk.home / ".claude" / "CLAUDE.md").stat().st_mode) == 0o600
 
 
-def test_what_we_made_behind_a_link_goes_and_the_link_stays(desk: Desk):
+def test_what_a_link_leads_to_is_emptied_but_never_deleted(desk: Desk):
     (desk.project / "CLAUDE.md").symlink_to("shared.md")
+    (desk.project / ".mcp.json").symlink_to(desk.write("~/dotfiles/servers.json", ""))
+    (desk.home / ".dotclaude").mkdir()
+    (desk.project / ".claude").symlink_to(desk.home / ".dotclaude")
 
-    desk.run("setup", "claude-code")
+    desk.run("setup", "claude-code", "--hooks")
     made = desk.files()
-    desk.run("setup", "claude-code", "--remove")
+    removed = desk.run("setup", "claude-code", "--remove")
 
+    assert removed.code == 0
     assert "deepwork:begin" in made["shared.md"]
-    assert (desk.project / "CLAUDE.md").is_symlink()
-    assert desk.files() == {}
+    assert "deepwork" in made["~/dotfiles/servers.json"]
+    assert "deepwork hook" in made["~/.dotclaude/settings.json"]
+    links = {name: desk.project / name for name in ("CLAUDE.md", ".mcp.json", ".claude")}
+    assert all(link.is_symlink() and link.exists() for link in links.values())
+    assert set(desk.files().values()) == {""}
+    assert "~/dotfiles/servers.json" in desk.files()
+    assert list((desk.home / ".dotclaude").iterdir()) == []
+
+
+@pytest.mark.parametrize("client", ["cursor", "gemini"])
+def test_a_file_of_remarks_alone_comes_back(desk: Desk, client: str):
+    file = FILES[client][0]
+    assert file is not None
+    desk.write(file, "// servers of this project")
+
+    done = desk.run("setup", client, "--no-guidance", "--hooks")
+    check = desk.run("setup", client, "--no-guidance", "--hooks", "--check")
+    removed = desk.run("setup", client, "--remove")
+
+    assert (done.code, check.code, removed.code) == (0, 0, 0), done.err
+    assert desk.files() == {file: "// servers of this project"}
 
 
 def test_guidance_that_another_client_goes_by_stays(desk: Desk):
@@ -355,6 +378,70 @@ def test_hooks_of_others_stay_and_ours_follow_the_program(desk: Desk):
     assert [len(moved[event]) for event in ("PostToolUse", "SessionStart", "Stop")] == [2, 1, 1]
     assert moved["Stop"][0]["hooks"][0]["command"].startswith("/")
     assert desk.files()[".claude/settings.json"] == text
+
+
+def test_a_group_of_two_of_our_hooks_goes_as_a_whole_and_empty_lists_stay(desk: Desk):
+    ours = {"type": "command", "command": "deepwork hook stop --client claude-code", "timeout": 10}
+    group = {"matcher": "*", "hooks": [ours, ours]}
+    desk.write(".claude/settings.json", json.dumps({"hooks": {"Stop": [group]}, "model": "opus"}))
+    assert desk.run("setup", "claude-code", "--remove").code == 0
+    assert json.loads(desk.files()[".claude/settings.json"]) == {"model": "opus"}
+
+    text = '{\n  "hooks": {\n    "SessionStart": [],\n    "Stop": [\n      {"hooks": []}\n    ]\n  }\n}\n'
+    desk.write(".claude/settings.json", text)
+    desk.run("setup", "claude-code", "--hooks")
+    desk.run("setup", "claude-code", "--absolute")
+    moved = json.loads(desk.files()[".claude/settings.json"])["hooks"]
+    desk.run("setup", "claude-code", "--remove")
+    assert [len(groups) for groups in moved.values()] == [1, 2, 1]
+    assert desk.files()[".claude/settings.json"] == text
+
+
+@pytest.mark.parametrize(
+    ("added", "told"),
+    [
+        (["--global"], "--global"),
+        (["--db", "/my data/it's.db", "--read-only"], "--db '/my data/it'\"'\"'s.db'"),
+        (["--read-only", "--db=postgresql://db/deepwork?sslmode=require", "--global"],
+         "--db 'postgresql://db/deepwork?sslmode=require' --global"),
+    ],
+)  # fmt: skip
+def test_hooks_look_into_the_store_of_their_entry(desk: Desk, added: list[str], told: str):
+    def commands() -> list[str]:
+        hooks = json.loads(desk.files()[".claude/settings.json"])["hooks"]
+        return [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
+
+    desk.run("setup", "claude-code", "--hooks", "--no-guidance")
+    before = desk.files()
+    entry = json.loads(before[".mcp.json"])
+    entry["mcpServers"]["deepwork"]["args"] += added
+    desk.write(".mcp.json", json.dumps(entry))
+
+    assert desk.run("setup", "claude-code", "--no-guidance", "--check").code == 1
+    desk.run("setup", "claude-code", "--no-guidance")
+    assert commands() == [
+        f"deepwork hook {event} --client claude-code {told}"
+        for event in ("session-start", "tool-use", "stop")
+    ]
+    assert desk.run("setup", "claude-code", "--no-guidance", "--check").code == 0
+
+    desk.write(".mcp.json", before[".mcp.json"])
+    desk.run("setup", "claude-code", "--no-guidance")
+    assert desk.files() == before
+    desk.write(".mcp.json", json.dumps(entry))
+    desk.run("setup", "claude-code", "--no-guidance")
+    desk.run("setup", "claude-code", "--remove")
+    assert ".claude/settings.json" not in desk.files()
+
+
+def test_a_command_that_does_more_than_ours_is_the_users(desk: Desk):
+    command = "deepwork hook stop --client claude-code --global && say done"
+    text = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}})
+    desk.write(".claude/settings.json", text)
+
+    desk.run("setup", "claude-code", "--remove")
+
+    assert desk.files() == {".claude/settings.json": text}
 
 
 def test_without_deepwork_on_the_path_the_file_names_it_and_says_so(desk: Desk):

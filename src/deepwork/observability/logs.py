@@ -55,7 +55,7 @@ class JsonHandler(logging.StreamHandler[TextIO]):
         }
         if record.exc_info:
             line["exception"] = logging.Formatter().formatException(record.exc_info)
-        return self._without_secrets(json.dumps(line, ensure_ascii=False, default=str))
+        return json.dumps(self._without_secrets(line), ensure_ascii=False)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging calls it so
         """Said on the real standard error: through its stand-in it would come back here for ever."""
@@ -71,9 +71,20 @@ class JsonHandler(logging.StreamHandler[TextIO]):
         id = self.request_id()
         return known if id is None else {**known, "request_id": id}
 
-    def _without_secrets(self, line: str) -> str:
-        """What hides tokens in a message hides them in the whole line: a traceback may show one too."""
-        shown = logging.makeLogRecord({"msg": line})
+    def _without_secrets(self, value: Any) -> Any:
+        """What hides tokens in a message hides them in all of the line: a traceback may show one too.
+
+        Each text by itself, before JSON writes some characters of it differently.
+        """
+        if isinstance(value, dict):
+            return {
+                self._without_secrets(str(key)): self._without_secrets(each) for key, each in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._without_secrets(each) for each in value]
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        shown = logging.makeLogRecord({"msg": str(value)})
         self.filter(shown)
         return shown.getMessage()
 

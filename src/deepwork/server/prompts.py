@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -33,6 +34,14 @@ Arguments = Mapping[str, str]
 
 MOST_JOBS = 20
 MAX_GOAL = 10_000
+_PARTS = {
+    "jobs": ("jobs",),
+    "plans": ("held", "context", "plans"),
+    "tracking": ("tracked", "tracked_tasks"),
+    "messages": ("unread",),
+    "agents": ("lost",),
+}
+"""The parts of a situation, by the toolset whose tools they name."""
 
 
 def expose_prompts(mcp: FastMCP, house: House, tools: Mapping[str, ToolSpec]) -> None:
@@ -189,7 +198,14 @@ class PromptDesk:
     def _situation(self, record: Record) -> str:
         place = place_of(self._house.settings)
         with self._house.database.reading() as tx:
-            return telling.situation_text(look(tx, place, record))
+            found = look(tx, place, record)
+        return telling.situation_text(replace(found, **self._left_out()))
+
+    def _left_out(self) -> dict[str, Any]:
+        """What is not told, as the tools to go on with it are not offered."""
+        offered = {spec.toolset for spec in self._tools.values()}
+        missing = [part for toolset, parts in _PARTS.items() if toolset not in offered for part in parts]
+        return {part: None if part == "context" else [] for part in missing}
 
     def _record(self, agent_id: str | None, call: Call) -> Record:
         """For whom: the agent that is named, or the only one that the caller registered."""

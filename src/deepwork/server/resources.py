@@ -16,6 +16,7 @@ from mcp.types import ResourceTemplate as McpTemplateForm
 from pydantic import PrivateAttr
 
 from deepwork.database.call import Call
+from deepwork.hooks.situation import place_of
 from deepwork.hooks.store import UnderWayStore
 from deepwork.hooks.telling import session_data
 from deepwork.server.house import House
@@ -28,6 +29,7 @@ PLAN_SUMMARY = "deepwork://plans/{id}/summary"
 TRACKING_CONTEXT = "deepwork://tracking/{id}/context"
 
 MOST_SESSIONS = 100
+_LOOKED_AT = 1000
 MOST_OFFERED = 100
 _TABLES: Final[dict[str, Literal["plans", "tracked_workflows"]]] = {
     PLAN_SUMMARY: "plans",
@@ -112,9 +114,10 @@ class ResourceDesk:
         self._tools = tools
 
     def sessions(self, _: str, __: Call) -> str:
-        """Job sessions under way, the last changed first."""
+        """Job sessions under way, the last changed first; a store may have those of other projects too."""
+        kept = place_of(self._house.settings).sessions
         with self._house.database.reading() as tx:
-            rows = UnderWayStore(tx).jobs(MOST_SESSIONS)
+            rows = UnderWayStore(tx).jobs(_LOOKED_AT)
         found = [
             {
                 "session_id": row["id"],
@@ -123,8 +126,9 @@ class ResourceDesk:
                 "goal": str(session_data(row).get("goal", ""))[:500],
             }
             for row in rows
+            if (kept / f"session_{row['id']}.json").exists()
         ]
-        return _json({"sessions": found})
+        return _json({"sessions": found[:MOST_SESSIONS]})
 
     def plan_summary(self, id: str, call: Call) -> str:
         """A plan, as workflow_get_summary tells it."""

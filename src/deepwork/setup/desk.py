@@ -10,7 +10,7 @@ from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.setup import guidance, hooks, servers
 from deepwork.setup.choice import Choice, Toolbox, choose
 from deepwork.setup.clients import CLIENTS, Client, Scope
-from deepwork.setup.entry import added_by_user, arguments_of, mark_of, serving, toolsets_of
+from deepwork.setup.entry import added_by_user, arguments_of, mark_of, serving, store_of, toolsets_of
 from deepwork.setup.files import Change, read_text, refused
 from deepwork.setup.jsonc import Unreadable
 from deepwork.setup.surroundings import Surroundings
@@ -73,10 +73,11 @@ class Draft:
         ]
 
     def _outcome(self, path: Path) -> str | None:
-        """What the file holds in the end; one that we emptied goes."""
+        """What the file holds in the end; one that we emptied goes, unless a link would then lead nowhere."""
         before, after = self._before[path], self._after[path]
         is_blank = not after.removeprefix("\ufeff").strip()
-        return None if is_blank and (before is None or after != before) else after
+        was_emptied = after != before and not path.is_symlink()
+        return None if is_blank and (before is None or was_emptied) else after
 
 
 class SetupDesk:
@@ -103,7 +104,7 @@ class SetupDesk:
         arguments = serving(folder, choice.named, added_by_user(before))
         draft.edit(path, "server", lambda text: servers.put(client, text, program, arguments))
         notes += self._add_guidance(wish, choice, draft) if wish.with_guidance else []
-        notes += self._add_hooks(wish, program, draft)
+        notes += self._add_hooks(wish, program, store_of(arguments), draft)
         notes += client.project_notes if wish.scope == "project" else ()
         if client.tool_limit is not None and choice.tools > client.tool_limit:
             notes.append(
@@ -202,7 +203,7 @@ class SetupDesk:
         draft.edit(file, "guidance", lambda text: guidance.put(text, body))
         return []
 
-    def _add_hooks(self, wish: Wish, program: list[str], draft: Draft) -> list[str]:
+    def _add_hooks(self, wish: Wish, program: list[str], store: list[str], draft: Draft) -> list[str]:
         known = wish.client.hooks
         if known is None:
             return (
@@ -213,7 +214,7 @@ class SetupDesk:
         path = self._hooks_path(wish)
         if not wish.with_hooks and not self._has_hooks(path, draft):
             return []
-        draft.edit(path, "hooks", lambda text: hooks.put(wish.client, known, text, program))
+        draft.edit(path, "hooks", lambda text: hooks.put(wish.client, known, text, program, store))
         return list(known.notes) if wish.with_hooks else []
 
     def _has_hooks(self, path: Path, draft: Draft) -> bool:
@@ -231,16 +232,22 @@ class SetupDesk:
 
     def _guidance_path(self, client: Client, scope: Scope) -> Path | None:
         place = client.project_guidance if scope == "project" else client.user_guidance
-        return self._here.path(place).resolve() if place else None
+        return self._here.path(place) if place else None
 
     def _sharing(self, client: Client, scope: Scope) -> Iterator[tuple[Client, tuple[str, ...]]]:
         """Other clients that are set up and read the same guidance, with their toolsets."""
         mine = self._guidance_path(client, scope)
         for other in CLIENTS:
             for where in ("project", "user"):
-                if (other, where) == (client, scope) or self._guidance_path(other, where) != mine:
+                file = self._guidance_path(other, where)
+                if (other, where) == (client, scope) or not _are_one(file, mine):
                     continue
                 if self.status(other, where) == "yes":
                     there = servers.find(other, read_text(self.file_of(other, where)) or "")
                     chosen = toolsets_of(arguments_of(other.shape, there)) or self._box().configured
                     yield other, self._box().expanded(chosen)
+
+
+def _are_one(file: Path | None, other: Path | None) -> bool:
+    """Whether two names lead to the same file: a link counts as what it leads to."""
+    return file is not None and other is not None and file.resolve() == other.resolve()

@@ -70,6 +70,19 @@ def added_by_user(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
+def store_of(arguments: Sequence[str]) -> list[str]:
+    """The words among them that say which store: a hook has to look where its server does."""
+    found: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word == "--global":
+            found.append(word)
+        elif name == "--db" and (location := value if equals else next(words, "")):
+            found += [name, location]
+    return found
+
+
 def as_mark(trace: Trace) -> str:
     """What an insertion did, as it is noted in the entry."""
     return _MADE[trace.made] + "+line" * trace.opened

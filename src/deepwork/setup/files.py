@@ -85,14 +85,13 @@ def _write(path: Path, text: str, new_mode: int) -> None:
 
 def _delete(path: Path) -> None:
     """Remove a file that holds nothing without us, and the folder around it if that is empty then."""
-    target = Path(os.path.realpath(path))
     try:
-        target.unlink()
+        path.unlink()
     except OSError as error:
-        raise storage_failure("remove", target, error) from error
-    if target.parent.name.startswith("."):
-        with suppress(OSError):  # somebody else keeps something there
-            target.parent.rmdir()
+        raise storage_failure("remove", path, error) from error
+    if path.parent.name.startswith("."):
+        with suppress(OSError):  # somebody else keeps something there, or it is a link
+            path.parent.rmdir()
 
 
 def refused(path: Path, line: int, problem: str) -> DefinitionError:

@@ -66,9 +66,12 @@ def section(toolsets: Collection[str]) -> str:
 
 def put(text: str, body: str) -> str:
     """The text with the section: in its old place, else at the end."""
-    newline = "\r\n" if re.match(r"[^\n]*\r\n", text) else "\n"
+    span = _span(text)
+    # A section has line ends of its own: behind a page that ends in a bare \r, the page seems to have others.
+    looked_at = text[span[0] : span[1]] if span else text
+    newline = "\r\n" if re.match(r"[^\n]*\r\n", looked_at) else "\n"
     block = f"{BEGIN}\n{body}\n{END}".replace("\n", newline)
-    if span := _span(text):
+    if span:
         return text[: span[0]] + block + text[span[1] :]
     if not text:
         return block + newline

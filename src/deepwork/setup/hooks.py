@@ -10,24 +10,41 @@ from typing import Any
 from deepwork.setup import json_edits, jsonc
 from deepwork.setup.clients import Client, Hooks
 
-_OURS = re.compile(r"(?:^|[/\s'\"])deepwork'?\"? hook (?:session-start|tool-use|stop) --client [a-z-]+$")
+_WORD = r"""(?:'[^']*'|"[^"]*"|[\w@%+=:,./-])+"""
+_OURS = re.compile(
+    r"""(?:^|[/\s'"])deepwork'?"? hook (?:session-start|tool-use|stop) --client [a-z-]+"""
+    rf"(?: --global| --db {_WORD})*$"
+)
+_MATCHER_IN_EMPTY_LIST = ""
+"""A matcher that matches everything, as none does: by it our group says that its list was there, empty."""
 
 
-def put(client: Client, hooks: Hooks, text: str, program: Sequence[str]) -> str:
+def put(client: Client, hooks: Hooks, text: str, program: Sequence[str], store: Sequence[str] = ()) -> str:
     """The text with our hooks; those that are there and right stay where they are."""
-    wanted = {theirs: _hook(client, hooks, program, ours) for theirs, ours in hooks.events}
+    wanted = {
+        theirs: {
+            "type": "command",
+            "command": shlex.join([*program, "hook", ours, "--client", client.name, *store]),
+            "timeout": hooks.timeout,
+        }
+        for theirs, ours in hooks.events
+    }
     if {event: [hook] for event, hook in wanted.items()} == _there(text):
         return text
     text = take(text)
     for event, hook in wanted.items():
-        text = json_edits.append(text, ("hooks", event), {"hooks": [hook]})
+        is_in_empty_list = _data(text, "hooks", event) == []
+        matcher = {"matcher": _MATCHER_IN_EMPTY_LIST} if is_in_empty_list else {}
+        text = json_edits.append(text, ("hooks", event), {**matcher, "hooks": [hook]})
     return text
 
 
 def take(text: str) -> str:
     """The text without our hooks; everybody else's stay."""
     for path in reversed(list(_paths(text))):
-        text = json_edits.remove(text, path)
+        taken = _data(text, *path)
+        is_in_empty_list = taken.get("matcher") == _MATCHER_IN_EMPTY_LIST
+        text = json_edits.remove(text, path, json_edits.Trace(opened=True) if is_in_empty_list else None)
     return text
 
 
@@ -35,26 +52,22 @@ def are_there(text: str) -> bool:
     return bool(_there(text))
 
 
-def _hook(client: Client, hooks: Hooks, program: Sequence[str], event: str) -> dict[str, Any]:
-    command = shlex.join([*program, "hook", event, "--client", client.name])
-    return {"type": "command", "command": command, "timeout": hooks.timeout}
-
-
 def _there(text: str) -> dict[str, list[Any]]:
     """Our hooks by event."""
-    root = jsonc.read(text).root
     found: dict[str, list[Any]] = {}
-    for (_, event, *_), hook in _ours(root.data if root else {}):
+    for (_, event, *_), hook in _ours(_data(text)):
         found.setdefault(str(event), []).append(hook)
     return found
 
 
 def _paths(text: str) -> Iterator[json_edits.Path]:
-    """Where our hooks stand; a group that holds nothing else is meant as a whole."""
-    root = jsonc.read(text).root
-    for path, _ in _ours(root.data if root else {}):
-        group = root.at(*path[:-1]) if root else None
-        yield path[:3] if group and len(group.members) == 1 else path
+    """Where our hooks stand; a group that holds nothing else is meant as a whole, once."""
+    groups: dict[json_edits.Path, list[json_edits.Path]] = {}
+    for path, _ in _ours(_data(text)):
+        groups.setdefault(path[:3], []).append(path)
+    for group, paths in groups.items():
+        holds_others = len(_data(text, *group)["hooks"]) > len(paths)
+        yield from paths if holds_others else [group]
 
 
 def _ours(data: Any) -> Iterator[tuple[json_edits.Path, Any]]:
@@ -67,3 +80,10 @@ def _ours(data: Any) -> Iterator[tuple[json_edits.Path, Any]]:
                 command = hook.get("command") if isinstance(hook, dict) else None
                 if isinstance(command, str) and _OURS.search(command):
                     yield ("hooks", event, place, "hooks", index), hook
+
+
+def _data(text: str, *path: str | int) -> Any:
+    """What stands at that place; None if nothing does."""
+    root = jsonc.read(text).root
+    node = root.at(*path) if root else None
+    return node.data if node else None

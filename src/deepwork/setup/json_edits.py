@@ -30,9 +30,9 @@ class Trace:
 
 def insert(text: str, path: Names, value: Any) -> tuple[str, Trace]:
     """Add a member that is not there, and the objects around it that are missing."""
-    if not text.removeprefix("\ufeff").strip():
-        return text + _pretty(_nested(path, value), "  ", "\n") + "\n", Trace(made=len(path))
     document = read(text)
+    if document.root is None:
+        return _with_root(document, _nested(path, value)), Trace(made=len(path))
     container, depth = _innermost(document, path)
     missing = path[depth:]
     new, opened = _add(document, container, missing[0], _nested(missing[1:], value))
@@ -201,10 +201,26 @@ def _before_separator(text: str, start: int) -> int:
     return start - 1 if text[start - 1 : start] == " " else start
 
 
+def _with_root(document: Document, value: Any) -> str:
+    """A text that says nothing, at most in comments, with a value behind what is there."""
+    text = document.text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    shown = _pretty(value, "  ", newline)
+    # A comment without a last line end stays without one: so `_without_root` knows what was there.
+    return text + newline + shown if _lacks_line_end(text) else text + shown + newline
+
+
 def _without_root(document: Document) -> str:
     assert document.root is not None
-    rest = document.text[document.root.end :]
-    return document.text[: document.root.start] + rest.removeprefix("\r\n").removeprefix("\n")
+    before, rest = document.text[: document.root.start], document.text[document.root.end :]
+    bare = before.removesuffix("\n").removesuffix("\r")
+    if not rest and _lacks_line_end(bare):
+        return bare
+    return before + rest.removeprefix("\r\n").removeprefix("\n")
+
+
+def _lacks_line_end(text: str) -> bool:
+    return bool(text.removeprefix("\ufeff").strip()) and not text.endswith("\n")
 
 
 def _nested(path: Sequence[str], value: Any) -> Any:

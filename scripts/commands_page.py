@@ -21,7 +21,7 @@ are for. Left out below, because nearly every command has them:
 
 | option | |
 |---|---|
-| `--path DIR` | the project; default: this folder |
+| `--path DIR` | the project; default: the one that this folder is in |
 | `--db PATH\\|URL` | where everything is kept |
 | `--global` | use `~/.deepwork`, for all projects |
 | `--json` | print the answer as JSON |

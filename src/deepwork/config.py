@@ -373,6 +373,10 @@ def _config_file(root: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    except NotADirectoryError:
+        raise DefinitionError(
+            f"{path.parent} is no folder.", suggestion="Move it away, then call again."
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{STATE_FOLDER}/config.yml cannot be read: {error}.") from error
     # YAML costs as much to import as the rest of a small command: only where there is a file.

@@ -30,7 +30,7 @@ NO_ANSWER = {
 """Commands without --json, each with the reason."""
 
 SHARED = {
-    "--path": "The project. Default: this folder.",
+    "--path": "The project. Default: the one that this folder is in.",
     "--db": "A SQLite file, or a postgresql:// URL.",
     "--global": "Use ~/.deepwork, for all projects.",
     "--json": "Print the answer as JSON.",

@@ -57,6 +57,15 @@ def test_of_an_event_that_is_too_long_only_whose_it_is_is_read():
     assert (heard.session_id, heard.cwd, heard.tool) == ("s9", "/a/place", "")
 
 
+def test_what_a_tool_is_given_does_not_say_whose_a_long_event_is():
+    given = {"session_id": "theirs", "cwd": "/elsewhere", "agent_id": "sub-9"}
+    content = event("s9", "/a/place", tool_name="Bash", tool_input=given, tool_response="x" * MAX_INPUT)
+
+    heard = read("claude-code", content)
+
+    assert (heard.session_id, heard.cwd, heard.subagent) == ("s9", "/a/place", "")
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff", b'{"cwd": "."}', b'{"session_id": 3}', b"[" * 9999]
 )

@@ -9,7 +9,15 @@ import pytest
 from deepwork.hooks.learning import MAX_AGENTS, Record, learned
 
 NOBODY = Record("claude-code", "s1")
-ADA = Record("claude-code", "s1", agents=("ag_1",), job="abcdefgh", workflow="tw_1")
+ADA = Record("claude-code", "s1", agents=("ag_1",), jobs=("abcdefgh",), workflow="tw_1")
+
+SENT_BACK = {"status": "needs_work", "begin_step": None}
+COMPLETE = {"status": "workflow_complete", "begin_step": None}
+
+
+def step_of(session: str) -> dict[str, Any]:
+    """An answer that says which step to do."""
+    return {"begin_step": {"session_id": session}}
 
 
 @pytest.mark.parametrize(
@@ -20,7 +28,6 @@ ADA = Record("claude-code", "s1", agents=("ag_1",), job="abcdefgh", workflow="tw
         ("task_claim", {"task_id": "tk_1", "agent_id": "ag_1"}, {"success": True, "claim_epoch": 1}),
         ("checkpoint_add", {"agent_id": "ag_1"}, {"id": "cp_1"}),
         ("message_send", {"sender_id": "ag_1", "recipient_id": "ag_2"}, {"id": "msg_1"}),
-        ("message_list", {"agent_id": "ag_1"}, {"messages": []}),
     ],
 )
 def test_whoever_acts_as_an_agent_is_it(tool: str, given: dict[str, Any], answer: dict[str, Any]):
@@ -37,6 +44,10 @@ def test_whoever_acts_as_an_agent_is_it(tool: str, given: dict[str, Any], answer
         ("", {"agent_id": "ag_1"}, {}),
         ("start_workflow", {}, {"begin_step": None}),
         ("get_context", {"workflow_id": "wf_1"}, {}),
+        # Whoever only reads may be looking at a colleague's work.
+        ("message_list", {"agent_id": "ag_1"}, {"messages": []}),
+        ("get_context", {"workflow_id": "tw_1"}, {}),
+        ("get_session", {"session_id": "abcdefgh"}, {"begin_step": {"session_id": "abcdefgh"}}),
     ],
 )
 def test_what_was_refused_or_says_nothing_teaches_nothing(
@@ -46,14 +57,34 @@ def test_what_was_refused_or_says_nothing_teaches_nothing(
 
 
 def test_a_job_session_is_known_from_its_step_until_it_ends():
-    begun = learned(NOBODY, "start_workflow", {"goal": "g"}, {"begin_step": {"session_id": "abcdefgh"}})
+    begun = learned(NOBODY, "start_workflow", {"goal": "g"}, step_of("abcdefgh"))
 
-    assert begun.job == "abcdefgh"
-    assert learned(begun, "finished_step", {}, {"status": "needs_work", "begin_step": None}).job == "abcdefgh"
-    assert (
-        learned(begun, "finished_step", {}, {"status": "workflow_complete", "begin_step": None}).job is None
+    assert begun.jobs == ("abcdefgh",)
+    assert learned(begun, "finished_step", {}, SENT_BACK).jobs == ("abcdefgh",)
+    assert learned(begun, "finished_step", {}, COMPLETE).jobs == ()
+    assert learned(begun, "abort_workflow", {}, {"aborted_workflow": "x"}).jobs == ()
+
+
+def test_a_step_that_was_sent_back_tells_whose_it_is():
+    assert learned(NOBODY, "finished_step", {"session_id": "abcdefgh"}, SENT_BACK).jobs == ("abcdefgh",)
+
+
+def test_after_a_job_inside_another_the_outer_goes_on():
+    outer = learned(NOBODY, "start_workflow", {}, step_of("outer"))
+    inner = learned(outer, "start_workflow", {}, step_of("inner"))
+
+    assert inner.jobs == ("inner", "outer")
+    assert learned(inner, "finished_step", {}, COMPLETE).jobs == ("outer",)
+    assert learned(inner, "abort_workflow", {}, {"aborted_workflow": "x"}).jobs == ("outer",)
+    assert learned(inner, "finished_step", {"session_id": "outer"}, step_of("outer")).jobs == (
+        "outer",
+        "inner",
     )
-    assert learned(begun, "abort_workflow", {}, {"aborted_workflow": "x"}).job is None
+
+
+def test_ending_anothers_job_does_not_end_the_own():
+    for tool, answer in (("abort_workflow", {"aborted_workflow": "x"}), ("finished_step", COMPLETE)):
+        assert learned(ADA, tool, {"session_id": "zzzzzzzz"}, answer) == ADA
 
 
 def test_a_tracked_workflow_is_known_until_it_is_completed():
@@ -68,7 +99,7 @@ def test_a_tracked_workflow_is_known_until_it_is_completed():
 def test_an_agent_that_leaves_is_forgotten_and_the_rest_is_not():
     after = learned(ADA, "agent_unregister", {"id": "ag_1"}, {"success": True})
 
-    assert (after.agents, after.job, after.workflow) == ((), "abcdefgh", "tw_1")
+    assert (after.agents, after.jobs, after.workflow) == ((), ("abcdefgh",), "tw_1")
 
 
 def test_a_session_speaks_for_so_many_agents_the_last_first():

@@ -115,6 +115,46 @@ def test_words_that_mean_nothing_do_not_block_the_agent(tmp_path: Path, words: s
     assert b"Usage: deepwork hook" in done.stderr
 
 
+def test_a_folder_that_is_gone_troubles_nobody(file_project: Project, root: Path):
+    _, task = file_project.at_work()
+    gone, words = root / "gone", "session-start --client claude-code"
+
+    def from_nowhere(content: bytes) -> subprocess.CompletedProcess[bytes]:
+        gone.mkdir()
+        script = 'rmdir "$PWD" && exec "$@"'
+        return subprocess.run(
+            ["sh", "-c", script, "sh", *COMMAND, *words.split()], input=content,
+            cwd=gone, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    assert silent(from_nowhere(event(source="compact")))
+    assert task in from_nowhere(event(cwd=str(root), source="compact")).stdout.decode()
+
+
+def test_no_word_can_forge_a_line_of_the_log(root: Path):
+    (root / ".deepwork").mkdir(exist_ok=True)
+
+    subprocess.run(
+        [*COMMAND, "stop\n2026-01-01 all is well"], input=b"", cwd=root, check=True, capture_output=True
+    )
+
+    count, line = last(root / ".deepwork")
+    assert count == 1
+    assert "stop 2026-01-01 all is well: BadUsage" in line
+
+
+def test_the_store_may_be_named(file_project: Project, root: Path):
+    _, task = file_project.at_work()
+    file_project.house.close()
+    (root / ".deepwork" / "deepwork.db").rename(root / "elsewhere.db")
+
+    words = "session-start --client claude-code"
+    assert silent(hook(root, words, event(cwd=str(root), source="compact")))
+    told = hook(root, f"{words} --db elsewhere.db", event(cwd=str(root), source="compact"))
+
+    assert task in told.stdout.decode()
+
+
 def test_the_installed_command_answers_as_the_module_does(file_project: Project, root: Path):
     _, task = file_project.at_work()
 
@@ -155,7 +195,7 @@ def test_a_store_that_others_hold_is_not_waited_for(file_project: Project, root:
 
     assert agent in told.stdout.decode()  # reading waits for nobody
     assert silent(renewed)
-    assert "was not free within 1 s" in failures(root)
+    assert "was not free within 0.2 s" in failures(root)
 
 
 def test_a_store_of_tomorrow_is_left_alone(file_project: Project, root: Path):
@@ -196,10 +236,10 @@ def test_a_server_that_is_away_costs_seconds_at_most(tmp_path: Path):
     (tmp_path / ".deepwork").mkdir()
     url = "postgresql://nobody@127.0.0.1:1/none"
 
-    done = hook(tmp_path, "stop --client codex", event(cwd=str(tmp_path)), DEEPWORK_DATABASE_URL=url)
+    done = hook(tmp_path, "session-start --client codex", event(cwd=str(tmp_path)), DEEPWORK_DATABASE_URL=url)
 
     assert silent(done)
-    assert failures(tmp_path) != ""
+    assert "cannot be reached" in failures(tmp_path)
 
 
 def test_a_client_that_sends_nothing_is_not_waited_for(root: Path):

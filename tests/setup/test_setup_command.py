@@ -458,6 +458,7 @@ def test_clients_are_found_by_their_programs_and_folders(desk: Desk):
     desk.install("codex")
     (desk.home / ".codeium" / "windsurf").mkdir(parents=True)
     desk.write(".vscode/mcp.json", "{oops")
+    (desk.project / ".mcp.json").mkdir()
     desk.run("setup", "codex")
 
     found = {row["client"]: row for row in desk.run("setup", "--detect", "--json").json["clients"]}

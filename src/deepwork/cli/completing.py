@@ -54,6 +54,8 @@ def indexed(command: click.Command, words: tuple[str, ...] = ()) -> dict[str, An
         found["commands"] = {name: indexed(each, (*words, name)) for name, each in names if each}
     else:
         found["help"] = command.get_short_help_str(80)
+        if tool := getattr(command, "tool", ""):
+            found["tool"] = tool
     return found
 
 

@@ -6,16 +6,20 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 
 from deepwork import __version__
-from deepwork.cli.options import json_option, place_options, settings_from
+from deepwork.cli.options import json_option, place_options, project_at, settings_from
 from deepwork.cli.output import show
-from deepwork.config import Settings, child_environment, unknown_keys
+from deepwork.cli.servers import servers
+from deepwork.config import OPTIONS, Settings, child_environment, load_settings, unknown_keys
 from deepwork.database.engine import open_engine
-from deepwork.errors import DeepworkError, GitError
+from deepwork.errors import DeepworkError, DefinitionError, GitError
 from deepwork.git.command import Git
 
 
@@ -24,9 +28,14 @@ from deepwork.git.command import Git
 @json_option
 def doctor(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
     """Say what is running, where everything is kept, and what is wrong; exit code 1 if anything is."""
-    settings = settings_from(path, database=database, global_store=global_store)
+    flags = {"database": database, "global_store": global_store}
+    try:
+        settings, problems = settings_from(path, **flags), []
+    except DefinitionError as error:
+        settings = _readable(project_at(path), flags)
+        problems = [_place_problem(settings) or f"{error.message} {error.suggestion}"]
     facts = dict(_facts(settings))
-    problems = list(_problems(settings))
+    problems += _problems(settings, is_configured=not problems)
     if as_json:
         show({"facts": facts, "problems": problems}, as_json=True)
     else:
@@ -44,12 +53,15 @@ def _facts(settings: Settings) -> Iterator[tuple[str, str]]:
     except Exception as error:  # noqa: BLE001 - the problems below say it in words
         yield "database", f"not readable ({type(error).__name__})"
     yield "git", _git_version(settings.project_root) or "not found"
-    yield "servers", ", ".join(_servers()) or "none running"
+    running = servers(settings.database_location)
+    yield "servers", "cannot be told here" if running is None else ", ".join(running) or "none running"
 
 
-def _problems(settings: Settings) -> Iterator[str]:
-    for key in unknown_keys(settings.project_root):
-        yield f"config.yml has a key {key!r} that means nothing. Remove it or correct its spelling."
+def _problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
+    if is_configured:
+        for key in unknown_keys(settings.project_root):
+            yield f"config.yml has a key {key!r} that means nothing. Remove it or correct its spelling."
+        yield from _tool_problems(settings)
     if _git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
     if not os.access(settings.project_root, os.W_OK):
@@ -60,19 +72,51 @@ def _problems(settings: Settings) -> Iterator[str]:
         yield f"{error.message} {error.suggestion}"
 
 
+def _tool_problems(settings: Settings) -> Iterator[str]:
+    """What would keep a server from starting, by its own rules."""
+    if settings.toolsets == ("all",) and not settings.tools and not settings.exclude_tools:
+        return
+    from deepwork.server.house import House
+    from deepwork.server.toolsets import chosen
+
+    with TemporaryDirectory() as elsewhere:  # a house makes itself at home, and we only look
+        house = House(replace(settings, project_root=Path(elsewhere), database="", global_store=False))
+        try:
+            chosen(house.registry, settings)
+        except DefinitionError as error:
+            yield f"`deepwork serve` would not start: {error.message} {error.suggestion}"
+        finally:
+            house.close()
+
+
+def _readable(project: Path, flags: dict[str, Any]) -> Settings:
+    """As much of settings that are wrong somewhere as tells where everything is kept."""
+    given = {name: value or None for name, value in flags.items()}
+    usual = Settings(Path())
+    harmless = {
+        option.name: list(value) if isinstance(value := getattr(usual, option.name), tuple) else value
+        for option in OPTIONS
+        if option.name not in flags
+    }
+    try:
+        return load_settings(project, harmless | given)
+    except DefinitionError:
+        root = Path(os.path.expanduser(project)).resolve()  # noqa: PTH111 - takes `~nobody` as it is
+        if not root.is_dir():
+            raise
+    with TemporaryDirectory() as without_file:
+        return replace(load_settings(without_file, harmless | given), project_root=root)
+
+
+def _place_problem(settings: Settings) -> str:
+    folder = settings.state_folder
+    if folder.is_dir() or not folder.exists():
+        return ""
+    return f"{folder} is no folder, and deepwork keeps its settings and its store in one. Move it away."
+
+
 def _git_version(root: Path) -> str | None:
     try:
         return Git(root, environment=child_environment()).version()
     except GitError:
         return None
-
-
-def _servers() -> Iterator[str]:
-    """Running servers of this user, where the system lets us see them."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"serve" in words and any(word.endswith(b"deepwork") for word in words[:4]):
-            yield f"pid {folder.name}"

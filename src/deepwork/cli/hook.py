@@ -7,7 +7,12 @@ import click
 
 # The words are not click's to judge: its exit code for bad usage would keep the agent from going on.
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="EVENT --client CLIENT [--path DIR]")
+@click.argument(
+    "words",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="EVENT --client CLIENT [--path DIR] [--global] [--db LOCATION]",
+)
 def hook(words: tuple[str, ...]) -> None:
     """Answer a client's event: its JSON on standard input, the answer in the client's own form.
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import cast
 
 import click
 
 from deepwork import __version__
 from deepwork.cli.groups import Group, arranged
-from deepwork.errors import Code, DeepworkError, DefinitionError, InvalidInput
+from deepwork.errors import Code, DeepworkError, DefinitionError, InvalidInput, StorageError
 
 REFUSED, MISUSED, INTERRUPTED, OUR_FAULT = 1, 2, 130, 70
 """Exit codes; docs/command-line.md says what each is for."""
@@ -103,14 +105,10 @@ def main() -> None:
 
 
 def _ran() -> int:
-    stdout = sys.stdout
     try:
-        deepwork.main(prog_name="deepwork", standalone_mode=False)
+        _require_standard_output()
+        code = _called()
         sys.stdout.flush()
-    except SystemExit as end:
-        # Whoever read our output has seen enough: click then takes its stream away, and ends with 1.
-        has_seen_enough = sys.stdout is not stdout
-        return 0 if has_seen_enough or not isinstance(end.code, int) else end.code
     except DeepworkError as error:
         complain(error)
         return MISUSED if isinstance(error, DefinitionError) else REFUSED
@@ -120,12 +118,75 @@ def _ran() -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # What is left in the buffer would be written, and fail, once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
+        code = 0
     except Exception as error:  # noqa: BLE001 - said as our fault, with a way to see more
-        _confess(error)
-        return OUR_FAULT
+        return _failed(error)
+    return code
+
+
+def _called() -> int:
+    stdout = sys.stdout
+    try:
+        deepwork.main(prog_name="deepwork", standalone_mode=False)
+    except SystemExit as end:
+        # Whoever read our output has seen enough: click then takes its stream away, and ends with 1.
+        has_seen_enough = sys.stdout is not stdout
+        return 0 if has_seen_enough or not isinstance(end.code, int) else end.code
     return 0
+
+
+def _failed(error: Exception) -> int:
+    if isinstance(error, OSError) and (trouble := _outside(error)):
+        complain(trouble)
+        return REFUSED
+    _confess(error)
+    return OUR_FAULT
+
+
+def _require_standard_output() -> None:
+    """Closed, its number would go to the next file that is opened, and git would write into that."""
+    if sys.stdout is None:
+        raise StorageError(
+            "Standard output is closed, so there is nowhere to answer; nothing was done.",
+            suggestion="Leave it open, or send it to /dev/null.",
+        )
+
+
+def _outside(error: OSError) -> DeepworkError | None:
+    """What is wrong around us and no fault of ours; None for all else."""
+    try:
+        sys.stdout.flush()
+    except OSError as unwritable:
+        _give_up_output()
+        return StorageError(
+            f"The answer could not be written: {unwritable.strerror}. What was to be done may be done.",
+            suggestion="Make room for it, or send it elsewhere; look before you repeat the command.",
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = error.filename or "The answer, or a file of ours,"
+        return StorageError(
+            f"{what} could not be written: {error.strerror}.",
+            code=Code.STORAGE_FULL,
+            suggestion="Free some space; look before you repeat the command.",
+        )
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        return DefinitionError(
+            "This folder does not exist any more.", suggestion="Change to one that does, then try again."
+        )
+    return None
+
+
+def _give_up_output() -> None:
+    """What is left in the buffer would be written, and fail, once more when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _has_folder() -> bool:
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def complain(error: DeepworkError) -> None:
@@ -133,9 +194,12 @@ def complain(error: DeepworkError) -> None:
     if "--json" in sys.argv:
         print(json.dumps(error.as_dict()), file=sys.stderr)
         return
-    print(f"Error: {error.message}", file=sys.stderr)
-    if error.suggestion:
-        print(error.suggestion, file=sys.stderr)
+    said = [f"Error: {error.message}", error.suggestion]
+    if not isinstance(error, DefinitionError):  # of settings and files, in which tools have their own names
+        from deepwork.cli.spoken import for_shells
+
+        said = list(map(for_shells, said))
+    print("\n".join(filter(None, said)), file=sys.stderr)
 
 
 def _explain(error: click.ClickException) -> None:

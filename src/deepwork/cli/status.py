@@ -34,7 +34,10 @@ def status(path: str, database: str | None, global_store: bool, as_json: bool) -
     """
     settings = settings_from(path, database=database, global_store=global_store)
     engine = open_engine(settings.database_location)
-    answer = found(settings, engine) if engine.is_made() else nothing_yet(settings, engine)
+    is_made = engine.is_made()
+    if not is_made and (place := Path(engine.address)).exists() and not place.is_file():
+        engine.prepare()  # refuses, as it does for every command that opens the store
+    answer = found(settings, engine) if is_made else nothing_yet(settings, engine)
     if as_json:
         show(answer, as_json=True)
     else:

@@ -8,8 +8,10 @@ import sys
 from typing import TextIO
 
 
-def is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
     """Whether a person looks at this stream in a terminal that understands more than plain lines."""
+    if stream is None:  # closed before we began
+        return False
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
 

@@ -22,6 +22,8 @@ from deepwork.files.lock import FileLock
 if TYPE_CHECKING:
     import sqlite3
 
+    import psycopg
+
     from deepwork.database.engine import Connection, Engine
 else:
     try:
@@ -30,6 +32,7 @@ else:
         import sqlite3
 
 _CLOSING_SECONDS = 0.05
+_CONNECT_SECONDS = 2  # the least that the driver takes
 _VERSION = "SELECT version_num FROM alembic_version"
 
 
@@ -39,8 +42,11 @@ class LeanStore(Protocol):
     def reading(self) -> AbstractContextManager[Transaction]:
         """One unchanging view of the data."""
 
-    def writing(self) -> AbstractContextManager[Transaction]:
-        """A transaction without events: whatever must be told belongs to a tool."""
+    def writing(self, patience: float) -> AbstractContextManager[Transaction]:
+        """A transaction without events: whatever must be told belongs to a tool.
+
+        A StorageError if others hold what it needs for more than these seconds.
+        """
 
 
 @contextmanager
@@ -50,7 +56,7 @@ def existing_store(location: str, patience: float) -> Iterator[LeanStore | None]
     `patience` is how many seconds to wait for others.
     """
     if "://" in location:
-        with _postgres(location) as store:
+        with _postgres(location, patience) as store:
             yield store
         return
     path = Path(location)
@@ -70,7 +76,6 @@ class _LeanSQLite:
 
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
-        self._patience = patience
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         self._connection = sqlite3.connect(  # `rw`: what is gone by now is not made again
             f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=patience
@@ -98,8 +103,8 @@ class _LeanSQLite:
             yield tx
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        with self._lock.held(timeout=self._patience), self._begun("BEGIN IMMEDIATE") as tx:
+    def writing(self, patience: float) -> Iterator[Transaction]:
+        with self._lock.held(timeout=patience), self._begun("BEGIN IMMEDIATE") as tx:
             yield tx
 
     @contextmanager
@@ -117,36 +122,76 @@ class _LeanSQLite:
 
 
 class _LeanPostgreSQL:
-    """The usual engine, without bringing its schema to ours."""
+    """One connection, without the pool that a server needs, and without bringing the schema to ours."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, connection: Connection, engine: Engine) -> None:
+        self._connection = connection
         self._engine = engine
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        with self._engine.reading() as connection:
-            yield Transaction(connection, self._engine)
+        with self._begun("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as tx:
+            yield tx
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        with self._engine.writing() as connection:
-            yield Transaction(connection, self._engine)
+    def writing(self, patience: float) -> Iterator[Transaction]:
+        with self._begun(f"BEGIN; SET LOCAL lock_timeout = {_milliseconds(patience)}") as tx:
+            yield tx
+
+    @contextmanager
+    def _begun(self, begin: str) -> Iterator[Transaction]:
+        with _explained(self._engine):
+            self._connection.execute(begin)
+            try:
+                yield Transaction(self._connection, self._engine)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
 
 
 @contextmanager
-def _postgres(url: str) -> Iterator[LeanStore | None]:
+def _postgres(url: str, patience: float) -> Iterator[LeanStore | None]:
     from deepwork.database.engine import open_engine  # noqa: PLC0415 - the driver is not for files
 
     engine = open_engine(url)
-    try:
-        with engine.reading() as connection:
-            has_tables = connection.execute("SELECT to_regclass('alembic_version') AS it").fetchone()
-            is_made = bool(has_tables and has_tables["it"])
+    with _explained(engine):
+        connection = _connected(url, patience)
+    with connection:
+        with _explained(engine):
+            row = connection.execute("SELECT to_regclass('alembic_version') AS it").fetchone()
+            is_made = bool(row and row["it"])
             if is_made:
                 _require_current(connection, engine.name)
-        yield _LeanPostgreSQL(engine) if is_made else None
-    finally:
-        engine.close()
+        yield _LeanPostgreSQL(cast("Connection", connection), engine) if is_made else None
+
+
+def _connected(url: str, patience: float) -> psycopg.Connection[dict[str, Any]]:
+    import psycopg  # noqa: PLC0415
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    waiting = _milliseconds(patience)
+    own = psycopg.conninfo.conninfo_to_dict(url).get("options") or ""
+    return psycopg.connect(
+        url, autocommit=True, row_factory=dict_row, connect_timeout=_CONNECT_SECONDS,
+        application_name="deepwork hook",  # not one of those that keep the store open
+        options=f"-c lock_timeout={waiting} -c statement_timeout={waiting} {own}",
+    )  # fmt: skip
+
+
+@contextmanager
+def _explained(engine: Engine) -> Iterator[None]:
+    """The driver's errors in the words of a server, which name what can be done."""
+    try:
+        yield
+    except Exception as error:
+        if explained := engine.explain(error):
+            raise explained from error
+        raise
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))  # 0 would mean for ever
 
 
 def _require_current(connection: Any, name: str) -> None:

@@ -26,6 +26,7 @@ MAX_INPUT = 4 * 1024 * 1024
 """How much of an event is read; of a longer one, only whose it is."""
 _WRAPPINGS = ("structuredContent", "content", "llmContent", "text")
 _ENVELOPE = 64 * 1024
+_TOOLS_OWN = re.compile(r'"tool_(?:input|response)"')
 _NEAR_THE_TOP = re.compile(r'"(session_id|cwd|agent_id)"\s*:\s*("(?:[^"\\]|\\.){0,4096}")')
 
 
@@ -82,7 +83,8 @@ def not_yet(client: str, reason: str) -> str:
 def _told(content: bytes) -> dict[str, Any]:
     text = content[: MAX_INPUT if len(content) <= MAX_INPUT else _ENVELOPE].decode("utf-8", "replace")
     if len(content) > MAX_INPUT:
-        return {key: json.loads(value) for key, value in _NEAR_THE_TOP.findall(text)}
+        before = _TOOLS_OWN.split(text, maxsplit=1)[0]  # a tool may be given a `session_id` too
+        return {key: json.loads(value) for key, value in _NEAR_THE_TOP.findall(before)}
     try:
         told = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -29,6 +29,11 @@ class Desk:
     def recalled(self, subagent: str | None = None) -> Record:
         return self.memory.recall(self.heard, self.settings.project_root, subagent)
 
+    @property
+    def knows_somebody(self) -> bool:
+        """Whether anything is remembered of this session, or of the one whose helper it is."""
+        return self.recalled().knows_something or self.recalled("").knows_something
+
     def change(self, how: Callable[[Record], Record]) -> Record:
         """Write down what is known now; parallel tools end at the same time, so one hook after the other."""
         with self.alone():

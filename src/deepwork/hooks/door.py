@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
-from deepwork.config import STATE_FOLDER, load_settings
+from deepwork.config import STATE_FOLDER, load_settings, main_tree
 from deepwork.hooks import failures
 from deepwork.hooks.clients import CLIENTS, EVENTS, MAX_INPUT, read
 
 MOST_SECONDS = 5.0
 """After so long the client has waited enough, whoever is to blame."""
-_USAGE = f"Usage: deepwork hook {'|'.join(EVENTS)} --client {'|'.join(CLIENTS)} [--path DIR] < event.json"
+_USAGE = (
+    f"Usage: deepwork hook {'|'.join(EVENTS)} --client {'|'.join(CLIENTS)}"
+    " [--path DIR] [--global] [--db LOCATION] < event.json"
+)
 
 
 class BadUsage(Exception):
@@ -28,10 +34,12 @@ class TookTooLong(Exception):
 
 def main(words: Sequence[str]) -> None:
     """Answer one event; never returns."""
-    call = _Call(" ".join(words)[:60], project_of(Path.cwd()) / STATE_FOLDER)
+    call = _Call(" ".join(" ".join(words).split())[:60], Path(STATE_FOLDER))
     _end_in_time(call)
     code = 0
     try:
+        with suppress(OSError, RuntimeError):  # the folder may be gone; the event may name another
+            call.folder = project_of(Path.cwd()) / STATE_FOLDER
         if text := _answer(words, call):
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
@@ -54,26 +62,40 @@ class _Call:
 
 
 def _answer(words: Sequence[str], call: _Call) -> str:
-    event, client, path = parsed(words)
-    heard = read(client, _input())
-    root = project_of(Path(path or heard.cwd))
+    asked = parsed(words)
+    heard = read(asked.client, _input())
+    root = project_of(Path(asked.path or heard.cwd))
     if (root / STATE_FOLDER).is_dir():
         call.folder = root / STATE_FOLDER
-    settings = load_settings(root)
+    settings = load_settings(root, asked.flags)
     call.folder = settings.store_folder
     from deepwork.hooks.happenings import answer  # noqa: PLC0415 - only for an event that can be read
 
-    return answer(event, settings, heard)
+    return answer(asked.event, settings, heard)
 
 
-def parsed(words: Sequence[str]) -> tuple[str, str, str | None]:
-    """The event, the client, and the project if it was named."""
-    given = {"--client": "", "--path": ""}
-    event, rest = "", list(words)
+@dataclass(frozen=True)
+class Asked:
+    """What the words of the command say."""
+
+    event: str
+    client: str
+    path: str
+    """The project, if it was named."""
+    flags: Mapping[str, Any]
+    """Where the store is, if that was said: settings, as the server takes them."""
+
+
+def parsed(words: Sequence[str]) -> Asked:
+    """What the words mean."""
+    given = {"--client": "", "--path": "", "--db": ""}
+    event, is_global, rest = "", False, list(words)
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
-        if name in given:
+        if word == "--global":
+            is_global = True
+        elif name in given:
             given[name] = value if equals else (rest.pop(0) if rest else "")
         elif word in EVENTS and not event:
             event = word
@@ -83,18 +105,21 @@ def parsed(words: Sequence[str]) -> tuple[str, str, str | None]:
         raise BadUsage("The event is missing.")
     if given["--client"] not in CLIENTS:
         raise BadUsage(f"There is no client {given['--client']!r}.")
-    return event, given["--client"], given["--path"] or None
+    flags = {"database": given["--db"] or None, "global_store": is_global or None}
+    return Asked(event, given["--client"], given["--path"], flags)
 
 
 def project_of(folder: Path) -> Path:
-    """The project that a folder is in: agents wander into folders below it."""
+    """The project that a folder is in: agents wander into folders below it, and into repositories there.
+
+    A git worktree is a project of its own: its settings lead to the store of its main tree.
+    """
     here = folder.expanduser().resolve()
-    for each in (here, *here.parents):
-        if each == Path.home():
-            break
-        if (each / STATE_FOLDER).is_dir() or (each / ".git").exists():
-            return each
-    return here
+    home = Path.home()
+    ways = list(takewhile(lambda each: each != home, (here, *here.parents)))
+    known = (each for each in ways if (each / STATE_FOLDER).is_dir() or main_tree(each))
+    repositories = (each for each in ways if (each / ".git").exists())
+    return next(known, None) or next(repositories, here)
 
 
 def _input() -> bytes:
@@ -109,7 +134,7 @@ def _input() -> bytes:
 
 
 def _is_person() -> bool:
-    return sys.stdin is None or sys.stdin.isatty()
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _end_in_time(call: _Call) -> None:

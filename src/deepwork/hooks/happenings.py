@@ -16,9 +16,12 @@ _MODULES = {SESSION_START: "session_start", TOOL_USE: "tool_use", STOP: "stop"}
 
 def answer(event: str, settings: Settings, heard: Heard) -> str:
     """What to print; nothing where there is nothing to say, or no store."""
+    desk = Desk(settings, heard)
+    if event != SESSION_START and not heard.tool and not desk.knows_somebody:
+        return ""  # most calls of most sessions: they need not wait for a store, least of all a distant one
     with existing_store(settings.database_location, PATIENCE) as store:
         if store is None:
             return ""
         module = import_module(f"deepwork.hooks.{_MODULES[event]}")
-        text: str = module.answer(Desk(settings, heard), store)
+        text: str = module.answer(desk, store)
         return text

@@ -8,22 +8,21 @@ from typing import Any
 
 MAX_AGENTS = 20
 """One session may speak for several agents; more than so many are nobody's own."""
+MAX_JOBS = 10
 
-# In whose name a call is made: the parameter that says so.
+# In whose name a call is made: the parameter that says so. Whoever only reads may be anybody.
 _ACTS_AS = {
     "agent_heartbeat": "agent_id",
     "agent_update": "id",
     "checkpoint_add": "agent_id",
-    "message_list": "agent_id",
     "message_send": "sender_id",
     "task_claim": "agent_id",
     "task_replan": "agent_id",
     "task_set_plan": "agent_id",
     "task_update_status": "agent_id",
 }
-_ON_SESSIONS = frozenset({"start_workflow", "finished_step", "go_to_step", "get_session"})
-_ON_TRACKED = frozenset({"start_workflow", "start_phase", "start_task", "get_context"})
-_ENDS = frozenset({"complete_workflow", "abort_workflow"})
+_ON_SESSIONS = frozenset({"start_workflow", "finished_step", "go_to_step"})
+_ON_TRACKED = frozenset({"start_workflow", "start_phase", "start_task"})
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class Record:
     """The project that it works in."""
     agents: tuple[str, ...] = ()
     """Whom it acts as, the last one first."""
-    job: str | None = None
-    """The job session that it works on."""
+    jobs: tuple[str, ...] = ()
+    """The job sessions that it works on, the last one first: one may be begun inside another."""
     workflow: str | None = None
     """The tracked workflow that it works on."""
     shown: Mapping[str, int] | None = None
@@ -48,7 +47,7 @@ class Record:
 
     @property
     def knows_something(self) -> bool:
-        return bool(self.agents or self.job or self.workflow)
+        return bool(self.agents or self.jobs or self.workflow)
 
 
 def learned(record: Record, tool: str, given: Mapping[str, Any], answer: Mapping[str, Any]) -> Record:
@@ -67,12 +66,16 @@ def _on_agents(record: Record, tool: str, given: Mapping[str, Any], answer: Mapp
 
 
 def _on_work(record: Record, tool: str, given: Mapping[str, Any], answer: Mapping[str, Any]) -> Record:
-    if tool in _ENDS:
-        return _without(record, tool, given)
-    if tool in _ON_SESSIONS and (job := _job(answer)):
-        return replace(record, job=job)
-    if tool == "finished_step" and answer.get("status") == "workflow_complete":
-        return replace(record, job=None)
+    if tool == "complete_workflow":
+        is_same = given.get("workflow_id") in (None, record.workflow)
+        return replace(record, workflow=None) if is_same else record
+    is_complete = tool == "finished_step" and answer.get("status") == "workflow_complete"
+    if tool == "abort_workflow" or is_complete:
+        ended = given.get("session_id") or next(iter(record.jobs), None)
+        return replace(record, jobs=tuple(each for each in record.jobs if each != ended))
+    if tool in _ON_SESSIONS and (job := _job(given, answer)):
+        others = [each for each in record.jobs if each != job]
+        return replace(record, jobs=(job, *others)[:MAX_JOBS])
     workflow = (given.get("workflow_id") or answer.get("workflow_id")) if tool in _ON_TRACKED else None
     if isinstance(workflow, str) and workflow.startswith("tw_"):
         return replace(record, workflow=workflow[:64])
@@ -86,17 +89,10 @@ def _acting_as(record: Record, agent: Any) -> Record:
     return replace(record, agents=(agent[:64], *others)[:MAX_AGENTS])
 
 
-def _without(record: Record, tool: str, given: Mapping[str, Any]) -> Record:
-    if tool == "abort_workflow":
-        return replace(record, job=None)
-    is_same = given.get("workflow_id") in (None, record.workflow)
-    return replace(record, workflow=None) if is_same else record
-
-
-def _job(answer: Mapping[str, Any]) -> str | None:
-    """The session of the step that an answer says to do."""
+def _job(given: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
+    """The session of the step that an answer says to do, or whose step was sent back."""
     step = answer.get("begin_step")
-    found = step.get("session_id") if isinstance(step, dict) else None
+    found = step.get("session_id") if isinstance(step, dict) else given.get("session_id")
     return found[:64] if isinstance(found, str) else None
 
 

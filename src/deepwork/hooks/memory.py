@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from deepwork.hooks.learning import Record
 FOLDER = "hooks"
 MOST_KEPT = 100
 FRESH_SECONDS = 24 * 3600
-"""A session silent for longer is not taken up again by another."""
+"""A session silent for longer is not thought of when another goes on."""
 _MAX_FILE = 64 * 1024
 _LOCK_SECONDS = 1.0
 
@@ -37,23 +38,22 @@ class Memory:
             return found
         return Record(heard.client, heard.session_id, name, str(root))
 
-    def take_up(self, heard: Heard, root: Path) -> Record | None:
-        """What is known of the session that this one goes on with, under another id; None if unclear."""
+    def kin_of(self, heard: Heard, root: Path) -> Record | None:
+        """The session that this one may go on with, under another id: the only one here, if it is."""
         since = time.time() - FRESH_SECONDS
         paths = [path for path in self._files() if _changed_at(path) > since]
         kin = [
-            (path, record)
-            for path, record in ((path, _read(path)) for path in paths)
+            record for record in map(_read, paths)
             if record and not record.subagent and record.knows_something
             and (record.client, record.root) == (heard.client, str(root))
         ]  # fmt: skip
-        if len(kin) != 1:
-            return None
-        [(path, before)] = kin
-        record = replace(before, session_id=heard.session_id)
-        self.keep(record)
-        path.unlink(missing_ok=True)
-        return record
+        return kin[0] if len(kin) == 1 else None
+
+    def touch(self, heard: Heard) -> None:
+        """The session lives, and whoever waits for it: they are not the ones to be forgotten."""
+        for subagent in {heard.subagent, ""}:
+            with suppress(OSError):  # nothing is known of it
+                os.utime(self._path(heard.client, heard.session_id, subagent))
 
     def keep(self, record: Record) -> None:
         """Write it down; sessions long gone are forgotten."""

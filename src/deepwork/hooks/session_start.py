@@ -12,9 +12,10 @@ def answer(desk: Desk, store: LeanStore) -> str:
     """Give back what the session knew; after a new start, what is under way here."""
     heard = desk.heard
     record = desk.recalled()
-    if not record.knows_something and heard.source in ("resume", "clear", "compact"):
-        record = desk.memory.take_up(heard, desk.settings.project_root) or record
+    # A compacted session keeps its id. The others may have got a new one, or be strangers: who knows?
+    may_go_on = not record.knows_something and heard.source in ("resume", "clear")
+    kin = desk.memory.kin_of(heard, desk.settings.project_root) if may_go_on else None
     with store.reading() as tx:
-        situation = look(tx, place_of(desk.settings), record)
+        situation = look(tx, place_of(desk.settings), record, perhaps=kin.agents if kin else ())
     text = telling.situation_text(situation)
     return clients.with_context(heard.client, clients.SESSION_START, text) if text else ""

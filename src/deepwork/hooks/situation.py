@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,11 @@ class Situation:
 
     agents: dict[str, str]
     """Whom the session acts as, by id, and what they are called."""
+    perhaps: dict[str, str]
+    """Whom the session may have acted as before; another may be doing so now."""
+    perhaps_held: list[Row]
     jobs: list[Row]
+    jobs_are_own: bool
     held: list[Row]
     context: dict[str, Any] | None
     """Of the first task that is held."""
@@ -46,7 +51,8 @@ class Situation:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.jobs or self.held or self.tracked or self.plans or self.unread or self.lost)
+        found = (self.perhaps_held, self.jobs, self.held, self.tracked, self.plans, self.unread, self.lost)
+        return not any(found)
 
 
 def place_of(settings: Settings) -> Place:
@@ -55,30 +61,32 @@ def place_of(settings: Settings) -> Place:
     return Place(settings.state_folder / "tmp", str(settings.repository_root) if has_others else None)
 
 
-def look(tx: Transaction, place: Place, record: Record) -> Situation:
+def look(tx: Transaction, place: Place, record: Record, perhaps: Sequence[str] = ()) -> Situation:
     """What is under way for this session; where nothing is known of it, for everybody in the project."""
     store = UnderWayStore(tx)
     held = store.held(record.agents) if record.agents else []
     tracked = (record.workflow and store.tracked(None, record.workflow)) or store.tracked(
         place.repository, None
     )
+    own = store.job(record.jobs) if record.jobs else None
     return Situation(
         agents=store.names(record.agents) if record.agents else {},
-        jobs=_jobs(store, place, record),
+        perhaps=store.names(perhaps) if perhaps else {},
+        perhaps_held=store.held(perhaps) if perhaps else [],
+        jobs=[own] if own else _jobs(store, place),
+        jobs_are_own=own is not None,
         held=held,
         context=_context(tx, held[0]["id"]) if held else None,
         tracked=tracked,
         tracked_tasks=store.open_tracked_tasks([row["id"] for row in tracked]) if tracked else [],
-        plans=store.plans(place.repository),
+        plans=[row for row in store.plans(place.repository) if row["total"]],
         unread=store.unread(record.agents) if record.agents else [],
         lost=store.lost(record.agents) if record.agents else [],
     )
 
 
-def _jobs(store: UnderWayStore, place: Place, record: Record) -> list[Row]:
-    """The session's own job, or else all that this project keeps the files of."""
-    if record.job and (own := store.job(record.job)):
-        return [own]
+def _jobs(store: UnderWayStore, place: Place) -> list[Row]:
+    """All that this project keeps the files of."""
     found = store.jobs(_LOOKED_AT)
     return [row for row in found if (place.sessions / f"session_{row['id']}.json").exists()][:MOST]
 

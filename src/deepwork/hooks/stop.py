@@ -11,11 +11,11 @@ from deepwork.hooks.store import UnderWayStore
 def answer(desk: Desk, store: LeanStore) -> str:
     """A reminder that was not given yet."""
     record = desk.recalled()
-    if desk.heard.is_repeated or not (record.job or record.agents):
+    if desk.heard.is_repeated or not (record.jobs or record.agents):
         return ""
     with store.reading() as tx:
         under_way = UnderWayStore(tx)
-        job = under_way.job(record.job) if record.job else None
+        job = under_way.job(record.jobs) if record.jobs else None
         held = under_way.held(record.agents) if record.agents else []
     named = [f"stop:{job['id']}/{job['step_id']}"] if job else []
     named += [f"stop:{row['id']}" for row in held]

@@ -10,6 +10,8 @@ from deepwork.database.statements import where
 from deepwork.database.transaction import Transaction
 
 MOST = 5
+MOST_COUNTED = 1000
+"""Of a plan with more tasks than this nobody counts them all beside an agent's work."""
 
 
 class UnderWayStore:
@@ -26,13 +28,14 @@ class UnderWayStore:
             limit=limit,
         )
 
-    def job(self, id: str) -> Row | None:
-        """One job session, if it is under way."""
-        return self._tx.one(
+    def job(self, ids: Sequence[str]) -> Row | None:
+        """The first of these job sessions that is under way."""
+        rows = self._tx.all(
             "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions"
-            " WHERE id = :id AND status = 'active'",
-            id=id,
+            " WHERE id IN :ids AND status = 'active'",
+            ids=list(ids),
         )  # fmt: skip
+        return min(rows, key=lambda row: ids.index(row["id"]), default=None)
 
     def held(self, agents: Sequence[str]) -> list[Row]:
         """Tasks that these agents hold and have not ended; what they work on comes first."""
@@ -71,17 +74,22 @@ class UnderWayStore:
         )  # fmt: skip
 
     def plans(self, repository: str | None) -> list[Row]:
-        """Plans that give out tasks, the last changed first, with how many tasks of each status they have."""
+        """Plans that give out tasks, the last changed first: how many they have, and how many are done.
+
+        Neither is counted beyond one more than `MOST_COUNTED`.
+        """
         mine = "" if repository is None else " AND repository_path = :repository"
         return self._tx.all(
             f"""
-            SELECT plan.id, plan.name, task.status, count(*) AS tasks
-              FROM (SELECT id, name, updated_at FROM plans WHERE status IN ('ready', 'in_progress'){mine}
-                     ORDER BY updated_at DESC, id LIMIT :limit) AS plan
-              JOIN plan_tasks AS task ON task.workflow_id = plan.id
-             GROUP BY plan.id, plan.name, plan.updated_at, task.status ORDER BY plan.updated_at DESC, plan.id
+            SELECT id, name,
+                   (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
+                     LIMIT :most) AS counted) AS total,
+                   (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
+                       AND status IN ('completed', 'skipped') LIMIT :most) AS counted) AS done
+              FROM plans WHERE status IN ('ready', 'in_progress'){mine}
+             ORDER BY updated_at DESC, id LIMIT :limit
             """,
-            repository=repository, limit=MOST,
+            repository=repository, limit=MOST, most=MOST_COUNTED + 1,
         )  # fmt: skip
 
     def unread(self, agents: Sequence[str]) -> list[Row]:

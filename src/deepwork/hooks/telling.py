@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database.engine import Row
+from deepwork.hooks.store import MOST_COUNTED
 
 if TYPE_CHECKING:
     from deepwork.hooks.situation import Situation
@@ -15,7 +16,6 @@ MOST_TOKENS = 2000
 """What one telling may cost."""
 _LINE = 200
 _BODY = 1000
-_DONE = ("completed", "skipped")
 
 
 def situation_text(situation: Situation) -> str:
@@ -25,7 +25,7 @@ def situation_text(situation: Situation) -> str:
     parts = [
         "deepwork keeps this for you; it is how things stand now.",
         *_who(situation),
-        *_jobs(situation.jobs),
+        *(_jobs(situation.jobs) if situation.jobs_are_own else _somebodys_jobs(situation.jobs)),
         *_held(situation),
         *_lost(situation.lost),
         *_tracked(situation),
@@ -56,10 +56,15 @@ def urgent_text(messages: Iterable[Any], names: dict[str, str]) -> str:
         cut = " … (cut)" if len(body) > _BODY else ""
         told.append(
             f"URGENT message {message.id} for you from {one_line(sender)} ({message.sender_id}){subject}\n"
-            f"{body[:_BODY]}{cut}\n"
+            f"{_quoted(body[:_BODY] + cut)}\n"
             f'Mark it with message_mark_read(message_ids=["{message.id}"]); answer with message_send.'
         )
     return within_budget("\n\n".join(told))
+
+
+def _quoted(body: str) -> str:
+    """What another wrote, line by line: none of it can look like a line of ours."""
+    return "\n".join(f"> {line}" for line in body.splitlines())
 
 
 def silence_text(agent_id: str, name: str) -> str:
@@ -98,24 +103,49 @@ def one_line(text: Any, most: int = _LINE) -> str:
 
 def _who(situation: Situation) -> Iterator[str]:
     if situation.agents:
-        named = ", ".join(f"{one_line(name, 60)} ({id})" for id, name in situation.agents.items())
-        yield f"You are agent {named}: use that id, do not register again."
+        yield f"You are agent {_named(situation.agents)}: use that id, do not register again."
+    if situation.perhaps:
+        tasks = [f'{row["id"]} "{one_line(row["name"], 60)}"' for row in situation.perhaps_held]
+        holding = f" and holds {', '.join(tasks)}" if tasks else ""
+        yield (
+            f"If this conversation is the one that acted as agent {_named(situation.perhaps)}{holding}, go on"
+            " with that id; otherwise register: another session may be using it."
+        )
+
+
+def _named(agents: dict[str, str]) -> str:
+    return ", ".join(f"{one_line(name, 60)} ({id})" for id, name in agents.items())
 
 
 def _jobs(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
         data = session_data(row)
-        place = f"step {row['step_id']}"
-        if isinstance(entries := data.get("entries"), list):
-            place += f" ({int(data.get('current_entry_index') or 0) + 1} of {len(entries)})"
         progress = (data.get("step_progress") or {}).get(row["step_id"]) or {}
         waits = "its review sent it back: mend it" if progress.get("quality_attempts") else "do it"
         named = f'session_id="{row["id"]}"'
         yield (
-            f"Job session {row['id']}, {row['job_name']}/{row['workflow_name']}: at {place}; {waits}, then"
+            f"Job session {_place(row, data)}; {waits}, then"
             f" call finished_step({named}). get_session({named}) has the instructions and outputs."
             f" Goal: {one_line(data.get('goal'))}"
         )
+
+
+def _somebodys_jobs(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        data = session_data(row)
+        yield (
+            f"Under way here, perhaps by another session: job session {_place(row, data)}. Go on with it only"
+            f' if you are asked to: get_session(session_id="{row["id"]}") has the instructions.'
+            f" Goal: {one_line(data.get('goal'))}"
+        )
+
+
+def _place(row: Row, data: dict[str, Any]) -> str:
+    """Which job session it is, and where it stands."""
+    step = f"{row['id']}, {row['job_name']}/{row['workflow_name']}: at step {row['step_id']}"
+    if isinstance(entries := data.get("entries"), list):
+        step += f" ({int(data.get('current_entry_index') or 0) + 1} of {len(entries)})"
+    return step
 
 
 def _held(situation: Situation) -> Iterator[str]:
@@ -163,18 +193,17 @@ def _tracked(situation: Situation) -> Iterator[str]:
 def _plans(situation: Situation) -> Iterator[str]:
     """Plans that anybody may work on; those of which a task is held are told with it."""
     mine = {row["workflow_id"] for row in situation.held}
-    by_plan: dict[str, dict[str, int]] = {}
-    names: dict[str, str] = {}
     for row in situation.plans:
-        names[row["id"]] = row["name"]
-        by_plan.setdefault(row["id"], {})[row["status"]] = row["tasks"]
-    for id, counts in by_plan.items():
-        if id not in mine:
-            done, total = sum(counts.get(word, 0) for word in _DONE), sum(counts.values())
+        if row["id"] not in mine:
             yield (
-                f'Plan {id} "{one_line(names[id], 100)}": {done} of {total} tasks done.'
-                f' workflow_next_tasks(workflow_id="{id}") says what can be claimed.'
+                f'Plan {row["id"]} "{one_line(row["name"], 100)}": {_count(row["done"])} of'
+                f" {_count(row['total'])} tasks done."
+                f' workflow_next_tasks(workflow_id="{row["id"]}") says what can be claimed.'
             )
+
+
+def _count(number: int) -> str:
+    return str(number) if number <= MOST_COUNTED else f"over {MOST_COUNTED}"
 
 
 def _unread(rows: Iterable[Row]) -> Iterator[str]:

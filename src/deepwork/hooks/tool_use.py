@@ -11,19 +11,22 @@ from deepwork.agents.models import Agent
 from deepwork.agents.store import AgentStore
 from deepwork.database.lean import LeanStore
 from deepwork.database.transaction import Transaction
-from deepwork.errors import NotFound
-from deepwork.hooks import clients, telling
+from deepwork.errors import NotFound, StorageError
+from deepwork.hooks import clients, failures, telling
 from deepwork.hooks.desk import Desk, having_told
 from deepwork.hooks.learning import Record, learned
 from deepwork.hooks.store import UnderWayStore
 from deepwork.messages.store import MessageStore
 
 MOST_MESSAGES = 3
+PATIENCE = 0.2
+"""How many seconds a renewal waits for others: the next tool will do as well."""
 
 
 def answer(desk: Desk, store: LeanStore) -> str:
     """What the agent must hear, if anything."""
     heard = desk.heard
+    desk.memory.touch(heard)
     record = desk.recalled()
     if heard.tool and learned(record, heard.tool, heard.given, heard.answer) != record:
         record = desk.change(lambda before: learned(before, heard.tool, heard.given, heard.answer))
@@ -31,7 +34,7 @@ def answer(desk: Desk, store: LeanStore) -> str:
     everybody = {*record.agents, *(desk.recalled("").agents if heard.subagent else ())}
     if not everybody:
         return ""
-    found, news_of = _signs_of_life(store, sorted(everybody), desk.settings.lease_seconds * 1000)
+    found, news_of = _signs_of_life(desk, store, sorted(everybody))
     own = [agent for agent in found if agent.id in record.agents]
     if gone := set(record.agents) - {agent.id for agent in own}:  # they left, or are of another store
         record = desk.change(lambda before: _without(before, gone))
@@ -46,8 +49,9 @@ News = dict[str, tuple[str, str]]
 """What agents must hear: by a name of its own, for whom it is, and the text."""
 
 
-def _signs_of_life(store: LeanStore, ids: Sequence[str], lease_ms: int) -> tuple[list[Agent], News]:
+def _signs_of_life(desk: Desk, store: LeanStore, ids: Sequence[str]) -> tuple[list[Agent], News]:
     """The agents that are there, their claims renewed where it is time, and what they must hear."""
+    lease_ms = desk.settings.lease_seconds * 1000
     with store.reading() as tx:
         agents = [agent for id in ids if (agent := _found(tx, id)) and agent.unregistered_at is None]
         lost = UnderWayStore(tx).lost([agent.id for agent in agents]) if agents else []
@@ -56,9 +60,12 @@ def _signs_of_life(store: LeanStore, ids: Sequence[str], lease_ms: int) -> tuple
     gone = [agent for agent in agents if agent.silent_since is not None]
     due = [a for a in agents if a not in gone and rules.wants_renewal(a, now, lease_ms)]
     if due:
-        with store.writing() as tx:
-            for agent in due:
-                _renew(tx, agent.id, lease_ms)
+        try:
+            with store.writing(PATIENCE) as tx:
+                for agent in due:
+                    _renew(tx, agent.id, lease_ms)
+        except StorageError as error:  # what the agents must hear does not wait for it
+            failures.note(desk.settings.store_folder, "renewal of claims", error)
     silent = {f"silent:{a.id}/{a.silent_since}": (a.id, telling.silence_text(a.id, a.name)) for a in gone}
     taken = {f"lost:{row['who']}/{row['what']}": (row["who"], telling.lost_text([row])) for row in lost}
     return agents, silent | taken

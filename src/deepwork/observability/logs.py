@@ -101,7 +101,13 @@ class StrayLines:
         with self._writing:
             *lines, self._begun = (self._begun + text).split("\n")
         for line in filter(str.strip, lines):
-            record = {"name": "stderr", "levelno": logging.INFO, "levelname": "INFO", "msg": line.rstrip()}
+            level = logging.ERROR if line.startswith("Error:") else logging.INFO
+            record = {
+                "name": "stderr",
+                "levelno": level,
+                "levelname": logging.getLevelName(level),
+                "msg": line.rstrip(),
+            }
             self._handler.handle(logging.makeLogRecord(record))
         return len(text)
 

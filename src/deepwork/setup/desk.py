@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deepwork.errors import InvalidInput, NotAllowed
+from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.setup import guidance, hooks, servers
 from deepwork.setup.choice import Choice, Toolbox, choose
 from deepwork.setup.clients import CLIENTS, Client, Scope
@@ -157,6 +157,8 @@ class SetupDesk:
             there = servers.find(client, read_text(path) or "")
         except Unreadable as error:
             return f"unreadable at line {error.line}"
+        except DeepworkError:  # one client's file must not hide the others; setting that one up says more
+            return "unreadable"
         if there is None:
             return "no"
         return "by hand" if mark_of(client.shape, there) is None else "yes"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepwork.errors import Code, Conflict, DefinitionError
+from deepwork.errors import Code, Conflict, DefinitionError, StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.failures import storage_failure
 
@@ -52,7 +52,10 @@ def read_text(path: Path) -> str | None:
             f"{path}:{line}: The text is not UTF-8.", suggestion="Save it as UTF-8; nothing was changed."
         ) from None
     except OSError as error:
-        raise storage_failure("read", path, error) from error
+        raise StorageError(
+            f"Cannot read {path}: {error.strerror or error}.",
+            suggestion="Give yourself the right to read it, or move it away; nothing was changed.",
+        ) from error
 
 
 def apply(change: Change, *, new_mode: int) -> None:

@@ -14,11 +14,13 @@ class HideTokens(logging.Filter):
 
     def __init__(self, owners: str) -> None:
         super().__init__()
-        self._owners = owners
+        self._owners = {owners, repr(owners)[1:-1]}  # as it is, and as a traceback shows it
 
     def filter(self, record: logging.LogRecord) -> bool:
         line = record.getMessage()
-        hidden = _TOKEN.sub(HIDDEN, line.replace(self._owners, HIDDEN))
+        hidden = _TOKEN.sub(HIDDEN, line)
+        for form in self._owners:
+            hidden = hidden.replace(form, HIDDEN)
         if hidden != line:
             record.msg, record.args = hidden, ()
         return True

@@ -1,0 +1,78 @@
+"""The quick look into a PostgreSQL: one connection, which waits for nobody for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from deepwork.database.lean import existing_store
+from deepwork.database.transaction import Transaction
+from deepwork.errors import StorageError
+from hooks.make_hooks import Project
+from house import clean, house_at
+
+LIMITS = ("lock_timeout", "statement_timeout", "application_name", "search_path")
+
+
+@pytest.fixture
+def url(tmp_path: Path, postgres_url: str) -> Iterator[str]:
+    """A store with an agent in it."""
+    clean(postgres_url)
+    project = Project(house_at(tmp_path, postgres_url))
+    project.agent()
+    yield postgres_url
+    project.house.close()
+
+
+def test_it_has_the_patience_that_is_asked_for(url: str):
+    own = f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3Dpublic"
+
+    with existing_store(own, 1.5) as store:
+        assert store
+        with store.reading() as tx:
+            now = {name: tx.value("SELECT current_setting(:name)", name=name) for name in LIMITS}
+        with store.writing(0.25) as tx:
+            writing = tx.value("SELECT current_setting('lock_timeout')")
+
+    assert now == {
+        "lock_timeout": "1500ms", "statement_timeout": "1500ms", "application_name": "deepwork hook",
+        "search_path": "public",
+    }  # fmt: skip
+    assert writing == "250ms"
+
+
+def test_rows_that_others_hold_are_an_error_that_says_so(url: str):
+    with psycopg.connect(url) as other, existing_store(url, 1.0) as store:
+        assert store
+        other.execute("SELECT 1 FROM agents FOR UPDATE")
+
+        with pytest.raises(StorageError, match="busy"), store.writing(0.05) as tx:
+            tx.run("UPDATE agents SET name = 'Eve'")
+
+        with store.reading() as tx:  # the connection is as good as before
+            assert tx.value("SELECT name FROM agents") == "Ada"
+
+
+def test_what_was_begun_and_failed_leaves_nothing(url: str):
+    with existing_store(url, 1.0) as store:
+        assert store
+        with pytest.raises(KeyError), store.writing(1.0) as tx:
+            _fail(tx)
+        with store.reading() as tx:
+            assert tx.value("SELECT name FROM agents") == "Ada"
+
+
+def test_a_server_that_is_away_is_an_error_at_once():
+    with (
+        pytest.raises(StorageError, match="cannot be reached"),
+        existing_store("postgresql://nobody@127.0.0.1:1/none", 1.0),
+    ):
+        pytest.fail("There is no such store.")
+
+
+def _fail(tx: Transaction) -> None:
+    assert tx.run("UPDATE agents SET name = 'Eve'") == 1
+    raise KeyError

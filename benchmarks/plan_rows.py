@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from clients import Caller, Stdio
-
 from deepwork.config import load_settings
 from deepwork.database.call import Call
 from deepwork.server.house import House

@@ -23,8 +23,9 @@ import job_rows
 import plan_rows
 import review_rows
 import track_rows
-from clients import Caller, Http, HttpServer, Stdio
 from rows import ROWS, Desk
+
+from clients import Caller, Http, HttpServer, Stdio
 
 HERE = Path(__file__).parent
 BASELINE = HERE / "baseline.json"

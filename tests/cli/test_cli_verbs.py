@@ -56,7 +56,7 @@ def test_an_error_is_a_sentence_and_what_to_do(tmp_path: Path):
     assert ran.code == 1
     assert ran.out == ""
     assert ran.err == (
-        "Error: There is no agent 'ag_x'.\nSee agent_list for the agents there are, or register one.\n"
+        "Error: There is no agent 'ag_x'.\nSee `deepwork agents list` for the agents there are, or register one.\n"
     )
 
 

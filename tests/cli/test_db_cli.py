@@ -127,12 +127,13 @@ def test_looking_at_a_known_store_imports_no_migration(tmp_path: Path):
 
 
 def test_a_project_moves_to_a_server_and_back(tmp_path: Path, server: Callable[[], str]):
-    url, back = server(), tmp_path / "back"
+    url, project, back = server(), tmp_path / "project", tmp_path / "back"
+    project.mkdir()
     back.mkdir()
-    register(tmp_path, "Ada")
+    register(project, "Ada")
 
-    there = deepwork(tmp_path, "db", "copy", "project", url, "--json")
-    register(tmp_path, "Bob", "--db", url)
+    there = deepwork(project, "db", "copy", "project", url, "--json")
+    register(project, "Bob", "--db", url)
     again = deepwork(back, "db", "copy", url, "project")
 
     assert (there.json["verified"], there.json["tables"]["agents"], there.json["to"]) == (True, 1, url)
@@ -212,10 +213,11 @@ def test_a_store_is_backed_up_and_put_back(tmp_path: Path, server: Callable[[], 
 
 
 def test_a_lost_store_is_put_back_where_the_project_keeps_it(tmp_path: Path):
-    register(tmp_path, "Ada")
-    deepwork(tmp_path, "db", "backup", "safe.backup")
-    new = tmp_path / "new"
+    lost, new = tmp_path / "lost", tmp_path / "new"
+    lost.mkdir()
     new.mkdir()
+    register(lost, "Ada")
+    deepwork(lost, "db", "backup", "../safe.backup")
 
     ran = deepwork(new, "db", "restore", "../safe.backup")
 

@@ -10,7 +10,10 @@ READY := .venv/.ready
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test bench chaos clients e2e soak check web docs site format lock clean
+# Browser tests check accessibility with axe-core from npm; without a browser they are skipped anyway.
+AXE := $(if $(and $(shell command -v npm),$(shell command -v chromium)),web/node_modules/.ready)
+
+.PHONY: help demo test flaky bench chaos clients e2e soak check web docs schema site format lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -18,8 +21,11 @@ help: ## Say what can be made.
 demo: $(READY) ## Agents, a job, reviews, a plan and a record, on real servers; in a terminal the dashboard stays open.
 	@$(BIN)/python -P demo/main.py
 
-test: $(READY) ## Run all tests, on SQLite and on a real PostgreSQL; in a browser where there is chromium.
+test: $(READY) $(AXE) ## Run all tests, on SQLite and on a real PostgreSQL; in a browser where there is chromium.
 	@$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+
+flaky: $(READY) $(AXE) ## Run all tests three times under varied conditions, to find those that depend on luck.
+	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)
 
 bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--save makes it the baseline.
 	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
@@ -65,6 +71,9 @@ docs: $(READY) ## Write the pages that are made from the code.
 	$(BIN)/python -P scripts/settings_page.py
 	$(BIN)/python -P scripts/not_run_page.py
 	$(BIN)/python -P -m deepwork.cli.completing
+
+schema: $(READY) ## Write the schema snapshots that new stores are created from.
+	$(BIN)/python -P scripts/schema_snapshots.py
 
 site: $(READY) ## Build the documentation as a site, into build/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import deepwork
@@ -38,4 +41,12 @@ def tomorrows_program(folder: Path) -> Path:
     assert text.count(f'HEAD = "{schema.HEAD}"') == 1
     (database / "schema.py").write_text(text.replace(f'HEAD = "{schema.HEAD}"', f'HEAD = "{HEAD}"'))
     (database / "migrations" / "versions" / f"{HEAD}_tomorrow.py").write_text(_MIGRATION)
+    _write_snapshots(folder)
     return folder
+
+
+def _write_snapshots(folder: Path) -> None:
+    """What `make schema` does after a migration was added."""
+    script = Path(__file__).parents[2] / "scripts" / "schema_snapshots.py"
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    subprocess.run([sys.executable, "-P", script], env=environment, check=True)

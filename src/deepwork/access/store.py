@@ -39,7 +39,10 @@ class TokenStore:
 
     def all(self) -> list[Token]:
         """Every token there ever was, oldest first."""
-        return [_token(row) for row in self._tx.all(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, id")]
+        return [
+            _token(row)
+            for row in self._tx.all(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, created_seq")
+        ]
 
     def revoke(self, name: str) -> bool:
         """End the token with this name; False if there is none that is not revoked."""

@@ -58,7 +58,7 @@ class AgentStore:
         total = self._tx.value(f"SELECT count(*) FROM agents {where(conditions)}", **values)
         rows = self._tx.all(
             f"SELECT {_COLUMNS} FROM agents {where(conditions | {_AFTER: after})}"
-            " ORDER BY created_at, id LIMIT :limit",
+            " ORDER BY created_at, created_seq LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         return [_agent(row) for row in rows], total
@@ -98,7 +98,7 @@ class AgentStore:
         return _agent(row)
 
 
-_AFTER = "(created_at, id) > (SELECT created_at, id FROM agents WHERE id = :after)"
+_AFTER = "(created_at, created_seq) > (SELECT created_at, created_seq FROM agents WHERE id = :after)"
 _COLUMNS = ", ".join(Agent.__dataclass_fields__)
 
 # Silence makes an agent offline without anybody writing it down; `rules.status` says the same of one agent.

@@ -31,7 +31,7 @@ class KinStore:
         """The tasks right below a tracked task."""
         return self._tx.all(
             "SELECT id, name, status FROM tracked_tasks WHERE parent_task_id = :id"
-            " ORDER BY started_at, id LIMIT :limit",
+            " ORDER BY started_at, created_seq LIMIT :limit",
             id=task_id, limit=limit,
         )  # fmt: skip
 

@@ -15,7 +15,8 @@ class NeedStore:
     def blockers(self, limit: int) -> tuple[list[Row], int]:
         """Issues that need a person, newest first."""
         rows = self._tx.all(
-            f"SELECT * FROM issues WHERE {_OPEN} ORDER BY created_at DESC, id DESC LIMIT :limit", limit=limit
+            f"SELECT * FROM issues WHERE {_OPEN} ORDER BY created_at DESC, created_seq DESC LIMIT :limit",
+            limit=limit,
         )
         return rows, self._total(rows, limit, f"issues WHERE {_OPEN}")
 
@@ -23,7 +24,8 @@ class NeedStore:
         """Tracked tasks that ended with the word that a person should look, which none did; newest first."""
         source = f"tracked_tasks AS task WHERE {_TO_REVIEW} AND completed_at >= :since AND {_UNSEEN}"
         rows = self._tx.all(
-            f"SELECT {_TRACKED}, task.outcome FROM {source} ORDER BY completed_at DESC, id DESC LIMIT :limit",
+            f"SELECT {_TRACKED}, task.outcome FROM {source}"
+            " ORDER BY completed_at DESC, created_seq DESC LIMIT :limit",
             since=since, limit=limit,
         )  # fmt: skip
         return rows, self._total(rows, limit, source, since=since)
@@ -36,7 +38,7 @@ class NeedStore:
             ) AND {_UNSEEN}"""
         rows = self._tx.all(
             f"SELECT {_TRACKED}, task.outcome FROM {source}"
-            " ORDER BY task.completed_at DESC, task.id DESC LIMIT :limit",
+            " ORDER BY task.completed_at DESC, task.created_seq DESC LIMIT :limit",
             limit=limit,
         )  # fmt: skip
         return rows, self._total(rows, limit, source)
@@ -45,7 +47,7 @@ class NeedStore:
         """Tracked tasks under way of which nobody has spoken for long, the longest silent first."""
         source = f"{_UNDER_WAY} AND task.status = 'in_progress' AND task.last_sign_at < :silent_since"
         rows = self._tx.all(
-            f"SELECT {_TRACKED} FROM {source} ORDER BY task.last_sign_at, task.id LIMIT :limit",
+            f"SELECT {_TRACKED} FROM {source} ORDER BY task.last_sign_at, task.created_seq LIMIT :limit",
             silent_since=silent_since, limit=limit,
         )  # fmt: skip
         return rows, self._total(rows, limit, source, silent_since=silent_since)
@@ -56,7 +58,8 @@ class NeedStore:
             WHERE plans.status IN ('ready', 'in_progress', 'paused', 'failed') AND task.status = 'failed'"""
         rows = self._tx.all(
             "SELECT task.id, task.name, task.workflow_id, task.error, task.updated_at"
-            f" FROM {source} ORDER BY task.updated_at DESC, task.id DESC LIMIT :limit",
+            f" FROM {source} ORDER BY task.updated_at DESC, plans.created_seq DESC, task.position DESC"
+            " LIMIT :limit",
             limit=limit,
         )
         return rows, self._total(rows, limit, source)
@@ -71,7 +74,7 @@ class NeedStore:
         rows = self._tx.all(
             "SELECT task.id, task.name, task.workflow_id, leases.who, leases.until,"
             f" agents.name AS agent_name, agents.last_heartbeat FROM {source}"
-            " ORDER BY leases.until DESC, task.id LIMIT :limit",
+            " ORDER BY leases.until DESC, plans.created_seq, task.position LIMIT :limit",
             now=self._tx.now, limit=limit,
         )  # fmt: skip
         return rows, self._total(rows, limit, source, now=self._tx.now)
@@ -83,7 +86,7 @@ class NeedStore:
             SELECT id, name, updated_at, (
                    SELECT reason FROM plan_history WHERE workflow_id = plans.id AND after = 'paused'
                     ORDER BY number DESC LIMIT 1) AS reason
-              FROM plans WHERE status = 'paused' ORDER BY updated_at DESC, id DESC LIMIT :limit
+              FROM plans WHERE status = 'paused' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
             """,
             limit=limit,
         )

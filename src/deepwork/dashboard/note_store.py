@@ -42,12 +42,12 @@ class NotePages:
     ) -> tuple[list[Row], int]:  # fmt: skip
         total: int = self._tx.value(f"SELECT count(*) FROM {table} {where(filters)}", **values)
         sign, direction = (">", "ASC") if oldest_first else ("<", "DESC")
-        conditions = where({**filters, f"(created_at, id) {sign} (:beyond_at, :beyond_id)": beyond})
-        at, id = beyond or (None, None)
+        conditions = where({**filters, f"(created_at, created_seq) {sign} (:beyond_at, :beyond_seq)": beyond})
+        at, seq = beyond or (None, None)
         rows = self._tx.all(
             f"SELECT * FROM {table} {conditions}"
-            f" ORDER BY created_at {direction}, id {direction} LIMIT :limit",
-            beyond_at=at, beyond_id=id, limit=limit, **values,
+            f" ORDER BY created_at {direction}, created_seq {direction} LIMIT :limit",
+            beyond_at=at, beyond_seq=seq, limit=limit, **values,
         )  # fmt: skip
         return rows, total
 

@@ -24,7 +24,7 @@ from deepwork.tracking.models import Category, IssueType
 from deepwork.tracking.responses import DecisionView, IssueView
 
 TASKS_OF_FILE = 50
-_HIDDEN = ("phase_id",)
+_HIDDEN = ("phase_id", "created_seq")
 
 
 class IssueLine(IssueView):
@@ -190,14 +190,14 @@ def _shown(row: Row) -> Row:
 
 
 def _beyond(query: Page) -> Sequence[Any] | None:
-    return place_of(query.cursor, int, str) if query.cursor else None
+    return place_of(query.cursor, int, int) if query.cursor else None
 
 
 def _next(rows: Sequence[Row], query: Page) -> str | None:
     if len(rows) <= query.limit:
         return None
     last = rows[query.limit - 1]
-    return marked([last["created_at"], last["id"]])
+    return marked([last["created_at"], last["created_seq"]])
 
 
 def files(sight: Sight, query: Page) -> Files:

@@ -23,7 +23,8 @@ class PeopleStore:
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
               JOIN plans ON plans.id = task.workflow_id
               LEFT JOIN plan_claims AS claim ON claim.task_id = task.id AND claim.epoch = leases.epoch
-             WHERE leases.who IN :ids AND leases.until >= :now ORDER BY claim.claimed_at, task.id
+             WHERE leases.who IN :ids AND leases.until >= :now
+             ORDER BY claim.claimed_at, plans.created_seq, task.position
             """,
             ids=list(agent_ids), now=self._tx.now,
         )  # fmt: skip
@@ -75,7 +76,7 @@ class PeopleStore:
                    run.name AS run_name
               FROM tracked_workflows AS run JOIN tracked_tasks AS task ON task.workflow_id = run.id
              WHERE run.status = 'in_progress' AND task.status = 'in_progress' AND task.agent_name IN :names
-             ORDER BY task.started_at DESC, task.id LIMIT :limit
+             ORDER BY task.started_at DESC, task.created_seq DESC LIMIT :limit
             """,
             names=list(names), limit=limit,
         )  # fmt: skip
@@ -91,7 +92,7 @@ class PeopleStore:
         """The agent that this caller registered last and that is still there."""
         found: str | None = self._tx.value(
             "SELECT id FROM agents WHERE registered_by = :caller AND unregistered_at IS NULL"
-            " ORDER BY created_at DESC, id DESC LIMIT 1",
+            " ORDER BY created_at DESC, created_seq DESC LIMIT 1",
             caller=caller,
         )
         return found

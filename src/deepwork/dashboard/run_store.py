@@ -57,16 +57,16 @@ class RunStore:
     def page(
         self, kind: str, wanted: RunFilter, order: RunOrder, after: Sequence[Any] | None, limit: int
     ) -> list[Row]:
-        """The next runs of a kind; `sort_key` and `id` tell where each stands."""
+        """The next runs of a kind; `sort_key` and `created_seq` tell where each stands."""
         leg = _LEGS[kind]
         key, direction = leg.keys[order.by], "DESC" if order.descending else "ASC"
-        is_beyond = f"({key}, id) {'<' if order.descending else '>'} (:after_key, :after_id)"
+        is_beyond = f"({key}, created_seq) {'<' if order.descending else '>'} (:after_key, :after_seq)"
         conditions = where({**leg.conditions(wanted), is_beyond: after})
-        after_key, after_id = after or (None, None)
+        after_key, after_seq = after or (None, None)
         return self._tx.all(
-            f"SELECT {leg.columns}, {key} AS sort_key FROM {leg.table} {conditions}"
-            f" ORDER BY {key} {direction}, id {direction} LIMIT :limit",
-            limit=limit, after_key=after_key, after_id=after_id, **_values(wanted),
+            f"SELECT {leg.columns}, created_seq, {key} AS sort_key FROM {leg.table} {conditions}"
+            f" ORDER BY {key} {direction}, created_seq {direction} LIMIT :limit",
+            limit=limit, after_key=after_key, after_seq=after_seq, **_values(wanted),
         )  # fmt: skip
 
     def count(self, kind: str, wanted: RunFilter) -> int:
@@ -169,7 +169,7 @@ class RunStore:
             " UNION ALL ".join(
                 f"""
                 SELECT id, (SELECT message FROM milestones WHERE workflow_id = {leg.table}.id
-                             ORDER BY created_at DESC, id DESC LIMIT 1) AS message
+                             ORDER BY created_at DESC, created_seq DESC LIMIT 1) AS message
                   FROM {leg.table} WHERE id IN :ids
                 """
                 for leg in _LEGS.values()
@@ -191,7 +191,7 @@ class RunStore:
         """Job sessions under way, the last changed first."""
         return self._tx.all(
             f"SELECT {_LEGS[JOB].columns} FROM job_sessions WHERE status = 'active'"
-            " ORDER BY updated_at DESC, id DESC LIMIT :limit",
+            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             limit=limit,
         )
 

@@ -148,7 +148,7 @@ def merged(
     )
     shown = _in_their_order(found[:limit], pages)
     for row in shown:
-        places[row["kind"]] = [row["sort_key"], row["id"]]
+        places[row["kind"]] = [row["sort_key"], row["created_seq"]]
     return shown, marked([order.by, order.descending, places]) if len(found) > limit else None
 
 
@@ -160,8 +160,8 @@ def _in_their_order(rows: Sequence[Row], pages: Mapping[str, list[Row]]) -> list
 
 def _key(order: RunOrder) -> Any:
     if order.by == "started":
-        return lambda row: (_ms(row["started_at"]), row["id"])
-    return lambda row: (row["sort_key"], row["id"])
+        return lambda row: (_ms(row["started_at"]), row["created_seq"])
+    return lambda row: (row["sort_key"], row["created_seq"])
 
 
 def _places(cursor: str | None, order: RunOrder) -> dict[str, list[Any]]:
@@ -169,7 +169,7 @@ def _places(cursor: str | None, order: RunOrder) -> dict[str, list[Any]]:
         return {}
     by, descending, places = place_of(cursor, str, bool, dict)
     sound = all(
-        kind in KINDS and isinstance(place, list) and len(place) == 2 and isinstance(place[1], str)
+        kind in KINDS and isinstance(place, list) and len(place) == 2 and type(place[1]) is int
         and type(place[0]) is (str if by == "name" or (kind == JOB and by == "started") else int)
         for kind, place in places.items()
     )  # fmt: skip

@@ -81,7 +81,7 @@ class FindStore:
         return self._tx.all(
             f"SELECT id, {place.title} AS title, {place.texts} AS said, {place.run_id} AS run_id,"
             f" {place.task_id} AS task_id FROM {place.table} WHERE {conditions}"
-            f" ORDER BY {place.order} DESC, id DESC LIMIT :limit",
+            f" ORDER BY {place.order} DESC, created_seq DESC LIMIT :limit",
             limit=EACH, **patterns,
         )  # fmt: skip
 

@@ -20,18 +20,20 @@ class TaskRowStore:
         self, workflow_id: str, silent_since: int, after: Sequence[object] | None, limit: int
     ) -> list[Row]:
         """Tracked tasks as they were started, each with what was last said of it."""
-        beyond = "AND (task.started_at, task.id) > (:at, :id)" if after else ""
-        at, id = after or (None, None)
+        beyond = "AND (task.started_at, task.created_seq) > (:at, :seq)" if after else ""
+        at, seq = after or (None, None)
         return self._tx.all(
             f"""
             SELECT task.id, task.name, task.status, phases.number AS phase, task.parent_task_id AS parent_id,
                    task.agent_name, task.started_at, task.completed_at,
                    {_LAST_SAID.format(ended="completed_at")},
-                   task.completed_at IS NULL AND task.last_sign_at < :silent_since AS is_stale
+                   task.completed_at IS NULL AND task.last_sign_at < :silent_since AS is_stale,
+                   task.created_seq
               FROM tracked_tasks AS task JOIN phases ON phases.id = task.phase_id
-             WHERE task.workflow_id = :workflow_id {beyond} ORDER BY task.started_at, task.id LIMIT :limit
+             WHERE task.workflow_id = :workflow_id {beyond}
+             ORDER BY task.started_at, task.created_seq LIMIT :limit
             """,
-            workflow_id=workflow_id, silent_since=silent_since, at=at, id=id, limit=limit,
+            workflow_id=workflow_id, silent_since=silent_since, at=at, seq=seq, limit=limit,
         )  # fmt: skip
 
     def tracked_count(self, workflow_id: str) -> int:
@@ -75,7 +77,7 @@ class TaskRowStore:
         """What was said of the tasks of a run that has no rows for its tasks, oldest first."""
         return self._tx.all(
             f"SELECT task_id, substr(message, 1, {MESSAGE}) AS milestone, progress FROM milestones"
-            " WHERE workflow_id = :id ORDER BY created_at, id",
+            " WHERE workflow_id = :id ORDER BY created_at, created_seq",
             id=workflow_id,
         )
 
@@ -112,7 +114,7 @@ class TaskRowStore:
         return {row["task_id"]: row["found"] for row in rows}
 
 
-_NEWEST = "ORDER BY created_at DESC, id DESC LIMIT 1"
+_NEWEST = "ORDER BY created_at DESC, created_seq DESC LIMIT 1"
 # Words without a number leave the last number standing. How far a task is that has ended, nobody asks.
 _LAST_SAID = f"""
     CASE WHEN task.started_at IS NOT NULL THEN (

@@ -99,13 +99,13 @@ class _Hanging:
 
 def _tracked(sight: Sight, query: RowsQuery) -> Rows:
     store, hanging = TaskRowStore(sight.tx), _Hanging(TaskRowStore(sight.tx), sight.id)
-    after = place_of(query.cursor, int, str) if query.cursor else None
+    after = place_of(query.cursor, int, int) if query.cursor else None
     found = store.tracked(sight.id, sight.now - STALE_MS, after, query.limit + 1)
     rows = [
         _row(row, hanging, bool(row["is_stale"]), row["id"] in hanging.blocked)
         for row in found[: query.limit]
     ]
-    return rows, store.tracked_count(sight.id), _next(found, query, "started_at", "id")
+    return rows, store.tracked_count(sight.id), _next(found, query, "started_at", "created_seq")
 
 
 def _planned(sight: Sight, query: RowsQuery) -> Rows:

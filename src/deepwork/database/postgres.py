@@ -113,9 +113,13 @@ class PostgreSQL:
                 return
             connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATING,))
             # Another process may have migrated while we waited.
-            if schema.is_behind(_stored_version(connection), self.name):
+            version = _stored_version(connection)
+            if schema.is_behind(version, self.name):
                 with psycopg.connect(self._conninfo) as migrating:
-                    schema.migrate("postgresql+psycopg://", migrating, psycopg)
+                    if version is None:
+                        migrating.execute(schema.read_snapshot("postgresql"))
+                    else:
+                        schema.migrate("postgresql+psycopg://", migrating, psycopg)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -1,4 +1,4 @@
-"""The schema's version, and how a database is brought to it."""
+"""The schema's version, and how a database is created at it or migrated to it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 from deepwork.errors import StorageError
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest migration; a test holds it to the folder `migrations/versions`."""
+MIGRATIONS = Path(__file__).parent / "migrations"
+TABLES_WITH_FIRST_ROWS = ("alembic_version", "event_sequence", "audit_head")
+"""The only tables that are not empty in a new store."""
 
 
 def is_behind(version: str | None, name: str) -> bool:
@@ -21,16 +24,25 @@ def is_behind(version: str | None, name: str) -> bool:
     return version != HEAD
 
 
+def snapshot_path(dialect: str) -> Path:
+    return MIGRATIONS / f"{dialect}.sql"
+
+
+def read_snapshot(dialect: str) -> str:
+    """The statements that create a new store as all migrations would, without importing Alembic."""
+    return snapshot_path(dialect).read_text(encoding="utf-8")
+
+
 def migrate(url: str, connection: Any, driver: Any) -> None:
     """Run the missing migrations on an open driver connection, in its one transaction."""
-    # Alembic and SQLAlchemy cost most of a second to import: only a new or old database pays for them.
+    # Alembic and SQLAlchemy cost most of a second to import: only an old database pays for them.
     import sqlalchemy as sa  # noqa: PLC0415
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
     engine = sa.create_engine(url, creator=lambda: connection, module=driver, poolclass=sa.pool.StaticPool)
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     with engine.begin() as transaction:
         if transaction.dialect.name == "sqlite":
             # Only now: whatever was begun before, SQLAlchemy rolled back when it first saw the connection.

@@ -93,9 +93,11 @@ class SQLite:
                 )
             version = stored_version(connection)
             if schema.is_behind(version, self.name):
-                if version is not None:
+                if version is None:
+                    connection.executescript(f"BEGIN IMMEDIATE; {schema.read_snapshot('sqlite')} COMMIT;")
+                else:
                     self._back_up(connection, version)
-                self._migrate()
+                    self._migrate()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -218,6 +218,15 @@ class PostgreSQLTables:
             for row in sound:
                 copying.write_row(row)
                 self._send()
+        if "created_seq" in table.columns:
+            self._pass_creation_order(table)
+
+    def _pass_creation_order(self, table: Table) -> None:
+        """Let the sequence go on after the numbers that the rows brought."""
+        self._connection.execute(
+            "SELECT setval('creation_order', highest) FROM (SELECT max(created_seq) AS highest"
+            f" FROM {_quoted(table.name)}) AS filled, creation_order WHERE highest > last_value"
+        )
 
     def _send(self) -> None:
         """Wait until the server has taken what is on its way: the driver would pile it up without end."""

@@ -24,7 +24,7 @@ class UnderWayStore:
         """Job sessions under way, the last changed first."""
         return self._tx.all(
             "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions"
-            " WHERE status = 'active' ORDER BY updated_at DESC, id LIMIT :limit",
+            " WHERE status = 'active' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             limit=limit,
         )
 
@@ -47,7 +47,8 @@ class UnderWayStore:
               JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
              WHERE leases.who IN :agents AND task.claimed_by = leases.who
                AND task.status IN ('pending', 'planning', 'in_progress', 'paused')
-             ORDER BY CASE WHEN agents.current_task_id = task.id THEN 0 ELSE 1 END, leases.until DESC, task.id
+             ORDER BY CASE WHEN agents.current_task_id = task.id THEN 0 ELSE 1 END, leases.until DESC,
+                      plans.created_seq, task.position
              LIMIT :limit
             """,
             agents=list(agents), limit=MOST,
@@ -61,7 +62,7 @@ class UnderWayStore:
         })  # fmt: skip
         return self._tx.all(
             "SELECT id, name, objective, current_phase, total_phases FROM tracked_workflows"
-            f" {condition} ORDER BY updated_at DESC, id LIMIT :limit",
+            f" {condition} ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             wanted=wanted, repository=repository, limit=MOST,
         )  # fmt: skip
 
@@ -69,7 +70,8 @@ class UnderWayStore:
         """Tasks of tracked workflows that somebody began and did not end."""
         return self._tx.all(
             "SELECT id, workflow_id, name, agent_name FROM tracked_tasks"
-            " WHERE workflow_id IN :ids AND status = 'in_progress' ORDER BY started_at, id LIMIT :limit",
+            " WHERE workflow_id IN :ids AND status = 'in_progress'"
+            " ORDER BY started_at, created_seq LIMIT :limit",
             ids=list(workflow_ids), limit=MOST,
         )  # fmt: skip
 
@@ -87,7 +89,7 @@ class UnderWayStore:
                    (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
                        AND status IN ('completed', 'skipped') LIMIT :most) AS counted) AS done
               FROM plans WHERE status IN ('ready', 'in_progress'){mine}
-             ORDER BY updated_at DESC, id LIMIT :limit
+             ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
             """,
             repository=repository, limit=MOST, most=MOST_COUNTED + 1,
         )  # fmt: skip
@@ -152,7 +154,7 @@ class UnderWayStore:
         """Ids of plans or tracked workflows that begin like this, the last changed first."""
         rows = self._tx.all(
             f"SELECT id FROM {table} WHERE substr(id, 1, :length) = :beginning"
-            " ORDER BY updated_at DESC, id DESC LIMIT :limit",
+            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             length=len(beginning), beginning=beginning, limit=limit,
         )  # fmt: skip
         return [row["id"] for row in rows]

@@ -96,6 +96,8 @@ class Session:
     last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)
     """By tool, so that a call that is repeated late still gets its own answer."""
     generation: int = 0
+    created_seq: int = 0
+    """Its place in the order of creation, among sessions that started in the same millisecond."""
 
     @property
     def workflow(self) -> str:

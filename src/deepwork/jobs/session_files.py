@@ -61,6 +61,20 @@ class SessionFiles:
         with self.held("starting"):
             yield
 
+    def next_seq(self) -> int:
+        """The next number in the order of creation; call it inside `starting`.
+
+        A lost counter goes on after the highest number in use.
+        """
+        counter = self.folder / "session_counter"
+        try:
+            last = int(counter.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            last = max((session.created_seq for session in self.all()), default=0)
+        make_state_folder(self.folder.parent)
+        write_atomically(counter, str(last + 1).encode(), is_durable=False)
+        return last + 1
+
     def exists(self, session_id: str) -> bool:
         return self._path(session_id).exists()
 
@@ -104,7 +118,7 @@ class SessionFiles:
     def all(self) -> list[Session]:
         """Every readable session, oldest first."""
         found = filter(None, map(_peeked, self.folder.glob("session_????????.json")))
-        return sorted(found, key=lambda session: (session.started_at, session.session_id))
+        return sorted(found, key=_creation_order)
 
     def answered_under(self, tool: str, key: str) -> str | None:
         """The session whose last answer of a tool was given under this key."""
@@ -191,6 +205,10 @@ def _was_damaged(path: Path, aside: Path) -> StateError:
         code=Code.SESSION_DAMAGED,
         suggestion=back if previous.exists() else "Start the workflow anew.",
     )
+
+
+def _creation_order(session: Session) -> tuple[str, int, str]:
+    return session.started_at, session.created_seq, session.session_id
 
 
 def _peeked(path: Path) -> Session | None:

@@ -22,6 +22,8 @@ log = logging.getLogger("deepwork")
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 ANONYMOUS = "anonymous"
+_PRIVATE = frozenset({"last_answers", "owner", "created_seq"})
+"""Fields of a session that stay in its file."""
 
 
 class StateManager:
@@ -162,7 +164,7 @@ class StateManager:
 def shown(session: Session) -> dict[str, Any]:
     """A session as others see it."""
     # Not `asdict`, which copies every value and so takes a hundred times as long for a long workflow.
-    data = {key: value for key, value in vars(session).items() if key not in {"last_answers", "owner"}}
+    data = {key: value for key, value in vars(session).items() if key not in _PRIVATE}
     return data | {
         "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
         "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},

@@ -167,7 +167,9 @@ class WorkflowTools:
             begin = briefing(job, session)
             # One at a time: of two that begin at once, the second is nested in the first.
             with self._state.files.starting():
-                session = replace(session, branch=self._branch(session))
+                session = replace(
+                    session, branch=self._branch(session), created_seq=self._state.files.next_seq()
+                )
                 with self._state.adopting(session, _caller()):
                     stack = self._state.get_stack(_caller(), session)
                     answer = Started(begin_step=begin, branch=session.branch, stack=stack)

@@ -59,9 +59,9 @@ class MessageStore:
     def matching(self, agent_id: str, filters: Mapping[str, Any], limit: int) -> list[Message]:
         """Messages of an agent: newest first, or after a cursor oldest first, so that none is skipped."""
         in_thread = filters.get("thread_id") is not None
-        direction = "ASC" if filters.keys() & {"since_position", "since_at"} else "DESC"
+        direction = "ASC" if filters.keys() & {"since_position", "since_id"} else "DESC"
         # In an inbox the position is the order, and an index has it; a thread runs through several inboxes.
-        order = f"created_at {direction}, id {direction}" if in_thread else f"position {direction}"
+        order = f"created_at {direction}, created_seq {direction}" if in_thread else f"position {direction}"
         mine = _SENT_OR_RECEIVED if in_thread else _RECEIVED
         condition = where({mine: agent_id, **{text: filters.get(name) for name, text in _FILTERS.items()}})
         rows = self._tx.all(
@@ -74,7 +74,7 @@ class MessageStore:
         """The filter for what comes after a message: by its place in the inbox, in a thread by its time."""
         message = self.get(since_id)
         if thread_id is not None:
-            return {"since_at": message.created_at, "since_id": message.id}
+            return {"since_id": message.id}
         if message.recipient_id != agent_id:
             raise InvalidInput(
                 f"`since_id`: the message {since_id!r} is not in this agent's inbox.",
@@ -132,7 +132,8 @@ _FILTERS = {
     "workflow_id": "workflow_id = :workflow_id",
     "since": "created_at > :since",
     "since_position": "position > :since_position",
-    "since_at": "(created_at, id) > (:since_at, :since_id)",
+    "since_id": """(created_at, created_seq) > (
+        SELECT created_at, created_seq FROM messages WHERE id = :since_id)""",
 }
 
 

@@ -212,9 +212,9 @@ _UNDER_WAY = """
 _GIVING = ("ready", "in_progress")
 _T_COLUMNS = ", ".join(f"t.{name}" for name in COLUMNS.split(", "))
 _DEMANDS = "context LIKE '%\"required_capabilities\"%'"
-_ORDER = "CASE WHEN workflow_id IN :last THEN 1 ELSE 0 END, age, workflow_id, again, sequence, position"
+_ORDER = "CASE WHEN workflow_id IN :last THEN 1 ELSE 0 END, age, seq, again, sequence, position"
 _READY = """
-    SELECT t.id, t.workflow_id, t.sequence, t.position, t.context, age,
+    SELECT t.id, t.workflow_id, t.sequence, t.position, t.context, age, seq,
            CASE WHEN t.status = 'failed' THEN 1 ELSE 0 END AS again
       FROM levels JOIN plan_tasks t ON t.workflow_id = levels.workflow_id AND t.sequence = levels.sequence
      WHERE CASE WHEN t.is_explicit THEN t.open_dependencies ELSE coalesce(open_before, 0) END = 0
@@ -222,13 +222,13 @@ _READY = """
 _OF_REPOSITORY = "(CAST(:repository AS TEXT) IS NULL OR p.repository_path = :repository)"
 _READY_ANYWHERE = f"""
     WITH levels AS (
-        SELECT workflow_id, age, sequence,
+        SELECT workflow_id, age, seq, sequence,
                lag(open) OVER (PARTITION BY workflow_id ORDER BY sequence) AS open_before
-          FROM (SELECT p.id AS workflow_id, p.created_at AS age, t.sequence,
+          FROM (SELECT p.id AS workflow_id, p.created_at AS age, p.created_seq AS seq, t.sequence,
                        sum(CASE WHEN t.status IN :open THEN 1 ELSE 0 END) AS open
                   FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
                  WHERE p.status IN :giving AND {_OF_REPOSITORY}
-                 GROUP BY p.id, p.created_at, t.sequence) AS counted
+                 GROUP BY p.id, p.created_at, p.created_seq, t.sequence) AS counted
     ), ready AS (
         {_READY} AND t.status IN ('pending', 'failed') AND t.claimed_by IS NULL
         UNION ALL

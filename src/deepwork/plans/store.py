@@ -64,7 +64,7 @@ class PlanStore:
         total = self._tx.value(f"SELECT count(*) FROM plans {conditions}", **values)
         rows = self._tx.all(
             f"SELECT {_COLUMNS} FROM plans {conditions}"
-            " ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset",
+            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset",
             limit=limit, offset=offset, **values,
         )  # fmt: skip
         return [_workflow(row) for row in rows], total

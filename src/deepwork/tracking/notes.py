@@ -51,7 +51,7 @@ class NoteStore:
         """The same words on the same task a moment ago: sent twice, meant once."""
         row = self._tx.one(
             "SELECT * FROM milestones WHERE task_id = :task_id AND created_at >= :since"
-            " AND message = :message ORDER BY created_at DESC LIMIT 1",
+            " AND message = :message ORDER BY created_at DESC, created_seq DESC LIMIT 1",
             task_id=milestone.subject.task_id, message=milestone.message,
             since=milestone.created_at - SAME_MS,
         )  # fmt: skip
@@ -66,9 +66,9 @@ class NoteStore:
         self._tx.run(
             """
             DELETE FROM milestones WHERE task_id = :task_id
-               AND (metadata IS NULL OR metadata NOT LIKE '%"by": "human:%') AND (created_at, id) < (
-                SELECT created_at, id FROM milestones WHERE task_id = :task_id
-                 ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :kept
+               AND (metadata IS NULL OR metadata NOT LIKE '%"by": "human:%') AND (created_at, created_seq) < (
+                SELECT created_at, created_seq FROM milestones WHERE task_id = :task_id
+                 ORDER BY created_at DESC, created_seq DESC LIMIT 1 OFFSET :kept
             )
             """,
             task_id=milestone.subject.task_id, kept=KEPT_MILESTONES - 1,
@@ -126,15 +126,17 @@ class NoteStore:
         total: int = self._tx.value(f"SELECT count(*) FROM {table} {filters}", **matching)  # noqa: S608
         before = matching.get("before")
         if before is not None:
-            filters += " AND (created_at < :at OR (created_at = :at AND id < :id))"
+            filters += f" AND {_BEFORE.format(table=table)}"
             matching = {**matching, "at": before[0], "id": before[1]}
         rows = self._tx.all(
-            f"SELECT * FROM {table} {filters} ORDER BY created_at DESC, id DESC LIMIT :limit",  # noqa: S608
+            f"SELECT * FROM {table} {filters} ORDER BY created_at DESC, created_seq DESC LIMIT :limit",  # noqa: S608
             limit=limit, **matching,
         )  # fmt: skip
         return rows, total
 
 
+_BEFORE = """(created_at < :at OR (
+    created_at = :at AND created_seq < (SELECT created_seq FROM {table} WHERE id = :id)))"""
 _OPEN = "requires_human_review AND resolved_at IS NULL"
 _FILTERS = {
     "workflow_id": "workflow_id = :workflow_id",
@@ -159,7 +161,7 @@ def _row(note: Decision | Issue | Milestone, **as_json: Any) -> Row:
 def _about(row: Row) -> tuple[Subject, Row]:
     """The task that a note is about, and the rest of the row."""
     fields = Subject.__dataclass_fields__
-    rest = {name: value for name, value in row.items() if name not in fields}
+    rest = {name: value for name, value in row.items() if name not in fields and name != "created_seq"}
     return Subject(**{name: row[name] for name in fields}), rest
 
 

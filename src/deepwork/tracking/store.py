@@ -57,7 +57,7 @@ class TrackStore:
         conditions = where({f"{_SHOWN_STATUS} IN :statuses": statuses or None})
         rows = self._tx.all(
             f"SELECT {_WORKFLOW} FROM tracked_workflows {conditions}"
-            " ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset",
+            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset",
             statuses=statuses, limit=limit, offset=offset,
         )  # fmt: skip
         total: int = self._tx.value(f"SELECT count(*) FROM tracked_workflows {conditions}", statuses=statuses)
@@ -131,7 +131,7 @@ class TrackStore:
         """The tasks right below this one that are under way."""
         rows = self._tx.all(
             f"SELECT {_TASK} FROM tracked_tasks WHERE parent_task_id = :id AND status = :status"
-            " ORDER BY started_at, id",
+            " ORDER BY started_at, created_seq",
             id=task_id, status=TaskStatus.IN_PROGRESS,
         )  # fmt: skip
         return [_task(row) for row in rows]
@@ -210,10 +210,10 @@ class TrackStore:
         values = {"workflow_id": workflow_id, "phase_id": phase_id, "agent": agent, "since": since}
         total: int = self._tx.value(f"SELECT count(*) FROM tracked_tasks {filters}", **values)
         if after is not None:
-            filters += " AND (started_at > :at OR (started_at = :at AND id > :id))"
+            filters += f" AND {_AFTER}"
             values |= {"at": after[0], "id": after[1]}
         rows = self._tx.all(
-            f"SELECT {_TASK} FROM tracked_tasks {filters} ORDER BY started_at, id LIMIT :limit",
+            f"SELECT {_TASK} FROM tracked_tasks {filters} ORDER BY started_at, created_seq LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         return [_task(row) for row in rows], total
@@ -240,6 +240,8 @@ class TrackStore:
 _SHOWN_STATUS = """CASE WHEN status = 'in_progress' AND EXISTS (
     SELECT 1 FROM issues WHERE issues.workflow_id = tracked_workflows.id
        AND requires_human_review AND resolved_at IS NULL) THEN 'blocked' ELSE status END"""
+_AFTER = """(started_at > :at OR (
+    started_at = :at AND created_seq > (SELECT created_seq FROM tracked_tasks WHERE id = :id)))"""
 _WORKFLOW = ", ".join(Workflow.__dataclass_fields__)
 _PHASE = ", ".join(Phase.__dataclass_fields__)
 _TASK = ", ".join(Task.__dataclass_fields__)

@@ -44,7 +44,7 @@ class RepositoryStore:
     def newest(self, limit: int, offset: int) -> tuple[list[Repository], int]:
         """Repositories, newest first, and how many there are in all."""
         rows = self._tx.all(
-            f"SELECT {_REPOSITORY} FROM repositories ORDER BY created_at DESC, id DESC"
+            f"SELECT {_REPOSITORY} FROM repositories ORDER BY created_at DESC, created_seq DESC"
             " LIMIT :limit OFFSET :offset",
             limit=limit, offset=offset,
         )  # fmt: skip
@@ -109,7 +109,7 @@ class WorkspaceStore:
         conditions = where({"workflow_id = :id": workflow_id, "status IN :statuses": statuses or None})
         values = {"id": workflow_id, "statuses": statuses}
         rows = self._tx.all(
-            f"SELECT {_WORKSPACE} FROM workspaces {conditions} ORDER BY created_at, id LIMIT :limit",
+            f"SELECT {_WORKSPACE} FROM workspaces {conditions} ORDER BY created_at, created_seq LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         total: int = self._tx.value(f"SELECT count(*) FROM workspaces {conditions}", **values)
@@ -121,7 +121,7 @@ class WorkspaceStore:
             f"""
             SELECT {_WORKSPACE} FROM workspaces
              WHERE status = :active AND host = :host AND repository_path = :repository_path AND id <> :id
-             ORDER BY created_at, id LIMIT :limit
+             ORDER BY created_at, created_seq LIMIT :limit
             """,
             active=WorkspaceStatus.ACTIVE, host=workspace.host, id=workspace.id,
             repository_path=workspace.repository_path, limit=limit,

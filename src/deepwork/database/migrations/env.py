@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from alembic import context
 
+# With a dialect's name instead of a connection, the statements are written out (`make schema`).
+attributes = context.config.attributes
 context.configure(
-    connection=context.config.attributes["connection"],
+    connection=attributes.get("connection"),
+    dialect_name=attributes.get("dialect_name"),
     transactional_ddl=True,  # on SQLite too: it can, and a migration is whole or absent
     transaction_per_migration=False,
 )

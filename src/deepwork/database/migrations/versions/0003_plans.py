@@ -138,7 +138,7 @@ def _create_index_of_some(name: str, columns: list[str], given: str) -> None:
 
 def _create_search() -> None:
     """Words of plans, tasks, outcomes and checkpoints; only added to, so none has to be found again."""
-    if op.get_bind().dialect.name == "sqlite":
+    if op.get_context().dialect.name == "sqlite":
         op.execute("CREATE VIRTUAL TABLE plan_words USING fts5(id UNINDEXED, workflow_id UNINDEXED, words)")
         return
     op.execute(

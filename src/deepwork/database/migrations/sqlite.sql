@@ -1,0 +1,470 @@
+-- Written from the migrations by `make schema`; do not edit.
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+CREATE TABLE agents (
+	id TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	runtime TEXT NOT NULL, 
+	role TEXT NOT NULL, 
+	said TEXT NOT NULL, 
+	capabilities TEXT NOT NULL, 
+	current_task_id TEXT, 
+	workspace_path TEXT, 
+	metadata TEXT NOT NULL, 
+	registered_by TEXT NOT NULL, 
+	last_heartbeat BIGINT NOT NULL, 
+	silent_since BIGINT, 
+	unregistered_at BIGINT, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX agents_by_sign_of_life ON agents (silent_since, unregistered_at, last_heartbeat);
+CREATE TABLE leases (
+	what TEXT NOT NULL, 
+	who TEXT, 
+	epoch BIGINT NOT NULL, 
+	until BIGINT NOT NULL, 
+	PRIMARY KEY (what)
+);
+CREATE INDEX leases_by_holder ON leases (who);
+CREATE TABLE lost_leases (
+	who TEXT NOT NULL, 
+	what TEXT NOT NULL, 
+	lost_at BIGINT NOT NULL, 
+	PRIMARY KEY (who, what)
+);
+CREATE TABLE inboxes (
+	agent_id TEXT NOT NULL, 
+	received BIGINT NOT NULL, 
+	PRIMARY KEY (agent_id), 
+	FOREIGN KEY(agent_id) REFERENCES agents (id)
+);
+CREATE TABLE messages (
+	id TEXT NOT NULL, 
+	sender_id TEXT, 
+	recipient_id TEXT NOT NULL, 
+	position BIGINT NOT NULL, 
+	message_type TEXT NOT NULL, 
+	subject TEXT, 
+	body TEXT NOT NULL, 
+	priority TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	workflow_id TEXT, 
+	task_id TEXT, 
+	reply_to_id TEXT, 
+	thread_id TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	read_at BIGINT, 
+	expires_at BIGINT, created_seq BIGINT, 
+	PRIMARY KEY (id), 
+	CONSTRAINT messages_in_order UNIQUE (recipient_id, position), 
+	FOREIGN KEY(sender_id) REFERENCES agents (id), 
+	FOREIGN KEY(recipient_id) REFERENCES agents (id), 
+	FOREIGN KEY(reply_to_id) REFERENCES messages (id)
+);
+CREATE INDEX messages_by_status ON messages (recipient_id, status, position);
+CREATE INDEX messages_waiting ON messages (recipient_id, status, priority, expires_at);
+CREATE INDEX messages_by_sender ON messages (sender_id);
+CREATE TABLE events (
+	seq BIGINT NOT NULL, 
+	type TEXT NOT NULL, 
+	workflow_id TEXT, 
+	ts BIGINT NOT NULL, 
+	data TEXT NOT NULL, 
+	PRIMARY KEY (seq)
+);
+CREATE INDEX events_by_workflow ON events (workflow_id, seq);
+CREATE INDEX events_by_time ON events (ts);
+CREATE TABLE event_sequence (
+	last_seq BIGINT NOT NULL
+);
+CREATE TABLE idempotency_keys (
+	caller TEXT NOT NULL, 
+	tool TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	arguments TEXT NOT NULL, 
+	answer TEXT, 
+	created_at BIGINT NOT NULL, 
+	PRIMARY KEY (caller, tool, "key")
+);
+CREATE INDEX idempotency_keys_by_time ON idempotency_keys (created_at);
+CREATE TABLE job_sessions (
+	id TEXT NOT NULL, 
+	job_name TEXT NOT NULL, 
+	workflow_name TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	step_id TEXT NOT NULL, 
+	generation BIGINT NOT NULL, 
+	started_at TEXT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	data TEXT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX job_sessions_by_status ON job_sessions (status, updated_at);
+CREATE TABLE passed_reviews (
+	mark TEXT NOT NULL, 
+	passed_at BIGINT NOT NULL, 
+	PRIMARY KEY (mark)
+);
+CREATE TABLE plans (
+	id TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	source_type TEXT NOT NULL, 
+	source_ref TEXT, 
+	source_content TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	plan_summary TEXT, 
+	initial_plan TEXT, 
+	repository_path TEXT, 
+	max_parallel_tasks BIGINT NOT NULL, 
+	auto_create_workspaces BOOLEAN NOT NULL, 
+	file_conflicts TEXT NOT NULL, 
+	created_by TEXT NOT NULL, 
+	completed_tasks BIGINT NOT NULL, 
+	completed_ms BIGINT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX plans_by_status ON plans (status, created_at);
+CREATE TABLE plan_tasks (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	position BIGINT NOT NULL, 
+	name TEXT NOT NULL, 
+	description TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	sequence BIGINT NOT NULL, 
+	parallel_group TEXT, 
+	is_explicit BOOLEAN NOT NULL, 
+	open_dependencies BIGINT NOT NULL, 
+	claimed_by TEXT, 
+	"plan" TEXT, 
+	context TEXT NOT NULL, 
+	outcome TEXT, 
+	outcome_detail TEXT, 
+	error TEXT, 
+	attempts BIGINT NOT NULL, 
+	checkpoints BIGINT NOT NULL, 
+	workspace_id TEXT, 
+	created_at BIGINT NOT NULL, 
+	started_at BIGINT, 
+	finished_at BIGINT, 
+	updated_at BIGINT NOT NULL, 
+	PRIMARY KEY (id), 
+	CONSTRAINT plan_tasks_by_name UNIQUE (workflow_id, name), 
+	FOREIGN KEY(workflow_id) REFERENCES plans (id)
+);
+CREATE INDEX plan_tasks_in_order ON plan_tasks (workflow_id, status, sequence, position, claimed_by, is_explicit, open_dependencies);
+CREATE INDEX plan_tasks_by_level ON plan_tasks (workflow_id, sequence, position, status);
+CREATE INDEX plan_tasks_by_group ON plan_tasks (workflow_id, parallel_group, status) WHERE parallel_group IS NOT NULL;
+CREATE INDEX plan_tasks_claimed ON plan_tasks (workflow_id, claimed_by) WHERE claimed_by IS NOT NULL;
+CREATE TABLE plan_dependencies (
+	task_id TEXT NOT NULL, 
+	depends_on_id TEXT NOT NULL, 
+	PRIMARY KEY (task_id, depends_on_id), 
+	FOREIGN KEY(task_id) REFERENCES plan_tasks (id), 
+	FOREIGN KEY(depends_on_id) REFERENCES plan_tasks (id)
+);
+CREATE INDEX plan_dependents ON plan_dependencies (depends_on_id);
+CREATE TABLE plan_claims (
+	task_id TEXT NOT NULL, 
+	epoch BIGINT NOT NULL, 
+	agent_id TEXT NOT NULL, 
+	claimed_at BIGINT NOT NULL, 
+	PRIMARY KEY (task_id, epoch), 
+	FOREIGN KEY(task_id) REFERENCES plan_tasks (id)
+);
+CREATE TABLE checkpoints (
+	task_id TEXT NOT NULL, 
+	sequence BIGINT NOT NULL, 
+	id TEXT NOT NULL, 
+	type TEXT NOT NULL, 
+	summary TEXT NOT NULL, 
+	detail TEXT, 
+	files_changed TEXT NOT NULL, 
+	agent_id TEXT, 
+	created_at BIGINT NOT NULL, 
+	PRIMARY KEY (task_id, sequence), 
+	FOREIGN KEY(task_id) REFERENCES plan_tasks (id), 
+	UNIQUE (id)
+);
+CREATE TABLE plan_history (
+	workflow_id TEXT NOT NULL, 
+	number BIGINT NOT NULL, 
+	task_id TEXT, 
+	what TEXT NOT NULL, 
+	"before" TEXT, 
+	"after" TEXT, 
+	reason TEXT, 
+	by_whom TEXT NOT NULL, 
+	at BIGINT NOT NULL, 
+	PRIMARY KEY (workflow_id, number), 
+	FOREIGN KEY(workflow_id) REFERENCES plans (id)
+);
+CREATE INDEX plan_history_by_task ON plan_history (task_id);
+CREATE TABLE templates (
+	id TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	description TEXT, 
+	definition TEXT NOT NULL, 
+	version BIGINT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (name)
+);
+CREATE VIRTUAL TABLE plan_words USING fts5(id UNINDEXED, workflow_id UNINDEXED, words);
+CREATE TABLE repositories (
+	id TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	path TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id), 
+	CONSTRAINT repositories_by_path UNIQUE (host, path)
+);
+CREATE INDEX plans_by_repository ON plans (repository_path, created_at);
+CREATE TABLE workspaces (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	repository_path TEXT NOT NULL, 
+	path TEXT NOT NULL, 
+	branch TEXT NOT NULL, 
+	base_branch TEXT, 
+	base_commit TEXT, 
+	status TEXT NOT NULL, 
+	merge_commit TEXT, 
+	rescue_branch TEXT, 
+	is_made BOOLEAN NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(workflow_id) REFERENCES plans (id)
+);
+CREATE UNIQUE INDEX workspaces_by_tree ON workspaces (host, path) WHERE status = 'active';
+CREATE UNIQUE INDEX workspaces_by_branch ON workspaces (host, repository_path, branch) WHERE status = 'active';
+CREATE INDEX plan_tasks_by_workspace ON plan_tasks (workspace_id) WHERE workspace_id IS NOT NULL;
+CREATE TABLE tokens (
+	id TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	digest TEXT NOT NULL, 
+	scope TEXT NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	expires_at BIGINT, 
+	revoked_at BIGINT, 
+	last_used_at BIGINT, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
+CREATE TABLE audit (
+	seq INTEGER NOT NULL, 
+	at BIGINT NOT NULL, 
+	account TEXT NOT NULL, 
+	caller TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	tool TEXT NOT NULL, 
+	arguments TEXT NOT NULL, 
+	digest TEXT NOT NULL, 
+	outcome TEXT NOT NULL, 
+	chain TEXT NOT NULL, 
+	PRIMARY KEY (seq)
+);
+CREATE TABLE audit_head (
+	seq BIGINT NOT NULL, 
+	chain TEXT NOT NULL
+);
+CREATE TABLE tracked_workflows (
+	id TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	objective TEXT NOT NULL, 
+	scope TEXT, 
+	constraints TEXT, 
+	profile TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	outcome TEXT, 
+	summary TEXT, 
+	achievements TEXT NOT NULL, 
+	limitations TEXT NOT NULL, 
+	current_phase BIGINT NOT NULL, 
+	total_phases BIGINT NOT NULL, 
+	repository_path TEXT NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	completed_at BIGINT, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX tracked_workflows_by_status ON tracked_workflows (status, updated_at);
+CREATE TABLE phases (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	number BIGINT NOT NULL, 
+	name TEXT NOT NULL, 
+	description TEXT, 
+	summary TEXT, 
+	status TEXT NOT NULL, 
+	is_parallel BOOLEAN NOT NULL, 
+	started_at BIGINT NOT NULL, 
+	completed_at BIGINT, 
+	PRIMARY KEY (id), 
+	CONSTRAINT phases_by_number UNIQUE (workflow_id, number), 
+	FOREIGN KEY(workflow_id) REFERENCES tracked_workflows (id)
+);
+CREATE TABLE tracked_tasks (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	phase_id TEXT NOT NULL, 
+	parent_task_id TEXT, 
+	name TEXT NOT NULL, 
+	goal TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	caller_type TEXT NOT NULL, 
+	agent_name TEXT, 
+	areas TEXT NOT NULL, 
+	started_at BIGINT NOT NULL, 
+	last_sign_at BIGINT NOT NULL, 
+	completed_at BIGINT, 
+	outcome TEXT NOT NULL, 
+	metadata TEXT NOT NULL, 
+	result TEXT NOT NULL, 
+	tokens BIGINT NOT NULL, 
+	created_by TEXT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(workflow_id) REFERENCES tracked_workflows (id), 
+	FOREIGN KEY(phase_id) REFERENCES phases (id), 
+	FOREIGN KEY(parent_task_id) REFERENCES tracked_tasks (id)
+);
+CREATE INDEX tracked_tasks_by_phase ON tracked_tasks (phase_id, status, started_at, completed_at);
+CREATE INDEX tracked_tasks_by_status ON tracked_tasks (workflow_id, status, agent_name, tokens);
+CREATE INDEX tracked_tasks_by_name ON tracked_tasks (workflow_id, name, started_at);
+CREATE INDEX tracked_tasks_by_parent ON tracked_tasks (parent_task_id, status) WHERE parent_task_id IS NOT NULL;
+CREATE TABLE decisions (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	task_id TEXT NOT NULL, 
+	task_name TEXT NOT NULL, 
+	phase_id TEXT, 
+	agent_name TEXT, 
+	category TEXT NOT NULL, 
+	question TEXT NOT NULL, 
+	options_considered TEXT NOT NULL, 
+	chosen TEXT NOT NULL, 
+	reasoning TEXT NOT NULL, 
+	trade_offs TEXT, 
+	created_at BIGINT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE issues (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	task_id TEXT NOT NULL, 
+	task_name TEXT NOT NULL, 
+	phase_id TEXT, 
+	agent_name TEXT, 
+	type TEXT NOT NULL, 
+	description TEXT NOT NULL, 
+	resolution TEXT NOT NULL, 
+	requires_human_review BOOLEAN NOT NULL, 
+	resolved_at BIGINT, 
+	resolved_by TEXT, 
+	resolution_note TEXT, 
+	created_at BIGINT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE INDEX open_blockers ON issues (workflow_id, created_at) WHERE requires_human_review AND resolved_at IS NULL;
+CREATE TABLE milestones (
+	id TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	task_id TEXT NOT NULL, 
+	task_name TEXT NOT NULL, 
+	phase_id TEXT, 
+	agent_name TEXT, 
+	message TEXT NOT NULL, 
+	progress BIGINT, 
+	metadata TEXT, 
+	created_at BIGINT NOT NULL, created_seq BIGINT, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE watches (
+	task_id TEXT NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	parent_task_id TEXT, 
+	areas TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	tree_path TEXT NOT NULL, 
+	began_at BIGINT NOT NULL, 
+	began TEXT NOT NULL, 
+	ended_at BIGINT, 
+	ended TEXT, 
+	PRIMARY KEY (task_id, attempt)
+);
+CREATE INDEX watches_by_tree ON watches (host, tree_path, ended_at, began_at);
+CREATE TABLE changed_files (
+	task_id TEXT NOT NULL, 
+	path TEXT NOT NULL, 
+	workflow_id TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	attribution TEXT NOT NULL, 
+	details TEXT NOT NULL, 
+	PRIMARY KEY (task_id, path)
+);
+CREATE INDEX changed_files_by_plan ON changed_files (workflow_id, path);
+CREATE INDEX changed_files_by_task ON changed_files (workflow_id, task_id);
+CREATE INDEX plan_claims_by_agent ON plan_claims (agent_id);
+CREATE UNIQUE INDEX agents_by_creation ON agents (created_seq);
+CREATE UNIQUE INDEX messages_by_creation ON messages (created_seq);
+CREATE UNIQUE INDEX job_sessions_by_creation ON job_sessions (created_seq);
+CREATE UNIQUE INDEX plans_by_creation ON plans (created_seq);
+CREATE UNIQUE INDEX repositories_by_creation ON repositories (created_seq);
+CREATE UNIQUE INDEX workspaces_by_creation ON workspaces (created_seq);
+CREATE UNIQUE INDEX tokens_by_creation ON tokens (created_seq);
+CREATE UNIQUE INDEX tracked_workflows_by_creation ON tracked_workflows (created_seq);
+CREATE UNIQUE INDEX tracked_tasks_by_creation ON tracked_tasks (created_seq);
+CREATE UNIQUE INDEX decisions_by_creation ON decisions (created_seq);
+CREATE UNIQUE INDEX issues_by_creation ON issues (created_seq);
+CREATE UNIQUE INDEX milestones_by_creation ON milestones (created_seq);
+CREATE TRIGGER agents_creation AFTER INSERT ON agents WHEN NEW.created_seq IS NULL BEGIN UPDATE agents SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM agents) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER messages_creation AFTER INSERT ON messages WHEN NEW.created_seq IS NULL BEGIN UPDATE messages SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM messages) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER job_sessions_creation AFTER INSERT ON job_sessions WHEN NEW.created_seq IS NULL BEGIN UPDATE job_sessions SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM job_sessions) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER plans_creation AFTER INSERT ON plans WHEN NEW.created_seq IS NULL BEGIN UPDATE plans SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM plans) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER repositories_creation AFTER INSERT ON repositories WHEN NEW.created_seq IS NULL BEGIN UPDATE repositories SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM repositories) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER workspaces_creation AFTER INSERT ON workspaces WHEN NEW.created_seq IS NULL BEGIN UPDATE workspaces SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM workspaces) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER tokens_creation AFTER INSERT ON tokens WHEN NEW.created_seq IS NULL BEGIN UPDATE tokens SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM tokens) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER tracked_workflows_creation AFTER INSERT ON tracked_workflows WHEN NEW.created_seq IS NULL BEGIN UPDATE tracked_workflows SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM tracked_workflows) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER tracked_tasks_creation AFTER INSERT ON tracked_tasks WHEN NEW.created_seq IS NULL BEGIN UPDATE tracked_tasks SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM tracked_tasks) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER decisions_creation AFTER INSERT ON decisions WHEN NEW.created_seq IS NULL BEGIN UPDATE decisions SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM decisions) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER issues_creation AFTER INSERT ON issues WHEN NEW.created_seq IS NULL BEGIN UPDATE issues SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM issues) WHERE rowid = NEW.rowid; END;
+CREATE TRIGGER milestones_creation AFTER INSERT ON milestones WHEN NEW.created_seq IS NULL BEGIN UPDATE milestones SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM milestones) WHERE rowid = NEW.rowid; END;
+CREATE INDEX agents_by_age ON agents (created_at, created_seq);
+CREATE INDEX plans_by_age ON plans (created_at, created_seq);
+CREATE INDEX repositories_by_age ON repositories (created_at, created_seq);
+CREATE INDEX tracked_workflows_by_age ON tracked_workflows (created_at, created_seq);
+CREATE INDEX plans_by_change ON plans (updated_at, created_seq);
+CREATE INDEX tracked_workflows_by_change ON tracked_workflows (updated_at, created_seq);
+CREATE INDEX job_sessions_by_change ON job_sessions (updated_at, created_seq);
+CREATE INDEX decisions_by_age ON decisions (workflow_id, created_at, created_seq);
+CREATE INDEX decisions_by_task ON decisions (task_id, created_at, created_seq);
+CREATE INDEX issues_by_age ON issues (workflow_id, created_at, created_seq);
+CREATE INDEX issues_by_task ON issues (task_id, created_at, created_seq);
+CREATE INDEX milestones_by_age ON milestones (workflow_id, created_at, created_seq);
+CREATE INDEX milestones_by_task ON milestones (task_id, created_at, created_seq);
+CREATE INDEX job_sessions_by_age ON job_sessions (started_at, created_seq);
+CREATE INDEX tracked_tasks_in_order ON tracked_tasks (workflow_id, started_at, created_seq);
+CREATE INDEX messages_by_thread ON messages (thread_id, created_at, created_seq);
+CREATE INDEX workspaces_by_plan ON workspaces (workflow_id, created_at, created_seq);
+CREATE INDEX decisions_by_time ON decisions (created_at, created_seq);
+CREATE INDEX blockers_by_time ON issues (created_at, created_seq) WHERE requires_human_review;
+CREATE INDEX open_blockers_by_time ON issues (created_at, created_seq) WHERE requires_human_review AND resolved_at IS NULL;
+CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE outcome LIKE '%"manual_review_needed": true%';
+INSERT INTO "alembic_version" VALUES('0006');
+INSERT INTO "audit_head" VALUES(0,'');
+INSERT INTO "event_sequence" VALUES(0);

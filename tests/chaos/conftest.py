@@ -18,6 +18,15 @@ from house import house_at
 
 CREW = 8
 A_DAY = 86_400
+LONG = 900
+"""Seconds: many processes on few cores are slow, and only what hangs takes longer."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder time, unless they say how much themselves."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONG))
 
 
 @pytest.fixture(scope="session")

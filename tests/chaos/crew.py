@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent.parent
-PATIENCE = 6 * 3600.0 if os.environ.get("DEEPWORK_CHAOS") == "long" else 240.0
+PATIENCE = 6 * 3600.0 if os.environ.get("DEEPWORK_CHAOS") == "long" else 600.0
 """A process that says nothing for this long hangs."""
 
 

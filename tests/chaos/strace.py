@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from chaos.crew import Outcome, Worker
+from house import leave_out
 
 CHANGES = "pwrite64,fsync,fdatasync,ftruncate,unlink,rename"
 """The calls between which a file on disk can be half done."""
@@ -25,12 +26,15 @@ def attached(process: int, trace: Path, *options: str) -> Iterator[None]:
     assert strace.stderr is not None
     # It says so once it holds every thread that is there.
     said = strace.stderr.readline()
+    if b"Operation not permitted" in said:  # by kernel.yama.ptrace_scope, or in a container
+        strace.communicate()
+        leave_out("strace may not attach to a running process (see kernel.yama.ptrace_scope)")
     assert b"attached" in said, said
     try:
         yield
     finally:
         strace.terminate()
-        strace.communicate(timeout=30)
+        strace.communicate(timeout=120)
 
 
 def changes(worker: Worker, trace: Path) -> Counter[str]:

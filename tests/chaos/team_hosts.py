@@ -23,6 +23,7 @@ class Host:
 
     def __init__(self, name: str, address: str, namespace: str | None = None) -> None:
         self.name, self.address, self._namespace = name, address, namespace
+        self._reserved: list[socket.socket] = []
 
     def run(self, work: Callable[[], Answer]) -> Answer:
         """Do this on the host; processes that it starts stay there."""
@@ -53,14 +54,27 @@ class Host:
         thread.start()
         return thread
 
-    def free_port(self) -> int:
-        def find() -> int:
-            with socket.socket() as probe:
-                probe.bind((self.address, 0))
-                port: int = probe.getsockname()[1]
-                return port
+    def reserve_port(self) -> int:
+        """A port for a server, now and each time it starts again.
 
-        return self.run(find)
+        The socket stays bound and never listens: a server that sets SO_REUSEADDR can listen there, but the
+        kernel gives the port to nobody who asks for any port, and to no connection as its own end.
+        """
+
+        def reserve() -> int:
+            held = socket.socket()
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind((self.address, 0))
+            self._reserved.append(held)
+            port: int = held.getsockname()[1]
+            return port
+
+        return self.run(reserve)
+
+    def close(self) -> None:
+        """Give the ports back."""
+        while self._reserved:
+            self._reserved.pop().close()
 
 
 class Network:
@@ -81,6 +95,8 @@ class Network:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for host in (self.database, self.left, self.right):
+            host.close()
         self.close()
 
     def close(self) -> None:

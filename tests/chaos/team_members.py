@@ -9,10 +9,12 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 from mcp.types import TextContent
@@ -24,7 +26,7 @@ from chaos.team_servers import BEARER, TeamServer
 from chaos.writer import Writer
 from deepwork.server.registration import KEY
 
-CALL_SECONDS = 60
+CALL_SECONDS = 120
 """A call that has neither answer nor error after this long hangs."""
 
 
@@ -96,7 +98,7 @@ class Connected:
     async def _connected(self) -> Client[Any]:
         if self._client is None:
             held = AsyncExitStack()
-            client = Client(StreamableHttpTransport(self._url, headers=BEARER))
+            client = Client(StreamableHttpTransport(self._url, headers=BEARER, httpx_client_factory=_direct))
             await held.enter_async_context(client)
             self._held, self._client = held, client
         return self._client
@@ -108,6 +110,16 @@ class Connected:
                 await held.aclose()
             except Exception:  # noqa: BLE001 - nobody is there to say goodbye to
                 return
+
+
+def _direct(
+    headers: dict[str, str] | None = None,
+    timeout: httpx2.Timeout | None = None,
+    auth: httpx2.Auth | None = None,
+    **more: Any,
+) -> httpx2.AsyncClient:
+    """A client that ignores the proxies of this machine."""
+    return httpx2.AsyncClient(trust_env=False, headers=headers, timeout=timeout, auth=auth, **more)
 
 
 class Member:
@@ -185,10 +197,12 @@ class Crier(Member):
 
 
 class Claimer(Member):
-    """Claims tasks of a plan and does them until none are left."""
+    """Claims tasks of a plan and does them until none are left; nobody does a second before all did a first."""
 
-    def __init__(self, server: TeamServer, name: str, workflow_id: str) -> None:
-        self._name, self._workflow_id = name, workflow_id
+    def __init__(
+        self, server: TeamServer, name: str, workflow_id: str, all_at_work: threading.Barrier
+    ) -> None:
+        self._name, self._workflow_id, self._all_at_work = name, workflow_id, all_at_work
         self.claims: list[tuple[str, int]] = []
         self.completed: list[tuple[str, str]] = []
         super().__init__(server)
@@ -199,7 +213,10 @@ class Claimer(Member):
         chance, number = random.Random(self._name), 0
         while tasks := self._offered(client):
             number += 1
+            before = self.done
             self._take(client, chance.choice(tasks)["id"], agent_id, f"{self._name}-{number}")
+            if (before, self.done) == (0, 1):
+                self._all_at_work.wait(timeout=CALL_SECONDS)
 
     def _offered(self, client: Connected) -> list[dict[str, Any]]:
         """What could be claimed; a wait while others hold the last ones."""
@@ -241,18 +258,31 @@ class Follower:
         self._server = server
         self._is_over = threading.Event()
         self.seen: list[dict[str, Any]] = []
-        self.cuts = 0
+        self.connections = self.cuts = 0
         self._thread = server.host.thread(self._follow)
 
     @property
     def last(self) -> int:
         return self.seen[-1]["seq"] if self.seen else 0
 
-    def wait_for(self, seq: int, seconds: float = 60) -> None:
+    def wait_for(self, seq: int) -> None:
         """Until this event was seen."""
-        deadline = time.monotonic() + seconds
-        while self.last < seq:
-            assert time.monotonic() < deadline, f"saw events up to {self.last} of {seq}"
+        self._wait_until(lambda: self.last >= seq, f"event {seq}")
+
+    def wait_for_type(self, type: str) -> int:
+        """Until an event of this type was seen; its number."""
+        self._wait_until(lambda: any(event["type"] == type for event in self.seen), type)
+        return next(int(event["seq"]) for event in self.seen if event["type"] == type)
+
+    def wait_for_connections(self, count: int) -> None:
+        """Until it was connected so many times."""
+        self._wait_until(lambda: self.connections >= count, f"{count} connections")
+
+    def _wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + CALL_SECONDS
+        while not is_so():
+            said = f"no {what} after events up to {self.last} and {self.connections} connections"
+            assert time.monotonic() < deadline, said
             time.sleep(0.02)
 
     def close(self) -> None:
@@ -263,7 +293,11 @@ class Follower:
         while not self._is_over.is_set():
             try:
                 url = f"ws://{self._server.place}/ws?since={self.last}"
-                with connect(url, additional_headers=BEARER, proxy=None, open_timeout=10) as stream:
+                # Only the end of the server ends the stream, however slow it answers.
+                with connect(
+                    url, additional_headers=BEARER, proxy=None, open_timeout=CALL_SECONDS, ping_interval=None
+                ) as stream:
+                    self.connections += 1
                     self._listen(stream)
             except (OSError, WebSocketException):
                 self.cuts += 1

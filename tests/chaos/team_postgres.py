@@ -39,7 +39,7 @@ class TeamPostgres:
 
         self._wheel = get_server(self._folder / "data", cleanup_mode=None, start=False)
         self._wheel.ensure_pgdata_inited()
-        self._port = network.database.free_port()
+        self._port = network.database.reserve_port()
         data = self._folder / "data"
         (data / "pg_hba.conf").write_text(_RULES)
         with (data / "postgresql.conf").open("a") as settings:

@@ -15,14 +15,14 @@ from chaos.team_hosts import Host
 
 TOKEN = "what every member of the team must show"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-START_SECONDS = 60
+START_SECONDS = 120
 
 
 class TeamServer:
     """One server over HTTP, as its own process."""
 
     def __init__(self, host: Host, folder: Path, database_url: str, lease_seconds: int = 86_400) -> None:
-        self.host, self.port = host, host.free_port()
+        self.host, self.port = host, host.reserve_port()
         self._project = folder / host.name
         self._project.mkdir(exist_ok=True)
         self._environment = {
@@ -40,7 +40,7 @@ class TeamServer:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=START_SECONDS)
         self._log.close()
 
     @property
@@ -51,7 +51,7 @@ class TeamServer:
         """kill -9, once it is at work, and a new process at once, as a supervisor would."""
         self.wait_until_up()
         self._process.kill()
-        assert self._process.wait(timeout=30) == -signal.SIGKILL
+        assert self._process.wait(timeout=START_SECONDS) == -signal.SIGKILL
         self._process = self._started()
 
     def wait_until_up(self) -> None:
@@ -66,7 +66,7 @@ class TeamServer:
         return (self._project / "server.log").read_text()
 
     def _is_healthy(self) -> bool:
-        connection = http.client.HTTPConnection(self.host.address, self.port, timeout=5)
+        connection = http.client.HTTPConnection(self.host.address, self.port, timeout=30)
         try:
             connection.request("GET", "/health", headers=BEARER)
             return connection.getresponse().status == http.HTTPStatus.OK

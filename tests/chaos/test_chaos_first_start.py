@@ -54,7 +54,7 @@ def test_eight_commands_can_start_together_in_a_new_project(
         ]  # fmt: skip
         os.close(gate)
         os.close(start)
-        said = [(command.communicate(timeout=100)[1], command.returncode) for command in commands]
+        said = [(command.communicate(timeout=600)[1], command.returncode) for command in commands]
 
         assert said == [("", 0)] * len(NAMES)
         house = open_house(str(project / ".deepwork" / "deepwork.db"))

@@ -58,7 +58,7 @@ def size(path: Path) -> int:
 
 def wait_until_longer(path: Path, before: int) -> None:
     """Until its writer is at work, however busy the machine: a kill before that would say nothing."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while size(path) <= before:
         assert time.monotonic() < deadline, f"{path.name} is not written"
         time.sleep(0.002)

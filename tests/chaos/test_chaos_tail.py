@@ -16,7 +16,7 @@ def told_by_two_and_followed_by_a_third(
     return together(
         crew[:3],
         [
-            {"do": "follow", "location": location, "upto": total, "seconds": 50},
+            {"do": "follow", "location": location, "upto": total, "seconds": 200},
             {"do": "emit", "location": location, "name": "Ada", "count": total // 2, "seed": seed},
             {"do": "emit", "location": location, "name": "Bob", "count": total // 2, "seed": seed + 1},
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,9 +19,9 @@ from chaos.team_postgres import TeamPostgres
 from deepwork.server.house import House
 
 LEASE_SECONDS = 4
-PATIENCE = 60
+PATIENCE = 120
 
-pytestmark = pytest.mark.timeout(0 if os.environ.get("DEEPWORK_CHAOS") else 300)
+pytestmark = pytest.mark.timeout(0 if os.environ.get("DEEPWORK_CHAOS") else 900)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +42,11 @@ def test_tasks_are_each_done_once_by_agents_of_two_hosts(team: Team):
     tasks = [{"name": f"task {number}", "depends_on": []} for number in range(count)]
     team.ask(team.left, "workflow_set_plan", id=plan, plan={"summary": "storm", "tasks": tasks})
 
+    all_at_work = threading.Barrier(4)
     claimers = [
-        Claimer(server, f"{server.host.name}-{place}", plan) for place in "ab" for server in team.servers
+        Claimer(server, f"{server.host.name}-{place}", plan, all_at_work)
+        for place in "ab"
+        for server in team.servers
     ]
     for kill in range(kills):
         while sum(claimer.done for claimer in claimers) < count * kill // kills:
@@ -89,13 +93,13 @@ def test_what_an_agent_of_a_dead_host_held_passes_to_one_of_the_other(team: Team
     assert second["claim_epoch"] == first["claim_epoch"] + 1
     assert late.value.error["code"] == "STALE_CLAIM"
     team.ask(team.right, "agent_unregister", id=bob)
+    # What comes after it, as when agents of other tests fall silent, one may have seen and the other not yet.
+    [last] = {follower.wait_for_type("agent:unregistered") for follower in followers}
     for follower in followers:
-        while not any(event["type"] == "agent:unregistered" for event in follower.seen):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
         follower.close()
-    assert [event["seq"] for event in followers[0].seen] == list(range(1, followers[0].last + 1))
-    assert followers[0].seen == followers[1].seen
+    left, right = (follower.seen[:last] for follower in followers)
+    assert [event["seq"] for event in left] == list(range(1, last + 1))
+    assert left == right
 
 
 def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
@@ -109,12 +113,19 @@ def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
     with assembled(network, team_postgres, tmp_path) as team:
         storm = Storm(team, tmp_path, writes=scale(50, 500), cries=scale(45, 450), seed=seed)
 
-        storm.break_often(kills, team.left.kill_and_start)
+        cut, spared = storm.followers
+        connections = iter(range(1, kills + 1))
+
+        def kill() -> None:
+            # A follower that is not connected again could not notice the next kill.
+            cut.wait_for_connections(next(connections))
+            team.left.kill_and_start()
+
+        storm.break_often(kills, kill)
         storm.finish()
 
         house = open_house(team_postgres.local_url)
         assert storm.faults(house) == []
         assert house.feed.last() >= scale(2_000, 20_000)
-        cut, spared = storm.followers
         assert cut.cuts >= kills, "the kills were not noticed"
         assert spared.cuts == 0, "a server that lived let its follower down"

@@ -70,15 +70,22 @@ def write(
 
 
 def emit(location: str, name: str, count: int, seed: int) -> int:
-    """Tell `count` events, one to three in each transaction."""
-    chance, number = random.Random(seed), 0
+    """Tell `count` events, one to three in each transaction; after the first, wait until another tells too."""
+    chance, number, is_alone = random.Random(seed), 0, True
     with opened(location) as house:
         while number < count:
             with house.database.transaction() as tx:
                 for _ in range(min(chance.randint(1, 3), count - number)):
                     number += 1
                     tx.emit("chaos:told", {"by": name, "number": number})
+            while is_alone:
+                is_alone = not _others_tell(house, name)
+                time.sleep(0.005)
     return number
+
+
+def _others_tell(house: House, name: str) -> bool:
+    return any(event.data["by"] != name for event in house.feed.stored(0) if isinstance(event, Event))
 
 
 def follow(location: str, upto: int, seconds: float) -> list[tuple[int, str, int]]:

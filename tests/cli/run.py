@@ -35,7 +35,7 @@ def deepwork(project: Path, *words: str, environment: dict[str, str] | None = No
         cwd=project,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
         env={**os.environ, "COLUMNS": "200", **(environment or {})},
     )

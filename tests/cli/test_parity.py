@@ -76,7 +76,8 @@ def prepared(folder: Path) -> World:
     (project / "a.py").write_text("print()\n")
     (project / ".deepreview").write_text(RULE)
     job(project, "report", [step("gather"), step("write")])
-    (project / ".deepwork" / "config.yml").write_text("git_branch: 'off'\n")
+    # A slow machine must not make an agent fall silent in one of the two stories.
+    (project / ".deepwork" / "config.yml").write_text("git_branch: 'off'\nlease_seconds: 86400\n")
     (project / "gather.md").write_text("Facts.")
     (project / "write.md").write_text("Text.")
     scratch = folder / "scratch"

@@ -52,11 +52,17 @@ def complaint(project: Reviewed, *words: str, kind: type[DeepworkError]) -> str:
 
 
 def piped(project: Reviewed, *words: str, stdin: Any, **more: Any) -> subprocess.CompletedProcess[bytes]:
-    """The command in a process of its own, with this as its standard input."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "deepwork", "review", "--path", str(project.root), *words],
-        capture_output=True, timeout=60, check=False, **(more | ({"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin})),
-    )  # fmt: skip
+    """The command in a process of its own, with this as its standard input: texts are in the pipe when it starts."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, stdin if isinstance(stdin, bytes) else b"")
+        os.close(writer)
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "deepwork", "review", "--path", str(project.root), *words],
+            capture_output=True, timeout=100, check=False, stdin=reader if isinstance(stdin, bytes) else stdin, **more,
+        )  # fmt: skip
+    finally:
+        os.close(reader)
 
 
 # Which files

@@ -24,7 +24,11 @@ def event_names() -> set[str]:
     for module in pkgutil.walk_packages(deepwork.__path__, "deepwork."):
         if module.name.endswith(".models"):
             importlib.import_module(module.name)
-    kinds = [kind for kind in Word.__subclasses__() if kind.__name__.endswith("Event")]
+    kinds = [
+        kind
+        for kind in Word.__subclasses__()
+        if kind.__name__.endswith("Event") and kind.__module__.startswith("deepwork.")
+    ]
     return {str(word) for kind in kinds for word in kind}
 
 

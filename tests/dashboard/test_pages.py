@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -111,8 +112,10 @@ def test_what_is_shipped_is_whole():
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> House:
-    return house_at(tmp_path, str(tmp_path / "deepwork.db"))
+def alone(tmp_path: Path) -> Iterator[House]:
+    made = house_at(tmp_path, str(tmp_path / "deepwork.db"))
+    yield made
+    made.close()
 
 
 def test_a_browser_without_a_token_is_told_in_words_where_to_find_it(alone: House):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from deepwork.database.call import Call
+from deepwork.database.engine import open_engine
 from deepwork.server.house import House
 from deepwork.server.invocation import invoke_async
 from house import ask, house_at
@@ -20,6 +25,8 @@ ODD = "ünï©ødé 日本語 \u202e \x01\x1b[31m \\N \\. \t\r\n '\"%s :name {} 
 """Text that a copy could spoil: escapes, quotes, ends of files, signs of many bytes."""
 BIG = "long " * 20_000
 A_DAY = 86_400
+PATIENCE = 100
+"""Seconds; only what hangs takes longer, however busy the machine is."""
 KEY = "the-same-call"
 
 
@@ -208,3 +215,51 @@ def is_empty(location: str) -> bool:
 
 def open_store(folder: Path, location: str) -> House:
     return house_at(folder, location, lease_seconds=A_DAY)
+
+
+def wait_until_closed(location: str) -> None:
+    """Until no other process has the store open; a server takes a moment to end a connection."""
+    deadline = time.monotonic() + PATIENCE
+    store = open_engine(location)
+    while others := store.others():
+        assert time.monotonic() < deadline, others
+        time.sleep(0.01)
+    store.close()
+
+
+_KILLED_AT = """
+import os, signal, sys
+from deepwork.cli.main import main
+from deepwork.cli.progress import Waiting
+stage, rows = sys.argv[1], int(sys.argv[2])
+
+def report(self, what, done=0, total=0):
+    if what == stage and done >= rows:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Waiting.report = report
+sys.argv[:3] = ["deepwork"]
+main()
+"""
+_KILLED_BY_SIZE = """
+import resource, signal, sys
+from deepwork.cli.main import main
+size = int(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+sys.argv[:2] = ["deepwork"]
+main()
+"""
+
+
+def run_until_killed_at(stage: str, rows: int, *words: str) -> None:
+    """Run a command that gets a kill -9 when it reports that it has done so many rows of a stage."""
+    done = subprocess.run([sys.executable, "-P", "-c", _KILLED_AT, stage, str(rows), *words], check=False)
+    assert done.returncode == -signal.SIGKILL, "the command was over before it was killed"
+
+
+def run_until_killed_at_size(size: int, *words: str) -> None:
+    """Run a command that the kernel kills as soon as any file it writes grows beyond so many bytes."""
+    done = subprocess.run([sys.executable, "-P", "-c", _KILLED_BY_SIZE, str(size), *words], check=False)
+    assert done.returncode == -signal.SIGXFSZ, "the command was over before it was killed"

@@ -39,7 +39,7 @@ def test_a_lock_that_is_held_stays_held_when_somebody_closes_it(tmp_path: Path):
         lock.close()
         assert open_below(tmp_path)
 
-    with other.held(timeout=1):
+    with other.held(timeout=100):
         assert open_below(tmp_path)
     for each in (lock, other):
         each.close()

@@ -23,7 +23,7 @@ from deepwork.cli.main import COMMANDS, deepwork
 from deepwork.cli.serve import serve
 from deepwork.config import OPTIONS
 from house import ask, house_at
-from http_tests.served import free_port
+from http_tests.served import PATIENCE_SECONDS, free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -107,7 +107,7 @@ def test_everything_works_under_the_role(role_url: str, tmp_path: Path):
     claim = ask(house, "task_claim", task_id=task["id"], agent_id=ada)
 
     assert claim["success"]
-    assert listener.wait(30)
+    assert listener.wait(PATIENCE_SECONDS)
     assert list(house.database.engine.problems()) == []
     assert house.feed.last() > 0
     listener.close()
@@ -191,11 +191,11 @@ def test_the_command_of_the_unit_serves_who_comes_through_the_proxy(role_url: st
         assert get(port, "/api/v1/agents", {"Host": "elsewhere.example"} | token)[0] == 421
     finally:
         server.terminate()
-        assert server.wait(timeout=20) == 0
+        assert server.wait(timeout=PATIENCE_SECONDS) == 0
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             get(port, "/health", {})
@@ -207,7 +207,7 @@ def wait_for(port: int) -> None:
 
 
 def get(port: int, path: str, headers: dict[str, str]) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,9 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from e2e.ports import HeldPort
 from quick import command as deepwork_command
 
-SECONDS_FOR_A_COMMAND = 60
+SECONDS_FOR_A_COMMAND = 100
+SECONDS_TO_END = 60
 HOME_IN_PAGES = "/home/ada"
 PROJECT = "shop"
 # Ports that pages name, and the setting by which the program is told another one.
@@ -42,7 +43,8 @@ class Terminal:
         self._notes = folder / "notes"
         self._notes.mkdir()
         self._count = 0
-        ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in PORTS}
+        self._ports = {port: HeldPort() for port in PORTS}
+        ports = {f"127.0.0.1:{port}": f"127.0.0.1:{held.number}" for port, held in self._ports.items()}
         self._stand_ins = {HOME_IN_PAGES: str(self.home), **ports, **stand_ins}
         self._shell = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
@@ -70,11 +72,15 @@ class Terminal:
         except (ProcessLookupError, BrokenPipeError):
             pass
         try:
-            self._shell.wait(10)
-            _wait(lambda: not _group_lives(self._shell.pid), 10)
+            self._shell.wait(SECONDS_TO_END)
+            _wait(lambda: not _group_lives(self._shell.pid), SECONDS_TO_END)
         except (subprocess.TimeoutExpired, TimeoutError):
-            os.killpg(self._shell.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait()
+        finally:
+            for port in self._ports.values():
+                port.let_go()
 
     @property
     def folder(self) -> Path:
@@ -135,7 +141,7 @@ class Terminal:
     def _on_a_free_port(self, command: str) -> str:
         """Two tests may not share a port; the dashboard takes its port by its flag alone."""
         if command.startswith("deepwork dashboard") and "--port" not in command:
-            port = self._stand_ins["127.0.0.1:8765"].rpartition(":")[2]
+            port = self._ports["8765"].number
             return command.replace("deepwork dashboard", f"deepwork dashboard --port {port}", 1)
         return command
 
@@ -148,13 +154,13 @@ class Terminal:
 
     def _environment(self) -> dict[str, str]:
         programs = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-        port = self._stand_ins["127.0.0.1:8000"].rpartition(":")[2]
         return {
             "PATH": f"{self.home / 'bin'}:{programs}",
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
             "COLUMNS": "120",
-            "DEEPWORK_PORT": port,
+            "DEEPWORK_PORT": str(self._ports["8000"].number),
+            "TZ": "UTC",
             "BROWSER": "true",  # a program that opens nothing
         }
 
@@ -167,10 +173,15 @@ def _wait(is_so: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.01)
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def is_running(pid: int) -> bool:
+    """Whether a process does something; what has ended may be a zombie until the machine's first process looks."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:  # it has just ended, or this system has no such files
+        return not Path("/proc/self").exists()
 
 
 def _group_lives(group: int) -> bool:
@@ -178,4 +189,16 @@ def _group_lives(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    return True
+    return any(is_running(pid) for pid in _members(group))
+
+
+def _members(group: int) -> list[int]:
+    """The processes of a group; without /proc its first, which stands for all."""
+    if not Path("/proc/self").exists():
+        return [group]
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (place / "stat").read_text().rpartition(")")[2].split()[2] == str(group):
+                found.append(int(place.name))
+    return found

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import quick
-from http_tests.served import free_port
+from e2e.ports import HeldPort
 
 if TYPE_CHECKING:  # where it is not installed, the tests are left out by name instead of failing to load
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
@@ -32,7 +32,7 @@ class Dashboard:
 
     def __init__(self, project: Path, *command: str, database: str | None = None) -> None:
         """`deepwork dashboard`, or another command; on the project's own store, or another."""
-        self.project, self.port = project, free_port()
+        self.project, self._held = project, HeldPort()
         self._command = command or ("dashboard",)
         self._database = {} if database is None else {"DEEPWORK_DATABASE_URL": database}
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,6 +43,11 @@ class Dashboard:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._held.let_go()
+
+    @property
+    def port(self) -> int:
+        return self._held.number
 
     @property
     def url(self) -> str:
@@ -70,15 +75,16 @@ class Dashboard:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(20)
+            self._process.wait(100)
             self._process = None
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        """Whether it answers whoever has its token, which no other server would."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            connection.request("GET", "/health")
+            connection.request("GET", "/api/v1/me", headers={"Authorization": f"Bearer {self.token}"})
             return connection.getresponse().status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()
@@ -92,7 +98,10 @@ class Visitor:
     ) -> None:
         self.dashboard = dashboard
         self.context: BrowserContext = browser.new_context(
-            **({"viewport": {"width": 1280, "height": 800}} | options)
+            **(
+                {"viewport": {"width": 1280, "height": 800}, "locale": "en-GB", "timezone_id": "UTC"}
+                | options
+            )
         )
         self.context.set_default_timeout(60_000)  # whatever else the machine does meanwhile
         self.page: Page = self.context.new_page()
@@ -150,7 +159,7 @@ def aside(work: Callable[[], Any]) -> Any:
 
 def until(is_so: Callable[[], Any], otherwise: str) -> None:
     """Wait for something to become true."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while not is_so():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.05)

@@ -26,6 +26,7 @@ from tracking import make_tracking as track
 NOBODY = {
     "GIT_AUTHOR_NAME": "e2e", "GIT_AUTHOR_EMAIL": "e2e@example.org",
     "GIT_COMMITTER_NAME": "e2e", "GIT_COMMITTER_EMAIL": "e2e@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
 }  # fmt: skip
 LEDGER = '''"""Money, kept."""
 

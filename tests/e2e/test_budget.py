@@ -30,10 +30,27 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard, s
         yield dashboard, id
 
 
+FIXED_WORK = """() => {
+    const box = document.body.appendChild(document.createElement('div'));
+    for (let round = 0; round < 10; round++) {
+        box.replaceChildren(...Array.from({length: 500}, (_, index) => {
+            const line = document.createElement('p');
+            line.textContent = `line ${index} of round ${round}`;
+            return line;
+        }));
+        box.getBoundingClientRect();
+    }
+    box.remove();
+}"""
+FIXED_WORK_MS = 100
+"""What that takes on the machine for which the budgets are written."""
+
+
 class Meter:
     """What a page has cost so far; times are of the processor, so that a busy machine does not count."""
 
     def __init__(self, visitor: Visitor) -> None:
+        self._page = visitor.page
         self._session: CDPSession = visitor.context.new_cdp_session(visitor.page)
         self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
@@ -43,6 +60,15 @@ class Meter:
 
     def milliseconds(self) -> float:
         return 1000 * self.read("TaskDuration")
+
+    def slowness(self) -> float:
+        """How many times as long as there a fixed piece of work takes here and now; a faster machine counts as equal."""
+        return max(1.0, min(self._fixed_work() for _ in range(3)) / FIXED_WORK_MS)
+
+    def _fixed_work(self) -> float:
+        before = self.milliseconds()
+        self._page.evaluate(FIXED_WORK)
+        return self.milliseconds() - before
 
     def heap(self) -> float:
         """Megabytes, after the garbage is gone."""
@@ -69,10 +95,13 @@ def test_the_page_of_ten_thousand_tasks_is_light_and_soon_there(
         )
         visitor.page.wait_for_selector(".timeline .row[data-key]")
         cost = meter.milliseconds() - before
-        print(f"\nto the first rows: {cost:.0f} ms; nodes: {nodes(visitor)}; heap: {meter.heap():.1f} MB")
+        slowness = meter.slowness()
+        print(
+            f"\nto the first rows: {cost:.0f} ms at {slowness:.1f}; nodes: {nodes(visitor)}; heap: {meter.heap():.1f} MB"
+        )
 
         assert visitor.page.locator(".timeline").get_attribute("aria-rowcount") == str(TASKS + 5 + 1)
-        assert cost < 1000
+        assert cost < 1000 * slowness
         assert nodes(visitor) < 2000
         assert meter.heap() < 150
 
@@ -104,11 +133,12 @@ def test_scrolling_through_ten_thousand_tasks_costs_less_than_a_frame(
         meter = Meter(visitor)
         # The lowest of three: others on the machine, who take the cache, only ever add.
         cost = min(scrolled(visitor, meter, frames=60) for _ in range(3))
-        print(f"\n{tab}: {cost:.1f} ms a frame; nodes: {nodes(visitor)}")
+        slowness = meter.slowness()
+        print(f"\n{tab}: {cost:.1f} ms a frame at {slowness:.1f}; nodes: {nodes(visitor)}")
 
         shown = visitor.page.locator(".rows .row[data-key]").first.get_attribute("aria-rowindex")
         assert int(shown or 0) > 100
-        assert cost < 16
+        assert cost < 16 * slowness
         assert nodes(visitor) < 2000
 
 
@@ -124,7 +154,7 @@ def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
         assert nodes(visitor) < 3000
 
 
-@pytest.mark.timeout(120 + 60 * MINUTES)
+@pytest.mark.timeout(400 + 120 * MINUTES)
 def test_a_busy_run_does_not_wear_the_page_out(browser: Browser, run: tuple[Dashboard, str]) -> None:
     dashboard, id = run
     house, clock = at(dashboard.project)

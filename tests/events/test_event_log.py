@@ -87,7 +87,7 @@ def test_whoever_follows_sees_what_others_store(tmp_path: Path, location: str):
     following.start()
     emit(writer, 1)
     emit(writer, 3)
-    following.join(timeout=20)
+    following.join(timeout=100)
 
     assert [event.seq for event in seen if isinstance(event, Event)] == [1, 2, 3, 4, 5, 6]
     writer.close()
@@ -101,7 +101,7 @@ def test_a_commit_wakes_a_listener_and_silence_does_not(tmp_path: Path, location
 
     assert not listener.wait(0.05)
     emit(writer, 1)
-    assert listener.wait(10)
+    assert listener.wait(100)
 
     listener.close()
     writer.close()

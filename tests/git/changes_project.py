@@ -36,7 +36,7 @@ class Project:
             input=input,
             capture_output=True,
             check=check,
-            timeout=30,
+            timeout=100,
         )
         return os.fsdecode(done.stdout).strip()
 

@@ -30,7 +30,7 @@ def plain_git(directory: Path, *args: str, env: dict[str, str] | None = None, ch
         env={**PLAIN, **(env or {})},
         capture_output=True,
         check=check,
-        timeout=30,
+        timeout=100,
     )
     return done.stdout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deepwork.git.changes import Changes
@@ -171,7 +171,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return new_project(tmp_path_factory.mktemp("template") / "project").root
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     already=st.dictionaries(NAME, st.sampled_from(CONTENTS), max_size=6),
     actions=st.lists(ACTIONS, min_size=3, max_size=15),

@@ -11,7 +11,7 @@ from deepwork.errors import GitError, InvalidInput, NotAllowed
 from deepwork.git.command import Git
 from deepwork.git.forecast import conflicts_between
 from git.changes_project import ENVIRONMENT, Project, new_project
-from git.worktrees_project import started_project, state_of
+from git.worktrees_project import objects, started_project, state_of
 
 ODD = ["sp ace.py", "new\nline.py", "é日本.py", os.fsdecode(b"\xff.py"), "-dash.py"]
 
@@ -25,10 +25,6 @@ def on_branch(project: Project, branch: str, *names: str, content: str) -> None:
     project.git("switch", "-q", "-c", branch, "main")
     project.commit(*names, content=content)
     project.git("switch", "-q", "main")
-
-
-def objects(project: Project) -> str:
-    return project.git("count-objects", "-v")
 
 
 def test_branches_that_touch_different_files_merge_cleanly(project: Project) -> None:

@@ -26,6 +26,13 @@ IDENTITY = {
     f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
 }
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **IDENTITY}
+# Plain git must not go by the settings of this machine either, which might set what a case sets.
+PLAIN = {
+    **ENVIRONMENT,
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+}
 EVERY_HOOK = [
     "applypatch-msg",
     "commit-msg",
@@ -80,7 +87,7 @@ class Trap:
         done = subprocess.run(
             ["git", *args],
             cwd=at or self.repository,
-            env={**ENVIRONMENT, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"},
+            env=PLAIN,
             capture_output=True,
             check=True,
         )
@@ -470,7 +477,7 @@ def test_plain_git_runs_what_the_repository_names(trap: Trap, name: str) -> None
         subprocess.run(
             ["git", *args],
             cwd=trap.repository,
-            env={**ENVIRONMENT, **env},
+            env={**PLAIN, **env},
             capture_output=True,
             stdin=subprocess.DEVNULL,
             check=False,

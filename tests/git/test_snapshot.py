@@ -17,7 +17,7 @@ from deepwork.git.snapshot import Snapshots
 from git.changes_project import ENVIRONMENT, Project, new_project
 from git.snapshot_project import Watched, grouped, loose_objects, snapshots_of
 from git.test_git_hostile import CASES, Trap
-from git.worktrees_project import started_project, state_of, tree_of
+from git.worktrees_project import objects, started_project, state_of, tree_of
 
 ODD = [
     "sp ace.py",
@@ -391,14 +391,14 @@ def test_its_own_folder_is_never_seen(tmp_path: Path) -> None:
 def test_nothing_of_the_users_is_touched(project: Project) -> None:
     project.stage("staged.py")
     project.write("edited.py", "new.py")
-    before = state_of(project), project.git("count-objects", "-v"), project.git("for-each-ref")
+    before = state_of(project), objects(project), project.git("for-each-ref")
 
     watched = Watched(project)
     project.write("more.py")
     watched.told()
     project.remove("more.py")
 
-    assert (state_of(project), project.git("count-objects", "-v"), project.git("for-each-ref")) == before
+    assert (state_of(project), objects(project), project.git("for-each-ref")) == before
 
 
 def test_many_may_look_at_once(project: Project, watched: Watched) -> None:

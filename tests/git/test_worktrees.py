@@ -21,6 +21,7 @@ from deepwork.git.worktrees import (
 )
 from git.changes_project import ENVIRONMENT, Project, new_project
 from git.test_git_hostile import CASES, Trap
+from git.waiting import let_time_pass_after
 from git.worktrees_project import branches, files_at, started_project, tree_of
 
 
@@ -221,11 +222,16 @@ def test_a_tree_that_cannot_be_finished_leaves_nothing(project: Project, tmp_pat
     assert not (tmp_path / "new").exists()
 
 
-def test_a_tree_that_took_too_long_leaves_nothing(project: Project, tmp_path: Path) -> None:
-    slow = tmp_path / "slow"
-    slow.write_text('#!/bin/sh\ngit "$@"\ncase "$*" in *"worktree add"*) sleep 30;; esac\n')
+def test_a_tree_that_took_too_long_leaves_nothing(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, made = tmp_path / "slow", tmp_path / "made"
+    slow.write_text(
+        f'#!/bin/sh\ngit "$@"\ncase "$*" in *"worktree add"*) echo it is > {made}; sleep 600;; esac\n'
+    )
     slow.chmod(0o755)
-    git = Git(project.root, environment=ENVIRONMENT, program=str(slow), timeout=2)
+    let_time_pass_after(made, monkeypatch)
+    git = Git(project.root, environment=ENVIRONMENT, program=str(slow), timeout=600)
 
     with pytest.raises(GitError, match="took longer"):
         add_worktree(git, tmp_path / "tree", "task")

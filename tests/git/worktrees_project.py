@@ -36,6 +36,11 @@ def content_at(project: Project, commit: str, path: str) -> str:
     return project.git("cat-file", "blob", f"{commit}:{path}")
 
 
+def objects(project: Project) -> list[Path]:
+    """All that git keeps of the project; not `count-objects`, for a disk says only later how much they take."""
+    return sorted(path for path in (project.root / ".git/objects").rglob("*") if path.is_file())
+
+
 def state_of(tree: Project) -> tuple[bytes, str, str]:
     """What must not change behind the user's back: the index, HEAD and every file's status."""
     index = Path(tree.git("rev-parse", "--path-format=absolute", "--git-path", "index"))

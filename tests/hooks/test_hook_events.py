@@ -18,7 +18,7 @@ from rs_bpe.bpe import openai
 from deepwork.config import load_settings
 from deepwork.database.call import Call
 from deepwork.files.lock import FileLock
-from deepwork.hooks import failures, store, telling
+from deepwork.hooks import failures, happenings, memory, store, telling, tool_use
 from deepwork.hooks.clients import SESSION_START, STOP, TOOL_USE, read
 from deepwork.hooks.happenings import answer
 from deepwork.hooks.memory import MOST_KEPT, Memory
@@ -27,7 +27,16 @@ from deepwork.server.invocation import invoke_async
 from hooks.make_hooks import Project, event, tool_event
 from house import ask, house_at, told
 
+RENEWAL_SECONDS = tool_use.PATIENCE
 JOB = {"goal": "Greet Ada", "job_name": "hello_review", "workflow_name": "greet"}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks that wait longer than agents like: on a busy machine a second may pass in vain."""
+    monkeypatch.setattr(happenings, "PATIENCE", 60.0)
+    monkeypatch.setattr(tool_use, "PATIENCE", 60.0)
+    monkeypatch.setattr(memory, "_LOCK_SECONDS", 60.0)
 
 
 def heartbeat(project: Project, agent: str) -> int:
@@ -196,7 +205,10 @@ def test_a_session_that_needs_no_store_waits_for_none(file_project: Project):
         assert answer(name, away, read("codex", event("another", tool_name="Bash"))) == ""
 
 
-def test_a_renewal_that_must_wait_keeps_no_urgent_message_back(project: Project):
+def test_a_renewal_that_must_wait_keeps_no_urgent_message_back(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tool_use, "PATIENCE", RENEWAL_SECONDS)
     agent, _ = project.at_work()
     message = send(project, agent, "Stop at once.")
     let_pass(project, agent, 40)

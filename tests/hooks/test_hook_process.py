@@ -22,12 +22,18 @@ from hooks.make_hooks import Project, event
 from protocol.wire import Wire
 
 COMMAND = [sys.executable, "-P", "-m", "deepwork", "hook"]
+PATIENT = [
+    sys.executable, "-P", "-c",
+    "import sys; from deepwork.hooks import door; door.MOST_SECONDS = 100; door.main(sys.argv[1:])",
+]  # fmt: skip
+"""The same, for what is not about time: on a busy machine the few seconds of a hook may pass in vain."""
+PATIENCE_SECONDS = 110
 
 
 def hook(folder: Path, words: str, content: bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*COMMAND, *words.split()], input=content, cwd=folder, capture_output=True, timeout=60, check=False,
-        env={**os.environ, **environment},
+        [*PATIENT, *words.split()], input=content, cwd=folder, capture_output=True, check=False,
+        timeout=PATIENCE_SECONDS, env={**os.environ, **environment},
     )  # fmt: skip
 
 
@@ -123,8 +129,8 @@ def test_a_folder_that_is_gone_troubles_nobody(file_project: Project, root: Path
         gone.mkdir()
         script = 'rmdir "$PWD" && exec "$@"'
         return subprocess.run(
-            ["sh", "-c", script, "sh", *COMMAND, *words.split()], input=content,
-            cwd=gone, capture_output=True, timeout=60, check=False,
+            ["sh", "-c", script, "sh", *PATIENT, *words.split()], input=content,
+            cwd=gone, capture_output=True, timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
 
     assert silent(from_nowhere(event(source="compact")))
@@ -135,7 +141,7 @@ def test_no_word_can_forge_a_line_of_the_log(root: Path):
     (root / ".deepwork").mkdir(exist_ok=True)
 
     subprocess.run(
-        [*COMMAND, "stop\n2026-01-01 all is well"], input=b"", cwd=root, check=True, capture_output=True
+        [*PATIENT, "stop\n2026-01-01 all is well"], input=b"", cwd=root, check=True, capture_output=True
     )
 
     count, line = last(root / ".deepwork")
@@ -162,7 +168,7 @@ def test_the_installed_command_answers_as_the_module_does(file_project: Project,
         script = f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'hook', *{words!r}]; main()"
         return subprocess.run(
             [sys.executable, "-P", "-c", script], input=event(cwd=str(root), source="compact"), cwd=root,
-            capture_output=True, timeout=60, check=False,
+            capture_output=True, timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
 
     assert task in run("session-start", "--client", "claude-code").stdout.decode()
@@ -250,7 +256,7 @@ def test_a_client_that_sends_nothing_is_not_waited_for(root: Path):
     assert process.stdin
     assert process.stdout
 
-    assert process.wait(timeout=30) == 0  # though its input is still open
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0  # though its input is still open
     assert process.stdout.read() == b""
     assert "TookTooLong" in failures(root)
     process.stdin.close()
@@ -305,7 +311,7 @@ def test_nothing_heavy_is_imported(file_project: Project, root: Path):
 
     done = subprocess.run(
         [sys.executable, "-P", "-c", script], input=event(cwd=str(root), source="compact"), cwd=root,
-        capture_output=True, timeout=60, check=False,
+        capture_output=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
 
     found, _, modules = done.stderr.decode().rpartition(" ")
@@ -325,7 +331,9 @@ def test_the_log_is_bounded_and_keeps_the_newest(tmp_path: Path):
 
 
 def test_help_names_every_client_and_event():
-    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*COMMAND, "--help"], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
 
     assert done.returncode == 0
     assert all(name in done.stdout for name in (*CLIENTS, *EVENTS))

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +19,27 @@ import quick
 TOKEN = "a-token-of-the-tests-and-nothing-else"
 
 
+PATIENCE_SECONDS = 100
+"""Only somebody who waits in vain waits that long: a busy machine may take its time."""
+
+_HELD: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port for a server that is about to start; nobody else is given it as long as this process lives.
+
+    Linux lets the server listen on a port that is bound but not listened on here, since both reuse the
+    address; it gives such a port to nobody who asks for any free one, nor to an outgoing connection.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    port: int = holder.getsockname()[1]
+    if sys.platform == "linux":
+        _HELD.append(holder)
+    else:
+        holder.close()
+    return port
 
 
 @dataclass(frozen=True)
@@ -60,13 +77,14 @@ class Served:
         self._token = token
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 if self.get("/health").status == 200:
                     return self
-            except OSError:
-                time.sleep(0.05)
+            except OSError:  # nobody listens yet
+                pass
+            time.sleep(0.05)
         self.stop()
         raise AssertionError(f"the server did not start: {self.log()}")
 
@@ -99,7 +117,7 @@ class Served:
     def ask(
         self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None
     ) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             answer = connection.getresponse()
@@ -109,7 +127,7 @@ class Served:
 
     def stop(self) -> int:
         self.process.terminate()
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
         self._log.close()
         return code
 
@@ -128,7 +146,7 @@ class McpSession:
     """MCP over HTTP by hand, in the era of sessions: one connection kept alive, ids of our own choice."""
 
     def __init__(self, served: Served) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_SECONDS)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         params = {
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},

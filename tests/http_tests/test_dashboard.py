@@ -19,7 +19,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 import quick
-from http_tests.served import TOKEN, Served, free_port
+from http_tests.served import PATIENCE_SECONDS, TOKEN, Served, free_port
 
 
 class Dashboard(Served):
@@ -50,7 +50,7 @@ async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
 async def until(listener: Any, wanted: str) -> dict[str, Any]:
     """The next event of this type."""
     while True:
-        event: dict[str, Any] = json.loads(await asyncio.wait_for(listener.recv(), 20))
+        event: dict[str, Any] = json.loads(await asyncio.wait_for(listener.recv(), PATIENCE_SECONDS))
         if event["type"] == wanted:
             return event
 
@@ -58,7 +58,7 @@ async def until(listener: Any, wanted: str) -> dict[str, Any]:
 def test_it_sees_the_work_of_a_stdio_server_live_and_acts_on_it(tmp_path: Path):
     async def work(dashboard: Dashboard) -> None:
         listening = websockets.connect(
-            f"ws://{dashboard.host}/ws?since=0", additional_headers=dashboard.bearer
+            f"ws://{dashboard.host}/ws?since=0", additional_headers=dashboard.bearer, proxy=None
         )
         async with Client(stdio(tmp_path)) as client, listening as listener:
             run = await call(client, "start_workflow", name="Live", objective="Be seen.")
@@ -122,7 +122,7 @@ def test_a_server_over_http_contains_it(served: Served):
 def dashboard(project: Path, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "deepwork", "dashboard", "--path", str(project), *flags],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def test_it_opens_a_browser_at_the_link(tmp_path: Path):
 
 
 def _is_there(file: Path) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not file.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     return file.exists()

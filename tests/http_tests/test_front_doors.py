@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
 from deepwork.server.http.guard import HEADERS
 from house import house_at
-from http_tests.served import TOKEN, McpSession, Served, free_port
+from http_tests.served import PATIENCE_SECONDS, TOKEN, McpSession, Served, free_port
 from quick import PLAIN
 
 
@@ -67,9 +67,13 @@ def test_the_right_token_opens_every_route(tmp_path: Path):
 
 def test_wrong_tokens_are_soon_not_even_looked_at(tmp_path: Path):
     with Served(tmp_path, token=TOKEN) as server:
-        statuses = [server.get("/api/v1/agents", Authorization="Bearer x").status for _ in range(12)]
+        statuses = [server.get("/api/v1/agents", Authorization="Bearer x").status for _ in range(10)]
 
-        assert statuses == [401] * 10 + [429] * 2
+        assert statuses == [401] * 10
+        # A guess is given back every six seconds: on a slow machine the limit comes later.
+        while (status := server.get("/api/v1/agents", Authorization="Bearer x").status) == 401:
+            pass
+        assert status == 429
 
 
 def test_guesses_lock_out_nobody_else(tmp_path: Path):
@@ -136,7 +140,7 @@ def test_the_token_is_made_and_printed_once(served: Served):
 def test_listening_to_everybody_without_a_token_is_refused(tmp_path: Path, host: str):
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "deepwork", "serve", "--transport", "http", f"--host={host or ' '}", "--port", str(free_port())],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "DEEPWORK_TOKEN": ""},
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env={**os.environ, "DEEPWORK_TOKEN": ""},
     )  # fmt: skip
 
     assert ran.returncode == 2
@@ -171,8 +175,9 @@ def test_a_request_that_does_not_say_how_large_it_is_meets_the_limit_too(served:
     head = f"POST /mcp HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     with socket.create_connection(("127.0.0.1", served.port)) as raw:
         raw.sendall(head.encode())
-        for _ in range(6):
-            raw.sendall(b"100000\r\n" + b"x" * 0x100000 + b"\r\n")
+        with suppress(ConnectionError):  # it may hang up before it has heard everything
+            for _ in range(6):
+                raw.sendall(b"100000\r\n" + b"x" * 0x100000 + b"\r\n")
 
         assert raw.recv(64).startswith(b"HTTP/1.1 413")
 
@@ -194,6 +199,7 @@ def test_a_key_in_the_header_counts_across_sessions(served: Served):
     assert len(ids) == 1
 
 
+@pytest.mark.timeout(600)
 def test_sixteen_clients_with_the_same_ids_get_their_own_answers(served: Served):
     def work(number: int) -> int:
         session = McpSession(served)
@@ -220,44 +226,51 @@ def test_a_client_that_hangs_up_leaves_a_call_whole_or_undone(served: Served):
         with socket.create_connection(("127.0.0.1", served.port)) as raw:
             raw.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
             time.sleep(0.001 * (number % 8))
-    # Under way until the server has answered somebody else after them all.
-    kept = settled(lambda: named_gone(McpSession(served).call(1, "agent_list", {"limit": 1000})["agents"]))
-    told = [event["data"] for event in everything(served) if event["type"] == "agent:registered"]
+            if number == 59:
+                raw.recv(1)  # at least one call is done, however busy the machine is
+    kept, told = seen_alike(served)
 
-    assert named_gone(told) == kept
+    assert told == kept
     assert 0 < len(kept) <= 60
+
+
+def seen_alike(served: Served) -> tuple[set[str], set[str]]:
+    """Agents that are kept and those that events tell of, at a moment between two calls."""
+    session = McpSession(served)
+    while True:
+        before, told, after = kept_agents(session), told_agents(served), kept_agents(session)
+        if before == after:
+            return after, told
+
+
+def kept_agents(session: McpSession) -> set[str]:
+    return named_gone(session.call(1, "agent_list", {"limit": 1000})["agents"])
+
+
+def told_agents(served: Served) -> set[str]:
+    return named_gone([event["data"] for event in everything(served) if event["type"] == "agent:registered"])
 
 
 def named_gone(agents: list[dict[str, Any]]) -> set[str]:
     return {agent["id"] for agent in agents if agent["name"].startswith("gone")}
 
 
-def settled(look: Callable[[], set[str]]) -> set[str]:
-    """What is seen once it no longer changes."""
-    seen = look()
-    while True:
-        time.sleep(0.3)
-        before, seen = seen, look()
-        if seen == before:
-            return seen
-
-
 def everything(served: Served) -> list[dict[str, Any]]:
     """All events so far, from the command line."""
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "deepwork", "events", "tail", "--since", "0", "--no-follow", "--json", "--path", str(served.project)],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True,
     )  # fmt: skip
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
+@pytest.mark.timeout(600)
 def test_a_thousand_sessions_leave_nothing_behind(tmp_path: Path):
-    with Served(tmp_path, command=PLAIN) as server:
-        for _ in range(100):
-            open_and_close(server)
+    with Served(tmp_path, command=PLAIN) as server, ThreadPoolExecutor(4) as clients:
+        # First as many at once as later: threads and their memory stay.
+        list(clients.map(lambda _: open_and_close(server), range(200)))
         before = server.memory()
-        with ThreadPoolExecutor(4) as clients:
-            list(clients.map(lambda _: open_and_close(server), range(1000)))
+        list(clients.map(lambda _: open_and_close(server), range(1000)))
 
         assert server.memory() - before < 20 * 1024 * 1024
 
@@ -269,11 +282,14 @@ def open_and_close(server: Served) -> None:
 
 
 def test_a_busy_caller_is_asked_to_wait(tmp_path: Path):
-    with Served(tmp_path, "--rate-limit", "5") as server:
-        statuses = [server.ask("GET", "/api/v1/agents", server.bearer).status for _ in range(30)]
+    with Served(tmp_path, "--rate-limit", "2") as server:
+        statuses = [server.ask("GET", "/api/v1/agents", server.bearer).status for _ in range(8)]
 
-    assert statuses[:15] == [200] * 15
-    assert 429 in statuses
+        assert statuses == [200] * 8, "a burst of four seconds"
+        # Two more are allowed each second: on a slow machine the limit comes later.
+        while (status := server.ask("GET", "/api/v1/agents", server.bearer).status) == 200:
+            pass
+        assert status == 429
 
 
 def test_pages_of_a_list_join_without_gap_or_double(served: Served):
@@ -336,18 +352,20 @@ def test_the_interface_is_described(served: Served):
 
 def test_a_server_that_is_told_to_stop_does_so_with_listeners_attached(tmp_path: Path):
     with Served(tmp_path) as server:
-        following = threading.Thread(target=lambda: follow_until_cut(server), daemon=True)
+        attached = threading.Event()
+        following = threading.Thread(target=follow_until_cut, args=(server, attached), daemon=True)
         following.start()
-        time.sleep(0.5)
+        assert attached.wait(PATIENCE_SECONDS)
         assert server.stop() == 0
-        following.join(timeout=10)
+        following.join(timeout=PATIENCE_SECONDS)
         assert not following.is_alive()
 
 
-def follow_until_cut(server: Served) -> None:
+def follow_until_cut(server: Served, attached: threading.Event) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
         raw.sendall(
             f"GET /api/v1/events?since=0 HTTP/1.1\r\nHost: {server.host}\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode()
         )
-        while raw.recv(65536):
-            pass
+        with suppress(ConnectionResetError):
+            while raw.recv(65536):
+                attached.set()

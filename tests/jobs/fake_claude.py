@@ -1,7 +1,8 @@
 """A small real program that stands in for `claude`: what it does is chosen by a file, what it saw is kept.
 
 `CLAUDE_FAKE_FOLDER` names a folder of its own. In it `plan.json` lists a behaviour for each call; the last one
-goes on for ever. Each call leaves `call-<n>.json`: its arguments, what came by standard input, and when.
+goes on for ever. Each call leaves `call-<n>.json`: its arguments, what came by standard input, and when, by a clock
+that all processes share and that nobody sets.
 """
 
 from __future__ import annotations
@@ -24,22 +25,31 @@ def main() -> None:
         "arguments": sys.argv[1:],
         "stdin": sys.stdin.read(),
         "pid": os.getpid(),
-        "began": time.time(),
+        "began": time.monotonic(),
     }
     call["environment"] = sorted(os.environ)
     _keep(folder, number, call)
     behave(plan[min(number, len(plan) - 1)], folder)
-    _keep(folder, number, call | {"ended": time.time()})
+    _keep(folder, number, call | {"ended": time.monotonic()})
 
 
 def behave(behaviour: Any, folder: Path) -> None:
     """One call; a behaviour is a word, or a verdict to give."""
     if isinstance(behaviour, dict):
+        if "after_calls" in behaviour:
+            wait_for_calls(folder, behaviour.pop("after_calls"))
         if "seconds" in behaviour:
             time.sleep(behaviour.pop("seconds"))
         answer(behaviour)
     else:
         BEHAVIOURS[behaviour](folder)
+
+
+def wait_for_calls(folder: Path, count: int) -> None:
+    """Go on only when so many calls have begun; not for ever, or a test would have nothing to compare."""
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("call-*.json"))) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def answer(verdict: Any) -> None:
@@ -49,16 +59,14 @@ def answer(verdict: Any) -> None:
     )
 
 
-def hang(_: Path) -> None:
-    child = subprocess.Popen(["sleep", "600"])
-    (_ / "child.pid").write_text(str(child.pid))
+def hang(folder: Path) -> None:
+    _start_a_child(folder)
     time.sleep(600)
 
 
 def leave_a_child(folder: Path) -> None:
     """Answers, and leaves behind a child that holds its standard output."""
-    child = subprocess.Popen(["sleep", "600"])
-    (folder / "child.pid").write_text(str(child.pid))
+    _start_a_child(folder)
     answer({"passed": True, "feedback": "fine"})
 
 
@@ -83,6 +91,14 @@ BEHAVIOURS = {
     "flood": flood,
     "leave a child": leave_a_child,
 }
+
+
+def _start_a_child(folder: Path) -> None:
+    """A child that outlives us; whoever sees its number in the folder sees all of it."""
+    child = subprocess.Popen(["sleep", "600"])
+    beside = folder / ".child.pid"
+    beside.write_text(str(child.pid))
+    beside.rename(folder / "child.pid")
 
 
 def _number(folder: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,5 +77,6 @@ def _write_instructions(folder: Path, steps: Sequence[dict[str, Any]] | Any) -> 
     for given in steps if isinstance(steps, list) else []:
         path = given.get("instructions_file") if isinstance(given, dict) else None
         if isinstance(path, str) and path and not path.startswith(("/", "..", "~")) and "\0" not in path:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(f"# {given.get('id')}\n\nDo it.\n", encoding="utf-8")
+            with suppress(OSError):  # no file can have this path: it is a folder's, or goes through a file
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(f"# {given.get('id')}\n\nDo it.\n", encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -152,8 +151,10 @@ def test_w12_a_reviewer_that_fails_costs_no_attempt_and_the_cause_is_named(
     assert finish(talk)["status"] == "next_step"
 
 
-def test_w12_a_reviewer_that_is_not_installed_is_named(talk: Talk, reviewer: Reviewer):
+def test_w12_a_reviewer_that_is_not_installed_is_named(serve: Serve, reviewer: Reviewer):
     (reviewer.folder / "claude").unlink()
+    places = os.environ["PATH"].split(os.pathsep)
+    talk = serve(PATH=os.pathsep.join(place for place in places if not Path(place, "claude").exists()))
     id = start(talk)
 
     with pytest.raises(Refused, match="claude: command not found"):
@@ -382,10 +383,10 @@ def test_an_absolute_path_inside_the_project_is_a_file_of_it(talk: Talk, root: P
 
 def test_w14_a_reviewer_that_hangs_is_ended_with_its_children(serve: Serve, reviewer: Reviewer):
     reviewer.will("hang")
-    talk = serve(DEEPWORK_QUALITY_GATE_TIMEOUT="1")
+    talk = serve(DEEPWORK_QUALITY_GATE_TIMEOUT="20")  # in which even a busy machine has started both
     id = start(talk)
 
-    with pytest.raises(Refused, match="timed out after 1 seconds"):
+    with pytest.raises(Refused, match="timed out after 20 seconds"):
         finish(talk)
 
     assert reviewer.is_gone()
@@ -395,11 +396,10 @@ def test_w14_a_reviewer_that_hangs_is_ended_with_its_children(serve: Serve, revi
 def test_w14_a_child_that_outlives_its_reviewer_neither_delays_nor_stays(talk: Talk, reviewer: Reviewer):
     reviewer.will("leave a child")
     start(talk)
-    began = time.monotonic()
 
+    # The child lives for ten minutes, the reviewer may take two: whoever waited for the child would be refused.
     assert finish(talk)["status"] == "next_step"
 
-    assert time.monotonic() - began < 300, "the child was waited for"
     assert reviewer.is_gone()
 
 
@@ -417,7 +417,7 @@ def test_w14_a_cancelled_call_ends_its_reviewer_and_costs_no_attempt(root: Path,
         assert reviewer.is_gone()
         reviewer.will("pass")
         wire.send({"jsonrpc": "2.0", "id": "next", "method": "tools/call", "params": params})
-        while (answer := wire.receive())["id"] != "next":
+        while (answer := wire.receive(timeout=60))["id"] != "next":
             pass
         assert '"next_step"' in answer["result"]["content"][0]["text"]
         session = wire.call("get_session", {"session_id": id})["session"]
@@ -433,7 +433,8 @@ def test_at_most_so_many_reviewers_run_at_once_whichever_session_they_are_for(
     names = [f"n{number}.md" for number in range(5)]
     write(root, *names)
     job(root, "many", [step("a", {"docs": files_output()}, [review("docs")])])
-    reviewer.will({"passed": True, "feedback": "fine", "seconds": 0.3})
+    # The first waits for a second to run beside it; if there were no bound, the others would begin meanwhile.
+    reviewer.will({"passed": True, "feedback": "fine", "seconds": 0.3, "after_calls": 2})
     talk = serve(DEEPWORK_MAX_PARALLEL_REVIEWS="2")
     ids = [start(talk, "many") for _ in range(2)]
 

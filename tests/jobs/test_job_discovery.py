@@ -14,6 +14,7 @@ from deepwork.jobs import definitions
 from deepwork.jobs.definitions import STANDARD_JOBS, JobShelf
 from deepwork.jobs.examination import Findings, examined
 from jobs.make_jobs import in_project, job, shelf, step, workflow, written
+from jobs.ticks import wait_for_a_tick
 
 STANDARD = ["deepwork_jobs", "hello_review"]
 
@@ -301,10 +302,11 @@ def test_finding_a_job_of_the_project_reads_no_other(tmp_path: Path, reads: list
 
 def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path, reads: list[str]):
     in_project(tmp_path, job(name="one"))
-    in_project(tmp_path, job(name="two", summary="Before"))
+    two = in_project(tmp_path, job(name="two", summary="Before"))
     made = shelf(tmp_path)
     made.all()
     reads.clear()
+    wait_for_a_tick(two / "job.yml")  # for the new text is as long as the old
 
     in_project(tmp_path, job(name="two", summary="Later!"))
 
@@ -353,13 +355,14 @@ def test_a_missing_instructions_file_is_noticed_when_it_comes(tmp_path: Path, re
 
 
 def test_a_broken_job_is_logged_once_until_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    in_project(tmp_path, "name: [", directory="bad")
+    bad = in_project(tmp_path, "name: [", directory="bad")
     in_project(tmp_path, job(step("a"), step("b"), workflows=[workflow("a")]))
     made = shelf(tmp_path)
 
     with caplog.at_level(logging.WARNING, "deepwork"):
         made.all()
         made.all()
+        wait_for_a_tick(bad / "job.yml")  # for the new text is as long as the old
         in_project(tmp_path, "name: ]", directory="bad")
         made.all()
 

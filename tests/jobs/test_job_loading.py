@@ -218,7 +218,7 @@ ANYTHING = st.recursive(
 
 
 @given(changes=st.dictionaries(st.sampled_from([*job(), "description", "x"]), ANYTHING, max_size=3))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_document_is_beyond_words(changes: dict[str, Any], tmp_path: Path):
     """Whatever stands in the file: a job, or lines about it, and never another exception."""
     folder = written(tmp_path, job() | changes)

@@ -61,7 +61,7 @@ def another_process(root: Path, *code: str) -> str:
     tests = Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tests)!r})\n" + "\n".join(lines)],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=100,
     )  # fmt: skip
     return done.stdout.strip()
 
@@ -155,7 +155,7 @@ def test_of_two_that_find_an_orphan_only_one_takes_it_over(
 
         def together(*given: Any, resolve: Any = resolve, **more: Any) -> Any:
             result = resolve(*given, **more)
-            found.wait(timeout=10)
+            found.wait(timeout=60)
             return result
 
         monkeypatch.setattr(each.sessions, "resolve", together)

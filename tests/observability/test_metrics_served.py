@@ -12,15 +12,17 @@ from observability.exposition_reader import read, value
 
 
 def test_a_server_tells_its_figures_to_whoever_may_read(tmp_path: Path):
-    with Served(tmp_path, "--rate-limit", "5") as served:
+    with Served(tmp_path, "--rate-limit", "3") as served:
         assert served.get("/metrics").status == 401
         session = McpSession(served)
         assert session.call(1, "agent_register", {"name": "Ada", "runtime": "codex"})["id"]
         assert session.call(2, "agent_get", {"id": "ag_no"})["code"] == "AGENT_NOT_FOUND"
         session.call(3, "no_such_tool_at_all", {})
         made = session.call(4, "agent_list", {})
-        # More than a burst, asked without a name: by the address of this machine.
-        assert 429 in {served.get("/api/v1/me", **served.bearer).status for _ in range(60)}
+        # More than a burst; on a slow machine, which is allowed more meanwhile, the limit comes later.
+        while (refused := served.get("/api/v1/me", **served.bearer).status) == 200:
+            pass
+        assert refused == 429
         found = read(_scraped(served))
 
     assert made["total"] == 1

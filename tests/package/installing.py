@@ -88,7 +88,7 @@ class Installed:
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.program, *arguments], env=self.environment(**environment),
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=100,
         )  # fmt: skip
 
 
@@ -96,7 +96,17 @@ def installed(wheel: Path, folder: Path) -> Installed:
     """The wheel in a clean environment, with the distributions that it needs linked from this one."""
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "--isolated",
+        "install",
+        "--quiet",
+        "--no-deps",
+    ]
     subprocess.run(
         [*command, "--no-index", "--disable-pip-version-check", str(wheel)], check=True, capture_output=True
     )

@@ -6,7 +6,7 @@ import http.client
 import json
 from typing import Any
 
-from http_tests.served import Reply, Served
+from http_tests.served import PATIENCE_SECONDS, Reply, Served
 from protocol.wire import INITIALIZE
 
 
@@ -14,7 +14,7 @@ class Holder:
     """Somebody who shows a token, or none."""
 
     def __init__(self, served: Served, token: str | None, session: str | None = None) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_SECONDS)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         self._headers |= {"Authorization": f"Bearer {token}"} if token else {}
         self.session = session or self._opened()

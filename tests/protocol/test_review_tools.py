@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from fastmcp.client.transports import ClientTransport, StreamableHttpTransport
@@ -62,7 +63,7 @@ class Reviews(Talk):
 def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviews]:
     transport, era = request.param
     project = reviewed(tmp_path_factory.mktemp("there") / "project", **RULES)
-    project.write(".gitignore", content="server-*.log\n")
+    project.write(".gitignore", content="server-*.log\n/.deepwork/\n")
     project.commit("docs/old.md")
     project.git("branch", "-f", "main")
     if transport == "stdio":
@@ -279,7 +280,7 @@ def test_a_new_file_of_rules_is_noticed_at_once_by_a_server_that_has_looked_befo
 
 
 def test_a_review_that_passed_is_left_out_until_its_file_changes(talk: Reviews):
-    talk.project.write("a.py", "b.py", content=f"{id(talk)}\n")
+    talk.project.write("a.py", "b.py", content=f"{uuid4()}\n")
     [first, _] = ids(talk.asked())
 
     passed = talk.call("mark_review_passed", review_id=first)

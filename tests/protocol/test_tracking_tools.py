@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -325,7 +326,7 @@ def test_alone_it_says_what_is_missing(tracking_only: Talk):
 
 def test_under_a_key_a_workflow_is_started_once(door: Talk):
     said = {"name": "keyed", "objective": "o"}
-    key = f"key of {id(door)}"
+    key = str(uuid4())  # both doors lead to one store
 
     first = door.call("start_workflow", key=key, **said)
 

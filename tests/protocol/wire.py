@@ -20,6 +20,10 @@ INITIALIZE = {
 }
 
 
+PATIENCE_SECONDS = 100
+"""Only somebody who waits in vain waits that long: a busy machine may take its time."""
+
+
 class Wire:
     """`deepwork serve` over pipes."""
 
@@ -61,7 +65,7 @@ class Wire:
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
-    def receive(self, timeout: float = 30) -> Any:
+    def receive(self, timeout: float = PATIENCE_SECONDS) -> Any:
         """The next line, which must be protocol."""
         try:
             return json.loads(self._lines.get(timeout=timeout))
@@ -89,7 +93,7 @@ class Wire:
         else:
             self.process.stdin.close()
         try:
-            code = self.process.wait(timeout=20)
+            code = self.process.wait(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -99,13 +103,13 @@ class Wire:
 
     def wait(self) -> int:
         """Its exit code, once it has ended by itself."""
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
         self._close()
         return code
 
     def _close(self) -> None:
         for reader in self._readers:
-            reader.join(timeout=10)
+            reader.join(timeout=PATIENCE_SECONDS)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()

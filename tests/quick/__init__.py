@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,15 @@ class _Forge:
         assert self._process.stdout.readline() == b"ready\n"
 
 
-@cache
+_starting = threading.Lock()
+
+
 def _forge() -> _Forge:
+    """The one of this worker, whichever thread asks first."""
+    with _starting:
+        return _start_forge()
+
+
+@cache
+def _start_forge() -> _Forge:
     return _Forge()

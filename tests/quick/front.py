@@ -18,8 +18,15 @@ def main(address: str, *arguments: str) -> None:
         socket.send_fds(line, [len(text).to_bytes(4, "big")], [0, 1, 2])
         line.sendall(text)
         pid = int.from_bytes(line.recv(4), "big")
+
+        def pass_on(number: int, _: object) -> None:
+            try:  # noqa: SIM105 - contextlib would have to be imported
+                os.kill(pid, number)
+            except ProcessLookupError:  # it has ended, and we are about to be told
+                pass
+
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, lambda number, _: os.kill(pid, number))
+            signal.signal(number, pass_on)
         ended = int.from_bytes(line.recv(4), "big", signed=True)
     if ended < 0:
         signal.signal(-ended, signal.SIG_DFL)

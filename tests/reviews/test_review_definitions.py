@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -437,7 +438,9 @@ def test_a_file_that_is_gone_is_forgotten(tmp_path: Path):
 def test_a_reading_is_relied_on_only_when_the_clock_could_tell_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readings: list[str], seconds_ago: float, is_reused: bool
 ):
-    moment = time.time_ns() - int(seconds_ago * 1e9)
+    now = time.time_ns()
+    moment = now - int(seconds_ago * 1e9)
+    monkeypatch.setattr("deepwork.reviews.definitions.time", SimpleNamespace(time_ns=lambda: now))
     monkeypatch.setattr("deepwork.reviews.definitions.stamp", lambda _: (moment, moment, 1, 1))
     written(tmp_path, {"rule": a_rule()})
     shelf = RuleShelf(tmp_path)

@@ -82,6 +82,8 @@ def test_without_git_folders_of_tools_are_left_out(tmp_path: Path, folder: str):
 def test_an_unchanged_project_is_not_looked_through_again(project: Reviewed, monkeypatch: pytest.MonkeyPatch):
     project.write(".deepreview", "src/a.py")
     finder = warm(project)
+    now = finder._last.began  # type: ignore[union-attr]
+    monkeypatch.setattr(time, "time_ns", lambda: now)  # a look is relied on for some seconds only
     monkeypatch.setattr(finder, "_look", lambda: pytest.fail("it looked again"))
 
     assert finder.files() == (".deepreview",)

@@ -33,7 +33,8 @@ class Desk(TokenDesk):
     """Knows one token, and who asked for which."""
 
     def __init__(self, answer: Token | StorageError | None) -> None:
-        super().__init__(None)  # type: ignore[arg-type]  # no store: what it would say is given
+        # No store: what it would say is given. No time passes: what it said is remembered.
+        super().__init__(None, clock=lambda: 0)  # type: ignore[arg-type]
         self._answer = answer
         self.asked: list[str] = []
         self.threads: set[int] = set()

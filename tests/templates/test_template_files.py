@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ tasks:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> House:
-    return house_at(tmp_path, str(tmp_path / "deepwork.db"))
+def here(tmp_path: Path) -> Iterator[House]:
+    made = house_at(tmp_path, str(tmp_path / "deepwork.db"))
+    yield made
+    made.close()
 
 
 @pytest.fixture

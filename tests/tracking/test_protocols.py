@@ -38,12 +38,12 @@ def root(project: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def crew(root: Path) -> Iterator[tuple[Talk, dict[str, Talk]]]:
     """An orchestrator and four subagents: five MCP clients, each with a server process of its own."""
-
-    def client(_: str) -> Talk:
-        return Talk(quick.serving(root, "--toolsets", "tracking", env=dict(os.environ)), timeout=60)
-
+    # Not in the threads: the first of these starts a process that all of them need.
+    servers = [
+        quick.serving(root, "--toolsets", "tracking", env=dict(os.environ)) for _ in range(1 + len(AGENTS))
+    ]
     with ThreadPoolExecutor(5) as starting, ExitStack() as open_clients:
-        made = list(starting.map(client, ("orchestrator", *AGENTS)))
+        made = list(starting.map(lambda server: Talk(server, timeout=100), servers))
         for each in made:
             open_clients.enter_context(each)
         yield made[0], dict(zip(AGENTS, made[1:], strict=True))
@@ -120,7 +120,9 @@ def test_four_subagents_in_one_tree_and_then_each_in_its_own(
 def test_each_trigger_is_told_once_to_listeners_of_another_process(root: Path):
     with Served(root) as served, Wire(root, "--toolsets", "tracking") as wire:
         headers = served.bearer
-        with connect(f"ws://{served.host}/ws?since=0", additional_headers=headers, proxy=None) as socket:
+        with connect(
+            f"ws://{served.host}/ws?since=0", additional_headers=headers, proxy=None, open_timeout=60
+        ) as socket:
             id = wire.call("start_workflow", {"name": "n", "objective": "o"})["workflow_id"]
             of_phase = {"workflow_id": id, "number": 1, "name": "Design"}
             phase = wire.call("start_phase", of_phase)["phase_id"]
@@ -138,7 +140,7 @@ def test_each_trigger_is_told_once_to_listeners_of_another_process(root: Path):
                 assert wire.call(tool, given)["already_completed"] is True
             wire.call("start_workflow", {"name": "the last", "objective": "o"})
 
-            heard = [json.loads(socket.recv(timeout=30)) for _ in range(9)]
+            heard = [json.loads(socket.recv(timeout=60)) for _ in range(9)]
 
     assert [event["type"] for event in heard] == [
         "workflow:created",  # start_workflow

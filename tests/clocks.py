@@ -1,0 +1,21 @@
+"""Coarse clocks, for `make flaky`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from deepwork.database.postgres import PostgreSQL
+from deepwork.database.sqlite import SQLite
+
+
+def coarsen_clocks() -> None:
+    """Let the databases' clocks move in steps, if asked to, so that many rows get the same time."""
+    if not (step := int(os.environ.get("DEEPWORK_TESTS_CLOCK_MS", "0"))):
+        return
+
+    def coarsen(read: Callable[..., int]) -> Callable[..., int]:
+        return lambda *arguments: read(*arguments) // step * step
+
+    for engine in (SQLite, PostgreSQL):
+        engine.now = coarsen(engine.now)  # type: ignore[method-assign]

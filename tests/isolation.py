@@ -1,0 +1,90 @@
+"""The same environment for every run: a home, a locale and a time zone that do not depend on who runs the tests.
+
+Programs that tests start inherit all of it, and so do the workers of pytest-xdist. `make flaky` varies home,
+locale, time zone and umask on purpose: then these stay as they are.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import tempfile
+import time
+from pathlib import Path
+
+DROPPED_PREFIXES = (
+    "_DEEPWORK_", "DEEPWORK_", "GIT_", "XDG_", "PG", "OTEL_", "FASTMCP_", "MCP_", "PYTHON",
+    "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "OPENCODE",
+)  # fmt: skip
+"""Settings of deepwork, git, PostgreSQL, Python and the clients that somebody may have made for themselves."""
+
+DROPPED = {
+    "ALL_PROXY", "all_proxy", "BROWSER", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "COLUMNS", "EDITOR", "FORCE_COLOR",
+    "LANGUAGE", "LINES", "NO_COLOR", "PAGER", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "VISUAL",
+}  # fmt: skip
+
+KEPT_PREFIXES = (
+    "DEEPWORK_CHAOS", "DEEPWORK_CLIENT_TESTS", "DEEPWORK_SOAK_MINUTES", "DEEPWORK_TESTS_",
+    "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPYCACHEPREFIX", "PYTHONUNBUFFERED", "XDG_CACHE_HOME",
+)  # fmt: skip
+"""Switches of the tests themselves, and what changes no result."""
+
+GIT_CONFIG = """\
+[user]
+	name = Ada
+	email = ada@example.org
+[init]
+	defaultBranch = main
+[commit]
+	gpgsign = false
+[core]
+	excludesFile = /dev/null
+	attributesFile = /dev/null
+"""
+
+
+def isolate() -> Path:
+    """Set the environment of this process; return the folder that holds its home, to be removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="deepwork-tests-"))
+    # PostgreSQL gives up root, and must still reach the folder for its sockets.
+    folder.chmod(0o755)
+    runtime = folder / "run"
+    runtime.mkdir(mode=0o700)
+
+    # What was downloaded before is still used.
+    os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    for name in list(os.environ):
+        is_dropped = name in DROPPED or name.startswith(DROPPED_PREFIXES)
+        if is_dropped and not name.startswith(KEPT_PREFIXES):
+            del os.environ[name]
+    local = _joined(os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1", "localhost", "::1")
+    os.environ |= {"XDG_RUNTIME_DIR": str(runtime), "TERM": "xterm", "NO_PROXY": local, "no_proxy": local}
+    if "DEEPWORK_TESTS_SHUFFLE" not in os.environ:
+        _set_home_and_locale(folder / "home")
+    return folder
+
+
+def _set_home_and_locale(home: Path) -> None:
+    home.mkdir()
+    (home / ".gitconfig").write_text(GIT_CONFIG)
+    for name in list(os.environ):
+        if name.startswith("LC_"):
+            del os.environ[name]
+    os.environ |= {"HOME": str(home), "LANG": _utf8_locale(), "LC_ALL": _utf8_locale(), "TZ": "UTC"}
+    time.tzset()
+    os.umask(0o022)
+
+
+def _joined(*names: str | None) -> str:
+    return ",".join(name for name in names if name)
+
+
+def _utf8_locale() -> str:
+    """Texts in UTF-8, sorted and worded alike everywhere; Python takes C for UTF-8 too."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    try:
+        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+    except locale.Error:
+        return "C"
+    locale.setlocale(locale.LC_CTYPE, before)
+    return "C.UTF-8"

@@ -386,6 +386,7 @@ def _multiplied(house: House, task_id: str, count: int) -> None:
         for table, column in (("tracked_tasks", "id"), ("milestones", "task_id")):
             row = tx.one(f"SELECT * FROM {table} WHERE {column} = :id", id=task_id)
             assert row is not None
+            del row["created_seq"]
             ids = [{"id": f"{row['id'][:3]}{number:012d}"} for number in range(1, count)]
             others = [{column: f"tt_{number:012d}"} for number in range(1, count)]
             tx.insert_all(table, [row | new | about for new, about in zip(ids, others, strict=True)])

@@ -72,7 +72,11 @@ class Client:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with Wire(tmp_path_factory.mktemp("project")) as wire:
-        yield Client(wire)
+        client = Client(wire)
+        # With a single agent, calls without `agent_id` would act as that agent: with two, none does.
+        client.agent()
+        client.agent()
+        yield client
 
 
 def test_workflow_create(client: Client):

@@ -16,9 +16,11 @@ from starlette.testclient import TestClient
 
 from dashboard.make_dashboard import browser, named_token, pages_of, read
 from deepwork.access.tools import TokenTools
+from deepwork.events.log import iso
 from deepwork.jobs import tools as job_tools
 from deepwork.server.house import House
-from house import ask
+from deepwork.tracking.watch_store import ChangedFile, WatchStore
+from house import NOW, ask
 from jobs import project as jobs
 from jobs.runs import start as start_job
 from tracking import make_tracking as track
@@ -189,17 +191,72 @@ def _say(house: House, task_id: str, message: str) -> str:
     return message
 
 
-def test_runs_are_listed_in_the_order_of_creation(house: House):
-    plans = create_plans(house)
-    tracked = repeat(lambda _: track.workflow(house, name="Release"))
+def test_runs_of_all_kinds_are_listed_in_the_order_of_creation(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    jobs.job(tmp_path, "chain", [jobs.step("a")])
+    monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
+    create_plans(house)  # so that one kind has far more rows than the others
+    kinds: list[Callable[[], str]] = [
+        lambda: workflow(house, "build")[0], lambda: track.workflow(house), lambda: start_job(house),
+    ]  # fmt: skip
+    created = repeat(lambda n: kinds[n % len(kinds)]())
 
-    for sort, order in product(("started", "updated", "name"), ("asc", "desc")):
+    for sort, order in product(("started", "updated"), ("asc", "desc")):
         found = [run["id"] for run in page_rest(house, "/runs", "runs", sort=sort, order=order)]
-        oldest_first = found if order == "asc" else found[::-1]
 
-        assert [id for id in oldest_first if id in plans] == plans, (sort, order)
-        assert [id for id in oldest_first if id in tracked] == tracked, (sort, order)
         assert len(found) == 2 * COUNT, (sort, order)
+        assert [id for id in found if id in created] == created[:: 1 if order == "asc" else -1], (sort, order)
+
+
+def test_runs_of_one_name_are_listed_in_the_order_of_creation(house: House):
+    created = create_plans(house)
+
+    for order in ("asc", "desc"):
+        found = [run["id"] for run in page_rest(house, "/runs", "runs", sort="name", order=order)]
+
+        assert found == created[:: 1 if order == "asc" else -1], order
+
+
+def test_a_page_goes_on_where_it_stood_though_its_last_note_is_gone(house: House):
+    where = track.begun(house)
+    task = track.task(house, where)
+    said = repeat(lambda n: _say(house, task, f"step {n}"))
+    wanted: dict[str, Any] = {"workflow_id": where[0], "include": ["milestones"]}
+    first = ask(house, "get_context", **wanted, limit=SIZE)
+    with house.database.transaction() as tx:
+        tx.run("DELETE FROM milestones WHERE message = :gone", gone=first["milestones"][-1]["message"])
+
+    rest = ask(house, "get_context", **wanted, limit=COUNT, cursor=first["cursor"])["milestones"]
+
+    assert [milestone["message"] for milestone in rest] == said[::-1][SIZE:]
+
+
+def test_the_stack_of_sessions_is_shown_outermost_first(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    jobs.job(tmp_path, "chain", [jobs.step("a")])
+    monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
+    started = repeat(lambda _: start_job(house))
+
+    stack = read(browser(house), f"/runs/{started[0]}")["session"]["stack"]
+
+    assert [entry["session_id"] for entry in stack] == started
+
+
+def test_a_file_is_shown_as_its_last_task_left_it(house: House):
+    where = track.begun(house)
+    tasks = repeat(lambda n: track.task(house, where, f"task {n}"))
+    with house.database.transaction() as tx:
+        for task in tasks:
+            status = "deleted" if task == tasks[-1] else "added"
+            file = ChangedFile(task, where[0], "a.txt", status, "exact", {})
+            WatchStore(tx).keep_files(task, [file])
+
+    [file] = read(browser(house), f"/runs/{where[0]}/files")["files"]
+
+    assert file["status"] == "deleted"
+    assert [task["id"] for task in file["tasks"]] == tasks
 
 
 @pytest.mark.parametrize("kind", ["plan", "track"])
@@ -214,8 +271,8 @@ def test_what_is_found_by_its_words_comes_newest_first(house: House, kind: str):
 def test_job_sessions_are_listed_as_they_started(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    jobs.job(tmp_path, "chain", [jobs.step("a")], main=["a"])
-    monkeypatch.setattr(job_tools, "now", lambda: "2027-01-15T08:00:00.000Z")
+    jobs.job(tmp_path, "chain", [jobs.step("a")])
+    monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
     started = repeat(lambda _: start_job(house))
 
     assert [session.session_id for session in house.sessions.files.all()] == started
@@ -224,7 +281,7 @@ def test_job_sessions_are_listed_as_they_started(
 
 
 def test_a_lost_session_counter_goes_on_after_the_last_session(house: House, tmp_path: Path):
-    jobs.job(tmp_path, "chain", [jobs.step("a")], main=["a"])
+    jobs.job(tmp_path, "chain", [jobs.step("a")])
     start_job(house)
     (tmp_path / ".deepwork" / "tmp" / "session_counter").unlink()
 

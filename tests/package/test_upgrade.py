@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import KINDS
-from database.stores import everything
+from database.stores import everything, run_sql
 from deepwork.access.chain import verified
 from deepwork.access.store import AuditStore, TokenStore
 from deepwork.database import schema
@@ -50,6 +50,21 @@ def test_a_store_of_an_older_schema_still_answers(version: str, place: str, tmp_
                 works(house)
     finally:
         house.close()
+
+
+def test_a_migration_may_take_longer_than_a_call(tmp_path: Path, postgres_url: str):
+    with empty_place("postgres", tmp_path, postgres_url) as location:
+        make_old("0005", location)
+        run_sql(location, _SLOW, "CREATE TRIGGER slow BEFORE UPDATE ON agents EXECUTE FUNCTION wait()")
+
+        house = house_at(tmp_path, f"{location}&options=-c%20statement_timeout%3D2000", Clock())
+        assert ask(house, "agent_list")["total"] > 0
+        house.close()
+
+
+_SLOW = """
+    CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3); RETURN NULL; END'
+"""
 
 
 def _nothing_is_lost(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> None:

@@ -89,7 +89,7 @@ class FilePages:
               LEFT JOIN tracked_tasks AS tracked ON tracked.id = file.task_id
               LEFT JOIN plan_tasks AS planned ON planned.id = file.task_id
              WHERE file.workflow_id = :id AND file.path IN :paths
-             ORDER BY file.path, started_at, file.task_id
+             ORDER BY file.path, started_at, coalesce(tracked.created_seq, planned.position), file.task_id
             """,
             id=run_id, paths=list(paths),
         )  # fmt: skip

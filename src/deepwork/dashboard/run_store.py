@@ -190,7 +190,7 @@ class RunStore:
     def active_sessions(self, limit: int) -> list[Row]:
         """Job sessions under way, the last changed first."""
         return self._tx.all(
-            f"SELECT {_LEGS[JOB].columns} FROM job_sessions WHERE status = 'active'"
+            f"SELECT {_LEGS[JOB].columns}, created_seq FROM job_sessions WHERE status = 'active'"
             " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             limit=limit,
         )

@@ -21,6 +21,7 @@ class SessionRow:
     step_id: str
     data: Mapping[str, Any]
     updated_at: int
+    created_seq: int = 0
 
     @property
     def goal(self) -> str:
@@ -57,7 +58,13 @@ class SessionRow:
 def session_row(row: Row) -> SessionRow:
     """The session that a row holds."""
     return SessionRow(
-        row["id"], row["name"], row["status"], row["step_id"], json.loads(row["data"]), row["updated_at"]
+        row["id"],
+        row["name"],
+        row["status"],
+        row["step_id"],
+        json.loads(row["data"]),
+        row["updated_at"],
+        row.get("created_seq", 0),
     )
 
 
@@ -109,7 +116,8 @@ def session_part(session: SessionRow, reviews: Sequence[Row], active: Sequence[S
     attempts = attempts_of(reviews)
     caller = session.data.get("caller")
     stack = sorted(
-        (each for each in active if each.data.get("caller") == caller), key=lambda it: it.data["started_at"]
+        (each for each in active if each.data.get("caller") == caller),
+        key=lambda it: (it.data["started_at"], it.created_seq),
     )
     return SessionPart(
         stack=[StackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],

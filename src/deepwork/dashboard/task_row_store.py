@@ -83,7 +83,9 @@ class TaskRowStore:
 
     def last_look(self) -> str | None:
         """What the working tree was like when a task last began, as it is stored."""
-        found: str | None = self._tx.value("SELECT began FROM watches ORDER BY began_at DESC LIMIT 1")
+        found: str | None = self._tx.value(
+            "SELECT began FROM watches ORDER BY began_at DESC, task_id, attempt DESC LIMIT 1"
+        )
         return found
 
     # How much hangs on each task

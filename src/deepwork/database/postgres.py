@@ -35,6 +35,7 @@ _LIMITS = (
     "-c statement_timeout=30000 -c lock_timeout=30000"
     " -c idle_in_transaction_session_timeout=60000 -c timezone=UTC"
 )
+_NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 # A machine that vanishes says nothing: without these a call would wait for it for a quarter of an hour.
 _SILENCE = {
     "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
@@ -115,11 +116,16 @@ class PostgreSQL:
             # Another process may have migrated while we waited.
             version = _stored_version(connection)
             if schema.is_behind(version, self.name):
-                with psycopg.connect(self._conninfo) as migrating:
+                with psycopg.connect(self._unlimited()) as migrating:
                     if version is None:
                         migrating.execute(schema.read_snapshot("postgresql"))
                     else:
                         schema.migrate("postgresql+psycopg://", migrating, psycopg)
+
+    def _unlimited(self) -> str:
+        """How to connect for work that takes as long as there are rows; later options win."""
+        options = f"{self._parts['options']} {_NO_LIMITS}"
+        return conninfo.make_conninfo(**self._parts | {"options": options})
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -131,8 +131,9 @@ class UnderWayStore:
             SELECT leases.what AS task_id, task.name AS task, task.status, leases.who AS agent_id,
                    agents.name AS agent, leases.until AS until_at
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
-              JOIN agents ON agents.id = leases.who
-             WHERE leases.until >= :now ORDER BY leases.until, leases.what LIMIT :limit
+              JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
+             WHERE leases.until >= :now
+             ORDER BY leases.until, plans.created_seq, task.position LIMIT :limit
             """,
             now=self._tx.now, limit=limit,
         )  # fmt: skip

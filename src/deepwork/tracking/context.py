@@ -34,7 +34,8 @@ from deepwork.tracking.store import TrackStore
 STALE_MS = 30 * 60 * 1000
 """A running task that nobody mentions for this long is told as stale."""
 
-Position = tuple[int, str]
+Position = tuple[int, int]
+"""A time and the order of creation, or a place in a plan and 0."""
 Record = TypeVar("Record")
 
 
@@ -58,8 +59,8 @@ class Wanted:
             return {}
         try:
             parts = [place.split(":") for place in self.cursor.split(",")]
-            positions = {part: (int(at), id) for part, at, id in parts}
-            check_input({"cursor": [at for at, _ in positions.values()]})
+            positions = {part: (int(at), int(seq)) for part, at, seq in parts}
+            check_input({"cursor": [list(position) for position in positions.values()]})
         except (ValueError, InvalidInput):
             raise InvalidInput(
                 "`cursor` is not one that get_context answered.", suggestion="Leave it out to begin anew."
@@ -89,9 +90,9 @@ class _Answer:
         shown = found[:limit]
         self.parts |= {part: [show(each) for each in shown], f"{part}_count": total}
         if len(found) > limit:
-            at, id = position(shown[-1])
+            at, seq = position(shown[-1])
             self._cut.append(part)
-            self._next.append(f"{part}:{at}:{id}")
+            self._next.append(f"{part}:{at}:{seq}")
 
     def context(self, **header: Any) -> Context:
         filters = self._wanted.filter
@@ -120,7 +121,7 @@ def of_tracked(tx: Transaction, workflow_id: str, wanted: Wanted) -> Context:
         stale = tx.now - STALE_MS
         answer.add(
             "tasks", tasks, total, lambda task: TaskView.of(task, stale),
-            lambda task: (task.started_at, task.id),
+            lambda task: (task.started_at, store.created_seq(task.id)),
         )  # fmt: skip
     _add_notes(answer, notes, wanted, {"workflow_id": workflow_id, "phase_id": phase})
     shown = WorkflowView.of(workflow)
@@ -148,7 +149,7 @@ def of_plan(tx: Transaction, workflow_id: str, wanted: Wanted) -> Context:
         names = AgentStore(tx).names([task.claimed_by for task in found if task.claimed_by])
         answer.add(
             "tasks", found, total, lambda task: _planned(task, names.get(task.claimed_by or "")),
-            lambda task: (task.position, task.id),
+            lambda task: (task.position, 0),
         )  # fmt: skip
     level = wanted.filter.phase
     _add_notes(answer, NoteStore(tx), wanted, {"workflow_id": workflow_id, "level": level})
@@ -165,11 +166,11 @@ def of_session(tx: Transaction, session: SeenSession, wanted: Wanted) -> Context
     """The state of a job session: its steps stand for tasks."""
     answer = _Answer(wanted)
     if wanted.has("tasks"):
-        first = wanted.positions.get("tasks", (-1, ""))[0] + 1
+        first = wanted.positions.get("tasks", (-1, 0))[0] + 1
         steps = list(enumerate(_steps(session, wanted.filter)))
         answer.add(
             "tasks", steps[first : first + wanted.limit + 1], len(steps),
-            lambda step: _step(session, *step[1]), lambda step: (step[0], step[1][0]),
+            lambda step: _step(session, *step[1]), lambda step: (step[0], 0),
         )  # fmt: skip
     _add_notes(answer, NoteStore(tx), wanted, {"workflow_id": session.id})
     done = sum(ended is not None for _, ended in session.steps.values())
@@ -215,17 +216,19 @@ def _add_notes(answer: _Answer, notes: NoteStore, wanted: Wanted, where: Mapping
     def asked(part: Part) -> tuple[dict[str, Any], int]:
         return {**matching, "before": wanted.positions.get(part)}, wanted.limit + 1
 
+    def position_in(table: str) -> Callable[[Any], Position]:
+        return lambda note: (note.created_at, notes.created_seq(table, note.id))
+
     if wanted.has("decisions"):
-        answer.add("decisions", *notes.decisions(*asked("decisions")), DecisionView.of, _age)
+        found = notes.decisions(*asked("decisions"))
+        answer.add("decisions", *found, DecisionView.of, position_in("decisions"))
     if wanted.has("milestones"):
-        answer.add("milestones", *notes.milestones(*asked("milestones")), MilestoneView.of, _age)
+        milestones = notes.milestones(*asked("milestones"))
+        answer.add("milestones", *milestones, MilestoneView.of, position_in("milestones"))
     if wanted.has("blockers"):
-        answer.add("blockers", *notes.blockers(*asked("blockers")), IssueView.of, _age)
+        blockers = notes.blockers(*asked("blockers"))
+        answer.add("blockers", *blockers, IssueView.of, position_in("issues"))
         answer.parts["has_blockers"] = answer.parts["blockers_count"] > 0
-
-
-def _age(note: Any) -> Position:
-    return note.created_at, note.id
 
 
 def _since(filters: Filter) -> str | None:

@@ -92,6 +92,12 @@ class NoteStore:
         )  # fmt: skip
         return {row["workflow_id"]: row["open"] for row in rows}
 
+    def created_seq(self, table: str, id: str) -> int:
+        """The place of a note in the order of creation."""
+        sql = f"SELECT created_seq FROM {table} WHERE id = :id"  # noqa: S608 - a table of ours
+        found: int = self._tx.value(sql, id=id)
+        return found
+
     def count(self, table: str, workflow_id: str) -> int:
         """How many decisions, issues or milestones a workflow has."""
         sql = f"SELECT count(*) FROM {table} WHERE workflow_id = :id"  # noqa: S608 - a table of ours
@@ -126,8 +132,8 @@ class NoteStore:
         total: int = self._tx.value(f"SELECT count(*) FROM {table} {filters}", **matching)  # noqa: S608
         before = matching.get("before")
         if before is not None:
-            filters += f" AND {_BEFORE.format(table=table)}"
-            matching = {**matching, "at": before[0], "id": before[1]}
+            filters += " AND (created_at, created_seq) < (:at, :seq)"
+            matching = {**matching, "at": before[0], "seq": before[1]}
         rows = self._tx.all(
             f"SELECT * FROM {table} {filters} ORDER BY created_at DESC, created_seq DESC LIMIT :limit",  # noqa: S608
             limit=limit, **matching,
@@ -135,8 +141,6 @@ class NoteStore:
         return rows, total
 
 
-_BEFORE = """(created_at < :at OR (
-    created_at = :at AND created_seq < (SELECT created_seq FROM {table} WHERE id = :id)))"""
 _OPEN = "requires_human_review AND resolved_at IS NULL"
 _FILTERS = {
     "workflow_id": "workflow_id = :workflow_id",

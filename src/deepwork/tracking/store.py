@@ -192,12 +192,12 @@ class TrackStore:
 
     def tasks(
         self, workflow_id: str, *, phase_id: str | None, agent: str | None, since: int | None,
-        after: tuple[int, str] | None, limit: int,
+        after: tuple[int, int] | None, limit: int,
     ) -> tuple[list[Task], int]:  # fmt: skip
         """Tasks in the order they were started, and how many match in all.
 
-        `since`: those that were started, completed or spoken of since then. `after`: the time and id of the
-        last one that was seen.
+        `since`: those that were started, completed or spoken of since then. `after`: the time and the
+        number in the order of creation of the last one that was seen.
         """
         filters = where(
             {
@@ -210,13 +210,18 @@ class TrackStore:
         values = {"workflow_id": workflow_id, "phase_id": phase_id, "agent": agent, "since": since}
         total: int = self._tx.value(f"SELECT count(*) FROM tracked_tasks {filters}", **values)
         if after is not None:
-            filters += f" AND {_AFTER}"
-            values |= {"at": after[0], "id": after[1]}
+            filters += " AND (started_at, created_seq) > (:at, :seq)"
+            values |= {"at": after[0], "seq": after[1]}
         rows = self._tx.all(
             f"SELECT {_TASK} FROM tracked_tasks {filters} ORDER BY started_at, created_seq LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         return [_task(row) for row in rows], total
+
+    def created_seq(self, task_id: str) -> int:
+        """The place of a task in the order of creation."""
+        found: int = self._tx.value("SELECT created_seq FROM tracked_tasks WHERE id = :id", id=task_id)
+        return found
 
     def _one_workflow(self, id: str, lock: str) -> Workflow:
         row = self._tx.one(f"SELECT {_WORKFLOW} FROM tracked_workflows WHERE id = :id{lock}", id=id)
@@ -240,8 +245,6 @@ class TrackStore:
 _SHOWN_STATUS = """CASE WHEN status = 'in_progress' AND EXISTS (
     SELECT 1 FROM issues WHERE issues.workflow_id = tracked_workflows.id
        AND requires_human_review AND resolved_at IS NULL) THEN 'blocked' ELSE status END"""
-_AFTER = """(started_at > :at OR (
-    started_at = :at AND created_seq > (SELECT created_seq FROM tracked_tasks WHERE id = :id)))"""
 _WORKFLOW = ", ".join(Workflow.__dataclass_fields__)
 _PHASE = ", ".join(Phase.__dataclass_fields__)
 _TASK = ", ".join(Task.__dataclass_fields__)

@@ -75,7 +75,7 @@ class WatchStore:
              WHERE host = :host AND tree_path = :tree AND began_at <= :until
                AND (ended_at IS NULL OR ended_at >= :since)
                AND NOT (task_id = :task_id AND attempt = :attempt)
-             ORDER BY began_at
+             ORDER BY began_at, task_id, attempt
             """,
             host=watch.host, tree=watch.tree_path, until=until, since=watch.began_at,
             task_id=watch.task_id, attempt=watch.attempt,

@@ -29,6 +29,9 @@ TABLES = {
     "milestones": "created_at",
 }
 
+RUNS = ("plans", "tracked_workflows", "job_sessions")
+"""Listed together, so they are numbered together."""
+
 
 def upgrade() -> None:
     is_sqlite = op.get_context().dialect.name == "sqlite"
@@ -55,9 +58,15 @@ def _number_rows(table: str, order: str) -> None:
 def _create_triggers() -> None:
     """One writer at a time: the highest number plus one is unique. Rows that bring a number keep it."""
     for table in TABLES:
+        counted = RUNS if table in RUNS else (table,)
+        # The 0 is there because max() of one argument is an aggregate.
+        highest = ", ".join(
+            f"(SELECT coalesce(max(created_seq), 0) FROM {each})"  # noqa: S608
+            for each in counted
+        )
         op.execute(
             f"CREATE TRIGGER {table}_creation AFTER INSERT ON {table} WHEN NEW.created_seq IS NULL BEGIN"  # noqa: S608
-            f" UPDATE {table} SET created_seq = (SELECT coalesce(max(created_seq), 0) + 1 FROM {table})"
+            f" UPDATE {table} SET created_seq = 1 + max(0, {highest})"
             " WHERE rowid = NEW.rowid; END"
         )
 

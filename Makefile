@@ -22,7 +22,7 @@ demo: $(READY) ## Agents, a job, reviews, a plan and a record, on real servers; 
 	@$(BIN)/python -P demo/main.py
 
 test: $(READY) $(AXE) ## Run all tests, on SQLite and on a real PostgreSQL; in a browser where there is chromium.
-	@$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 flaky: $(READY) $(AXE) ## Run all tests three times under varied conditions, to find those that depend on luck.
 	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)

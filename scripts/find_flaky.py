@@ -77,7 +77,8 @@ def keep_core_busy() -> Iterator[None]:
 
 def run_round(round: Round, arguments: list[str]) -> int:
     """Run all tests once; their output is shown and kept in `reports/flaky`."""
-    command = [sys.executable, "-m", "pytest", "-n", "3", "--dist", "loadfile", *arguments]
+    workers = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", *workers, *arguments]
     log = REPORTS / f"round-{round.number}.log"
     print(f"== {round}; log: {log.relative_to(ROOT)}", flush=True)
     with (

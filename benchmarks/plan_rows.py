@@ -14,7 +14,7 @@ from typing import Any
 from clients import Caller, Stdio
 from deepwork.config import load_settings
 from deepwork.database.call import Call
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
 READ, WRITE = 1.6, 2.5
@@ -121,10 +121,10 @@ class Desk:
 def large(folder: Path) -> Iterator[dict[str, Any]]:
     """Milliseconds in the server itself, without any transport, and how they grow."""
     folder.mkdir()
-    house = House(load_settings(folder, {}, environment={}))
+    app = Application(load_settings(folder, {}, environment={}))
 
     def ask(tool: str, **arguments: Any) -> Any:
-        return invoke(house.database, house.registry[tool], arguments, Call("bench", tool))
+        return invoke(app.database, app.registry[tool], arguments, Call("bench", tool))
 
     ask("workflow_list")
     for size in SIZES:
@@ -136,7 +136,7 @@ def large(folder: Path) -> Iterator[dict[str, Any]]:
                 took = [_timed(lambda: ask(tool, workflow_id=id)) for _ in range(11)]  # noqa: B023
                 answer = len(json.dumps(ask(tool, workflow_id=id)).encode())
                 yield _figure(f"{name} ({size:,} {shape})", took) | {"bytes": answer}
-    house.close()
+    app.close()
 
 
 def footprint(folder: Path) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from deepwork.database.call import Call
 from deepwork.git.command import Git
 from deepwork.git.snapshot import Snapshots
 from deepwork.names import new_id
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.tracking.models import CallerType, Task, TaskStatus
 from deepwork.tracking.store import TrackStore
@@ -87,17 +87,17 @@ def measure(folder: Path, rounds: int, count: int) -> dict[str, list[float]]:
 def context(folder: Path, count: int = 10_000) -> dict[str, list[float]]:
     """Milliseconds in the server itself for the state of a workflow with so many tasks."""
     folder.mkdir(parents=True)
-    house = House(load_settings(folder, {"toolsets": ("tracking",)}, environment={}))
+    app = Application(load_settings(folder, {"toolsets": ("tracking",)}, environment={}))
 
     def ask(tool: str, **arguments: Any) -> Any:
-        return invoke(house.database, house.registry[tool], arguments, Call("bench", tool))
+        return invoke(app.database, app.registry[tool], arguments, Call("bench", tool))
 
     workflow = ask("start_workflow", name="large", objective="Weigh.")["workflow_id"]
     phases = [
         ask("start_phase", workflow_id=workflow, number=number, name=f"phase {number}")["phase_id"]
         for number in range(1, 11)
     ]
-    with house.database.transaction() as tx:
+    with app.database.transaction() as tx:
         store = TrackStore(tx)
         for number in range(count):
             store.add_task(_task(workflow, phases[number % len(phases)], number, tx.now))
@@ -107,7 +107,7 @@ def context(folder: Path, count: int = 10_000) -> dict[str, list[float]]:
         began = time.perf_counter()
         ask("get_context", workflow_id=workflow, include=parts)
         took.append((time.perf_counter() - began) * 1000)
-    house.close()
+    app.close()
     return {f"get_context ({count:,} tasks)": took}
 
 

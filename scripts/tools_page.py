@@ -9,7 +9,7 @@ from pathlib import Path
 from rs_bpe.bpe import openai
 
 from deepwork.config import load_settings
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.registry import ToolSpec
 
 PAGE = Path(__file__).parent.parent / "docs" / "tools.md"
@@ -61,7 +61,7 @@ def page() -> str:
 
 def registry() -> dict[str, ToolSpec]:
     """Every tool; the folder only has to exist, nothing is opened."""
-    return House(load_settings(Path(__file__).parent, {"database": "unused.db"}, environment={})).registry
+    return Application(load_settings(Path(__file__).parent, {"database": "unused.db"}, environment={})).registry
 
 
 def tokens(spec: ToolSpec) -> int:

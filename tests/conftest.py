@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from application import Clock, clean, leave_out, make_app
 from clocks import coarsen_clocks
-from deepwork.server.house import House
-from house import Clock, clean, house_at, leave_out
+from deepwork.server.application import Application
 from isolation import isolate
 
 # A shell that starts us in the background has us ignore interrupts, and so every process that a test interrupts.
@@ -66,9 +66,9 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def house(tmp_path: Path, location: str, clock: Clock) -> Iterator[House]:
+def app(tmp_path: Path, location: str, clock: Clock) -> Iterator[Application]:
     """Every part, joined, on each kind of database."""
-    made = house_at(tmp_path, location, clock)
+    made = make_app(tmp_path, location, clock)
     yield made
     made.close()
 

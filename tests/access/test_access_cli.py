@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from access.make import run
+from application import make_app
 from cli.run import deepwork
 from deepwork.access.rules import split
-from house import house_at
 
 
 def database_of(project: Path) -> str:
@@ -67,9 +67,9 @@ def test_the_record_is_shown_narrowed_and_verified(tmp_path: Path):
 def test_a_record_that_was_touched_ends_with_code_1_and_names_the_row(tmp_path: Path):
     for name in ("Ada", "Bob", "Eve"):
         deepwork(tmp_path, "agents", "register", name, "codex")
-    house = house_at(tmp_path, database_of(tmp_path))
-    run(house, "UPDATE audit SET account = 'eve' WHERE seq = 2")
-    house.close()
+    app = make_app(tmp_path, database_of(tmp_path))
+    run(app, "UPDATE audit SET account = 'eve' WHERE seq = 2")
+    app.close()
 
     broken = deepwork(tmp_path, "audit", "verify")
 

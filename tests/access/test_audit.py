@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 
 from access.make import ask_as, ask_tokens, make_token, outcomes, record, run, verdict
+from application import NOW, ask, make_app, told
 from deepwork.access import chain
 from deepwork.access.models import Entry, Head, Link
 from deepwork.agents.tools import AgentTools
 from deepwork.database.call import Call
 from deepwork.errors import DeepworkError, NotFound, StorageError
-from deepwork.server.app import server_of
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
-from house import NOW, ask, house_at, told
+from deepwork.server.mcp_server import server_of
 
 
-def register(house: House, caller: str = "local") -> str:
-    id: str = ask(house, "agent_register", caller=caller, name="Ada", runtime="codex")["id"]
+def register(app: Application, caller: str = "local") -> str:
+    id: str = ask(app, "agent_register", caller=caller, name="Ada", runtime="codex")["id"]
     return id
 
 
@@ -48,12 +48,12 @@ def chained(*entries: Entry) -> list[Link]:
 # What is written
 
 
-def test_a_call_is_written_down_with_its_names_and_ids(house: House):
-    id = register(house, "ci")
+def test_a_call_is_written_down_with_its_names_and_ids(app: Application):
+    id = register(app, "ci")
 
-    ask(house, "agent_update", caller="ci", id=id, workspace_path="/secret/place", metadata={"key": "hidden"})
+    ask(app, "agent_update", caller="ci", id=id, workspace_path="/secret/place", metadata={"key": "hidden"})
 
-    first, second = record(house)
+    first, second = record(app)
     arguments = {"id": id, "workspace_path": "/secret/place", "metadata": {"key": "hidden"}}
     assert (first.seq, second.seq) == (1, 2)
     assert second.entry == Entry(
@@ -63,8 +63,8 @@ def test_a_call_is_written_down_with_its_names_and_ids(house: House):
     )  # fmt: skip
 
 
-def test_no_text_of_a_caller_is_written_down(house: House):
-    id = register(house)
+def test_no_text_of_a_caller_is_written_down(app: Application):
+    id = register(app)
     secret = "dw_3k9x0q2m7b1z_" + "s" * 43
     for arguments in (
         {"id": id, "metadata": {secret: secret}},
@@ -74,16 +74,16 @@ def test_no_text_of_a_caller_is_written_down(house: House):
         {"id": f"{id}\n{secret}"},
     ):
         try:
-            ask(house, "agent_update", **arguments)
+            ask(app, "agent_update", **arguments)
         except DeepworkError:
             continue
 
-    assert len(record(house)) == 6
+    assert len(record(app)) == 6
     # Longer than an id, which may hold any letters.
-    assert "s" * 13 not in str(record(house))
+    assert "s" * 13 not in str(record(app))
 
 
-def test_a_list_tells_its_ids_and_only_so_many(house: House):
+def test_a_list_tells_its_ids_and_only_so_many(app: Application):
     given = {"message_ids": [f"msg_{number:012}" for number in range(100)] + ["text"]}
 
     told = json.loads(chain.told(["message_ids"], given))
@@ -91,99 +91,99 @@ def test_a_list_tells_its_ids_and_only_so_many(house: House):
     assert told == {"message_ids": [f"msg_{number:012}" for number in range(chain.MAX_IDS)]}
 
 
-def test_reading_is_not_written_down(house: House):
-    id = register(house)
-    ask(house, "agent_get", id=id)
-    ask(house, "agent_list")
+def test_reading_is_not_written_down(app: Application):
+    id = register(app)
+    ask(app, "agent_get", id=id)
+    ask(app, "agent_list")
     with pytest.raises(NotFound):
-        ask(house, "agent_get", id="ag_none")
+        ask(app, "agent_get", id="ag_none")
 
-    assert outcomes(house) == [("agent_register", "done")]
+    assert outcomes(app) == [("agent_register", "done")]
 
 
-def test_a_message_that_is_looked_at_again_changes_nothing_and_is_not_written_down(house: House):
-    ada, bob = register(house), register(house)
-    sent = ask(house, "message_send", sender_id=ada, recipient_id=bob, message_type="query", body="hi")
+def test_a_message_that_is_looked_at_again_changes_nothing_and_is_not_written_down(app: Application):
+    ada, bob = register(app), register(app)
+    sent = ask(app, "message_send", sender_id=ada, recipient_id=bob, message_type="query", body="hi")
 
     for mark_read in (False, True, True):
-        ask(house, "message_get", id=sent["id"], mark_read=mark_read)
+        ask(app, "message_get", id=sent["id"], mark_read=mark_read)
 
-    assert outcomes(house)[3:] == [("message_get", "done")]
+    assert outcomes(app)[3:] == [("message_get", "done")]
 
 
-def test_what_fails_is_written_down_by_its_code(house: House):
+def test_what_fails_is_written_down_by_its_code(app: Application):
     with pytest.raises(DeepworkError):
-        ask(house, "agent_heartbeat", agent_id="ag_none00000000")
+        ask(app, "agent_heartbeat", agent_id="ag_none00000000")
     with pytest.raises(DeepworkError):
-        ask(house, "agent_heartbeat")
+        ask(app, "agent_heartbeat")
     with pytest.raises(DeepworkError):
-        ask(house, "agent_heartbeat", agent_id="x\0y")
+        ask(app, "agent_heartbeat", agent_id="x\0y")
 
-    assert outcomes(house) == [
+    assert outcomes(app) == [
         ("agent_heartbeat", "AGENT_NOT_FOUND"),
         ("agent_heartbeat", "INVALID_INPUT"),
         ("agent_heartbeat", "INVALID_INPUT"),
     ]
-    assert verdict(house).problem is None
+    assert verdict(app).problem is None
 
 
 def test_a_fault_of_our_own_is_written_down_and_leaves_nothing_else(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     def breaks(tools: AgentTools, id: str) -> None:
-        with house.database.transaction() as tx:
+        with app.database.transaction() as tx:
             tx.emit("agent:updated", {})
             raise ZeroDivisionError
 
     monkeypatch.setattr(AgentTools, "agent_unregister", breaks)
 
     with pytest.raises(ZeroDivisionError):
-        ask(house, "agent_unregister", id="ag_1")
+        ask(app, "agent_unregister", id="ag_1")
 
-    assert outcomes(house) == [("agent_unregister", "INTERNAL_ERROR")]
-    assert told(house) == []
+    assert outcomes(app) == [("agent_unregister", "INTERNAL_ERROR")]
+    assert told(app) == []
 
 
-def test_a_refused_answer_is_written_down_as_one(house: House):
-    ada, bob = register(house), register(house)
-    workflow = ask(house, "workflow_create", name="w", source_type="prompt", source_content="x")["id"]
+def test_a_refused_answer_is_written_down_as_one(app: Application):
+    ada, bob = register(app), register(app)
+    workflow = ask(app, "workflow_create", name="w", source_type="prompt", source_content="x")["id"]
     plan = {"summary": "s", "tasks": [{"name": "build", "description": "d"}]}
-    ask(house, "workflow_set_plan", id=workflow, plan=plan)
-    task = ask(house, "workflow_get", id=workflow, include_tasks=True)["tasks"][0]["id"]
-    ask(house, "workflow_update_status", id=workflow, status="in_progress")
-    ask(house, "task_claim", task_id=task, agent_id=ada)
+    ask(app, "workflow_set_plan", id=workflow, plan=plan)
+    task = ask(app, "workflow_get", id=workflow, include_tasks=True)["tasks"][0]["id"]
+    ask(app, "workflow_update_status", id=workflow, status="in_progress")
+    ask(app, "task_claim", task_id=task, agent_id=ada)
 
-    assert ask(house, "task_claim", task_id=task, agent_id=bob)["success"] is False
+    assert ask(app, "task_claim", task_id=task, agent_id=bob)["success"] is False
 
-    assert outcomes(house)[-2:] == [("task_claim", "done"), ("task_claim", "refused:claimed")]
+    assert outcomes(app)[-2:] == [("task_claim", "done"), ("task_claim", "refused:claimed")]
 
 
-def test_a_repeated_call_is_written_down_as_a_repetition(house: House):
+def test_a_repeated_call_is_written_down_as_a_repetition(app: Application):
     for _ in range(2):
-        ask(house, "agent_register", key="k", name="Ada", runtime="codex")
+        ask(app, "agent_register", key="k", name="Ada", runtime="codex")
 
-    assert outcomes(house) == [("agent_register", "done"), ("agent_register", "repeated")]
+    assert outcomes(app) == [("agent_register", "done"), ("agent_register", "repeated")]
 
 
-def test_a_call_beyond_its_scope_is_written_down(house: House):
+def test_a_call_beyond_its_scope_is_written_down(app: Application):
     with pytest.raises(DeepworkError):
-        ask_as(house, "viewer", "agent_register", scope="read", name="Ada", runtime="codex")
+        ask_as(app, "viewer", "agent_register", scope="read", name="Ada", runtime="codex")
 
-    [link] = record(house)
+    [link] = record(app)
     assert (link.entry.account, link.entry.outcome) == ("viewer", "UNAUTHORIZED")
 
 
-def test_tokens_made_and_ended_are_written_down(house: House):
-    make_token(house, "ci")
-    ask_tokens(house, "token_list")
-    ask_tokens(house, "token_revoke", name="ci")
+def test_tokens_made_and_ended_are_written_down(app: Application):
+    make_token(app, "ci")
+    ask_tokens(app, "token_list")
+    ask_tokens(app, "token_revoke", name="ci")
 
-    assert outcomes(house) == [("token_create", "done"), ("token_revoke", "done")]
+    assert outcomes(app) == [("token_create", "done"), ("token_revoke", "done")]
 
 
-def test_a_tool_that_works_in_files_is_written_down_too(house: House):
+def test_a_tool_that_works_in_files_is_written_down_too(app: Application):
     def call(tool: str, **arguments: Any) -> Any:
-        made = invoke_async(house.registry[tool], arguments, Call("local", tool), house.database)
+        made = invoke_async(app.registry[tool], arguments, Call("local", tool), app.database)
         return asyncio.run(made)
 
     with pytest.raises(DeepworkError):
@@ -191,14 +191,14 @@ def test_a_tool_that_works_in_files_is_written_down_too(house: House):
     with pytest.raises(DeepworkError):
         call("abort_workflow", explanation="x")
 
-    assert outcomes(house) == [("start_workflow", "JOB_NOT_FOUND"), ("abort_workflow", "NO_ACTIVE_SESSION")]
+    assert outcomes(app) == [("start_workflow", "JOB_NOT_FOUND"), ("abort_workflow", "NO_ACTIVE_SESSION")]
 
 
 def test_a_read_only_server_writes_nothing_down(tmp_path: Path):
-    house = house_at(tmp_path, str(tmp_path / "deepwork.db"))
-    ada = register(house)
-    sent = ask(house, "message_send", sender_id=ada, recipient_id=ada, message_type="query", body="hi")
-    reading = house_at(tmp_path, str(tmp_path / "deepwork.db"), read_only=True)
+    app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
+    ada = register(app)
+    sent = ask(app, "message_send", sender_id=ada, recipient_id=ada, message_type="query", body="hi")
+    reading = make_app(tmp_path, str(tmp_path / "deepwork.db"), read_only=True)
 
     async def look() -> None:
         from fastmcp import Client
@@ -210,75 +210,75 @@ def test_a_read_only_server_writes_nothing_down(tmp_path: Path):
     asyncio.run(look())
     reading.close()
 
-    assert [tool for tool, _ in outcomes(house)] == ["agent_register", "message_send"]
-    house.close()
+    assert [tool for tool, _ in outcomes(app)] == ["agent_register", "message_send"]
+    app.close()
 
 
 # With its effect or not at all
 
 
 @contextmanager
-def broken(house: House, table: str) -> Iterator[None]:
-    run(house, f"ALTER TABLE {table} RENAME TO {table}_away")
+def broken(app: Application, table: str) -> Iterator[None]:
+    run(app, f"ALTER TABLE {table} RENAME TO {table}_away")
     try:
         yield
     finally:
-        run(house, f"ALTER TABLE {table}_away RENAME TO {table}")
+        run(app, f"ALTER TABLE {table}_away RENAME TO {table}")
 
 
-def test_what_cannot_be_written_down_does_not_happen(house: House):
-    with broken(house, "audit"), pytest.raises(StorageError):
-        register(house)
+def test_what_cannot_be_written_down_does_not_happen(app: Application):
+    with broken(app, "audit"), pytest.raises(StorageError):
+        register(app)
 
-    assert ask(house, "agent_list")["total"] == 0
-    assert told(house) == []
-    assert verdict(house).problem is None
+    assert ask(app, "agent_list")["total"] == 0
+    assert told(app) == []
+    assert verdict(app).problem is None
 
 
 def test_an_error_is_not_masked_by_a_record_that_cannot_be_written(
-    house: House, caplog: pytest.LogCaptureFixture
+    app: Application, caplog: pytest.LogCaptureFixture
 ):
-    with broken(house, "audit"), pytest.raises(NotFound):
-        ask(house, "agent_heartbeat", agent_id="ag_none")
+    with broken(app, "audit"), pytest.raises(NotFound):
+        ask(app, "agent_heartbeat", agent_id="ag_none")
 
     assert "agent_heartbeat could not be recorded" in caplog.text
 
 
-def test_whoever_writes_at_once_stands_in_one_chain(house: House):
-    agents = [register(house) for _ in range(4)]
+def test_whoever_writes_at_once_stands_in_one_chain(app: Application):
+    agents = [register(app) for _ in range(4)]
 
     def work(number: int) -> None:
         agent = agents[number % 4]
         if number % 3 == 0:
             with pytest.raises(NotFound):
-                ask(house, "agent_update", id="ag_none")
+                ask(app, "agent_update", id="ag_none")
         else:
-            ask(house, "agent_heartbeat", agent_id=agent)
+            ask(app, "agent_heartbeat", agent_id=agent)
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(48)))
 
-    assert [link.seq for link in record(house)] == list(range(1, 53))
-    assert verdict(house).problem is None
+    assert [link.seq for link in record(app)] == list(range(1, 53))
+    assert verdict(app).problem is None
 
 
-def test_processes_on_one_store_write_one_chain(house: House, location: str, tmp_path: Path):
-    others = [house_at(tmp_path, location) for _ in range(3)]
+def test_processes_on_one_store_write_one_chain(app: Application, location: str, tmp_path: Path):
+    others = [make_app(tmp_path, location) for _ in range(3)]
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(lambda other: [register(other) for _ in range(5)], others))
     for other in others:
         other.close()
 
-    assert verdict(house).rows == 15
-    assert verdict(house).problem is None
+    assert verdict(app).rows == 15
+    assert verdict(app).problem is None
 
 
 # Whether it is whole
 
 
-def test_the_chain_of_nothing_is_whole(house: House):
-    assert (verdict(house).rows, verdict(house).problem) == (0, None)
+def test_the_chain_of_nothing_is_whole(app: Application):
+    assert (verdict(app).rows, verdict(app).problem) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -288,63 +288,63 @@ def test_the_chain_of_nothing_is_whole(house: House):
         ("arguments", "{}"), ("digest", "0"), ("outcome", "UNAUTHORIZED"), ("chain", "0" * 64),
     ],
 )  # fmt: skip
-def test_a_row_that_was_edited_is_found(house: House, column: str, value: Any):
+def test_a_row_that_was_edited_is_found(app: Application, column: str, value: Any):
     for _ in range(4):
-        register(house)
-    run(house, f"UPDATE audit SET {column} = :value WHERE seq = 2", value=value)
+        register(app)
+    run(app, f"UPDATE audit SET {column} = :value WHERE seq = 2", value=value)
 
-    assert (verdict(house).bad_row, verdict(house).problem) == (2, "row 2 is not what was written")
+    assert (verdict(app).bad_row, verdict(app).problem) == (2, "row 2 is not what was written")
 
 
 @pytest.mark.parametrize(("gone", "bad_row"), [(1, 1), (2, 2), (4, 4)])
-def test_a_row_that_was_deleted_is_found(house: House, gone: int, bad_row: int):
+def test_a_row_that_was_deleted_is_found(app: Application, gone: int, bad_row: int):
     for _ in range(4):
-        register(house)
-    run(house, "DELETE FROM audit WHERE seq = :gone", gone=gone)
+        register(app)
+    run(app, "DELETE FROM audit WHERE seq = :gone", gone=gone)
 
-    assert verdict(house).bad_row == bad_row
-    assert "missing" in str(verdict(house).problem)
-
-
-def test_a_record_that_was_emptied_is_found(house: House):
-    register(house)
-    run(house, "DELETE FROM audit")
-
-    assert verdict(house).problem == "rows 1 to 1 are missing at the end"
+    assert verdict(app).bad_row == bad_row
+    assert "missing" in str(verdict(app).problem)
 
 
-def test_rows_that_changed_places_are_found(house: House):
+def test_a_record_that_was_emptied_is_found(app: Application):
+    register(app)
+    run(app, "DELETE FROM audit")
+
+    assert verdict(app).problem == "rows 1 to 1 are missing at the end"
+
+
+def test_rows_that_changed_places_are_found(app: Application):
     for _ in range(4):
-        register(house)
-    run(house, "UPDATE audit SET seq = 99 WHERE seq = 2")
-    run(house, "UPDATE audit SET seq = 2 WHERE seq = 3")
-    run(house, "UPDATE audit SET seq = 3 WHERE seq = 99")
+        register(app)
+    run(app, "UPDATE audit SET seq = 99 WHERE seq = 2")
+    run(app, "UPDATE audit SET seq = 2 WHERE seq = 3")
+    run(app, "UPDATE audit SET seq = 3 WHERE seq = 99")
 
-    assert verdict(house).bad_row == 2
+    assert verdict(app).bad_row == 2
 
 
-def test_rows_that_were_closed_up_after_a_deletion_are_found(house: House):
+def test_rows_that_were_closed_up_after_a_deletion_are_found(app: Application):
     for _ in range(4):
-        register(house)
-    run(house, "DELETE FROM audit WHERE seq = 2")
-    run(house, "UPDATE audit SET seq = 2 WHERE seq = 3")
-    run(house, "UPDATE audit SET seq = 3 WHERE seq = 4")
+        register(app)
+    run(app, "DELETE FROM audit WHERE seq = 2")
+    run(app, "UPDATE audit SET seq = 2 WHERE seq = 3")
+    run(app, "UPDATE audit SET seq = 3 WHERE seq = 4")
 
-    assert verdict(house).bad_row == 2
+    assert verdict(app).bad_row == 2
 
 
 @pytest.mark.parametrize("seq", [-1, 0, 5])
-def test_a_row_that_was_put_in_is_found(house: House, seq: int):
+def test_a_row_that_was_put_in_is_found(app: Application, seq: int):
     for _ in range(4):
-        register(house)
+        register(app)
     run(
-        house,
+        app,
         "INSERT INTO audit SELECT :seq, at, account, caller, host, tool, arguments, digest, outcome, chain"
         " FROM audit WHERE seq = 4",
         seq=seq,
     )
 
-    assert verdict(house).problem is not None
+    assert verdict(app).problem is not None
 
 
 def test_a_forged_end_is_found_by_the_head():
@@ -389,12 +389,12 @@ def test_a_record_is_followed_as_it_comes_and_no_further_than_the_first_bad_row(
     assert (given, found.rows, found.bad_row) == (3, 2, 3)
 
 
-def test_a_page_ends_no_chain(house: House, monkeypatch: pytest.MonkeyPatch):
+def test_a_page_ends_no_chain(app: Application, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("deepwork.access.store.PAGE", 2)
     for _ in range(5):
-        register(house)
+        register(app)
 
-    assert (verdict(house).rows, verdict(house).problem) == (5, None)
+    assert (verdict(app).rows, verdict(app).problem) == (5, None)
 
 
 @pytest.mark.parametrize(
@@ -406,9 +406,9 @@ def test_verify_gives_a_verdict_whatever_was_done_to_the_record(tmp_path: Path, 
     deepwork = [sys.executable, "-P", "-m", "deepwork"]
     where = ["--path", str(tmp_path / "p")]
     subprocess.run([*deepwork, "agents", "register", "Ada", "codex", *where], check=True, capture_output=True)
-    house = house_at(tmp_path / "p", "")
-    run(house, tampering)
-    house.close()
+    app = make_app(tmp_path / "p", "")
+    run(app, tampering)
+    app.close()
 
     done = subprocess.run([*deepwork, "audit", "verify", "--json", *where], capture_output=True, check=False)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from access.make import ask_tokens, make_token, run
+from application import NOW, Clock, make_app
 from deepwork.access.desk import MAX_REMEMBERED, REMEMBERED_SECONDS, TokenDesk
 from deepwork.access.store import TokenStore
 from deepwork.errors import StorageError
-from deepwork.server.house import House
-from house import NOW, Clock, house_at
+from deepwork.server.application import Application
 
 
 class Seconds:
@@ -28,19 +28,21 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def desk(house: House, seconds: Seconds) -> TokenDesk:
-    return TokenDesk(house.database, seconds)
+def desk(app: Application, seconds: Seconds) -> TokenDesk:
+    return TokenDesk(app.database, seconds)
 
 
-def last_use(house: House, id: str) -> int | None:
-    with house.database.reading() as tx:
+def last_use(app: Application, id: str) -> int | None:
+    with app.database.reading() as tx:
         token = TokenStore(tx).find(id)
     assert token is not None
     return token.last_used_at
 
 
-def test_a_valid_token_is_known_and_remembered_for_a_moment(house: House, desk: TokenDesk, seconds: Seconds):
-    _, id, _ = make_token(house, "ci", "read")
+def test_a_valid_token_is_known_and_remembered_for_a_moment(
+    app: Application, desk: TokenDesk, seconds: Seconds
+):
+    _, id, _ = make_token(app, "ci", "read")
 
     assert not desk.remembers(id)
     assert getattr(desk.valid(id), "name", None) == "ci"
@@ -50,11 +52,11 @@ def test_a_valid_token_is_known_and_remembered_for_a_moment(house: House, desk: 
 
 
 def test_what_another_process_revokes_is_refused_within_that_moment(
-    house: House, desk: TokenDesk, seconds: Seconds, location: str, tmp_path: Path, clock: Clock
+    app: Application, desk: TokenDesk, seconds: Seconds, location: str, tmp_path: Path, clock: Clock
 ):
-    _, id, _ = make_token(house, "ci")
+    _, id, _ = make_token(app, "ci")
     assert desk.valid(id)
-    other = house_at(tmp_path, location, clock)
+    other = make_app(tmp_path, location, clock)
     ask_tokens(other, "token_revoke", name="ci")
     other.close()
 
@@ -65,17 +67,19 @@ def test_what_another_process_revokes_is_refused_within_that_moment(
 
 
 def test_what_another_process_makes_is_known_at_once(
-    house: House, desk: TokenDesk, location: str, tmp_path: Path, clock: Clock
+    app: Application, desk: TokenDesk, location: str, tmp_path: Path, clock: Clock
 ):
-    other = house_at(tmp_path, location, clock)
+    other = make_app(tmp_path, location, clock)
     _, id, _ = make_token(other, "ci")
     other.close()
 
     assert desk.valid(id)
 
 
-def test_a_token_that_has_run_out_is_refused(house: House, desk: TokenDesk, seconds: Seconds, clock: Clock):
-    _, id, _ = make_token(house, "ci", expires_days=1)
+def test_a_token_that_has_run_out_is_refused(
+    app: Application, desk: TokenDesk, seconds: Seconds, clock: Clock
+):
+    _, id, _ = make_token(app, "ci", expires_days=1)
     assert desk.valid(id)
     clock.advance(seconds=24 * 3600)
     seconds.now += REMEMBERED_SECONDS
@@ -84,14 +88,14 @@ def test_a_token_that_has_run_out_is_refused(house: House, desk: TokenDesk, seco
 
 
 @pytest.mark.parametrize("id", ["nobody000000", "%", "", "' OR '1'='1", "_"])
-def test_an_id_that_no_token_has_is_nobodys(house: House, desk: TokenDesk, id: str):
-    make_token(house, "ci")
+def test_an_id_that_no_token_has_is_nobodys(app: Application, desk: TokenDesk, id: str):
+    make_token(app, "ci")
 
     assert desk.valid(id) is None
 
 
-def test_only_so_many_are_remembered(house: House, desk: TokenDesk):
-    _, id, _ = make_token(house, "ci")
+def test_only_so_many_are_remembered(app: Application, desk: TokenDesk):
+    _, id, _ = make_token(app, "ci")
     desk.valid(id)
     for number in range(MAX_REMEMBERED):
         desk.valid(f"guess{number}")
@@ -100,12 +104,14 @@ def test_only_so_many_are_remembered(house: House, desk: TokenDesk):
     assert len(desk._remembered) == MAX_REMEMBERED
 
 
-def test_a_use_is_written_down_once_a_minute(house: House, desk: TokenDesk, seconds: Seconds, clock: Clock):
-    _, id, _ = make_token(house, "ci")
+def test_a_use_is_written_down_once_a_minute(
+    app: Application, desk: TokenDesk, seconds: Seconds, clock: Clock
+):
+    _, id, _ = make_token(app, "ci")
 
     assert [desk.wants_use_noted(id) for _ in range(3)] == [True, False, False]
     desk.used(id)
-    assert last_use(house, id) == NOW
+    assert last_use(app, id) == NOW
     clock.advance(seconds=59)
     seconds.now += 59
     assert not desk.wants_use_noted(id)
@@ -113,30 +119,30 @@ def test_a_use_is_written_down_once_a_minute(house: House, desk: TokenDesk, seco
     seconds.now += 2
     assert desk.wants_use_noted(id)
     desk.used(id)
-    assert last_use(house, id) == NOW + 61_000
+    assert last_use(app, id) == NOW + 61_000
 
 
-def test_a_use_that_another_process_noted_is_not_noted_again(house: House, desk: TokenDesk, clock: Clock):
-    _, id, _ = make_token(house, "ci")
+def test_a_use_that_another_process_noted_is_not_noted_again(app: Application, desk: TokenDesk, clock: Clock):
+    _, id, _ = make_token(app, "ci")
     desk.used(id)
     clock.advance(seconds=30)
 
-    TokenDesk(house.database).used(id)
+    TokenDesk(app.database).used(id)
 
-    assert last_use(house, id) == NOW
+    assert last_use(app, id) == NOW
 
 
 def test_a_use_that_cannot_be_written_stops_nobody(
-    house: House, desk: TokenDesk, caplog: pytest.LogCaptureFixture
+    app: Application, desk: TokenDesk, caplog: pytest.LogCaptureFixture
 ):
-    _, id, secret = make_token(house, "ci")
-    run(house, "ALTER TABLE tokens RENAME TO tokens_away")
+    _, id, secret = make_token(app, "ci")
+    run(app, "ALTER TABLE tokens RENAME TO tokens_away")
     try:
         desk.used(id)
         with pytest.raises(StorageError):
             desk.valid(id)
     finally:
-        run(house, "ALTER TABLE tokens_away RENAME TO tokens")
+        run(app, "ALTER TABLE tokens_away RENAME TO tokens")
 
     assert "could not be stored" in caplog.text
     assert secret not in caplog.text

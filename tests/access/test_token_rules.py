@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from application import make_app
 from deepwork.access import rules
 from deepwork.access.models import Scope, Token
 from deepwork.access.tools import TokenTools
 from deepwork.server.registry import ToolSpec, specs
-from house import house_at
 
 SECRET = "s" * 43
 ID = "3k9x0q2m7b1z"
@@ -18,7 +18,7 @@ ID = "3k9x0q2m7b1z"
 
 @pytest.fixture
 def registry(tmp_path: Path) -> dict[str, ToolSpec]:
-    return house_at(tmp_path, str(tmp_path / "deepwork.db")).registry
+    return make_app(tmp_path, str(tmp_path / "deepwork.db")).registry
 
 
 def test_every_tool_that_may_change_something_has_a_scope(registry: dict[str, ToolSpec]):

@@ -6,37 +6,37 @@ from typing import Any
 import pytest
 
 from access.make import ask_tokens, make_token, record
+from application import NOW, Clock
 from deepwork.access.rules import digest_of
 from deepwork.access.store import TokenStore
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
-from deepwork.server.house import House
-from house import NOW, Clock
+from deepwork.server.application import Application
 
 DAY_MS = 24 * 3600 * 1000
 
 
-def listed(house: House) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ask_tokens(house, "token_list")["tokens"]
+def listed(app: Application) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ask_tokens(app, "token_list")["tokens"]
     return found
 
 
-def test_a_token_is_shown_once_and_kept_as_a_digest(house: House):
-    text, id, secret = make_token(house, "ci", "work", expires_days=7)
+def test_a_token_is_shown_once_and_kept_as_a_digest(app: Application):
+    text, id, secret = make_token(app, "ci", "work", expires_days=7)
 
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         kept = TokenStore(tx).find(id)
         row = tx.one("SELECT * FROM tokens WHERE id = :id", id=id)
     assert kept is not None
     assert kept.digest == digest_of(secret)
     assert secret not in str(row)
-    assert secret not in str(listed(house))
-    assert text not in str(record(house))
+    assert secret not in str(listed(app))
+    assert text not in str(record(app))
 
 
-def test_a_list_tells_who_made_it_and_how_far_it_reaches(house: House):
-    _, id, _ = make_token(house, "ci", "work", expires_days=7)
+def test_a_list_tells_who_made_it_and_how_far_it_reaches(app: Application):
+    _, id, _ = make_token(app, "ci", "work", expires_days=7)
 
-    assert listed(house) == [
+    assert listed(app) == [
         {
             "name": "ci", "id": id, "scope": "work", "status": "valid", "created_by": "local",
             "created_at": NOW, "expires_at": NOW + 7 * DAY_MS,
@@ -44,44 +44,44 @@ def test_a_list_tells_who_made_it_and_how_far_it_reaches(house: House):
     ]  # fmt: skip
 
 
-def test_no_two_tokens_are_alike(house: House):
-    texts = [make_token(house, f"t{number}")[0] for number in range(20)]
+def test_no_two_tokens_are_alike(app: Application):
+    texts = [make_token(app, f"t{number}")[0] for number in range(20)]
 
     assert len(set(texts)) == 20
 
 
-def test_a_name_is_taken_while_its_token_is_valid(house: House):
-    make_token(house, "ci")
+def test_a_name_is_taken_while_its_token_is_valid(app: Application):
+    make_token(app, "ci")
 
     with pytest.raises(NotAllowed, match="'ci' already"):
-        make_token(house, "ci", "read")
+        make_token(app, "ci", "read")
 
 
-def test_a_name_is_free_again_once_its_token_is_revoked(house: House):
-    first = make_token(house, "ci")
-    ask_tokens(house, "token_revoke", name="ci")
-    second = make_token(house, "ci")
+def test_a_name_is_free_again_once_its_token_is_revoked(app: Application):
+    first = make_token(app, "ci")
+    ask_tokens(app, "token_revoke", name="ci")
+    second = make_token(app, "ci")
 
     assert first != second
-    assert sorted(each["status"] for each in listed(house)) == ["revoked", "valid"]
+    assert sorted(each["status"] for each in listed(app)) == ["revoked", "valid"]
 
 
-def test_a_name_is_free_again_once_its_token_has_run_out(house: House, clock: Clock):
-    make_token(house, "ci", expires_days=1)
+def test_a_name_is_free_again_once_its_token_has_run_out(app: Application, clock: Clock):
+    make_token(app, "ci", expires_days=1)
     clock.advance(seconds=24 * 3600 - 1)
     with pytest.raises(NotAllowed):
-        make_token(house, "ci")
+        make_token(app, "ci")
     clock.advance(seconds=1)
 
-    make_token(house, "ci")
+    make_token(app, "ci")
 
-    assert [each["status"] for each in listed(house)] == ["expired", "valid"]
+    assert [each["status"] for each in listed(app)] == ["expired", "valid"]
 
 
-def test_of_many_that_want_a_name_at_once_one_gets_it(house: House):
+def test_of_many_that_want_a_name_at_once_one_gets_it(app: Application):
     def make(_: int) -> bool:
         try:
-            make_token(house, "ci")
+            make_token(app, "ci")
         except NotAllowed:
             return False
         return True
@@ -90,32 +90,32 @@ def test_of_many_that_want_a_name_at_once_one_gets_it(house: House):
         assert sum(threads.map(make, range(6))) == 1
 
 
-def test_what_is_not_there_cannot_be_revoked(house: House):
-    make_token(house, "ci")
-    ask_tokens(house, "token_revoke", name="ci")
+def test_what_is_not_there_cannot_be_revoked(app: Application):
+    make_token(app, "ci")
+    ask_tokens(app, "token_revoke", name="ci")
 
     for name in ("ci", "nobody"):
         with pytest.raises(NotAllowed, match="no token"):
-            ask_tokens(house, "token_revoke", name=name)
+            ask_tokens(app, "token_revoke", name=name)
 
 
-def test_a_token_given_for_its_name_is_not_repeated(house: House):
-    text, _, secret = make_token(house, "ci")
+def test_a_token_given_for_its_name_is_not_repeated(app: Application):
+    text, _, secret = make_token(app, "ci")
 
     for tool, more in (("token_revoke", {}), ("token_create", {"scope": "read"})):
         with pytest.raises(InvalidInput) as refused:
-            ask_tokens(house, tool, name=text, **more)
+            ask_tokens(app, tool, name=text, **more)
         assert secret not in str(refused.value.as_dict())
-    assert secret not in str(record(house))
+    assert secret not in str(record(app))
 
 
 @pytest.mark.parametrize(
     "given",
     [{"scope": "root"}, {"scope": "read", "expires_days": 0}, {"scope": "read", "expires_days": 4000}],
 )
-def test_a_scope_and_a_time_are_what_they_may_be(house: House, given: dict[str, Any]):
+def test_a_scope_and_a_time_are_what_they_may_be(app: Application, given: dict[str, Any]):
     with pytest.raises(DeepworkError) as refused:
-        ask_tokens(house, "token_create", name="ci", **given)
+        ask_tokens(app, "token_create", name="ci", **given)
 
     assert refused.value.code == "INVALID_INPUT"
-    assert listed(house) == []
+    assert listed(app) == []

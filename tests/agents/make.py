@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from application import NOW, ask
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
-from deepwork.server.house import House
-from house import NOW, ask
+from deepwork.server.application import Application
 
 
 def agent(**given: Any) -> Agent:
@@ -31,7 +31,7 @@ def agent(**given: Any) -> Agent:
     return Agent(**(ordinary | given))
 
 
-def registered(house: House, name: str = "worker", **given: Any) -> str:
+def registered(app: Application, name: str = "worker", **given: Any) -> str:
     """The id of an agent that has just registered."""
-    id: str = ask(house, "agent_register", name=name, **({"runtime": "custom"} | given))["id"]
+    id: str = ask(app, "agent_register", name=name, **({"runtime": "custom"} | given))["id"]
     return id

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from agents.make import agent
+from application import LEASE_MS, NOW
 from deepwork.agents import rules
 from deepwork.agents.models import AgentStatus
 from deepwork.errors import Code, NotAllowed
-from house import LEASE_MS, NOW
 
 
 def test_an_agent_is_what_it_says():

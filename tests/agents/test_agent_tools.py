@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 
 from agents.make import registered
+from application import LEASE_MS, NOW, Clock, ask, events, told
 from deepwork.agents.leases import LeaseStore
 from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
-from deepwork.server.house import House
-from house import LEASE_MS, NOW, Clock, ask, events, told
+from deepwork.server.application import Application
 
 
-def test_a_new_agent_is_online(house: House):
-    answer = ask(house, "agent_register", name="Ada", runtime="claude_code")
+def test_a_new_agent_is_online(app: Application):
+    answer = ask(app, "agent_register", name="Ada", runtime="claude_code")
 
     assert answer == {"id": answer["id"], "name": "Ada", "status": "online"}
     assert answer["id"].startswith("ag_")
     assert len(answer["id"]) == 15
 
 
-def test_an_agent_is_kept_as_it_was_given(house: House):
+def test_an_agent_is_kept_as_it_was_given(app: Application):
     id = registered(
-        house, "Ada", runtime="codex", role="coordinator", capabilities=["python", "sql", "python"],
+        app, "Ada", runtime="codex", role="coordinator", capabilities=["python", "sql", "python"],
         workspace_path="/src", metadata={"model": "x", "nested": {"a": [1, None]}},
     )  # fmt: skip
 
-    assert ask(house, "agent_get", id=id) == {
+    assert ask(app, "agent_get", id=id) == {
         "id": id,
         "name": "Ada",
         "runtime": "codex",
@@ -43,163 +43,163 @@ def test_an_agent_is_kept_as_it_was_given(house: House):
     }
 
 
-def test_two_agents_may_have_one_name(house: House):
-    assert registered(house, "Ada") != registered(house, "Ada")
+def test_two_agents_may_have_one_name(app: Application):
+    assert registered(app, "Ada") != registered(app, "Ada")
 
 
-def test_a_word_is_understood_in_either_case(house: House):
-    id = registered(house, runtime="CLAUDE_CODE", role="Coordinator")
+def test_a_word_is_understood_in_either_case(app: Application):
+    id = registered(app, runtime="CLAUDE_CODE", role="Coordinator")
 
-    assert ask(house, "agent_get", id=id)["runtime"] == "claude_code"
+    assert ask(app, "agent_get", id=id)["runtime"] == "claude_code"
 
 
-def test_a_heartbeat_says_when_the_next_is_due(house: House, clock: Clock):
-    id = registered(house)
+def test_a_heartbeat_says_when_the_next_is_due(app: Application, clock: Clock):
+    id = registered(app)
     clock.advance(seconds=20)
 
-    assert ask(house, "agent_heartbeat", agent_id=id) == {"success": True, "next_heartbeat_ms": 30_000}
-    assert ask(house, "agent_get", id=id)["last_heartbeat"] == NOW + 20_000
+    assert ask(app, "agent_heartbeat", agent_id=id) == {"success": True, "next_heartbeat_ms": 30_000}
+    assert ask(app, "agent_get", id=id)["last_heartbeat"] == NOW + 20_000
 
 
-def test_a_heartbeat_may_say_what_the_agent_does(house: House):
-    id = registered(house)
+def test_a_heartbeat_may_say_what_the_agent_does(app: Application):
+    id = registered(app)
 
-    ask(house, "agent_heartbeat", agent_id=id, current_task_id="tt_1", status="busy")
+    ask(app, "agent_heartbeat", agent_id=id, current_task_id="tt_1", status="busy")
 
-    agent = ask(house, "agent_get", id=id)
+    agent = ask(app, "agent_get", id=id)
     assert (agent["status"], agent["current_task_id"]) == ("busy", "tt_1")
 
 
-def test_a_silent_agent_is_offline_without_anybody_writing_it(house: House, clock: Clock):
-    id = registered(house)
+def test_a_silent_agent_is_offline_without_anybody_writing_it(app: Application, clock: Clock):
+    id = registered(app)
     clock.advance(seconds=91)
 
-    assert ask(house, "agent_get", id=id)["status"] == "offline"
-    assert ask(house, "agent_list", status=["offline"])["total"] == 1
-    assert told(house) == ["agent:registered"]
+    assert ask(app, "agent_get", id=id)["status"] == "offline"
+    assert ask(app, "agent_list", status=["offline"])["total"] == 1
+    assert told(app) == ["agent:registered"]
 
 
-def test_the_next_write_tells_once_of_agents_that_fell_silent(house: House, clock: Clock):
-    silent = registered(house, "silent")
+def test_the_next_write_tells_once_of_agents_that_fell_silent(app: Application, clock: Clock):
+    silent = registered(app, "silent")
     clock.advance(seconds=91)
-    awake = registered(house, "awake")
-    ask(house, "agent_heartbeat", agent_id=awake)
+    awake = registered(app, "awake")
+    ask(app, "agent_heartbeat", agent_id=awake)
 
-    [news] = [event for event in events(house) if event.type == "agent:updated"]
+    [news] = [event for event in events(app) if event.type == "agent:updated"]
     assert (news.data["id"], news.data["status"]) == (silent, "offline")
 
 
-def test_a_heartbeat_brings_a_silent_agent_back_and_names_the_claims_it_lost(house: House, clock: Clock):
-    first, second = registered(house), registered(house)
-    with house.database.transaction() as tx:
+def test_a_heartbeat_brings_a_silent_agent_back_and_names_the_claims_it_lost(app: Application, clock: Clock):
+    first, second = registered(app), registered(app)
+    with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", first)
         LeaseStore(tx, LEASE_MS).take("task:tk_2", first)
     clock.advance(seconds=91)
-    with house.database.transaction() as tx:
+    with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", second)
 
-    answer = ask(house, "agent_heartbeat", agent_id=first)
+    answer = ask(app, "agent_heartbeat", agent_id=first)
 
     assert answer["lost_claims"] == ["task:tk_1"]
-    assert ask(house, "agent_get", id=first)["status"] == "online"
-    assert "lost_claims" not in ask(house, "agent_heartbeat", agent_id=first)
+    assert ask(app, "agent_get", id=first)["status"] == "online"
+    assert "lost_claims" not in ask(app, "agent_heartbeat", agent_id=first)
 
 
-def test_a_heartbeat_renews_what_the_agent_holds(house: House, clock: Clock):
-    id = registered(house)
-    with house.database.transaction() as tx:
+def test_a_heartbeat_renews_what_the_agent_holds(app: Application, clock: Clock):
+    id = registered(app)
+    with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", id)
     clock.advance(seconds=60)
-    ask(house, "agent_heartbeat", agent_id=id)
+    ask(app, "agent_heartbeat", agent_id=id)
 
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         [lease] = LeaseStore(tx, LEASE_MS).held_by(id)
     assert lease.until == clock.now + LEASE_MS
 
 
-def test_an_agent_that_left_must_register_again(house: House):
-    id = registered(house)
-    ask(house, "agent_unregister", id=id)
+def test_an_agent_that_left_must_register_again(app: Application):
+    id = registered(app)
+    ask(app, "agent_unregister", id=id)
 
     for tool, name in (("agent_heartbeat", "agent_id"), ("agent_update", "id")):
         with pytest.raises(NotAllowed) as refused:
-            ask(house, tool, **{name: id})
+            ask(app, tool, **{name: id})
         assert refused.value.code is Code.INVALID_STATE
         assert "agent_register" in refused.value.suggestion
 
 
-def test_leaving_frees_everything_the_agent_holds(house: House):
-    id = registered(house)
-    with house.database.transaction() as tx:
+def test_leaving_frees_everything_the_agent_holds(app: Application):
+    id = registered(app)
+    with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", id)
 
-    assert ask(house, "agent_unregister", id=id) == {"success": True, "tasks_released": 1}
+    assert ask(app, "agent_unregister", id=id) == {"success": True, "tasks_released": 1}
 
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         assert LeaseStore(tx, LEASE_MS).held_by(id) == []
-    agent = ask(house, "agent_get", id=id)
+    agent = ask(app, "agent_get", id=id)
     assert agent["status"] == "offline"
     assert "current_task_id" not in agent
 
 
-def test_leaving_twice_is_leaving_once(house: House):
-    id = registered(house)
-    ask(house, "agent_unregister", id=id)
+def test_leaving_twice_is_leaving_once(app: Application):
+    id = registered(app)
+    ask(app, "agent_unregister", id=id)
 
-    assert ask(house, "agent_unregister", id=id) == {"success": True, "tasks_released": 0}
-    assert told(house) == ["agent:registered", "agent:unregistered"]
+    assert ask(app, "agent_unregister", id=id) == {"success": True, "tasks_released": 0}
+    assert told(app) == ["agent:registered", "agent:unregistered"]
 
 
-def test_an_update_changes_what_it_names_and_leaves_the_rest(house: House):
-    id = registered(house, metadata={"a": 1, "b": 2}, workspace_path="/old")
+def test_an_update_changes_what_it_names_and_leaves_the_rest(app: Application):
+    id = registered(app, metadata={"a": 1, "b": 2}, workspace_path="/old")
 
-    ask(house, "agent_update", id=id, status="busy", current_task_id="tt_1", metadata={"b": 3})
+    ask(app, "agent_update", id=id, status="busy", current_task_id="tt_1", metadata={"b": 3})
 
-    agent = ask(house, "agent_get", id=id)
+    agent = ask(app, "agent_get", id=id)
     assert agent["metadata"] == {"a": 1, "b": 3}
     assert (agent["status"], agent["current_task_id"], agent["workspace_path"]) == ("busy", "tt_1", "/old")
 
 
-def test_null_clears_the_task_and_absence_leaves_it(house: House):
-    id = registered(house)
-    ask(house, "agent_update", id=id, current_task_id="tt_1")
+def test_null_clears_the_task_and_absence_leaves_it(app: Application):
+    id = registered(app)
+    ask(app, "agent_update", id=id, current_task_id="tt_1")
 
-    ask(house, "agent_update", id=id, status="busy")
-    assert ask(house, "agent_get", id=id)["current_task_id"] == "tt_1"
+    ask(app, "agent_update", id=id, status="busy")
+    assert ask(app, "agent_get", id=id)["current_task_id"] == "tt_1"
 
-    ask(house, "agent_update", id=id, current_task_id=None)
-    assert "current_task_id" not in ask(house, "agent_get", id=id)
-
-
-def test_an_update_that_changes_nothing_is_not_told(house: House):
-    id = registered(house)
-
-    ask(house, "agent_update", id=id, status="online")
-
-    assert told(house) == ["agent:registered"]
+    ask(app, "agent_update", id=id, current_task_id=None)
+    assert "current_task_id" not in ask(app, "agent_get", id=id)
 
 
-def test_updates_at_once_lose_none(house: House):
-    id = registered(house)
+def test_an_update_that_changes_nothing_is_not_told(app: Application):
+    id = registered(app)
+
+    ask(app, "agent_update", id=id, status="online")
+
+    assert told(app) == ["agent:registered"]
+
+
+def test_updates_at_once_lose_none(app: Application):
+    id = registered(app)
 
     def add(number: int) -> None:
-        ask(house, "agent_update", id=id, metadata={f"key{number}": number})
+        ask(app, "agent_update", id=id, metadata={f"key{number}": number})
 
     with ThreadPoolExecutor(8) as callers:
         list(callers.map(add, range(24)))
 
-    assert len(ask(house, "agent_get", id=id)["metadata"]) == 24
+    assert len(ask(app, "agent_get", id=id)["metadata"]) == 24
 
 
-def test_a_list_can_be_narrowed_by_every_filter(house: House, clock: Clock):
-    ada = registered(house, "Ada", runtime="codex", role="coordinator")
+def test_a_list_can_be_narrowed_by_every_filter(app: Application, clock: Clock):
+    ada = registered(app, "Ada", runtime="codex", role="coordinator")
     clock.advance(seconds=1)
-    bob = registered(house, "Bob", runtime="codex")
-    ask(house, "agent_update", id=bob, status="busy")
-    registered(house, "Eve")
+    bob = registered(app, "Bob", runtime="codex")
+    ask(app, "agent_update", id=bob, status="busy")
+    registered(app, "Eve")
 
     def ids(**filters: Any) -> list[str]:
-        return [agent["id"] for agent in ask(house, "agent_list", **filters)["agents"]]
+        return [agent["id"] for agent in ask(app, "agent_list", **filters)["agents"]]
 
     assert ids(role="coordinator") == [ada]
     assert ids(runtime="codex") == [ada, bob]
@@ -209,19 +209,19 @@ def test_a_list_can_be_narrowed_by_every_filter(house: House, clock: Clock):
     assert ids(runtime="codex", status=["online"]) == [ada]
 
 
-def test_a_list_says_how_many_there_are_beyond_its_limit(house: House):
+def test_a_list_says_how_many_there_are_beyond_its_limit(app: Application):
     for _ in range(5):
-        registered(house)
+        registered(app)
 
-    answer = ask(house, "agent_list", limit=2)
+    answer = ask(app, "agent_list", limit=2)
 
     assert (len(answer["agents"]), answer["total"]) == (2, 5)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-def test_a_limit_out_of_range_is_an_input_error(house: House, limit: int):
+def test_a_limit_out_of_range_is_an_input_error(app: Application, limit: int):
     with pytest.raises(InvalidInput, match="limit"):
-        ask(house, "agent_list", limit=limit)
+        ask(app, "agent_list", limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -233,31 +233,31 @@ def test_a_limit_out_of_range_is_an_input_error(house: House, limit: int):
         ("agent_heartbeat", "agent_id"),
     ],
 )
-def test_an_unknown_agent_is_named(house: House, tool: str, name: str):
+def test_an_unknown_agent_is_named(app: Application, tool: str, name: str):
     with pytest.raises(NotFound, match="ag_nobody") as missing:
-        ask(house, tool, **{name: "ag_nobody"})
+        ask(app, tool, **{name: "ag_nobody"})
 
     assert missing.value.code is Code.AGENT_NOT_FOUND
 
 
-def test_a_refused_call_leaves_nothing_behind(house: House):
-    id = registered(house)
-    before = events(house)
+def test_a_refused_call_leaves_nothing_behind(app: Application):
+    id = registered(app)
+    before = events(app)
 
     with pytest.raises(DeepworkError):
-        ask(house, "agent_update", id=id, status="sleeping")
+        ask(app, "agent_update", id=id, status="sleeping")
 
-    assert events(house) == before
+    assert events(app) == before
 
 
-def test_every_change_is_told_with_the_agent_as_it_is(house: House):
-    id = registered(house, "Ada")
-    ask(house, "agent_update", id=id, status="busy")
-    ask(house, "agent_unregister", id=id)
+def test_every_change_is_told_with_the_agent_as_it_is(app: Application):
+    id = registered(app, "Ada")
+    ask(app, "agent_update", id=id, status="busy")
+    ask(app, "agent_unregister", id=id)
 
-    assert [(event.type, event.data["status"]) for event in events(house)] == [
+    assert [(event.type, event.data["status"]) for event in events(app)] == [
         ("agent:registered", "online"),
         ("agent:updated", "busy"),
         ("agent:unregistered", "offline"),
     ]
-    assert all(event.data["id"] == id and event.workflow_id is None for event in events(house))
+    assert all(event.data["id"] == id and event.workflow_id is None for event in events(app))

@@ -9,65 +9,65 @@ import time
 from pathlib import Path
 from typing import Any
 
+from application import ask, make_app
 from deepwork.errors import DeepworkError
-from deepwork.server.house import House
-from house import ask, house_at
+from deepwork.server.application import Application
 
 LOOKED_AT = 40
 
 
 def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, lease_seconds: int) -> int:
     """Work on one plan after the other until nothing is left; how many tasks were completed here."""
-    house = house_at(Path.cwd(), location, lease_seconds=lease_seconds)
-    agent_id = ask(house, "agent_register", name=f"claimer {seed}", runtime="custom")["id"]
+    app = make_app(Path.cwd(), location, lease_seconds=lease_seconds)
+    agent_id = ask(app, "agent_register", name=f"claimer {seed}", runtime="custom")["id"]
     chance, done = random.Random(seed), 0
     with Path(ledger).open("ab", buffering=0) as notes:
         for workflow_id in workflow_ids:
-            while (offered := _offered(house, workflow_id)) is not None:
+            while (offered := _offered(app, workflow_id)) is not None:
                 if not offered:  # others are at the last ones, or died at them: their leases will run out
                     time.sleep(0.05)
                 else:
-                    done += _work(house, chance.choice(offered)["id"], agent_id, notes)
-    house.close()
+                    done += _work(app, chance.choice(offered)["id"], agent_id, notes)
+    app.close()
     return done
 
 
 def hold_and_finish(location: str, task_id: str, lease_seconds: int) -> dict[str, Any]:
     """Claim a task, fall asleep over it (somebody stops us here), and finish it on waking up."""
-    house = house_at(Path.cwd(), location, lease_seconds=lease_seconds)
-    agent_id = ask(house, "agent_register", name="sleeper", runtime="custom")["id"]
-    claim = ask(house, "task_claim", task_id=task_id, agent_id=agent_id)
+    app = make_app(Path.cwd(), location, lease_seconds=lease_seconds)
+    agent_id = ask(app, "agent_register", name="sleeper", runtime="custom")["id"]
+    claim = ask(app, "task_claim", task_id=task_id, agent_id=agent_id)
     Path(f"{task_id}.claimed").write_text(agent_id)
     while not Path(f"{task_id}.wake").exists():
         time.sleep(0.01)
     try:
         ask(
-            house, "task_update_status", id=task_id, status="completed", outcome="late",
+            app, "task_update_status", id=task_id, status="completed", outcome="late",
             agent_id=agent_id, claim_epoch=claim["claim_epoch"],
         )  # fmt: skip
     except DeepworkError as error:
         return error.as_dict()
     finally:
-        house.close()
+        app.close()
     return {"code": "NONE"}
 
 
-def _offered(house: House, workflow_id: str) -> list[dict[str, Any]] | None:
+def _offered(app: Application, workflow_id: str) -> list[dict[str, Any]] | None:
     """What could be claimed now; None when all is done."""
-    found = ask(house, "workflow_next_tasks", workflow_id=workflow_id, limit=LOOKED_AT)
+    found = ask(app, "workflow_next_tasks", workflow_id=workflow_id, limit=LOOKED_AT)
     tasks: list[dict[str, Any]] = found["tasks"]
     return None if found["all_complete"] else tasks
 
 
-def _work(house: House, task_id: str, agent_id: str, notes: Any) -> int:
-    claim = _claim(house, task_id, agent_id)
+def _work(app: Application, task_id: str, agent_id: str, notes: Any) -> int:
+    claim = _claim(app, task_id, agent_id)
     if not claim["success"]:
         assert claim["reason"] in {"claimed", "done"}, claim
         return 0
     _note(notes, "claimed", task_id, agent_id, claim["claim_epoch"])
     try:
         ask(
-            house, "task_update_status", id=task_id, status="completed", outcome=agent_id,
+            app, "task_update_status", id=task_id, status="completed", outcome=agent_id,
             agent_id=agent_id, claim_epoch=claim["claim_epoch"],
         )  # fmt: skip
     except DeepworkError as error:
@@ -78,9 +78,9 @@ def _work(house: House, task_id: str, agent_id: str, notes: Any) -> int:
     return 1
 
 
-def _claim(house: House, task_id: str, agent_id: str) -> dict[str, Any]:
+def _claim(app: Application, task_id: str, agent_id: str) -> dict[str, Any]:
     try:
-        answer: dict[str, Any] = ask(house, "task_claim", task_id=task_id, agent_id=agent_id)
+        answer: dict[str, Any] = ask(app, "task_claim", task_id=task_id, agent_id=agent_id)
     except DeepworkError as error:
         if error.code != "INVALID_STATE":  # completed between our look and our claim
             raise

@@ -10,11 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from application import make_app
 from chaos.crew import Worker
 from chaos.team_hosts import Network
 from chaos.team_postgres import TeamPostgres
-from deepwork.server.house import House
-from house import house_at
+from deepwork.server.application import Application
 
 CREW = 8
 A_DAY = 86_400
@@ -92,17 +92,17 @@ def new_location(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
 
 
 @pytest.fixture
-def open_house(tmp_path: Path) -> Iterator[Callable[[str], House]]:
+def open_app(tmp_path: Path) -> Iterator[Callable[[str], Application]]:
     """Opens a store as its next user would; closed when the test is over."""
-    opened: list[House] = []
+    opened: list[Application] = []
 
-    def open_at(location: str) -> House:
-        opened.append(house_at(tmp_path, location, lease_seconds=A_DAY))
+    def open_at(location: str) -> Application:
+        opened.append(make_app(tmp_path, location, lease_seconds=A_DAY))
         return opened[-1]
 
     yield open_at
-    for house in opened:
-        house.close()
+    for app in opened:
+        app.close()
 
 
 @pytest.fixture(scope="session")

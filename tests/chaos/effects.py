@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from application import ask, events
 from deepwork.events.log import Event
-from deepwork.server.house import House
-from house import ask, events
+from deepwork.server.application import Application
 
 
 def intended(tool: str, arguments: dict[str, Any]) -> str:
@@ -18,14 +18,14 @@ def intended(tool: str, arguments: dict[str, Any]) -> str:
     return json.dumps(_INTENDED[tool](arguments), sort_keys=True)
 
 
-def told(house: House) -> list[str]:
+def told(app: Application) -> list[str]:
     """The effects in the store's log, in order."""
-    return [json.dumps(_told(event), sort_keys=True) for event in events(house)]
+    return [json.dumps(_told(event), sort_keys=True) for event in events(app)]
 
 
-def is_without_gaps(house: House) -> bool:
+def is_without_gaps(app: Application) -> bool:
     """Whether events are numbered 1, 2, 3 … and inboxes likewise."""
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         seqs = [row["seq"] for row in tx.all("SELECT seq FROM events ORDER BY seq")]
         last = tx.value("SELECT last_seq FROM event_sequence")
         broken = tx.all(
@@ -38,27 +38,27 @@ def is_without_gaps(house: House) -> bool:
     return seqs == list(range(1, last + 1)) and not broken
 
 
-def disagreements(house: House) -> list[str]:
+def disagreements(app: Application) -> list[str]:
     """Agents and messages that are not kept as they were last told."""
-    newest = {event.data["id"]: event for event in events(house)}
-    kept = _kept(house)
+    newest = {event.data["id"]: event for event in events(app)}
+    kept = _kept(app)
     wrong = [id for id in newest.keys() & kept.keys() if _lasting(newest[id].data) != _lasting(kept[id])]
     return sorted([*wrong, *(newest.keys() ^ kept.keys())])
 
 
-def damage(house: House) -> list[Any]:
+def damage(app: Application) -> list[Any]:
     """What SQLite itself finds wrong with the file."""
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         found = [row["integrity_check"] for row in tx.all("PRAGMA integrity_check")]
         return [*(each for each in found if each != "ok"), *tx.all("PRAGMA foreign_key_check")]
 
 
-def _kept(house: House) -> dict[str, dict[str, Any]]:
-    with house.database.reading() as tx:
+def _kept(app: Application) -> dict[str, dict[str, Any]]:
+    with app.database.reading() as tx:
         agents = [row["id"] for row in tx.all("SELECT id FROM agents")]
         messages = [row["id"] for row in tx.all("SELECT id FROM messages")]
-    return {id: ask(house, "agent_get", id=id) for id in agents} | {
-        id: ask(house, "message_get", id=id, mark_read=False) for id in messages
+    return {id: ask(app, "agent_get", id=id) for id in agents} | {
+        id: ask(app, "message_get", id=id, mark_read=False) for id in messages
     }
 
 

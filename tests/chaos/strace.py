@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from application import leave_out
 from chaos.crew import Outcome, Worker
-from house import leave_out
 
 CHANGES = "pwrite64,fsync,fdatasync,ftruncate,unlink,rename"
 """The calls between which a file on disk can be half done."""

@@ -16,7 +16,7 @@ from chaos.team_members import Connected, Crier, Follower, Member, Scribe
 from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
 from deepwork.events.log import Event
-from deepwork.server.house import House
+from deepwork.server.application import Application
 
 CROWD = "claude_code"
 CROWD_SIZE = 20
@@ -77,9 +77,9 @@ class Storm:
         for member in self.members:
             member.finish()
 
-    def faults(self, house: House) -> list[str]:
+    def faults(self, app: Application) -> list[str]:
         """What was lost, doubled, made up or seen out of order; empty when all is well."""
-        log = [event for event in house.feed.stored(0) if isinstance(event, Event)]
+        log = [event for event in app.feed.stored(0) if isinstance(event, Event)]
         for follower in self.followers:
             follower.wait_for(log[-1].seq)
             follower.close()
@@ -92,7 +92,7 @@ class Storm:
         return [
             *ledger.faults([*self._met, *entries], found, acknowledged=1.0),
             *(f"cry {cry} came {cries[cry]} times" for cry in cries.keys() | meant.keys() if cries[cry] != meant[cry]),
-            *(["events or inboxes have gaps"] if not effects.is_without_gaps(house) else []),
+            *(["events or inboxes have gaps"] if not effects.is_without_gaps(app) else []),
             *(f"a follower saw {wrong}" for each in self.followers for wrong in _misseen(each, log)),
         ]  # fmt: skip
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, events
 from chaos.claimer import notes_in, scale
 from chaos.crew import Outcome, Worker
-from deepwork.server.house import House
-from house import ask, events
+from deepwork.server.application import Application
 
 KILLS = 5
 LEASE_SECONDS = 3
@@ -23,15 +23,15 @@ SHORTEST_LEASE = 1
 LARGEST = 10_000
 
 
-def planned(house: House, count: int) -> list[str]:
+def planned(app: Application, count: int) -> list[str]:
     """Plans of so many tasks together, none of which waits for another."""
     sizes = [min(LARGEST, count - start) for start in range(0, count, LARGEST)]
-    return [_plan(house, size) for size in sizes]
+    return [_plan(app, size) for size in sizes]
 
 
-def _plan(house: House, size: int) -> str:
+def _plan(app: Application, size: int) -> str:
     made = ask(
-        house,
+        app,
         "workflow_create",
         name="storm",
         source_type="prompt",
@@ -39,7 +39,7 @@ def _plan(house: House, size: int) -> str:
         max_parallel_tasks=1000,
     )
     tasks = [{"name": f"task {number}", "depends_on": []} for number in range(size)]
-    ask(house, "workflow_set_plan", id=made["id"], plan={"summary": "storm", "tasks": tasks})
+    ask(app, "workflow_set_plan", id=made["id"], plan={"summary": "storm", "tasks": tasks})
     id: str = made["id"]
     return id
 
@@ -85,35 +85,35 @@ def test_eight_processes_and_five_kills_do_every_task_once(
     crew: list[Worker],
     tmp_path: Path,
     seed: int,
-    open_house: Callable[[str], House],
+    open_app: Callable[[str], Application],
     request: pytest.FixtureRequest,
 ):
     location = (
         str(tmp_path / "deepwork.db") if kind == "sqlite" else request.getfixturevalue("new_database")()
     )
-    house = open_house(location)
-    plans = planned(house, count)
+    app = open_app(location)
+    plans = planned(app, count)
 
     storm = Storm(crew, tmp_path, location, plans, seed)
     storm.kill_some(KILLS)
     outcomes = storm.outcomes()
 
     assert [outcome for outcome in outcomes if not outcome.is_well] == []
-    assert {ask(house, "workflow_get", id=plan)["status"] for plan in plans} == {"completed"}
+    assert {ask(app, "workflow_get", id=plan)["status"] for plan in plans} == {"completed"}
     notes = notes_in(tmp_path)
-    assert_each_was_done_once(house, count, notes)
+    assert_each_was_done_once(app, count, notes)
     shares = Counter(agent for what, _, agent, _ in notes if what == "completed")
     spared = sorted(outcomes[place].answer for place in storm.spared)
     assert spared[0] >= sum(shares.values()) / len(crew) / 2, shares
 
 
-def assert_each_was_done_once(house: House, count: int, notes: list[tuple[str, str, str, int]]) -> None:
+def assert_each_was_done_once(app: Application, count: int, notes: list[tuple[str, str, str, int]]) -> None:
     """By what the claimers were answered, and by what the store tells."""
     completed = [(task, agent, epoch) for what, task, agent, epoch in notes if what == "completed"]
     claimed = Counter((task, epoch) for what, task, _, epoch in notes if what == "claimed")
     assert len({task for task, _, _ in completed}) == len(completed), "a task was completed twice"
     assert max(claimed.values()) == 1, "two agents were given the same claim"
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         rows = tx.all(
             """
             SELECT t.id, t.outcome, max(c.epoch) AS epoch
@@ -129,26 +129,29 @@ def assert_each_was_done_once(house: House, count: int, notes: list[tuple[str, s
 
 
 def test_a_holder_that_slept_through_its_lease_cannot_finish_what_another_took(
-    crew: list[Worker], new_location: Callable[[], str], open_house: Callable[[str], House], tmp_path: Path
+    crew: list[Worker],
+    new_location: Callable[[], str],
+    open_app: Callable[[str], Application],
+    tmp_path: Path,
 ):
     rounds, at_once = scale(20, 200), len(crew)
     location = new_location()
-    house = open_house(location)
-    [workflow_id] = planned(house, rounds)
-    tasks = ask(house, "workflow_get", id=workflow_id, include_tasks=True, task_limit=1000)["tasks"]
+    app = open_app(location)
+    [workflow_id] = planned(app, rounds)
+    tasks = ask(app, "workflow_get", id=workflow_id, include_tasks=True, task_limit=1000)["tasks"]
 
     verdicts: list[str] = []
     for start in range(0, rounds, at_once):
         part = [task["id"] for task in tasks[start : start + at_once]]
-        verdicts += slept_through(house, crew, location, part)
+        verdicts += slept_through(app, crew, location, part)
 
     assert verdicts == ["STALE_CLAIM"] * rounds
-    told = [event for event in events(house) if event.type == "plan_task:released"]
+    told = [event for event in events(app) if event.type == "plan_task:released"]
     assert len(told) == rounds
-    assert ask(house, "workflow_progress", workflow_id=workflow_id)["by_status"]["completed"] == rounds
+    assert ask(app, "workflow_progress", workflow_id=workflow_id)["by_status"]["completed"] == rounds
 
 
-def slept_through(house: House, crew: list[Worker], location: str, task_ids: list[str]) -> list[str]:
+def slept_through(app: Application, crew: list[Worker], location: str, task_ids: list[str]) -> list[str]:
     """Holders claim, are stopped until their lease has run out and another is done, and then go on."""
     sleepers = list(zip(crew, task_ids, strict=False))
     for worker, task_id in sleepers:
@@ -159,10 +162,10 @@ def slept_through(house: House, crew: list[Worker], location: str, task_ids: lis
         wait_for(homes[task_id] / f"{task_id}.claimed")
         os.kill(worker.number, signal.SIGSTOP)
     time.sleep(SHORTEST_LEASE + 0.2)
-    taker = ask(house, "agent_register", name="taker", runtime="custom")["id"]
+    taker = ask(app, "agent_register", name="taker", runtime="custom")["id"]
     for _, task_id in sleepers:
-        assert ask(house, "task_claim", task_id=task_id, agent_id=taker)["success"]
-        ask(house, "task_update_status", id=task_id, status="completed", outcome="mine", agent_id=taker)
+        assert ask(app, "task_claim", task_id=task_id, agent_id=taker)["success"]
+        ask(app, "task_update_status", id=task_id, status="completed", outcome="mine", agent_id=taker)
     for worker, task_id in sleepers:
         (homes[task_id] / f"{task_id}.wake").touch()
         os.kill(worker.number, signal.SIGCONT)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from application import ask, make_app
 from chaos import corruption
 from chaos.crew import Worker
-from deepwork.server.house import House
-from house import ask, house_at
+from deepwork.server.application import Application
 
 AGENTS = 40
 TIMES = 3
@@ -23,12 +23,12 @@ TIMES = 3
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of a hundred pages or so, all of it in the file."""
     path = tmp_path_factory.mktemp("sound") / "deepwork.db"
-    house = house_at(path.parent, str(path), lease_seconds=86_400)
-    agents = [register(house, number) for number in range(AGENTS)]
+    app = make_app(path.parent, str(path), lease_seconds=86_400)
+    agents = [register(app, number) for number in range(AGENTS)]
     for number in range(3 * AGENTS):
-        ask(house, "message_send", sender_id=agents[0], recipient_id=agents[number % AGENTS],
+        ask(app, "message_send", sender_id=agents[0], recipient_id=agents[number % AGENTS],
             message_type="query", body={"number": number, "text": "x" * 700})  # fmt: skip
-    house.close()
+    app.close()
     assert not path.with_name("deepwork.db-wal").exists()
     return path
 
@@ -110,9 +110,9 @@ def test_garbage_beside_a_sound_file_changes_nothing(
         assert [said for said in zip(outcome.answer, right, strict=True) if not is_honest(*said)] == []
 
 
-def register(house: House, number: int) -> str:
+def register(app: Application, number: int) -> str:
     id: str = ask(
-        house, "agent_register", name=f"agent {number}", runtime="custom", capabilities=["python"],
+        app, "agent_register", name=f"agent {number}", runtime="custom", capabilities=["python"],
         metadata={"number": number, "notes": "y" * 300},
     )["id"]  # fmt: skip
     return id

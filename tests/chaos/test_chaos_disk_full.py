@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, leave_out
 from chaos.crew import Worker
 from chaos.effects import damage, disagreements, is_without_gaps
 from deepwork.errors import Code, StorageError
-from deepwork.server.house import House
-from house import ask, leave_out
+from deepwork.server.application import Application
 
 
 @pytest.fixture
@@ -44,63 +44,63 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
-def registered(house: House, count: int) -> int:
+def registered(app: Application, count: int) -> int:
     notes = {f"note {number}": "y" * 2000 for number in range(10)}
     for number in range(count):
-        ask(house, "agent_register", name=f"no {number}", runtime="custom", metadata=notes)
+        ask(app, "agent_register", name=f"no {number}", runtime="custom", metadata=notes)
     return count
 
 
 def test_a_full_disk_refuses_writes_answers_reads_and_recovers(
-    small_disk: Path, open_house: Callable[[str], House]
+    small_disk: Path, open_app: Callable[[str], Application]
 ):
-    house = open_house(str(small_disk / "deepwork.db"))
-    registered(house, 3)
+    app = open_app(str(small_disk / "deepwork.db"))
+    registered(app, 3)
     ballast = fill(small_disk)
 
     with pytest.raises(StorageError) as full:
-        registered(house, 200)
+        registered(app, 200)
 
     assert (full.value.code, full.value.recoverable) == (Code.STORAGE_FULL, True)
     assert "deepwork.db" in full.value.message
-    kept = ask(house, "agent_list")["total"]
+    kept = ask(app, "agent_list")["total"]
     assert kept >= 3
     with pytest.raises(StorageError) as still_full:
-        registered(house, 200)
+        registered(app, 200)
     assert still_full.value.code is Code.STORAGE_FULL
 
-    kept = ask(house, "agent_list")["total"]
+    kept = ask(app, "agent_list")["total"]
     ballast.unlink()
 
-    assert registered(house, 3) == 3
-    assert ask(house, "agent_list")["total"] == kept + 3
-    assert is_without_gaps(house)
-    assert disagreements(house) == []
-    assert damage(house) == []
+    assert registered(app, 3) == 3
+    assert ask(app, "agent_list")["total"] == kept + 3
+    assert is_without_gaps(app)
+    assert disagreements(app) == []
+    assert damage(app) == []
 
 
 # Room in KiB. Between 0 and 32 lies the shared index of the log, of which SQLite only says "I/O error".
 @pytest.mark.parametrize("room", [0, 48, 64, 96, 128])
 def test_a_process_that_starts_on_a_full_disk_says_so_and_works_once_there_is_room(
-    room: int, small_disk: Path, open_house: Callable[[str], House]
+    room: int, small_disk: Path, open_app: Callable[[str], Application]
 ):
     location, ballast = str(small_disk / "deepwork.db"), fill(small_disk)
     os.truncate(ballast, ballast.stat().st_size - room * 1024)
 
     with pytest.raises(StorageError) as full:
-        registered(open_house(location), 10)
+        registered(open_app(location), 10)
 
     assert full.value.code is Code.STORAGE_FULL
     ballast.unlink()
-    assert registered(open_house(location), 1) == 1
+    assert registered(open_app(location), 1) == 1
 
 
 def test_a_file_that_may_not_grow_refuses_writes_answers_reads_and_recovers(
-    tmp_path: Path, worker: Worker, open_house: Callable[[str], House]
+    tmp_path: Path, worker: Worker, open_app: Callable[[str], Application]
 ):
-    house = open_house(str(tmp_path / "deepwork.db"))
-    registered(house, 3)
-    house.close()
+    app = open_app(str(tmp_path / "deepwork.db"))
+    registered(app, 3)
+    app.close()
 
     outcome = worker.do("outgrow", location=str(tmp_path / "deepwork.db"), limit=1_000_000)
 
@@ -110,4 +110,4 @@ def test_a_file_that_may_not_grow_refuses_writes_answers_reads_and_recovers(
     assert refused["error"]["code"] in (Code.STORAGE_FULL, Code.STORAGE_ERROR)
     assert before["answer"] > 3
     assert (written["answer"], after["answer"]) == (3, before["answer"] + 3)
-    assert damage(open_house(str(tmp_path / "deepwork.db"))) == []
+    assert damage(open_app(str(tmp_path / "deepwork.db"))) == []

@@ -8,20 +8,20 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from application import ask, events
 from chaos.crew import Worker, together
-from deepwork.server.house import House
-from house import ask, events
+from deepwork.server.application import Application
 
 ROUNDS = 10
 NAMES = [f"agent {number}" for number in range(8)]
 
 
-def names(house: House) -> list[str]:
-    return sorted(agent["name"] for agent in ask(house, "agent_list")["agents"])
+def names(app: Application) -> list[str]:
+    return sorted(agent["name"] for agent in ask(app, "agent_list")["agents"])
 
 
 def test_eight_processes_can_start_together_on_a_new_database(
-    new_location: Callable[[], str], crew: list[Worker], open_house: Callable[[str], House]
+    new_location: Callable[[], str], crew: list[Worker], open_app: Callable[[str], Application]
 ):
     for _ in range(ROUNDS):
         location = new_location()
@@ -29,14 +29,14 @@ def test_eight_processes_can_start_together_on_a_new_database(
         outcomes = together(crew, [{"do": "register", "location": location, "name": name} for name in NAMES])
 
         assert [outcome for outcome in outcomes if not outcome.is_well] == []
-        house = open_house(location)
-        assert names(house) == NAMES
-        assert [event.seq for event in events(house)] == list(range(1, 9))
-        house.close()
+        app = open_app(location)
+        assert names(app) == NAMES
+        assert [event.seq for event in events(app)] == list(range(1, 9))
+        app.close()
 
 
 def test_eight_commands_can_start_together_in_a_new_project(
-    tmp_path: Path, open_house: Callable[[str], House]
+    tmp_path: Path, open_app: Callable[[str], Application]
 ):
     for number in range(2):
         project = tmp_path / f"project {number}"
@@ -57,6 +57,6 @@ def test_eight_commands_can_start_together_in_a_new_project(
         said = [(command.communicate(timeout=600)[1], command.returncode) for command in commands]
 
         assert said == [("", 0)] * len(NAMES)
-        house = open_house(str(project / ".deepwork" / "deepwork.db"))
-        assert names(house) == NAMES
-        house.close()
+        app = open_app(str(project / ".deepwork" / "deepwork.db"))
+        assert names(app) == NAMES
+        app.close()

@@ -14,7 +14,7 @@ from chaos.crew import Worker
 from chaos.effects import damage, disagreements, is_without_gaps, told
 from chaos.ledger import Entry, Ledger
 from chaos.writer import Writer
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.registration import KEY
 from protocol.wire import Wire
 from quick import PLAIN
@@ -24,7 +24,7 @@ SERVER_KILLS = 3
 
 
 def test_thirty_kills_during_writes_lose_no_acknowledged_write(
-    tmp_path: Path, crew: list[Worker], open_house: Callable[[str], House], seed: int
+    tmp_path: Path, crew: list[Worker], open_app: Callable[[str], Application], seed: int
 ):
     chance, location = random.Random(seed), str(tmp_path / "deepwork.db")
     pair = crew[:2]
@@ -44,12 +44,12 @@ def test_thirty_kills_during_writes_lose_no_acknowledged_write(
         outcomes = [worker.outcome() for worker in pair]
         assert [outcome for outcome in outcomes if outcome.signal != signal.SIGKILL] == []
 
-    house = open_house(location)
+    app = open_app(location)
     entries = [entry for path in ledgers for entry in ledger.read(path)]
-    assert ledger.faults(entries, told(house)) == []
-    assert is_without_gaps(house)
-    assert disagreements(house) == []
-    assert damage(house) == []
+    assert ledger.faults(entries, told(app)) == []
+    assert is_without_gaps(app)
+    assert disagreements(app) == []
+    assert damage(app) == []
 
 
 def size(path: Path) -> int:
@@ -65,7 +65,7 @@ def wait_until_longer(path: Path, before: int) -> None:
 
 
 def test_a_call_repeated_after_the_server_was_killed_has_one_effect(
-    tmp_path: Path, open_house: Callable[[str], House], seed: int
+    tmp_path: Path, open_app: Callable[[str], Application], seed: int
 ):
     chance, path = random.Random(seed), tmp_path / "ledger"
     kept = Ledger(path)
@@ -82,13 +82,13 @@ def test_a_call_repeated_after_the_server_was_killed_has_one_effect(
                 wire.stop(signal.SIGKILL)
 
     kept.close()
-    house = open_house(str(tmp_path / ".deepwork" / "deepwork.db"))
+    app = open_app(str(tmp_path / ".deepwork" / "deepwork.db"))
     entries = ledger.read(path)
     assert all(entry.is_acknowledged for entry in entries)
-    assert ledger.faults(entries, told(house)) == []
-    assert is_without_gaps(house)
-    assert disagreements(house) == []
-    assert damage(house) == []
+    assert ledger.faults(entries, told(app)) == []
+    assert is_without_gaps(app)
+    assert disagreements(app) == []
+    assert damage(app) == []
 
 
 def asked(wire: Wire, entry: Entry) -> Any:

@@ -14,14 +14,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from application import ask
 from chaos import tomorrow
 from chaos.crew import Worker
 from chaos.effects import damage
 from chaos.strace import changes, killed_at
 from deepwork.database import schema
 from deepwork.errors import StorageError
-from deepwork.server.house import House
-from house import ask
+from deepwork.server.application import Application
 
 POINTS = 16
 """At how many of its system calls a migration is killed."""
@@ -39,19 +39,19 @@ def successor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 
 @pytest.fixture
-def used(tmp_path: Path, open_house: Callable[[str], House]) -> Path:
+def used(tmp_path: Path, open_app: Callable[[str], Application]) -> Path:
     """A database of today's program, with agents in it."""
     path = tmp_path / "used" / "deepwork.db"
-    house = open_house(str(path))
+    app = open_app(str(path))
     for number in range(5):
-        ask(house, "agent_register", name=f"agent {number}", runtime="custom")
-    house.close()
+        ask(app, "agent_register", name=f"agent {number}", runtime="custom")
+    app.close()
     return path
 
 
 @pytest.mark.needs("strace")
 def test_a_crash_while_a_new_database_is_made_leaves_none_or_all_of_it(
-    tmp_path: Path, worker: Worker, open_house: Callable[[str], House], seed: int
+    tmp_path: Path, worker: Worker, open_app: Callable[[str], Application], seed: int
 ):
     path, trace = tmp_path / "whole" / "deepwork.db", tmp_path / "trace"
     worker.order("prepare", location=str(path))
@@ -64,10 +64,10 @@ def test_a_crash_while_a_new_database_is_made_leaves_none_or_all_of_it(
         assert killed_at(worker, trace, call, number).signal == signal.SIGKILL
 
         assert stored(path) in (frozenset(), whole), f"half a schema after a kill at {call} {number}"
-        house = open_house(str(path))
-        ask(house, "agent_register", name="after the crash", runtime="custom")
-        assert damage(house) == []
-        house.close()
+        app = open_app(str(path))
+        ask(app, "agent_register", name="after the crash", runtime="custom")
+        assert damage(app) == []
+        app.close()
         assert stored(path) == whole
 
 
@@ -112,7 +112,7 @@ def test_whatever_is_named_a_backup_is_whole_even_after_a_crash(
 
 
 def test_a_process_killed_while_it_migrates_a_server_leaves_none_or_all_of_it(
-    new_database: Callable[[], str], worker: Worker, open_house: Callable[[str], House], seed: int
+    new_database: Callable[[], str], worker: Worker, open_app: Callable[[str], Application], seed: int
 ):
     chance, whole = random.Random(seed), new_database()
     assert worker.do("prepare", location=whole).is_well
@@ -126,14 +126,14 @@ def test_a_process_killed_while_it_migrates_a_server_leaves_none_or_all_of_it(
         worker.outcome()
 
         assert tables(url) in ([], tables(whole))
-        house = open_house(url)
-        ask(house, "agent_register", name="after the crash", runtime="custom")
-        house.close()
+        app = open_app(url)
+        ask(app, "agent_register", name="after the crash", runtime="custom")
+        app.close()
         assert tables(url) == tables(whole)
 
 
 def test_an_old_database_is_backed_up_before_it_is_brought_forward(
-    used: Path, successor: Worker, open_house: Callable[[str], House]
+    used: Path, successor: Worker, open_app: Callable[[str], Application]
 ):
     before = stored(used)
 
@@ -143,7 +143,7 @@ def test_an_old_database_is_backed_up_before_it_is_brought_forward(
     assert ("version", tomorrow.HEAD) in stored(used)
     assert stored(backup) == before
     assert backup.stat().st_mode & 0o077 == 0
-    restored = open_house(str(copy(backup, used.parent / "restored")))
+    restored = open_app(str(copy(backup, used.parent / "restored")))
     assert ask(restored, "agent_list")["total"] == 5
 
 
@@ -154,27 +154,27 @@ def test_a_new_database_has_nothing_to_back_up(tmp_path: Path, worker: Worker):
 
 
 def test_a_file_of_tomorrows_program_is_refused_with_both_versions_and_left_alone(
-    used: Path, successor: Worker, open_house: Callable[[str], House]
+    used: Path, successor: Worker, open_app: Callable[[str], Application]
 ):
     successor.do("prepare", location=str(used))
     before = used.read_bytes()
 
     for tool, arguments in (("agent_list", {}), ("agent_register", {"name": "Ada", "runtime": "custom"})):
         with pytest.raises(StorageError, match=rf"deepwork\.db .*{tomorrow.HEAD}.*{schema.HEAD}"):
-            ask(open_house(str(used)), tool, **arguments)
+            ask(open_app(str(used)), tool, **arguments)
 
     assert used.read_bytes() == before
 
 
 def test_a_server_of_tomorrows_program_is_refused_with_both_versions_and_left_alone(
-    new_database: Callable[[], str], successor: Worker, open_house: Callable[[str], House]
+    new_database: Callable[[], str], successor: Worker, open_app: Callable[[str], Application]
 ):
     url = new_database()
     assert successor.do("register", location=url, name="Ada").is_well
     before = tables(url)
 
     with pytest.raises(StorageError, match=rf"{tomorrow.HEAD}.*{schema.HEAD}"):
-        ask(open_house(url), "agent_register", name="Bob", runtime="custom")
+        ask(open_app(url), "agent_register", name="Bob", runtime="custom")
 
     assert tables(url) == before
     with psycopg.connect(url) as connection:

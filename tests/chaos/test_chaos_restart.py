@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, leave_out
 from chaos.claimer import scale
 from chaos.team import Storm, Team, assembled
 from chaos.team_hosts import Network
 from chaos.team_members import Connected, Follower, Refused
 from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
-from deepwork.server.house import House
-from house import ask, leave_out
+from deepwork.server.application import Application
 
 PATIENCE = 120
 SILENCE = "tcp_user_timeout=1000&keepalives_idle=1&keepalives_interval=1&keepalives_count=2&connect_timeout=2"
@@ -33,7 +33,7 @@ def test_restarts_of_the_database_under_load_lose_and_double_nothing(
     network: Network,
     team_postgres: TeamPostgres,
     tmp_path: Path,
-    open_house: Callable[[str], House],
+    open_app: Callable[[str], Application],
     seed: int,
 ):
     restarts = scale(5, 50)
@@ -52,7 +52,7 @@ def test_restarts_of_the_database_under_load_lose_and_double_nothing(
         # `finish` has already said no to every refusal but one: the database was away, call again.
         print({message: count for member in storm.members for message, count in member.cuts.items()})
         assert len(starts) == restarts + 1
-        assert storm.faults(open_house(team_postgres.local_url)) == []
+        assert storm.faults(open_app(team_postgres.local_url)) == []
         assert "INTERNAL_ERROR" not in team.left.log() + team.right.log()
         assert "Traceback" not in team.left.log() + team.right.log()
 
@@ -81,11 +81,11 @@ def test_a_server_that_was_there_before_its_database_works_once_that_is_up(
 
 
 def test_a_tail_waits_until_the_database_is_back_and_misses_nothing(
-    team_postgres: TeamPostgres, tmp_path: Path, open_house: Callable[[str], House]
+    team_postgres: TeamPostgres, tmp_path: Path, open_app: Callable[[str], Application]
 ):
     team_postgres.empty()
-    house = open_house(team_postgres.local_url)
-    ask(house, "agent_register", name="before", runtime="custom")
+    app = open_app(team_postgres.local_url)
+    ask(app, "agent_register", name="before", runtime="custom")
     tail = subprocess.Popen(
         [sys.executable, "-P", "-m", "deepwork", "events", "tail", "--since", "0", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -98,7 +98,7 @@ def test_a_tail_waits_until_the_database_is_back_and_misses_nothing(
         with away(team_postgres):
             noted = [tail.stderr.readline()]
             team_postgres.start()
-            ask(house, "agent_register", name="after", runtime="custom")
+            ask(app, "agent_register", name="after", runtime="custom")
             heard.append(json.loads(tail.stdout.readline()))
             noted.append(tail.stderr.readline())
         tail.terminate()

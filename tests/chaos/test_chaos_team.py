@@ -16,7 +16,7 @@ from chaos.team import Storm, Team, assembled
 from chaos.team_hosts import Network
 from chaos.team_members import Claimer, Follower, Refused
 from chaos.team_postgres import TeamPostgres
-from deepwork.server.house import House
+from deepwork.server.application import Application
 
 LEASE_SECONDS = 4
 PATIENCE = 120
@@ -106,7 +106,7 @@ def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
     network: Network,
     team_postgres: TeamPostgres,
     tmp_path: Path,
-    open_house: Callable[[str], House],
+    open_app: Callable[[str], Application],
     seed: int,
 ):
     kills = scale(5, 20)
@@ -124,8 +124,8 @@ def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
         storm.break_often(kills, kill)
         storm.finish()
 
-        house = open_house(team_postgres.local_url)
-        assert storm.faults(house) == []
-        assert house.feed.last() >= scale(2_000, 20_000)
+        app = open_app(team_postgres.local_url)
+        assert storm.faults(app) == []
+        assert app.feed.last() >= scale(2_000, 20_000)
         assert cut.cuts >= kills, "the kills were not noticed"
         assert spared.cuts == 0, "a server that lived let its follower down"

@@ -20,33 +20,33 @@ from typing import Any
 import alembic.command  # noqa: F401 - what a migration needs, imported before the moment that matters
 import sqlalchemy  # noqa: F401
 
+from application import ask, make_app
 from chaos.claimer import claim_all, hold_and_finish
 from chaos.ledger import Entry, Ledger
 from chaos.writer import Writer
 from deepwork.errors import DeepworkError
 from deepwork.events.log import Event
-from deepwork.server.house import House
-from house import ask, house_at
+from deepwork.server.application import Application
 
 A_DAY = 86_400
 
 
 @contextlib.contextmanager
-def opened(location: str) -> Iterator[House]:
+def opened(location: str) -> Iterator[Application]:
     # Nobody falls silent while a slow machine works: that would be news nobody meant.
-    house = house_at(Path.cwd(), location, lease_seconds=A_DAY)
-    yield house
-    house.close()
+    app = make_app(Path.cwd(), location, lease_seconds=A_DAY)
+    yield app
+    app.close()
 
 
 def register(location: str, name: str) -> Any:
-    with opened(location) as house:
-        return ask(house, "agent_register", name=name, runtime="custom")
+    with opened(location) as app:
+        return ask(app, "agent_register", name=name, runtime="custom")
 
 
 def prepare(location: str) -> None:
-    with opened(location) as house:
-        house.database.engine.prepare()
+    with opened(location) as app:
+        app.database.engine.prepare()
 
 
 def write(
@@ -54,12 +54,12 @@ def write(
 ) -> int:
     """Write `count` times, or until somebody ends us."""
     kept = Ledger(Path(ledger))
-    with opened(location) as house:
+    with opened(location) as app:
 
         def carry_out(entry: Entry) -> Any:
             # Without a number of writes somebody is going to kill us, and only a key makes a repetition safe.
             key = entry.key if count is None or entry.key.endswith(("0", "2", "4", "6", "8")) else None
-            return ask(house, entry.tool, key, **entry.arguments)
+            return ask(app, entry.tool, key, **entry.arguments)
 
         writer = Writer(name, kept, carry_out, random.Random(seed), shared)
         writer.resume()
@@ -72,28 +72,28 @@ def write(
 def emit(location: str, name: str, count: int, seed: int) -> int:
     """Tell `count` events, one to three in each transaction; after the first, wait until another tells too."""
     chance, number, is_alone = random.Random(seed), 0, True
-    with opened(location) as house:
+    with opened(location) as app:
         while number < count:
-            with house.database.transaction() as tx:
+            with app.database.transaction() as tx:
                 for _ in range(min(chance.randint(1, 3), count - number)):
                     number += 1
                     tx.emit("chaos:told", {"by": name, "number": number})
             while is_alone:
-                is_alone = not _others_tell(house, name)
+                is_alone = not _others_tell(app, name)
                 time.sleep(0.005)
     return number
 
 
-def _others_tell(house: House, name: str) -> bool:
-    return any(event.data["by"] != name for event in house.feed.stored(0) if isinstance(event, Event))
+def _others_tell(app: Application, name: str) -> bool:
+    return any(event.data["by"] != name for event in app.feed.stored(0) if isinstance(event, Event))
 
 
 def follow(location: str, upto: int, seconds: float) -> list[tuple[int, str, int]]:
     """Every event from the first to number `upto`, as the feed gives them."""
     seen: list[tuple[int, str, int]] = []
     end = time.monotonic() + seconds
-    with opened(location) as house:
-        for event in house.feed.follow(0, is_over=lambda: time.monotonic() > end):
+    with opened(location) as app:
+        for event in app.feed.follow(0, is_over=lambda: time.monotonic() > end):
             assert isinstance(event, Event), event
             seen.append((event.seq, event.data["by"], event.data["number"]))
             if event.seq >= upto:
@@ -103,27 +103,27 @@ def follow(location: str, upto: int, seconds: float) -> list[tuple[int, str, int
 
 def look(location: str) -> list[Any]:
     """Ask for everything, and then write: what each call answers, or the error it gives."""
-    house = house_at(Path.cwd(), location, lease_seconds=A_DAY)
+    app = make_app(Path.cwd(), location, lease_seconds=A_DAY)
     calls: list[Callable[[], Any]] = [
-        lambda: ask(house, "agent_list", limit=1000)["agents"],
-        lambda: [ask(house, "agent_get", id=agent["id"]) for agent in ask(house, "agent_list")["agents"]],
-        lambda: _everything_in_all_inboxes(house),
-        lambda: [event.seq for event in house.feed.stored(0) if isinstance(event, Event)],
-        lambda: ask(house, "agent_register", name="another", runtime="custom")["name"],
+        lambda: ask(app, "agent_list", limit=1000)["agents"],
+        lambda: [ask(app, "agent_get", id=agent["id"]) for agent in ask(app, "agent_list")["agents"]],
+        lambda: _everything_in_all_inboxes(app),
+        lambda: [event.seq for event in app.feed.stored(0) if isinstance(event, Event)],
+        lambda: ask(app, "agent_register", name="another", runtime="custom")["name"],
     ]
     answers = [outcome_of(call) for call in calls]
-    house.close()
+    app.close()
     return answers
 
 
 def outgrow(location: str, limit: int) -> list[Any]:
     """Write until no file may grow, read, get room again, and write on."""
-    with opened(location) as house:
+    with opened(location) as app:
 
         def write_on(tries: int) -> int:
             for number in range(tries):
                 ask(
-                    house,
+                    app,
                     "agent_register",
                     name=f"no {number}",
                     runtime="custom",
@@ -132,7 +132,7 @@ def outgrow(location: str, limit: int) -> list[Any]:
             return tries
 
         def total() -> Any:
-            return ask(house, "agent_list")["total"]
+            return ask(app, "agent_list")["total"]
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         refused, before = outcome_of(lambda: write_on(1000)), outcome_of(total)
@@ -150,11 +150,10 @@ def outcome_of(work: Callable[[], Any]) -> dict[str, Any]:
         return {"fault": traceback.format_exc()}
 
 
-def _everything_in_all_inboxes(house: House) -> list[Any]:
-    agents = ask(house, "agent_list", limit=1000)["agents"]
+def _everything_in_all_inboxes(app: Application) -> list[Any]:
+    agents = ask(app, "agent_list", limit=1000)["agents"]
     return [
-        ask(house, "message_list", agent_id=each["id"], status="all", limit=200)["messages"]
-        for each in agents
+        ask(app, "message_list", agent_id=each["id"], status="all", limit=200)["messages"] for each in agents
     ]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, make_app
 from cli.run import deepwork
-from house import ask, house_at
 
 HEAVY = {"pydantic", "sqlalchemy", "fastmcp", "rich", "psycopg", "asyncio"}
 
@@ -22,19 +22,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".deepwork" / "jobs" / "report" / "job.yml").write_text("name: report\n")
     (folder / ".deepwork" / "tmp").mkdir()
     (folder / ".deepwork" / "tmp" / "session_ab12cd34.json").write_text("{}")
-    house = house_at(folder, str(folder / ".deepwork" / "deepwork.db"))
-    agent = ask(house, "agent_register", name="Ada\n\x1b[2J", runtime="codex")["id"]
-    plan = ask(house, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
+    app = make_app(folder, str(folder / ".deepwork" / "deepwork.db"))
+    agent = ask(app, "agent_register", name="Ada\n\x1b[2J", runtime="codex")["id"]
+    plan = ask(app, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
     ask(
-        house,
+        app,
         "workflow_set_plan",
         id=plan,
         plan={"summary": "s", "tasks": [{"name": "a", "description": "", "sequence": 1}]},
     )
-    [task] = [each["id"] for each in ask(house, "workflow_get", id=plan, include_tasks=True)["tasks"]]
-    ask(house, "template_create", name="login", from_workflow_id=plan)
-    ask(house, "template_create", name="$(touch oops)", from_workflow_id=plan)
-    house.close()
+    [task] = [each["id"] for each in ask(app, "workflow_get", id=plan, include_tasks=True)["tasks"]]
+    ask(app, "template_create", name="login", from_workflow_id=plan)
+    ask(app, "template_create", name="$(touch oops)", from_workflow_id=plan)
+    app.close()
     (folder / "ids").write_text(f"{agent} {plan} {task}")
     return folder
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from application import told
 from cli.tree import answer, verbs, words_for
 from deepwork.config import load_settings
 from deepwork.database.call import Call
 from deepwork.database.overview import overview
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async
-from house import told
 from jobs.project import job, step
 from workspaces.make_workspaces import repository
 
@@ -38,18 +38,18 @@ Do = Callable[..., Any]
 class World:
     """A project in which a story was played, by tools or by verbs."""
 
-    house: House
+    app: Application
     project: Path
     scratch: Path
     ids: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[str, Any]] = field(default_factory=list)
 
     def by_tool(self, tool: str, **arguments: Any) -> Any:
-        spec = self.house.registry[tool]
+        spec = self.app.registry[tool]
         call = Call("local", tool)
         if spec.is_async:
-            return asyncio.run(invoke_async(spec, arguments, call, self.house.database))
-        return invoke(self.house.database, spec, arguments, call)
+            return asyncio.run(invoke_async(spec, arguments, call, self.app.database))
+        return invoke(self.app.database, spec, arguments, call)
 
     def by_verb(self, tool: str, **arguments: Any) -> Any:
         return self.by_verbs(tool, arguments)[0]
@@ -66,9 +66,9 @@ class World:
 
     @property
     def effects(self) -> tuple[Counter[str], dict[str, int]]:
-        seen = overview(self.house.database.engine)
+        seen = overview(self.app.database.engine)
         assert seen is not None
-        return Counter(told(self.house)), dict(seen.rows)
+        return Counter(told(self.app)), dict(seen.rows)
 
 
 def prepared(folder: Path) -> World:
@@ -82,7 +82,7 @@ def prepared(folder: Path) -> World:
     (project / "write.md").write_text("Text.")
     scratch = folder / "scratch"
     scratch.mkdir()
-    return World(House(load_settings(project, environment={})), project, scratch)
+    return World(Application(load_settings(project, environment={})), project, scratch)
 
 
 def story(world: World, call: Do) -> None:
@@ -237,7 +237,7 @@ def runs(do: Do, ids: dict[str, str]) -> None:
 
 def reviews(do: Do, ids: dict[str, str], world: World) -> None:
     assert "a.py" in do("get_review_instructions", files=["a.py"])
-    [due] = world.house.reviews.desk.docket(["a.py"]).reviews
+    [due] = world.app.reviews.desk.docket(["a.py"]).reviews
     do("mark_review_passed", review_id=due.id)
 
 
@@ -288,18 +288,18 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
     story(one, one.by_tool)
     story(other, other.by_verb)
     yield one, other
-    one.house.close()
-    other.house.close()
+    one.app.close()
+    other.app.close()
 
 
 def test_every_tool_has_its_verb_and_every_verb_its_tool(worlds: tuple[World, World]):
-    registry = worlds[0].house.registry
+    registry = worlds[0].app.registry
 
     assert set(verbs()) | set(NO_VERB) == set(registry)
 
 
 def test_every_tool_is_part_of_this_comparison(worlds: tuple[World, World]):
-    registry = worlds[0].house.registry
+    registry = worlds[0].app.registry
     reading = {name for name, spec in registry.items() if spec.read_only}
     changing = {name for name, _ in worlds[0].answers} - reading
 
@@ -330,6 +330,6 @@ def test_a_verb_that_reads_gives_the_data_of_its_tool(worlds: tuple[World, World
 
 
 def test_a_verb_takes_everything_its_tool_takes(worlds: tuple[World, World]):
-    for tool, spec in worlds[0].house.registry.items():
+    for tool, spec in worlds[0].app.registry.items():
         taken = {parameter.name for _, command in verbs()[tool] for parameter in command.params}
         assert set(spec.input_schema["properties"]) <= taken, tool

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from application import ask, make_app
 from cli.run import deepwork
 from deepwork.cli.review import review
 from deepwork.errors import DeepworkError, GitError, InvalidInput, NotFound
-from house import ask, house_at
 from reviews.make import Reviewed, a_rule, ids, names, reviewed
 
 
@@ -74,9 +74,9 @@ def test_what_changed_in_git_is_reviewed(project: Reviewed):
 
 def test_the_text_is_that_of_the_tool(project: Reviewed, tmp_path: Path):
     for platform in ("claude", "generic"):
-        house = house_at(project.root, str(tmp_path / "elsewhere.db"), platform=platform)
-        text = ask(house, "get_review_instructions")
-        house.close()
+        app = make_app(project.root, str(tmp_path / "elsewhere.db"), platform=platform)
+        text = ask(app, "get_review_instructions")
+        app.close()
 
         assert run(project, "--platform", platform).stdout == f"{text}\n"
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from application import ask, make_app
 from cli.run import deepwork
 from deepwork.cli import status as command
 from deepwork.dashboard.endpoints import Nothing, Sight
@@ -18,19 +19,18 @@ from deepwork.database.transaction import Transaction
 from deepwork.hooks.clients import TOOL_USE
 from deepwork.hooks.failures import note
 from hooks.make_hooks import Project, tool_event
-from house import ask, house_at
 
 
 @pytest.fixture
 def project(tmp_path: Path, location: str) -> Any:
-    made = Project(house_at(tmp_path, location))
+    made = Project(make_app(tmp_path, location))
     yield made
-    made.house.close()
+    made.app.close()
 
 
 def shown(project: Project) -> dict[str, Any]:
     """The answer, as a program gets it."""
-    settings = project.house.settings
+    settings = project.app.settings
     answer = command.found(settings, open_engine(settings.database_location))
     plain: dict[str, Any] = json.loads(json.dumps(answer))
     return plain
@@ -50,13 +50,13 @@ def test_an_empty_project_is_told_what_to_do_first_and_nothing_is_made(tmp_path:
 def test_everything_under_way_is_there(project: Project):
     agent, task = project.at_work()
     blocked, _ = project.plan("Another")
-    ask(project.house, "task_claim", task_id=blocked, agent_id=agent)
-    ask(project.house, "task_update_status", id=blocked, status="in_progress", agent_id=agent)
-    ask(project.house, "task_update_status", id=blocked, status="failed", error="No.", agent_id=agent)
-    tracked = project.house.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    ask(project.app, "task_claim", task_id=blocked, agent_id=agent)
+    ask(project.app, "task_update_status", id=blocked, status="in_progress", agent_id=agent)
+    ask(project.app, "task_update_status", id=blocked, status="failed", error="No.", agent_id=agent)
+    tracked = project.app.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
     other = project.agent("Bob")
     ask(
-        project.house, "message_send", sender_id=agent, recipient_id=other, message_type="query",
+        project.app, "message_send", sender_id=agent, recipient_id=other, message_type="query",
         body="?", priority="urgent",
     )  # fmt: skip
 
@@ -76,14 +76,14 @@ def test_everything_under_way_is_there(project: Project):
 def test_what_waits_is_counted_as_the_dashboard_counts_it(project: Project):
     [task, _] = project.plan()
     agent = project.agent()
-    ask(project.house, "task_claim", task_id=task, agent_id=agent)
-    ask(project.house, "task_update_status", id=task, status="in_progress", agent_id=agent)
-    ask(project.house, "task_update_status", id=task, status="failed", error="No.", agent_id=agent)
+    ask(project.app, "task_claim", task_id=task, agent_id=agent)
+    ask(project.app, "task_update_status", id=task, status="in_progress", agent_id=agent)
+    ask(project.app, "task_update_status", id=task, status="failed", error="No.", agent_id=agent)
 
     answer = shown(project)
 
-    with project.house.database.reading() as tx:
-        page = home(Sight(tx, project.house.presence, {}), Nothing())
+    with project.app.database.reading() as tx:
+        page = home(Sight(tx, project.app.presence, {}), Nothing())
     assert answer["needs_you_total"] == page.needs_you_total == 1
     assert answer["counts"] == page.counts.model_dump(mode="json")
 
@@ -105,7 +105,7 @@ def test_a_store_of_many_runs_is_asked_no_more_than_one_of_few(
     few = len(asked)
     for number in range(8):
         [task, _] = project.plan(f"Plan {number}")
-        ask(project.house, "task_claim", task_id=task, agent_id=project.agent(f"Agent {number}"))
+        ask(project.app, "task_claim", task_id=task, agent_id=project.agent(f"Agent {number}"))
     asked.clear()
     shown(project)
 
@@ -113,15 +113,15 @@ def test_a_store_of_many_runs_is_asked_no_more_than_one_of_few(
 
 
 def test_failures_of_hooks_are_pointed_at(tmp_path: Path):
-    project = Project(house_at(tmp_path, ""))
+    project = Project(make_app(tmp_path, ""))
     agent = project.agent()
     project.hook(TOOL_USE, tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))
-    folder = project.house.settings.store_folder
+    folder = project.app.settings.store_folder
     assert shown(project)["hook_failures"] is None
 
     note(folder, "stop --client codex", ValueError("\x1b[31mred"))
     answer = shown(project)
-    project.house.close()
+    project.app.close()
     text = CliRunner().invoke(command.status, ["--path", str(tmp_path)]).output
 
     assert answer["hook_failures"]["count"] == 1
@@ -131,9 +131,9 @@ def test_failures_of_hooks_are_pointed_at(tmp_path: Path):
 
 
 def test_a_person_and_a_program_are_told_the_same(tmp_path: Path):
-    project = Project(house_at(tmp_path, ""))
+    project = Project(make_app(tmp_path, ""))
     agent, task = project.at_work()
-    project.house.close()
+    project.app.close()
 
     for_people, for_programs = deepwork(tmp_path, "status"), deepwork(tmp_path, "status", "--json")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, make_app
 from cli.run import deepwork, in_terminal
 from deepwork.cli.tables import aligned, fitting, shortened, width
-from house import ask, house_at
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
@@ -26,18 +26,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".deepwork").mkdir()
     # On a slow machine too, agents look the same to every command of these tests.
     (folder / ".deepwork" / "config.yml").write_text("lease_seconds: 86400\n")
-    house = house_at(folder, str(folder / ".deepwork" / "deepwork.db"))
+    app = make_app(folder, str(folder / ".deepwork" / "deepwork.db"))
     for name in ("日本語エージェント", HOSTILE, "Ada " * 40):
-        ask(house, "agent_register", name=name, runtime="custom", capabilities=["python", "sql"])
-    plan = ask(house, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
+        ask(app, "agent_register", name=name, runtime="custom", capabilities=["python", "sql"])
+    plan = ask(app, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
     tasks = [
         {"name": name, "description": "", "sequence": number} for number, name in enumerate(("a", "b"), 1)
     ]
-    ask(house, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
-    first = ask(house, "workflow_get", id=plan, include_tasks=True)["tasks"][0]["id"]
-    ask(house, "task_update_status", id=first, status="in_progress")
-    ask(house, "task_update_status", id=first, status="completed", outcome="Done.")
-    house.close()
+    ask(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
+    first = ask(app, "workflow_get", id=plan, include_tasks=True)["tasks"][0]["id"]
+    ask(app, "task_update_status", id=first, status="in_progress")
+    ask(app, "task_update_status", id=first, status="completed", outcome="Done.")
+    app.close()
     (folder / "plan").write_text(plan)
     return folder
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from application import Clock
 from dashboard.make_dashboard import World, browser, everything
-from deepwork.server.house import House
-from house import Clock
+from deepwork.server.application import Application
 
 
 @pytest.fixture
-def world(house: House, tmp_path: Path, clock: Clock) -> World:
-    return everything(house, tmp_path, clock)
+def world(app: Application, tmp_path: Path, clock: Clock) -> World:
+    return everything(app, tmp_path, clock)
 
 
 @pytest.fixture
-def page(house: House) -> TestClient:
-    return browser(house)
+def page(app: Application) -> TestClient:
+    return browser(app)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from application import Clock, ask, events, make_app
 from dashboard.make_dashboard import HOST, World, browser, everything, named_token, read
 from deepwork.access import rules
 from deepwork.dashboard.actions import ALLOWED
-from deepwork.server.house import House
-from house import Clock, ask, events, house_at
+from deepwork.server.application import Application
 
 
 def act(page: TestClient, tool: str, key: str | None = None, **arguments: Any) -> Any:
@@ -21,20 +21,20 @@ def act(page: TestClient, tool: str, key: str | None = None, **arguments: Any) -
     )  # fmt: skip
 
 
-def test_a_person_resolves_a_blocker_and_the_record_says_so(world: World, house: House, page: TestClient):
+def test_a_person_resolves_a_blocker_and_the_record_says_so(world: World, app: Application, page: TestClient):
     answer = act(page, "resolve_issue", issue_id=world.blocker, note="Euro first.")
 
     assert answer.status_code == 200
     assert answer.json()["issue_id"] == world.blocker
     [resolved] = read(page, "/blockers", state="resolved")["blockers"]
     assert resolved["resolved_by"] == "human:owner"
-    assert events(house)[-1].type == "issue:resolved"
-    with house.database.reading() as tx:
+    assert events(app)[-1].type == "issue:resolved"
+    with app.database.reading() as tx:
         last = tx.one("SELECT caller, tool, outcome FROM audit ORDER BY seq DESC LIMIT 1")
     assert last == {"caller": "human:owner", "tool": "resolve_issue", "outcome": "done"}
 
 
-def test_every_action_does_its_work(world: World, house: House, page: TestClient, tmp_path: Path):
+def test_every_action_does_its_work(world: World, app: Application, page: TestClient, tmp_path: Path):
     done = {
         "abandon_task": {"task_id": world.tasks["part"], "reason": "Nobody is there."},
         "task_release": {"task_id": world.planned["backend"], "agent_id": world.agent},
@@ -61,7 +61,7 @@ def test_every_action_does_its_work(world: World, house: House, page: TestClient
     [("manual_review", "unsure", "Approve"), ("failed_task", "broken", "Acknowledge")],
 )
 def test_what_a_person_has_looked_at_waits_no_longer(
-    world: World, house: House, page: TestClient, kind: str, name: str, label: str
+    world: World, app: Application, page: TestClient, kind: str, name: str, label: str
 ):
     task_id = world.tasks[name]
     [need] = [each for each in read(page, "/home")["needs_you"] if each["id"] == task_id]
@@ -70,7 +70,7 @@ def test_what_a_person_has_looked_at_waits_no_longer(
     assert read(page, f"/tasks/{task_id}")["actions"] == [action]
 
     # Whatever an agent says of it, it still waits for a person.
-    ask(house, "log_milestone", task_id=task_id, message="Done.", metadata={"by": "Ada"})
+    ask(app, "log_milestone", task_id=task_id, message="Done.", metadata={"by": "Ada"})
     assert task_id in [each["id"] for each in read(page, "/home")["needs_you"]]
     answer = act(page, action["tool"], **action["arguments"], message="It is legal.")
 
@@ -80,7 +80,7 @@ def test_what_a_person_has_looked_at_waits_no_longer(
     assert seen["actions"] == []
     approval = next(each for each in seen["milestones"] if each["message"] == "It is legal.")
     assert approval["metadata"] == {**action["arguments"]["metadata"], "by": "human:owner"}
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         last = tx.one("SELECT caller, tool FROM audit ORDER BY seq DESC LIMIT 1")
     assert last == {"caller": "human:owner", "tool": "log_milestone"}
 
@@ -108,7 +108,7 @@ def test_a_message_of_a_person_comes_from_an_agent_that_stands_for_it(world: Wor
     assert (shown["name"], shown["metadata"]) == ("owner", {"human": True})
 
 
-def test_an_action_sent_twice_under_one_key_is_done_once(world: World, house: House, page: TestClient):
+def test_an_action_sent_twice_under_one_key_is_done_once(world: World, app: Application, page: TestClient):
     message = {"recipient_id": world.agent, "message_type": "query", "body": "Which port?"}
 
     first, again = (act(page, "message_send", "key-1", **message) for _ in range(2))
@@ -122,8 +122,8 @@ def test_an_action_sent_twice_under_one_key_is_done_once(world: World, house: Ho
 
 @pytest.mark.parametrize("scope", ["read", "work", "admin"])
 @pytest.mark.parametrize("tool", sorted(ALLOWED))
-def test_each_action_needs_the_scope_of_its_tool(house: House, tool: str, scope: str):
-    page = browser(house, named_token(house, "bob", scope))
+def test_each_action_needs_the_scope_of_its_tool(app: Application, tool: str, scope: str):
+    page = browser(app, named_token(app, "bob", scope))
 
     answer = act(page, tool)
 
@@ -137,22 +137,20 @@ def test_each_action_needs_the_scope_of_its_tool(house: House, tool: str, scope:
         assert answer.status_code in (400, 404, 409)
 
 
-def test_what_sets_rules_aside_needs_more(world: World, house: House):
-    page = browser(house, named_token(house, "bob", "work"))
+def test_what_sets_rules_aside_needs_more(world: World, app: Application):
+    page = browser(app, named_token(app, "bob", "work"))
 
     answer = act(page, "workflow_update_status", id=world.plan, status="completed", force=True)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")
     assert (
-        act(
-            browser(house), "workflow_update_status", id=world.plan, status="completed", force=True
-        ).status_code
+        act(browser(app), "workflow_update_status", id=world.plan, status="completed", force=True).status_code
         == 200
     )
 
 
-def test_a_person_with_a_token_of_its_own_acts_under_its_name(world: World, house: House):
-    page = browser(house, named_token(house, "bob", "work"))
+def test_a_person_with_a_token_of_its_own_acts_under_its_name(world: World, app: Application):
+    page = browser(app, named_token(app, "bob", "work"))
 
     act(page, "resolve_issue", issue_id=world.blocker, note="x")
 
@@ -160,8 +158,8 @@ def test_a_person_with_a_token_of_its_own_acts_under_its_name(world: World, hous
     assert read(page, "/me") == {"name": "bob", "scope": "work"}
 
 
-def test_whoever_may_only_read_reads_everything(world: World, house: House):
-    page = browser(house, named_token(house, "eve", "read"))
+def test_whoever_may_only_read_reads_everything(world: World, app: Application):
+    page = browser(app, named_token(app, "eve", "read"))
 
     for path in (
         "/home",
@@ -220,24 +218,24 @@ def test_an_action_is_a_post_of_json(page: TestClient):
 
 
 def test_a_server_that_only_reads_acts_for_nobody(tmp_path: Path, location: str, clock: Clock):
-    writing = house_at(tmp_path, location, clock)
+    writing = make_app(tmp_path, location, clock)
     world = everything(writing, tmp_path)
-    house = house_at(tmp_path, location, clock, read_only=True)
+    app = make_app(tmp_path, location, clock, read_only=True)
 
-    answer = act(browser(house), "resolve_issue", issue_id=world.blocker, note="x")
+    answer = act(browser(app), "resolve_issue", issue_id=world.blocker, note="x")
 
     assert (answer.status_code, answer.json()["message"]) == (409, "This server is read-only.")
-    assert read(browser(house), "/blockers")["total"] == 1
+    assert read(browser(app), "/blockers")["total"] == 1
     writing.close()
-    house.close()
+    app.close()
 
 
 class TestFromABrowser:
     """With a cookie, only our own page may act: whatever else a browser is made to send is refused."""
 
     @pytest.fixture
-    def signed_in(self, house: House) -> TestClient:
-        page = browser(house)
+    def signed_in(self, app: Application) -> TestClient:
+        page = browser(app)
         del page.headers["authorization"]
         answer = page.get(
             "/", params={"token": "the-token-of-the-owner-of-these-tests"}, follow_redirects=False
@@ -274,8 +272,8 @@ class TestFromABrowser:
         assert self.act(signed_in, world, origin="http://evil.example", host="evil.example") == 421
 
 
-def test_ask_is_what_the_record_compares_with(world: World, house: House):
+def test_ask_is_what_the_record_compares_with(world: World, app: Application):
     """What an agent does is not marked as a person's."""
-    ask(house, "resolve_issue", issue_id=world.blocker, note="x", caller="bob")
+    ask(app, "resolve_issue", issue_id=world.blocker, note="x", caller="bob")
 
-    assert read(browser(house), "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "bob"
+    assert read(browser(app), "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "bob"

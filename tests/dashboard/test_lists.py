@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from application import Clock, ask
 from dashboard.make_dashboard import World, pages_of, read, refused
-from deepwork.server.house import House
-from house import Clock, ask
+from deepwork.server.application import Application
 from jobs.runs import ask as ask_job
 from tracking import make_tracking as track
 
@@ -62,23 +62,23 @@ def test_silence_is_a_need_too(world: World, page: TestClient, clock: Clock):
     assert {need["task"]["name"] for need in needs(page, "stale_task")} == {"build", "write the ledger"}
 
 
-def test_what_was_begun_again_needs_nobody(world: World, house: House, page: TestClient, clock: Clock):
+def test_what_was_begun_again_needs_nobody(world: World, app: Application, page: TestClient, clock: Clock):
     clock.advance(seconds=1)
-    phase = track.phase(house, world.track, 3)
+    phase = track.phase(app, world.track, 3)
 
-    track.task(house, (world.track, phase), "migrate")
+    track.task(app, (world.track, phase), "migrate")
 
     assert [need["task"]["name"] for need in needs(page, "failed_task")] == ["frontend"]
 
 
-def test_what_is_settled_needs_nobody(world: World, house: House, page: TestClient, clock: Clock):
-    ask(house, "resolve_issue", issue_id=world.blocker, note="Euro.")
-    ask(house, "task_update_status", id=world.planned["frontend"], status="skipped")
-    ask(house, "workflow_update_status", id=world.paused, status="abandoned", reason="No budget.")
-    ask_job(house, "abort_workflow", explanation="No time.", session_id=world.job)
-    ask(house, "abandon_task", task_id=world.tasks["part"], reason="x")
-    ask(house, "abandon_task", task_id=world.tasks["build"], reason="x")
-    ask(house, "complete_workflow", workflow_id=world.track, status="failed", summary="No.")
+def test_what_is_settled_needs_nobody(world: World, app: Application, page: TestClient, clock: Clock):
+    ask(app, "resolve_issue", issue_id=world.blocker, note="Euro.")
+    ask(app, "task_update_status", id=world.planned["frontend"], status="skipped")
+    ask(app, "workflow_update_status", id=world.paused, status="abandoned", reason="No budget.")
+    ask_job(app, "abort_workflow", explanation="No time.", session_id=world.job)
+    ask(app, "abandon_task", task_id=world.tasks["part"], reason="x")
+    ask(app, "abandon_task", task_id=world.tasks["build"], reason="x")
+    ask(app, "complete_workflow", workflow_id=world.track, status="failed", summary="No.")
 
     assert [need["kind"] for need in read(page, "/home")["needs_you"]] == ["manual_review"]
     assert read(page, "/home")["counts"] == {
@@ -88,10 +88,10 @@ def test_what_is_settled_needs_nobody(world: World, house: House, page: TestClie
     assert needs(page, "manual_review") == []
 
 
-def test_more_needs_than_are_shown_are_counted(house: House, page: TestClient):
-    id = track.task(house, track.begun(house))
+def test_more_needs_than_are_shown_are_counted(app: Application, page: TestClient):
+    id = track.task(app, track.begun(app))
     for number in range(103):
-        track.blocker(house, id, f"Which {number}?")
+        track.blocker(app, id, f"Which {number}?")
 
     home = read(page, "/home")
 
@@ -108,14 +108,14 @@ def test_an_empty_store_has_an_empty_home(page: TestClient):
 # Blockers and decisions
 
 
-def test_blockers_are_open_or_resolved(world: World, house: House, page: TestClient):
-    ask(house, "log_issue", task_id=world.tasks["build"], type="other", description="x", resolution="y")
+def test_blockers_are_open_or_resolved(world: World, app: Application, page: TestClient):
+    ask(app, "log_issue", task_id=world.tasks["build"], type="other", description="x", resolution="y")
     assert [each["id"] for each in read(page, "/blockers")["blockers"]] == [world.blocker]
     assert read(page, "/blockers", type="bug_encountered")["blockers"] == []
     assert read(page, "/blockers", agent="Grace", type="unclear_requirement")["total"] == 1
     assert read(page, "/blockers", agent="Ada")["total"] == 0
 
-    ask(house, "resolve_issue", issue_id=world.blocker, note="Euro first.", caller="human:bob")
+    ask(app, "resolve_issue", issue_id=world.blocker, note="Euro first.", caller="human:bob")
 
     assert read(page, "/blockers")["blockers"] == []
     [resolved] = read(page, "/blockers", state="resolved")["blockers"]
@@ -140,13 +140,13 @@ def test_decisions_are_found_by_their_words(world: World, page: TestClient):
     assert read(page, f"/runs/{world.track}/decisions")["decisions"] == [decision]
 
 
-def test_notes_are_turned_page_by_page_while_others_come(house: House, page: TestClient, clock: Clock):
-    id = track.task(house, track.begun(house))
+def test_notes_are_turned_page_by_page_while_others_come(app: Application, page: TestClient, clock: Clock):
+    id = track.task(app, track.begun(app))
     for number in range(5):
-        track.blocker(house, id, f"Which {number}?")
+        track.blocker(app, id, f"Which {number}?")
         clock.advance(seconds=number % 2)
     first = read(page, "/blockers", limit=2)
-    track.blocker(house, id, "And this?")
+    track.blocker(app, id, "And this?")
 
     rest = pages_of(page, "/blockers", "blockers", limit=2)
 
@@ -198,11 +198,11 @@ def test_agents_tell_what_they_hold_and_how_they_did(world: World, page: TestCli
     assert (silent["status"], silent["holds"]) == ("offline", [])
 
 
-def test_the_inbox_of_an_agent_is_turned_from_the_newest(house: House, page: TestClient):
-    ada, bob = (ask(house, "agent_register", name=name, runtime="codex")["id"] for name in ("Ada", "Bob"))
+def test_the_inbox_of_an_agent_is_turned_from_the_newest(app: Application, page: TestClient):
+    ada, bob = (ask(app, "agent_register", name=name, runtime="codex")["id"] for name in ("Ada", "Bob"))
     for number in range(5):
         ask(
-            house, "message_send", sender_id=bob, recipient_id=ada, message_type="query", body=f"no. {number}"
+            app, "message_send", sender_id=bob, recipient_id=ada, message_type="query", body=f"no. {number}"
         )  # fmt: skip
 
     pages = pages_of(page, f"/agents/{ada}/messages", "messages", limit=2)
@@ -215,8 +215,8 @@ def test_the_inbox_of_an_agent_is_turned_from_the_newest(house: House, page: Tes
     assert refused(page, "/agents/ag_x/messages") == (404, "AGENT_NOT_FOUND")
 
 
-def test_agents_and_messages_have_cursors_like_every_list(house: House, page: TestClient):
-    ids = [ask(house, "agent_register", name=f"a{n}", runtime="codex")["id"] for n in range(4)]
+def test_agents_and_messages_have_cursors_like_every_list(app: Application, page: TestClient):
+    ids = [ask(app, "agent_register", name=f"a{n}", runtime="codex")["id"] for n in range(4)]
 
     pages = pages_of(page, "/agents", "agents", limit=2)
 
@@ -259,12 +259,12 @@ def test_the_status_tells_of_the_store(world: World, page: TestClient, location:
     assert answer["snapshots"]["mode"] == "checksum"
 
 
-def test_the_status_tells_how_long_the_last_look_at_the_files_took(house: House, page: TestClient):
+def test_the_status_tells_how_long_the_last_look_at_the_files_took(app: Application, page: TestClient):
     assert read(page, "/status")["snapshots"] == {"mode": "none"}
-    where = (id := track.workflow(house), track.phase(house, id, 1))
-    task = track.task(house, where, "look")
+    where = (id := track.workflow(app), track.phase(app, id, 1))
+    task = track.task(app, where, "look")
 
-    with house.database.transaction() as tx:
+    with app.database.transaction() as tx:
         tx.run(
             "UPDATE watches SET began = :began WHERE task_id = :id", id=task, began='{"kind": "git", "ms": 7}'
         )

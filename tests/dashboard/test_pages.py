@@ -9,11 +9,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from application import make_app
 from dashboard.make_dashboard import browser
 from deepwork.dashboard.pages import Pages
 from deepwork.errors import DefinitionError
-from deepwork.server.house import House
-from house import house_at
+from deepwork.server.application import Application
 
 INDEX = (
     '<!doctype html><script type="module" src="/assets/app-1a2b.js"></script><link href="/assets/app-3c.css">'
@@ -112,13 +112,13 @@ def test_what_is_shipped_is_whole():
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[House]:
-    made = house_at(tmp_path, str(tmp_path / "deepwork.db"))
+def alone(tmp_path: Path) -> Iterator[Application]:
+    made = make_app(tmp_path, str(tmp_path / "deepwork.db"))
     yield made
     made.close()
 
 
-def test_a_browser_without_a_token_is_told_in_words_where_to_find_it(alone: House):
+def test_a_browser_without_a_token_is_told_in_words_where_to_find_it(alone: Application):
     stranger = browser(alone)
     del stranger.headers["authorization"]
 
@@ -131,7 +131,7 @@ def test_a_browser_without_a_token_is_told_in_words_where_to_find_it(alone: Hous
     assert stranger.get("/api/v1/home").json()["code"] == "UNAUTHORIZED"
 
 
-def test_a_wrong_link_says_so_without_echoing_it(alone: House):
+def test_a_wrong_link_says_so_without_echoing_it(alone: Application):
     stranger = browser(alone)
     del stranger.headers["authorization"]
 
@@ -142,7 +142,7 @@ def test_a_wrong_link_says_so_without_echoing_it(alone: House):
     assert "<b>" not in answer.text
 
 
-def test_health_is_a_word_for_programs_and_a_page_for_people(alone: House):
+def test_health_is_a_word_for_programs_and_a_page_for_people(alone: Application):
     page = browser(alone)
 
     assert page.get("/health").json() == {"status": "ok"}
@@ -152,7 +152,7 @@ def test_health_is_a_word_for_programs_and_a_page_for_people(alone: House):
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/"])
-def test_a_dashboard_alone_speaks_no_mcp(alone: House, path: str):
+def test_a_dashboard_alone_speaks_no_mcp(alone: Application, path: str):
     page = browser(alone)
 
     assert page.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}).status_code in (404, 405)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from application import Clock, ask
 from dashboard.make_dashboard import World, browser, read
 from deepwork.dashboard.addresses import ENDPOINTS, OWN, TOOL_ENDPOINTS
 from deepwork.dashboard.api import MOMENT_MS
 from deepwork.database.transaction import Transaction
-from deepwork.server.house import House
-from house import Clock, ask
+from deepwork.server.application import Application
 from tracking import make_tracking as track
 
 FOLLOWING = [each.path for each in ENDPOINTS if each.follows_events]
@@ -38,7 +38,9 @@ def every(world: World) -> list[str]:
     return [address(each.path, world) for each in ENDPOINTS if each.path != "/api/v1/messages/{id}"]
 
 
-def test_what_has_not_changed_is_not_sent_again(world: World, house: House, page: TestClient, clock: Clock):
+def test_what_has_not_changed_is_not_sent_again(
+    world: World, app: Application, page: TestClient, clock: Clock
+):
     clock.now -= clock.now % MOMENT_MS  # the beginning of a moment
     for path in every(world):
         first = page.get(path)
@@ -47,11 +49,11 @@ def test_what_has_not_changed_is_not_sent_again(world: World, house: House, page
         assert again.headers["etag"] == first.headers["etag"]
 
 
-def test_an_event_makes_every_answer_new(world: World, house: House, page: TestClient, clock: Clock):
+def test_an_event_makes_every_answer_new(world: World, app: Application, page: TestClient, clock: Clock):
     clock.now -= clock.now % MOMENT_MS
     tags = {path: page.get(path).headers["etag"] for path in every(world)}
 
-    ask(house, "log_milestone", task_id=world.tasks["part"], message="further", progress=60)
+    ask(app, "log_milestone", task_id=world.tasks["part"], message="further", progress=60)
 
     for path, tag in tags.items():
         assert page.get(path, headers={"if-none-match": tag}).status_code == 200, path
@@ -90,12 +92,12 @@ def test_large_answers_are_compressed_for_whoever_takes_them(world: World, page:
     assert "content-encoding" not in page.get("/api/v1/me").headers
 
 
-def test_texts_come_back_letter_by_letter_and_never_as_a_page(house: House, page: TestClient):
-    id = track.workflow(house, name=SCRIPT, objective=SCRIPT)
-    where = (id, track.phase(house, id, name=SCRIPT))
-    task = track.task(house, where, SCRIPT, agent_name=SCRIPT, goal=SCRIPT)
-    track.blocker(house, task, SCRIPT)
-    ask(house, "log_milestone", task_id=task, message=SCRIPT)
+def test_texts_come_back_letter_by_letter_and_never_as_a_page(app: Application, page: TestClient):
+    id = track.workflow(app, name=SCRIPT, objective=SCRIPT)
+    where = (id, track.phase(app, id, name=SCRIPT))
+    task = track.task(app, where, SCRIPT, agent_name=SCRIPT, goal=SCRIPT)
+    track.blocker(app, task, SCRIPT)
+    ask(app, "log_milestone", task_id=task, message=SCRIPT)
 
     for path in (
         "/home",
@@ -121,7 +123,7 @@ def _texts(value: object) -> set[str]:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_reading_takes_no_other_method(house: House, page: TestClient, method: str):
+def test_reading_takes_no_other_method(app: Application, page: TestClient, method: str):
     answer = page.request(method, "/api/v1/home")
 
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
@@ -161,15 +163,15 @@ def test_every_answer_is_what_it_is_described_to_be(world: World, page: TestClie
             endpoint.answer.model_validate(answer)
 
 
-def test_no_token_no_answer(house: House):
-    stranger = browser(house, token="x" * 40)
+def test_no_token_no_answer(app: Application):
+    stranger = browser(app, token="x" * 40)
 
     for path in ("/home", "/runs", "/me", "/status", "/nowhere"):
         assert stranger.get(f"/api/v1{path}").status_code in (401, 429)
 
 
 def test_lists_take_so_many_statements_however_long_they_are(
-    house: House, page: TestClient, monkeypatch: pytest.MonkeyPatch
+    app: Application, page: TestClient, monkeypatch: pytest.MonkeyPatch
 ):
     def statements(path: str) -> int:
         count.clear()
@@ -184,14 +186,14 @@ def test_lists_take_so_many_statements_however_long_they_are(
         return original(self, sql, values)
 
     monkeypatch.setattr(Transaction, "_execute", counted)
-    where = track.begun(house)
-    track.blocker(house, track.task(house, where))
+    where = track.begun(app)
+    track.blocker(app, track.task(app, where))
     paths = ("/home", "/runs", "/agents", "/blockers", f"/runs/{where[0]}/tasks", f"/runs/{where[0]}/files")
     before = {path: statements(path) for path in paths}
     for number in range(10):
-        track.blocker(house, track.task(house, track.begun(house, name=f"run {number}")))
-        track.task(house, where, f"task {number}")
-        ask(house, "agent_register", name=f"a{number}", runtime="codex")
+        track.blocker(app, track.task(app, track.begun(app, name=f"run {number}")))
+        track.task(app, where, f"task {number}")
+        ask(app, "agent_register", name=f"a{number}", runtime="codex")
 
     assert {path: statements(path) for path in paths} == before | {"/agents": statements("/agents")}
     assert statements("/agents") <= before["/agents"] + 3

@@ -9,10 +9,10 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from application import NOW, Clock, ask, make_app, size
 from dashboard.make_dashboard import World, browser, everything, pages_of, read, refused, session
 from deepwork.dashboard.tasks import COLUMNS
-from deepwork.server.house import House
-from house import NOW, Clock, ask, house_at, size
+from deepwork.server.application import Application
 from jobs import project as jobs
 from jobs.reviewer import Reviewer, failing
 from jobs.runs import finish, start
@@ -61,11 +61,11 @@ def test_a_plan_tells_its_levels_its_reasons_and_its_history(world: World, page:
     assert [action["label"] for action in run["actions"]] == ["Pause", "Abandon"]
 
 
-def test_a_plan_tells_its_workspaces(house: House, page: TestClient, tmp_path: Path):
+def test_a_plan_tells_its_workspaces(app: Application, page: TestClient, tmp_path: Path):
     repository(tmp_path)
-    id, [task] = workflow(house, "build", repository_path=str(tmp_path))
+    id, [task] = workflow(app, "build", repository_path=str(tmp_path))
     made = ask(
-        house, "workspace_create", workflow_id=id, branch="feature", path=str(tmp_path.parent / "tree-x"),
+        app, "workspace_create", workflow_id=id, branch="feature", path=str(tmp_path.parent / "tree-x"),
         task_ids=[task],
     )  # fmt: skip
 
@@ -136,12 +136,12 @@ def test_the_table_of_a_plan_says_who_waits_and_who_works(world: World, page: Te
     assert table(read(page, f"/runs/{world.plan}/tasks"))["backend"]["is_stale"] is True
 
 
-def test_the_table_of_a_session_has_its_steps(world: World, house: House, page: TestClient, clock: Clock):
+def test_the_table_of_a_session_has_its_steps(world: World, app: Application, page: TestClient, clock: Clock):
     step = f"{world.job}/polish"
-    ask(house, "log_milestone", task_id=step, message="one of two", progress=50)
+    ask(app, "log_milestone", task_id=step, message="one of two", progress=50)
     clock.advance(seconds=5)
-    ask(house, "log_milestone", task_id=step, message="nearly")
-    track.blocker(house, step)
+    ask(app, "log_milestone", task_id=step, message="nearly")
+    track.blocker(app, step)
 
     rows = table(read(page, f"/runs/{world.job}/tasks"))
 
@@ -160,13 +160,13 @@ def test_the_table_may_be_read_in_parts(world: World, page: TestClient, kind: st
     assert max(len(part) for part in pages) == 2
 
 
-def test_tasks_that_are_begun_meanwhile_come_at_the_end(house: House, page: TestClient, clock: Clock):
-    where = track.begun(house)
+def test_tasks_that_are_begun_meanwhile_come_at_the_end(app: Application, page: TestClient, clock: Clock):
+    where = track.begun(app)
     for number in range(3):
-        track.task(house, where, f"task {number}")
+        track.task(app, where, f"task {number}")
         clock.advance(seconds=1)
     first = read(page, f"/runs/{where[0]}/tasks", limit=2)
-    track.task(house, where, "new")
+    track.task(app, where, "new")
 
     second = read(page, f"/runs/{where[0]}/tasks", limit=2, cursor=first["cursor"])
 
@@ -191,10 +191,10 @@ def test_the_graph_of_a_plan_has_edges_that_are_named_and_that_follow(world: Wor
     assert answer["folded"] is False
 
 
-def test_levels_that_would_be_a_thicket_are_folded(house: House, page: TestClient):
-    id, _ = workflow(house)
+def test_levels_that_would_be_a_thicket_are_folded(app: Application, page: TestClient):
+    id, _ = workflow(app)
     tasks = [{"name": f"t{n}", "description": "", "sequence": 1 + n // 60} for n in range(180)]
-    ask(house, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+    ask(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
 
     answer = read(page, f"/runs/{id}/graph")
 
@@ -221,9 +221,9 @@ def test_the_graph_of_a_session_goes_from_step_to_step(world: World, page: TestC
 # Files
 
 
-def test_files_tell_which_tasks_changed_them(house: House, page: TestClient, tmp_path: Path):
+def test_files_tell_which_tasks_changed_them(app: Application, page: TestClient, tmp_path: Path):
     repository(tmp_path)
-    world = everything(house, tmp_path)
+    world = everything(app, tmp_path)
 
     answer = read(page, f"/runs/{world.track}/files")
 
@@ -237,13 +237,13 @@ def test_files_tell_which_tasks_changed_them(house: House, page: TestClient, tmp
     assert "+look" in diff["files"][0]["diff"]
 
 
-def test_files_are_turned_page_by_page(house: House, page: TestClient, tmp_path: Path):
+def test_files_are_turned_page_by_page(app: Application, page: TestClient, tmp_path: Path):
     repository(tmp_path)
-    where = track.begun(house)
-    id = track.task(house, where)
+    where = track.begun(app)
+    id = track.task(app, where)
     for number in range(5):
         (tmp_path / f"file {number}.txt").write_text("x")
-    track.complete(house, id)
+    track.complete(app, id)
 
     pages = pages_of(page, f"/runs/{where[0]}/files", "files", limit=2)
 
@@ -316,9 +316,9 @@ def test_a_step_is_a_task_with_a_slash_in_its_id(world: World, page: TestClient,
     assert answer["task"]["attempts_total"] == 1
 
 
-def test_a_step_may_be_called_diff(house: House, page: TestClient, tmp_path: Path):
+def test_a_step_may_be_called_diff(app: Application, page: TestClient, tmp_path: Path):
     jobs.job(tmp_path, "odd", [jobs.step("diff")])
-    id = start(house, "odd")
+    id = start(app, "odd")
 
     assert read(page, f"/tasks/{quote(f'{id}/diff', safe='')}")["task"]["name"] == "diff"
 
@@ -336,10 +336,10 @@ def test_a_review_is_told_with_what_it_said(location: str, tmp_path: Path, monke
     reviewer = Reviewer(tmp_path / "reviewer", failing("Not yet.", Clear="Too dull."), "pass")
     for name, value in reviewer.environment.items():
         monkeypatch.setenv(name, value)
-    house = house_at(tmp_path, location, external_runner="claude")
-    page, world = browser(house), World()
+    app = make_app(tmp_path, location, external_runner="claude")
+    page, world = browser(app), World()
 
-    session(house, world, tmp_path)
+    session(app, world, tmp_path)
 
     [attempt] = read(page, f"/runs/{world.job}")["session"]["steps"][1]["attempts"]
     assert attempt["passed"] is False
@@ -347,16 +347,16 @@ def test_a_review_is_told_with_what_it_said(location: str, tmp_path: Path, monke
     [gate] = [need for need in read(page, "/home")["needs_you"] if need["kind"] == "gate"]
     assert gate["detail"] == attempt["feedback"]
     assert gate["since"] == attempt["at"]
-    finish(house, "polish.md", session_id=world.job)
+    finish(app, "polish.md", session_id=world.job)
     attempts = read(page, f"/tasks/{world.job}%2Fpolish")["task"]["attempts"]
     assert [each["passed"] for each in attempts] == [False, True]
-    house.close()
+    app.close()
 
 
-def test_ten_thousand_rows_are_small(house: House, page: TestClient):
-    id, _ = workflow(house)
+def test_ten_thousand_rows_are_small(app: Application, page: TestClient):
+    id, _ = workflow(app)
     tasks = [{"name": f"task {n}", "description": "", "sequence": 1 + n // 100} for n in range(10_000)]
-    ask(house, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+    ask(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
 
     answer = page.get(f"/api/v1/runs/{id}/tasks")
 
@@ -365,13 +365,13 @@ def test_ten_thousand_rows_are_small(house: House, page: TestClient):
     assert size(answer.json()) < 1_500_000
 
 
-def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(house: House, page: TestClient):
-    id = track.workflow(house, name="Crowd", objective="Many.")
-    where = (id, track.phase(house, id, 1))
-    first = track.task(house, where, "task 0", agent_name="Grace Hopper")
-    ask(house, "log_milestone", task_id=first, message="The first of two reviews has begun")
-    track.complete(house, first)
-    _multiplied(house, first, 10_000)
+def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(app: Application, page: TestClient):
+    id = track.workflow(app, name="Crowd", objective="Many.")
+    where = (id, track.phase(app, id, 1))
+    first = track.task(app, where, "task 0", agent_name="Grace Hopper")
+    ask(app, "log_milestone", task_id=first, message="The first of two reviews has begun")
+    track.complete(app, first)
+    _multiplied(app, first, 10_000)
 
     answer = page.get(f"/api/v1/runs/{id}/tasks")
 
@@ -380,9 +380,9 @@ def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(house: Hous
     assert len(answer.content) < 1_500_000
 
 
-def _multiplied(house: House, task_id: str, count: int) -> None:
+def _multiplied(app: Application, task_id: str, count: int) -> None:
     """So many tasks like this one, each with its milestone."""
-    with house.database.transaction() as tx:
+    with app.database.transaction() as tx:
         for table, column in (("tracked_tasks", "id"), ("milestones", "task_id")):
             row = tx.one(f"SELECT * FROM {table} WHERE {column} = :id", id=task_id)
             assert row is not None

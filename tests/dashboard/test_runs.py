@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from application import NOW, Clock, ask
 from dashboard.make_dashboard import World, pages_of, read, refused
 from deepwork.dashboard.runs import RunLine
-from deepwork.server.house import House
-from house import NOW, Clock, ask
+from deepwork.server.application import Application
 from tracking import make_tracking as track
 
 
@@ -86,11 +86,11 @@ KEYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("sort", KEYS)
 @pytest.mark.parametrize("order", ["asc", "desc"])
-def test_pages_hold_each_run_once(house: House, page: TestClient, clock: Clock, sort: str, order: str):
+def test_pages_hold_each_run_once(app: Application, page: TestClient, clock: Clock, sort: str, order: str):
     for number in range(5):
-        track.workflow(house, name=f"run {number}")
+        track.workflow(app, name=f"run {number}")
         ask(
-            house, "workflow_create", name=f"Run {number}b", source_type="prompt", source_content="x"
+            app, "workflow_create", name=f"Run {number}b", source_type="prompt", source_content="x"
         )  # fmt: skip
         clock.advance(seconds=number % 2)  # some at the very same moment
 
@@ -104,11 +104,11 @@ def test_pages_hold_each_run_once(house: House, page: TestClient, clock: Clock, 
     assert keys == sorted(keys, reverse=order == "desc")
 
 
-def test_what_is_begun_meanwhile_moves_no_page(house: House, page: TestClient, clock: Clock):
-    before = [track.workflow(house, name=f"run {number}") for number in range(4)]
+def test_what_is_begun_meanwhile_moves_no_page(app: Application, page: TestClient, clock: Clock):
+    before = [track.workflow(app, name=f"run {number}") for number in range(4)]
     first = read(page, "/runs", limit=2)
     clock.advance(seconds=1)
-    track.workflow(house, name="new")
+    track.workflow(app, name="new")
 
     second = read(page, "/runs", limit=2, cursor=first["cursor"])
 
@@ -127,18 +127,18 @@ def test_what_cannot_be_asked_is_refused(page: TestClient, query: dict[str, str]
     assert refused(page, "/runs", **query) == (400, "INVALID_INPUT")
 
 
-def test_a_cursor_belongs_to_its_order(house: House, page: TestClient):
+def test_a_cursor_belongs_to_its_order(app: Application, page: TestClient):
     for number in range(2):
-        track.workflow(house, name=f"run {number}")
+        track.workflow(app, name=f"run {number}")
     cursor = read(page, "/runs", limit=1, sort="name")["cursor"]
 
     assert refused(page, "/runs", limit=1, sort="started", cursor=cursor) == (400, "INVALID_INPUT")
 
 
-def test_since_and_until_go_by_the_start(house: House, page: TestClient, clock: Clock):
-    track.workflow(house, name="old")
+def test_since_and_until_go_by_the_start(app: Application, page: TestClient, clock: Clock):
+    track.workflow(app, name="old")
     clock.advance(seconds=3600)
-    track.workflow(house, name="new")
+    track.workflow(app, name="new")
     assert NOW == 1_800_000_000_000
 
     assert names(read(page, "/runs", since="2027-01-15T08:30:00Z")) == ["new"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from application import ask
 from database.stores import fill, large_plan, open_store
-from house import ask
 
 TASKS = 10_000
 
@@ -38,9 +38,9 @@ def filled(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Cal
     def of(kind: str) -> str:
         if kind not in made:
             folder, location = tmp_path_factory.mktemp("project"), module_place(kind)
-            house = open_store(folder, location)
-            fill(house, folder)
-            house.close()
+            app = open_store(folder, location)
+            fill(app, folder)
+            app.close()
             made[kind] = location
         return made[kind]
 
@@ -55,12 +55,12 @@ def large(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Call
     def of(kind: str) -> str:
         if kind not in made:
             folder, location = tmp_path_factory.mktemp("project"), module_place(kind)
-            house = open_store(folder, location)
-            workflow = large_plan(house, TASKS)
-            agent = ask(house, "agent_register", name="Ada", runtime="custom")["id"]
-            for task in ask(house, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
-                ask(house, "task_claim", task_id=task["id"], agent_id=agent)
-            house.close()
+            app = open_store(folder, location)
+            workflow = large_plan(app, TASKS)
+            agent = ask(app, "agent_register", name="Ada", runtime="custom")["id"]
+            for task in ask(app, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
+                ask(app, "task_claim", task_id=task["id"], agent_id=agent)
+            app.close()
             made[kind] = location
         return made[kind]
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import psycopg
 
+from application import ask, make_app
 from deepwork.database.call import Call
 from deepwork.database.engine import open_engine
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
-from house import ask, house_at
 from jobs.project import job, step, write
 
 ODD = "ünï©ødé 日本語 \u202e \x01\x1b[31m \\N \\. \t\r\n '\"%s :name {} \U0001f600 e\u0301 ½ ²"
@@ -30,80 +30,79 @@ PATIENCE = 100
 KEY = "the-same-call"
 
 
-def fill(house: House, folder: Path) -> dict[str, str]:
+def fill(app: Application, folder: Path) -> dict[str, str]:
     """Something of everything; the ids of a few."""
     ada, bob = (
-        ask(house, "agent_register", name=name, runtime="custom", metadata={"odd": ODD})["id"]
-        for name in "AB"
+        ask(app, "agent_register", name=name, runtime="custom", metadata={"odd": ODD})["id"] for name in "AB"
     )
-    ask(house, "agent_register", KEY, name="once", runtime="custom")
-    talk(house, ada, bob)
-    made = plan(house, [{"name": "a", "description": ODD}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}])
+    ask(app, "agent_register", KEY, name="once", runtime="custom")
+    talk(app, ada, bob)
+    made = plan(app, [{"name": "a", "description": ODD}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}])
     first = made["tasks"]["a"]
-    assert ask(house, "task_claim", task_id=first, agent_id=ada)["success"]
+    assert ask(app, "task_claim", task_id=first, agent_id=ada)["success"]
     ask(
-        house,
+        app,
         "checkpoint_add",
         task_id=first,
         type="progress",
         summary=f"checkpoint {ODD}",
         detail={"n": -1, "big": 2**53},
     )
-    ask(house, "checkpoint_add", task_id=first, type="progress", summary="echo " * 400)
-    ask(house, "task_update_status", id=made["tasks"]["c"], status="skipped")
-    ask(house, "template_create", name="ours", from_workflow_id=made["id"])
-    run_a_job(house, folder)
-    keep_by_hand(house)
+    ask(app, "checkpoint_add", task_id=first, type="progress", summary="echo " * 400)
+    ask(app, "task_update_status", id=made["tasks"]["c"], status="skipped")
+    ask(app, "template_create", name="ours", from_workflow_id=made["id"])
+    run_a_job(app, folder)
+    keep_by_hand(app)
     return {"ada": ada, "bob": bob, "plan": made["id"], "claimed": first}
 
 
-def talk(house: House, one: str, other: str) -> None:
+def talk(app: Application, one: str, other: str) -> None:
     """Messages that answer each other: whatever their ids, each refers to one that was there before."""
     before = None
     for number in range(30):
         sent = ask(
-            house, "message_send", sender_id=one, recipient_id=other, message_type="query", body=BIG if number == 3 else ODD,
+            app, "message_send", sender_id=one, recipient_id=other, message_type="query", body=BIG if number == 3 else ODD,
             **({"reply_to_id": before} if before else {}),
         )  # fmt: skip
         before, one, other = sent["id"], other, one
 
 
-def plan(house: House, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+def plan(app: Application, tasks: list[dict[str, Any]]) -> dict[str, Any]:
     id = ask(
-        house, "workflow_create", name="W", source_type="prompt", source_content=BIG, max_parallel_tasks=100
+        app, "workflow_create", name="W", source_type="prompt", source_content=BIG, max_parallel_tasks=100
     )["id"]
-    ask(house, "workflow_set_plan", id=id, plan={"summary": "In steps.", "tasks": tasks})
-    with house.database.reading() as tx:
+    ask(app, "workflow_set_plan", id=id, plan={"summary": "In steps.", "tasks": tasks})
+    with app.database.reading() as tx:
         rows = tx.all("SELECT id, name FROM plan_tasks WHERE workflow_id = :id", id=id)
     return {"id": id, "tasks": {row["name"]: row["id"] for row in rows}}
 
 
-def large_plan(house: House, size: int) -> str:
+def large_plan(app: Application, size: int) -> str:
     """A plan of this many tasks, most of which wait for another."""
     tasks = [
         {"name": f"task {number}", "description": f"do {number}", "sequence": number // 100 + 1}
         | ({"depends_on": [f"task {number - 100}"]} if number >= 100 else {})
         for number in range(size)
     ]
-    id: str = plan(house, tasks)["id"]
+    id: str = plan(app, tasks)["id"]
     return id
 
 
-def run_a_job(house: House, folder: Path) -> None:
+def run_a_job(app: Application, folder: Path) -> None:
     write(folder, "a.md")
     job(folder, "chain", [step("a"), step("b")])
     asyncio.run(
         invoke_async(
-            house.registry["start_workflow"],
+            app.registry["start_workflow"],
             {"goal": "try", "job_name": "chain", "workflow_name": "main"},
             Call("local", "start_workflow"),
         )
     )
 
 
-def keep_by_hand(house: House) -> None:
+def keep_by_hand(app: Application) -> None:
     """Rows that no tool of this program makes, at the ends of what a column takes."""
-    with house.database.transaction() as tx:
+    with app.database.transaction() as tx:
         for number in (-(2**63), -1, 0, 2**63 - 1):
             tx.insert(
                 "leases", {"what": f"odd {number} {ODD}", "who": None, "epoch": number, "until": number}
@@ -213,8 +212,8 @@ def is_empty(location: str) -> bool:
     )
 
 
-def open_store(folder: Path, location: str) -> House:
-    return house_at(folder, location, lease_seconds=A_DAY)
+def open_store(folder: Path, location: str) -> Application:
+    return make_app(folder, location, lease_seconds=A_DAY)
 
 
 def wait_until_closed(location: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, events
 from database.conftest import TASKS, Place
 from database.stores import (
     PATIENCE,
@@ -32,7 +33,6 @@ from deepwork.database.copying import Copied
 from deepwork.database.engine import open_engine
 from deepwork.database.processes import with_open
 from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
-from house import ask, events
 
 # Stores of 10,000 tasks are slow to make on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -59,10 +59,10 @@ def put_back(file: Path, location: str, *, replace: bool = False) -> Restored:
 
 
 def with_agents(folder: Path, location: str, *names: str) -> str:
-    house = open_store(folder, location)
+    app = open_store(folder, location)
     for name in names:
-        ask(house, "agent_register", name=name, runtime="custom")
-    house.close()
+        ask(app, "agent_register", name=name, runtime="custom")
+    app.close()
     wait_until_closed(location)
     return location
 
@@ -103,11 +103,11 @@ def test_what_is_put_back_is_what_was_backed_up(
     assert (done.from_schema, done.kept) == (schema.HEAD, None)
     assert everything(target) == everything(filled(one))
     assert file.read_bytes() == before
-    house = open_store(tmp_path, target)
-    numbers = [event.seq for event in events(house)]
-    ask(house, "agent_register", name="new", runtime="custom")
-    assert [event.seq for event in events(house)] == [*numbers, numbers[-1] + 1]
-    house.close()
+    app = open_store(tmp_path, target)
+    numbers = [event.seq for event in events(app)]
+    ask(app, "agent_register", name="new", runtime="custom")
+    assert [event.seq for event in events(app)] == [*numbers, numbers[-1] + 1]
+    app.close()
 
 
 @kinds
@@ -139,11 +139,11 @@ def test_no_file_is_overwritten(filled: Callable[[str], str], tmp_path: Path, ki
 @kinds
 def test_a_backup_is_one_moment_of_a_store_that_is_written_to(place: Place, tmp_path: Path, kind: str):
     location, is_over, written = place(kind), threading.Event(), threading.Event()
-    house = open_store(tmp_path, location)
+    app = open_store(tmp_path, location)
 
     def write() -> None:
         while not is_over.is_set():
-            ask(house, "agent_register", name="busy", runtime="custom")
+            ask(app, "agent_register", name="busy", runtime="custom")
             written.set()
 
     writer = threading.Thread(target=write)
@@ -156,7 +156,7 @@ def test_a_backup_is_one_moment_of_a_store_that_is_written_to(place: Place, tmp_
     finally:
         is_over.set()
         writer.join()
-        house.close()
+        app.close()
 
     for file in files:
         found = everything(str(file))

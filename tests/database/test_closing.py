@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from application import ask, make_app
 from deepwork.files.lock import FileLock
-from house import ask, house_at
 
 
 def open_below(folder: Path) -> set[str]:
@@ -19,16 +19,16 @@ def open_below(folder: Path) -> set[str]:
     return {path for path in found if path.startswith(str(folder))}
 
 
-def test_a_house_that_is_closed_leaves_no_file_open(tmp_path: Path):
-    house = house_at(tmp_path, str(tmp_path / "deepwork.db"))
-    ask(house, "agent_register", name="Ada", runtime="codex")
+def test_a_closed_application_leaves_no_file_open(tmp_path: Path):
+    app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
+    ask(app, "agent_register", name="Ada", runtime="codex")
     assert open_below(tmp_path)
 
-    house.close()
+    app.close()
 
     assert open_below(tmp_path) == set()
-    assert ask(house, "agent_list")["agents"]
-    house.close()
+    assert ask(app, "agent_list")["agents"]
+    app.close()
     assert open_below(tmp_path) == set()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, events, leave_out
 from database.conftest import TASKS, Place
 from database.stores import (
     KEY,
@@ -28,8 +29,7 @@ from deepwork.database.copying import Copied, copy
 from deepwork.database.engine import open_engine
 from deepwork.database.tables import Table, Values, first_difference, in_order
 from deepwork.errors import DeepworkError, NotAllowed, StorageError
-from deepwork.server.house import House
-from house import ask, events, leave_out
+from deepwork.server.application import Application
 
 # Stores of 10,000 tasks are slow to make on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -50,10 +50,10 @@ def copied(source: str, target: str) -> Copied:
 
 
 @contextmanager
-def opened(folder: Path, location: str) -> Iterator[House]:
-    house = open_store(folder, location)
-    yield house
-    house.close()
+def opened(folder: Path, location: str) -> Iterator[Application]:
+    app = open_store(folder, location)
+    yield app
+    app.close()
 
 
 def test_tables_come_after_those_they_refer_to():
@@ -126,8 +126,8 @@ def test_the_tools_answer_from_a_copy_as_from_the_store(
             assert ask(new, tool, **arguments) == ask(old, tool, **arguments)
         for words in ("echo", "unico", "日", "progress", "steps"):
             found, expected = (
-                [hit["id"] for hit in ask(house, "workflow_search", query=words)["results"]]
-                for house in (new, old)
+                [hit["id"] for hit in ask(app, "workflow_search", query=words)["results"]]
+                for app in (new, old)
             )
             assert sorted(found) == sorted(expected)
         assert ask(new, "workflow_search", query="echo")["total"] == 1
@@ -141,22 +141,22 @@ def test_work_goes_on_in_a_copy_where_it_stood(
     target = place(other)
     copied(filled(one), target)
 
-    with opened(tmp_path, target) as house:
-        numbers = [event.seq for event in events(house)]
-        agents = ask(house, "agent_list")["total"]
+    with opened(tmp_path, target) as app:
+        numbers = [event.seq for event in events(app)]
+        agents = ask(app, "agent_list")["total"]
         # A call that had taken effect has none again; a claim is still its holder's; numbers have no gap.
-        ask(house, "agent_register", KEY, name="once", runtime="custom")
-        assert ask(house, "agent_list")["total"] == agents
-        newcomer = ask(house, "agent_register", name="new", runtime="custom")["id"]
-        assert _agents_by_creation(house)[-1] == newcomer, "numbers go on after those of the copied rows"
-        with house.database.reading() as tx:
+        ask(app, "agent_register", KEY, name="once", runtime="custom")
+        assert ask(app, "agent_list")["total"] == agents
+        newcomer = ask(app, "agent_register", name="new", runtime="custom")["id"]
+        assert _agents_by_creation(app)[-1] == newcomer, "numbers go on after those of the copied rows"
+        with app.database.reading() as tx:
             claimed = tx.value("SELECT id FROM plan_tasks WHERE claimed_by IS NOT NULL")
-        assert ask(house, "task_claim", task_id=claimed, agent_id=newcomer)["reason"] == "claimed"
-        assert [event.seq for event in events(house)] == [*numbers, numbers[-1] + 1]
+        assert ask(app, "task_claim", task_id=claimed, agent_id=newcomer)["reason"] == "claimed"
+        assert [event.seq for event in events(app)] == [*numbers, numbers[-1] + 1]
 
 
-def _agents_by_creation(house: House) -> list[str]:
-    with house.database.reading() as tx:
+def _agents_by_creation(app: Application) -> list[str]:
+    with app.database.reading() as tx:
         return [row["id"] for row in tx.all("SELECT id FROM agents ORDER BY created_seq")]
 
 
@@ -214,12 +214,12 @@ def test_a_copy_is_one_moment_of_a_store_that_is_written_to(
     place: Place, tmp_path: Path, one: str, other: str
 ):
     source, is_over, written = place(one), threading.Event(), threading.Event()
-    house = open_store(tmp_path, source)
+    app = open_store(tmp_path, source)
 
     def write() -> None:
         while not is_over.is_set():
-            sender = ask(house, "agent_register", name="busy", runtime="custom")["id"]
-            ask(house, "message_send", sender_id=sender, recipient_id=sender, message_type="query", body="x")
+            sender = ask(app, "agent_register", name="busy", runtime="custom")["id"]
+            ask(app, "message_send", sender_id=sender, recipient_id=sender, message_type="query", body="x")
             written.set()
 
     writer = threading.Thread(target=write)
@@ -232,7 +232,7 @@ def test_a_copy_is_one_moment_of_a_store_that_is_written_to(
     finally:
         is_over.set()
         writer.join()
-        house.close()
+        app.close()
 
     for target in targets:
         found = everything(target)
@@ -249,8 +249,8 @@ def test_a_target_that_holds_something_is_refused_and_stays(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     target = place(other)
-    with opened(tmp_path, target) as house:
-        ask(house, "agent_register", name="Ada", runtime="custom")
+    with opened(tmp_path, target) as app:
+        ask(app, "agent_register", name="Ada", runtime="custom")
     before = everything(target)
 
     with pytest.raises(NotAllowed, match="not empty: it holds 1 row in agents, "):
@@ -385,8 +385,8 @@ def test_a_damaged_source_is_said_and_the_target_stays_empty(
 
 def test_a_text_that_a_server_cannot_keep_is_named(place: Place, tmp_path: Path):
     source, target = place("sqlite"), place("postgres")
-    with opened(tmp_path, source) as house:
-        id = ask(house, "agent_register", name="Ada", runtime="custom")["id"]
+    with opened(tmp_path, source) as app:
+        id = ask(app, "agent_register", name="Ada", runtime="custom")["id"]
     run_sql(source, "UPDATE agents SET name = 'A' || char(0) || 'da'")
 
     with pytest.raises(StorageError, match=f"name in agents with id '{id}' holds a NUL"):
@@ -420,11 +420,11 @@ def test_a_copy_needs_no_more_memory_than_a_few_rows(place: Place, tmp_path: Pat
     if not Path("/proc/self/status").exists():
         leave_out("this system does not tell how much memory a process needed")
     file, server, back = place("sqlite"), place("postgres"), place("sqlite")
-    with opened(tmp_path, file) as house:
-        id = ask(house, "agent_register", name="Ada", runtime="custom")["id"]
+    with opened(tmp_path, file) as app:
+        id = ask(app, "agent_register", name="Ada", runtime="custom")["id"]
         for number in range(150):
             text = f"{number} " * (1_000_000 // len(f"{number} "))
-            ask(house, "message_send", sender_id=id, recipient_id=id, message_type="query", body=text)
+            ask(app, "message_send", sender_id=id, recipient_id=id, message_type="query", body=text)
     assert Path(file).stat().st_size > 130 * 1024 * 1024
 
     for source, target in ((file, server), (server, back)):

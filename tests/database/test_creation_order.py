@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from application import NOW, ask
 from dashboard.make_dashboard import browser, named_token, pages_of, read
 from deepwork.access.tools import TokenTools
 from deepwork.events.log import iso
 from deepwork.jobs import tools as job_tools
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.tracking.watch_store import ChangedFile, WatchStore
-from house import NOW, ask
 from jobs import project as jobs
 from jobs.runs import start as start_job
 from tracking import make_tracking as track
@@ -37,70 +37,68 @@ def repeat(create: Callable[[int], str]) -> Ids:
     return [create(number) for number in range(COUNT)]
 
 
-def register_agents(house: House) -> Ids:
-    return repeat(lambda n: ask(house, "agent_register", name=f"agent {n}", runtime="custom")["id"])
+def register_agents(app: Application) -> Ids:
+    return repeat(lambda n: ask(app, "agent_register", name=f"agent {n}", runtime="custom")["id"])
 
 
-def create_plans(house: House) -> Ids:
-    return repeat(lambda n: workflow(house, f"task {n}", name="Release")[0])
+def create_plans(app: Application) -> Ids:
+    return repeat(lambda n: workflow(app, f"task {n}", name="Release")[0])
 
 
-def page_by_offset(house: House, tool: str, key: str, id_key: str, **arguments: Any) -> Ids:
+def page_by_offset(app: Application, tool: str, key: str, id_key: str, **arguments: Any) -> Ids:
     """Every id of a list that is read by `limit` and `offset`."""
-    pages = (
-        ask(house, tool, limit=SIZE, offset=offset, **arguments)[key] for offset in range(0, COUNT, SIZE)
-    )
+    pages = (ask(app, tool, limit=SIZE, offset=offset, **arguments)[key] for offset in range(0, COUNT, SIZE))
     return [item[id_key] for page in pages for item in page]
 
 
-def page_context(house: House, workflow_id: str, section: str) -> list[dict[str, Any]]:
+def page_context(app: Application, workflow_id: str, section: str) -> list[dict[str, Any]]:
     """Every item of one section of get_context."""
     found: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
     while True:
-        answer = ask(house, "get_context", workflow_id=workflow_id, include=[section], limit=SIZE, **cursor)
+        answer = ask(app, "get_context", workflow_id=workflow_id, include=[section], limit=SIZE, **cursor)
         found += answer[section]
         if not answer.get("cursor"):
             return found
         cursor = {"cursor": answer["cursor"]}
 
 
-def page_rest(house: House, path: str, key: str, **query: Any) -> list[Any]:
+def page_rest(app: Application, path: str, key: str, **query: Any) -> list[Any]:
     """Every item of a list of the REST interface."""
-    client: TestClient = browser(house)
+    client: TestClient = browser(app)
     return [item for page in pages_of(client, path, key, limit=SIZE, **query) for item in page]
 
 
-def test_agents_are_listed_as_they_registered(house: House):
-    created = register_agents(house)
+def test_agents_are_listed_as_they_registered(app: Application):
+    created = register_agents(app)
 
-    assert [agent["id"] for agent in ask(house, "agent_list", limit=COUNT)["agents"]] == created
-    assert [agent["id"] for agent in page_rest(house, "/agents", "agents")] == created
-
-
-def test_plans_are_listed_newest_first(house: House):
-    created = create_plans(house)
-
-    assert page_by_offset(house, "workflow_list", "workflows", "id") == created[::-1]
+    assert [agent["id"] for agent in ask(app, "agent_list", limit=COUNT)["agents"]] == created
+    assert [agent["id"] for agent in page_rest(app, "/agents", "agents")] == created
 
 
-def test_ready_tasks_are_offered_by_the_age_of_their_plans(house: House):
-    created = create_plans(house)
-    agent = register_agents(house)[0]
+def test_plans_are_listed_newest_first(app: Application):
+    created = create_plans(app)
 
-    offered = ask(house, "task_get_available", agent_id=agent, limit=COUNT)["tasks"]
+    assert page_by_offset(app, "workflow_list", "workflows", "id") == created[::-1]
+
+
+def test_ready_tasks_are_offered_by_the_age_of_their_plans(app: Application):
+    created = create_plans(app)
+    agent = register_agents(app)[0]
+
+    offered = ask(app, "task_get_available", agent_id=agent, limit=COUNT)["tasks"]
 
     assert [task["workflow_id"] for task in offered] == created
 
 
-def test_a_thread_is_read_as_it_was_written(house: House):
-    ada, bob, *_ = register_agents(house)
+def test_a_thread_is_read_as_it_was_written(app: Application):
+    ada, bob, *_ = register_agents(app)
     thread: dict[str, str] = {}
 
     def write(number: int) -> str:
         sender, recipient = (ada, bob) if number % 2 else (bob, ada)
         sent = ask(
-            house, "message_send", sender_id=sender, recipient_id=recipient, message_type="query",
+            app, "message_send", sender_id=sender, recipient_id=recipient, message_type="query",
             body=f"word {number}", **thread,
         )  # fmt: skip
         thread.update(reply_to_id=sent["id"])
@@ -108,76 +106,76 @@ def test_a_thread_is_read_as_it_was_written(house: House):
         return id
 
     written = repeat(write)
-    thread_id = ask(house, "message_get", id=written[0])["thread_id"]
+    thread_id = ask(app, "message_get", id=written[0])["thread_id"]
 
-    newest = ask(house, "message_list", agent_id=ada, thread_id=thread_id, limit=COUNT)["messages"]
+    newest = ask(app, "message_list", agent_id=ada, thread_id=thread_id, limit=COUNT)["messages"]
     found = written[:1]
-    while page := ask(
-        house, "message_list", agent_id=ada, thread_id=thread_id, since_id=found[-1], limit=SIZE
-    )["messages"]:
+    while page := ask(app, "message_list", agent_id=ada, thread_id=thread_id, since_id=found[-1], limit=SIZE)[
+        "messages"
+    ]:
         found += [message["id"] for message in page]
 
     assert [message["id"] for message in newest] == written[::-1]
     assert found == written
 
 
-def test_repositories_and_workspaces_are_listed_as_they_came(house: House, tmp_path: Path):
+def test_repositories_and_workspaces_are_listed_as_they_came(app: Application, tmp_path: Path):
     registered = repeat(
-        lambda n: ask(house, "repository_register", path=str(repository(tmp_path / f"shop {n}")))["id"]
+        lambda n: ask(app, "repository_register", path=str(repository(tmp_path / f"shop {n}")))["id"]
     )
-    plan, _ = workflow(house, "build", repository_path=str(tmp_path / "shop 0"))
+    plan, _ = workflow(app, "build", repository_path=str(tmp_path / "shop 0"))
     made = repeat(
         lambda n: ask(
-            house, "workspace_create", workflow_id=plan, path=str(tmp_path / f"tree {n}"), branch=f"b{n}"
+            app, "workspace_create", workflow_id=plan, path=str(tmp_path / f"tree {n}"), branch=f"b{n}"
         )["id"]
     )
 
-    repositories = page_by_offset(house, "repository_list", "repositories", "id")
-    workspaces = ask(house, "workspace_list", workflow_id=plan, limit=COUNT)["workspaces"]
+    repositories = page_by_offset(app, "repository_list", "repositories", "id")
+    workspaces = ask(app, "workspace_list", workflow_id=plan, limit=COUNT)["workspaces"]
 
     assert repositories == registered[::-1]
     assert [workspace["id"] for workspace in workspaces] == made
 
 
-def test_tokens_are_listed_as_they_were_created(house: House):
+def test_tokens_are_listed_as_they_were_created(app: Application):
     names = [f"token-{number}" for number in (3, 1, 4, 0, 5, 2, 7, 6)]
     for name in names:
-        named_token(house, name, "read")
+        named_token(app, name, "read")
 
-    assert [token.name for token in TokenTools(house.database).token_list().tokens] == names
-
-
-def test_tracked_workflows_are_listed_newest_first(house: House):
-    created = repeat(lambda _: track.workflow(house))
-
-    assert page_by_offset(house, "get_tracked_workflows", "workflows", "id") == created[::-1]
+    assert [token.name for token in TokenTools(app.database).token_list().tokens] == names
 
 
-def test_tracked_tasks_are_listed_as_they_started(house: House):
-    where = track.begun(house)
-    started = repeat(lambda n: track.task(house, where, f"task {n}"))
+def test_tracked_workflows_are_listed_newest_first(app: Application):
+    created = repeat(lambda _: track.workflow(app))
 
-    assert [task["id"] for task in page_context(house, where[0], "tasks")] == started
-    assert [row[0] for row in page_rest(house, f"/runs/{where[0]}/tasks", "rows")] == started
+    assert page_by_offset(app, "get_tracked_workflows", "workflows", "id") == created[::-1]
 
 
-def test_decisions_issues_and_milestones_are_listed_newest_first(house: House):
-    where = track.begun(house)
-    task = track.task(house, where)
-    issues = repeat(lambda n: track.blocker(house, task, f"Question {n}?"))
+def test_tracked_tasks_are_listed_as_they_started(app: Application):
+    where = track.begun(app)
+    started = repeat(lambda n: track.task(app, where, f"task {n}"))
+
+    assert [task["id"] for task in page_context(app, where[0], "tasks")] == started
+    assert [row[0] for row in page_rest(app, f"/runs/{where[0]}/tasks", "rows")] == started
+
+
+def test_decisions_issues_and_milestones_are_listed_newest_first(app: Application):
+    where = track.begun(app)
+    task = track.task(app, where)
+    issues = repeat(lambda n: track.blocker(app, task, f"Question {n}?"))
     decisions = repeat(
         lambda n: ask(
-            house, "log_decision", task_id=task, category="other", question=f"Question {n}?", chosen="Yes",
+            app, "log_decision", task_id=task, category="other", question=f"Question {n}?", chosen="Yes",
             reasoning="It is.", options_considered=["Yes", "No"],
         )["decision_id"]
     )  # fmt: skip
-    messages = repeat(lambda n: _say(house, task, f"step {n}"))
+    messages = repeat(lambda n: _say(app, task, f"step {n}"))
 
     def context(section: str, key: str = "id") -> Ids:
-        return [item[key] for item in page_context(house, where[0], section)]
+        return [item[key] for item in page_context(app, where[0], section)]
 
     def rest(path: str, key: str, **query: Any) -> Ids:
-        return [item["id"] for item in page_rest(house, path, key, **query)]
+        return [item["id"] for item in page_rest(app, path, key, **query)]
 
     assert context("decisions") == rest("/decisions", "decisions") == decisions[::-1]
     assert rest(f"/runs/{where[0]}/decisions", "decisions") == decisions[::-1]
@@ -186,105 +184,105 @@ def test_decisions_issues_and_milestones_are_listed_newest_first(house: House):
     assert context("milestones", "message") == messages[::-1]
 
 
-def _say(house: House, task_id: str, message: str) -> str:
-    ask(house, "log_milestone", task_id=task_id, message=message)
+def _say(app: Application, task_id: str, message: str) -> str:
+    ask(app, "log_milestone", task_id=task_id, message=message)
     return message
 
 
 def test_runs_of_all_kinds_are_listed_in_the_order_of_creation(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     jobs.job(tmp_path, "chain", [jobs.step("a")])
     monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
-    create_plans(house)  # so that one kind has far more rows than the others
+    create_plans(app)  # so that one kind has far more rows than the others
     kinds: list[Callable[[], str]] = [
-        lambda: workflow(house, "build")[0], lambda: track.workflow(house), lambda: start_job(house),
+        lambda: workflow(app, "build")[0], lambda: track.workflow(app), lambda: start_job(app),
     ]  # fmt: skip
     created = repeat(lambda n: kinds[n % len(kinds)]())
 
     for sort, order in product(("started", "updated"), ("asc", "desc")):
-        found = [run["id"] for run in page_rest(house, "/runs", "runs", sort=sort, order=order)]
+        found = [run["id"] for run in page_rest(app, "/runs", "runs", sort=sort, order=order)]
 
         assert len(found) == 2 * COUNT, (sort, order)
         assert [id for id in found if id in created] == created[:: 1 if order == "asc" else -1], (sort, order)
 
 
-def test_runs_of_one_name_are_listed_in_the_order_of_creation(house: House):
-    created = create_plans(house)
+def test_runs_of_one_name_are_listed_in_the_order_of_creation(app: Application):
+    created = create_plans(app)
 
     for order in ("asc", "desc"):
-        found = [run["id"] for run in page_rest(house, "/runs", "runs", sort="name", order=order)]
+        found = [run["id"] for run in page_rest(app, "/runs", "runs", sort="name", order=order)]
 
         assert found == created[:: 1 if order == "asc" else -1], order
 
 
-def test_a_page_goes_on_where_it_stood_though_its_last_note_is_gone(house: House):
-    where = track.begun(house)
-    task = track.task(house, where)
-    said = repeat(lambda n: _say(house, task, f"step {n}"))
+def test_a_page_goes_on_where_it_stood_though_its_last_note_is_gone(app: Application):
+    where = track.begun(app)
+    task = track.task(app, where)
+    said = repeat(lambda n: _say(app, task, f"step {n}"))
     wanted: dict[str, Any] = {"workflow_id": where[0], "include": ["milestones"]}
-    first = ask(house, "get_context", **wanted, limit=SIZE)
-    with house.database.transaction() as tx:
+    first = ask(app, "get_context", **wanted, limit=SIZE)
+    with app.database.transaction() as tx:
         tx.run("DELETE FROM milestones WHERE message = :gone", gone=first["milestones"][-1]["message"])
 
-    rest = ask(house, "get_context", **wanted, limit=COUNT, cursor=first["cursor"])["milestones"]
+    rest = ask(app, "get_context", **wanted, limit=COUNT, cursor=first["cursor"])["milestones"]
 
     assert [milestone["message"] for milestone in rest] == said[::-1][SIZE:]
 
 
 def test_the_stack_of_sessions_is_shown_outermost_first(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     jobs.job(tmp_path, "chain", [jobs.step("a")])
     monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
-    started = repeat(lambda _: start_job(house))
+    started = repeat(lambda _: start_job(app))
 
-    stack = read(browser(house), f"/runs/{started[0]}")["session"]["stack"]
+    stack = read(browser(app), f"/runs/{started[0]}")["session"]["stack"]
 
     assert [entry["session_id"] for entry in stack] == started
 
 
-def test_a_file_is_shown_as_its_last_task_left_it(house: House):
-    where = track.begun(house)
-    tasks = repeat(lambda n: track.task(house, where, f"task {n}"))
-    with house.database.transaction() as tx:
+def test_a_file_is_shown_as_its_last_task_left_it(app: Application):
+    where = track.begun(app)
+    tasks = repeat(lambda n: track.task(app, where, f"task {n}"))
+    with app.database.transaction() as tx:
         for task in tasks:
             status = "deleted" if task == tasks[-1] else "added"
             file = ChangedFile(task, where[0], "a.txt", status, "exact", {})
             WatchStore(tx).keep_files(task, [file])
 
-    [file] = read(browser(house), f"/runs/{where[0]}/files")["files"]
+    [file] = read(browser(app), f"/runs/{where[0]}/files")["files"]
 
     assert file["status"] == "deleted"
     assert [task["id"] for task in file["tasks"]] == tasks
 
 
 @pytest.mark.parametrize("kind", ["plan", "track"])
-def test_what_is_found_by_its_words_comes_newest_first(house: House, kind: str):
-    created = create_plans(house) if kind == "plan" else repeat(lambda _: track.workflow(house))
+def test_what_is_found_by_its_words_comes_newest_first(app: Application, kind: str):
+    created = create_plans(app) if kind == "plan" else repeat(lambda _: track.workflow(app))
 
-    found = read(browser(house), "/search", q="Release")["results"]
+    found = read(browser(app), "/search", q="Release")["results"]
 
     assert [each["id"] for each in found if each["kind"] == "run"] == created[::-1]
 
 
 def test_job_sessions_are_listed_as_they_started(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     jobs.job(tmp_path, "chain", [jobs.step("a")])
     monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
-    started = repeat(lambda _: start_job(house))
+    started = repeat(lambda _: start_job(app))
 
-    assert [session.session_id for session in house.sessions.files.all()] == started
-    runs = page_rest(house, "/runs", "runs", order="asc")
+    assert [session.session_id for session in app.sessions.files.all()] == started
+    runs = page_rest(app, "/runs", "runs", order="asc")
     assert [run["id"] for run in runs] == started
 
 
-def test_a_lost_session_counter_goes_on_after_the_last_session(house: House, tmp_path: Path):
+def test_a_lost_session_counter_goes_on_after_the_last_session(app: Application, tmp_path: Path):
     jobs.job(tmp_path, "chain", [jobs.step("a")])
-    start_job(house)
+    start_job(app)
     (tmp_path / ".deepwork" / "tmp" / "session_counter").unlink()
 
-    start_job(house)
+    start_job(app)
 
-    assert [session.created_seq for session in house.sessions.files.all()] == [1, 2]
+    assert [session.created_seq for session in app.sessions.files.all()] == [1, 2]

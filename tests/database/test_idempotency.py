@@ -6,76 +6,76 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from application import Clock, ask, told
 from deepwork.database.idempotency import check_key
 from deepwork.errors import Code, Conflict, InvalidInput, NotFound
-from deepwork.server.house import House
-from house import Clock, ask, told
+from deepwork.server.application import Application
 
 
-def register(house: House, key: str, name: str = "Ada", caller: str = "local") -> str:
-    id: str = ask(house, "agent_register", key=key, caller=caller, name=name, runtime="custom")["id"]
+def register(app: Application, key: str, name: str = "Ada", caller: str = "local") -> str:
+    id: str = ask(app, "agent_register", key=key, caller=caller, name=name, runtime="custom")["id"]
     return id
 
 
-def total(house: House) -> int:
-    count: int = ask(house, "agent_list")["total"]
+def total(app: Application) -> int:
+    count: int = ask(app, "agent_list")["total"]
     return count
 
 
-def test_the_same_key_gives_the_same_answer_and_one_effect(house: House):
-    assert register(house, "k1") == register(house, "k1")
+def test_the_same_key_gives_the_same_answer_and_one_effect(app: Application):
+    assert register(app, "k1") == register(app, "k1")
 
-    assert total(house) == 1
-    assert told(house) == ["agent:registered"]
+    assert total(app) == 1
+    assert told(app) == ["agent:registered"]
 
 
-def test_other_arguments_under_a_used_key_are_refused(house: House):
-    register(house, "k1")
+def test_other_arguments_under_a_used_key_are_refused(app: Application):
+    register(app, "k1")
 
     with pytest.raises(Conflict, match="k1") as refused:
-        register(house, "k1", name="Bob")
+        register(app, "k1", name="Bob")
 
     assert refused.value.code is Code.KEY_REUSED
-    assert total(house) == 1
+    assert total(app) == 1
 
 
-def test_a_key_belongs_to_one_caller_and_one_tool(house: House):
-    register(house, "k1")
-    register(house, "k1", caller="somebody else")
-    id = register(house, "k2")
+def test_a_key_belongs_to_one_caller_and_one_tool(app: Application):
+    register(app, "k1")
+    register(app, "k1", caller="somebody else")
+    id = register(app, "k2")
 
-    assert ask(house, "agent_heartbeat", key="k1", agent_id=id)["success"]
-    assert total(house) == 3
+    assert ask(app, "agent_heartbeat", key="k1", agent_id=id)["success"]
+    assert total(app) == 3
 
 
-def test_a_call_that_failed_may_be_repeated_under_its_key(house: House):
+def test_a_call_that_failed_may_be_repeated_under_its_key(app: Application):
     with pytest.raises(NotFound):
-        ask(house, "agent_heartbeat", key="k1", agent_id="ag_x")
+        ask(app, "agent_heartbeat", key="k1", agent_id="ag_x")
 
     with pytest.raises(NotFound):
-        ask(house, "agent_heartbeat", key="k1", agent_id="ag_x")
+        ask(app, "agent_heartbeat", key="k1", agent_id="ag_x")
 
 
-def test_of_many_calls_at_once_under_one_key_one_takes_effect(house: House):
+def test_of_many_calls_at_once_under_one_key_one_takes_effect(app: Application):
     with ThreadPoolExecutor(8) as callers:
-        ids = set(callers.map(lambda _: register(house, "k1"), range(16)))
+        ids = set(callers.map(lambda _: register(app, "k1"), range(16)))
 
     assert len(ids) == 1
-    assert total(house) == 1
+    assert total(app) == 1
 
 
-def test_a_key_is_forgotten_after_a_week(house: House, clock: Clock):
-    first = register(house, "k1")
+def test_a_key_is_forgotten_after_a_week(app: Application, clock: Clock):
+    first = register(app, "k1")
     clock.advance(seconds=8 * 24 * 3600)
 
-    assert register(house, "k1") != first
+    assert register(app, "k1") != first
 
 
-def test_a_read_needs_no_key(house: House):
-    assert ask(house, "agent_list", key="k1")["total"] == 0
-    register(house, "k2")
+def test_a_read_needs_no_key(app: Application):
+    assert ask(app, "agent_list", key="k1")["total"] == 0
+    register(app, "k2")
 
-    assert ask(house, "agent_list", key="k1")["total"] == 1
+    assert ask(app, "agent_list", key="k1")["total"] == 1
 
 
 @pytest.mark.parametrize("key", ["", "x" * 129, "a\nb", 5, None, ["k"]])

@@ -11,11 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from application import ask, clean, make_app
 from deepwork.agents.leases import LeaseStore
 from deepwork.database import postgres
 from deepwork.database.postgres import MOST_CONNECTIONS, PostgreSQL
 from deepwork.errors import StorageError
-from house import ask, clean, house_at
 
 
 def test_a_password_is_shown_nowhere():
@@ -33,10 +33,10 @@ def test_a_url_that_is_none_is_one_sentence():
 
 
 def test_a_server_that_is_not_there_is_named_without_secrets(tmp_path: Path):
-    house = house_at(tmp_path, "postgresql://ada:geheim@127.0.0.1:1/work")
+    app = make_app(tmp_path, "postgresql://ada:geheim@127.0.0.1:1/work")
 
     with pytest.raises(StorageError, match="cannot be reached") as refused:
-        ask(house, "agent_list")
+        ask(app, "agent_list")
 
     assert refused.value.recoverable
     assert "geheim" not in refused.value.message + refused.value.suggestion
@@ -44,11 +44,11 @@ def test_a_server_that_is_not_there_is_named_without_secrets(tmp_path: Path):
 
 def test_calls_go_on_after_the_server_cut_every_connection(tmp_path: Path, postgres_url: str):
     clean(postgres_url)
-    house = house_at(tmp_path, postgres_url)
+    app = make_app(tmp_path, postgres_url)
     at_once = threading.Barrier(MOST_CONNECTIONS)
 
     def hold_a_connection(_: int) -> None:
-        with house.database.reading() as tx:
+        with app.database.reading() as tx:
             at_once.wait(timeout=100)
             tx.value("SELECT 1")
 
@@ -57,39 +57,39 @@ def test_calls_go_on_after_the_server_cut_every_connection(tmp_path: Path, postg
     cut_all(postgres_url)
 
     with ThreadPoolExecutor(MOST_CONNECTIONS) as callers:
-        register = functools.partial(ask, house, "agent_register", runtime="custom")
+        register = functools.partial(ask, app, "agent_register", runtime="custom")
         names = [f"agent {number}" for number in range(2 * MOST_CONNECTIONS)]
         answers = list(callers.map(lambda name: register(name=name), names))
 
     assert [answer["name"] for answer in answers] == names
-    assert ask(house, "agent_list")["total"] == len(names)
-    house.close()
+    assert ask(app, "agent_list")["total"] == len(names)
+    app.close()
 
 
 def test_a_server_with_enough_to_do_is_busy_and_not_away(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     clean(postgres_url)
-    house = house_at(tmp_path, postgres_url)
+    app = make_app(tmp_path, postgres_url)
     with ExitStack() as held:
         for _ in range(MOST_CONNECTIONS):
-            held.enter_context(house.database.reading())
+            held.enter_context(app.database.reading())
         monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.2)
         with pytest.raises(StorageError, match="was busy"):
-            ask(house, "agent_list")
+            ask(app, "agent_list")
 
-    assert ask(house, "agent_list")["total"] == 0
-    house.close()
+    assert ask(app, "agent_list")["total"] == 0
+    app.close()
 
 
 def test_a_connection_lost_before_the_commit_changes_nothing_and_says_call_again(
     tmp_path: Path, postgres_url: str
 ):
     clean(postgres_url)
-    house = house_at(tmp_path, postgres_url)
+    app = make_app(tmp_path, postgres_url)
 
     def tell_and_be_cut() -> None:
-        with house.database.transaction() as tx:
+        with app.database.transaction() as tx:
             tx.emit("chaos:told", {})
             cut_all(postgres_url)
 
@@ -97,16 +97,16 @@ def test_a_connection_lost_before_the_commit_changes_nothing_and_says_call_again
         tell_and_be_cut()
 
     assert lost.value.recoverable
-    assert house.feed.last() == 0
-    house.close()
+    assert app.feed.last() == 0
+    app.close()
 
 
 def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_settles_it(
     tmp_path: Path, postgres_url: str
 ):
     clean(postgres_url)
-    house = house_at(tmp_path, postgres_url)
-    register = functools.partial(ask, house, "agent_register", key="k", name="Ada", runtime="custom")
+    app = make_app(tmp_path, postgres_url)
+    register = functools.partial(ask, app, "agent_register", key="k", name="Ada", runtime="custom")
 
     with (
         dying_at_commit(postgres_url),
@@ -118,47 +118,47 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_s
     assert lost.value.recoverable
     assert "idempotency key" in lost.value.suggestion
     assert first == second
-    assert ask(house, "agent_list")["total"] == 1
-    house.close()
+    assert ask(app, "agent_list")["total"] == 1
+    app.close()
 
 
 def test_a_commit_of_what_had_failed_is_an_error_and_not_an_answer(tmp_path: Path, postgres_url: str):
     clean(postgres_url)
-    house = house_at(tmp_path, postgres_url)
+    app = make_app(tmp_path, postgres_url)
 
     def fail_and_go_on() -> None:
-        with house.database.transaction() as tx, suppress(psycopg.errors.UndefinedTable):
+        with app.database.transaction() as tx, suppress(psycopg.errors.UndefinedTable):
             tx.run("DELETE FROM a_table_that_is_not_there")
 
     with pytest.raises(StorageError, match="nothing was changed"):
         fail_and_go_on()
 
-    house.close()
+    app.close()
 
 
 def test_a_statement_that_takes_too_long_is_no_outage(tmp_path: Path, postgres_url: str):
     clean(postgres_url)
-    house = house_at(tmp_path, f"{postgres_url}&options=-c%20statement_timeout%3D1000")
+    app = make_app(tmp_path, f"{postgres_url}&options=-c%20statement_timeout%3D1000")
 
-    with pytest.raises(StorageError, match="was busy") as slow, house.database.reading() as tx:
+    with pytest.raises(StorageError, match="was busy") as slow, app.database.reading() as tx:
         tx.value("SELECT pg_sleep(30)")
 
     assert slow.value.recoverable
-    house.close()
+    app.close()
 
 
 def test_time_is_the_servers_and_not_this_machines(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     clean(postgres_url)
-    house = house_at(tmp_path, postgres_url)
+    app = make_app(tmp_path, postgres_url)
     right = time.time_ns() // 1_000_000
 
     for clock, wrong in (("time", 0.0), ("time_ns", 0)):
         monkeypatch.setattr(time, clock, lambda wrong=wrong: wrong)
-    with house.database.transaction() as tx:
+    with app.database.transaction() as tx:
         taken = LeaseStore(tx, lease_ms=1000).take("tk_1", "ag_1")
-    house.close()
+    app.close()
 
     assert taken is not None
     assert taken.until >= right + 1000

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, make_app
 from deepwork.database import schema
 from deepwork.database.filesystem import network_file_system
 from deepwork.database.sqlite import SQLite, has_wal_reset_fix
 from deepwork.database.wakeups import Hints
 from deepwork.errors import Code, StorageError
-from deepwork.server.house import House
-from house import ask, house_at
+from deepwork.server.application import Application
 
 
-def opened(folder: Path) -> House:
-    return house_at(folder, str(folder / "deepwork.db"))
+def opened(folder: Path) -> Application:
+    return make_app(folder, str(folder / "deepwork.db"))
 
 
 @pytest.fixture
 def used(tmp_path: Path) -> Path:
     """A database file with one agent in it."""
-    house = opened(tmp_path)
-    ask(house, "agent_register", name="Ada", runtime="custom")
-    house.close()
+    app = opened(tmp_path)
+    ask(app, "agent_register", name="Ada", runtime="custom")
+    app.close()
     return tmp_path / "deepwork.db"
 
 
@@ -42,13 +42,13 @@ def test_versions_with_the_wal_reset_bug_are_known(version: tuple[int, ...], is_
 
 
 def test_every_connection_is_durable_and_strict(tmp_path: Path):
-    house = opened(tmp_path)
-    with house.database.reading() as tx:
+    app = opened(tmp_path)
+    with app.database.reading() as tx:
         assert tx.value("PRAGMA journal_mode") == "wal"
         assert tx.value("PRAGMA synchronous") == 2
         assert tx.value("PRAGMA foreign_keys") == 1
         assert tx.value("PRAGMA trusted_schema") == 0
-    house.close()
+    app.close()
 
 
 def test_only_the_owner_can_read_the_file(used: Path):
@@ -125,18 +125,18 @@ def test_a_place_on_a_network_is_refused_with_a_way_out(tmp_path: Path, monkeypa
 
 
 def test_a_full_disk_is_said_and_nothing_is_lost(used: Path):
-    house = opened(used.parent)
-    with house.database.reading() as tx:
+    app = opened(used.parent)
+    with app.database.reading() as tx:
         pages = int(tx.value("PRAGMA page_count"))
-    with house.database.transaction() as tx:
+    with app.database.transaction() as tx:
         tx.value(f"PRAGMA max_page_count = {pages}")
 
     with pytest.raises(StorageError) as full:
-        ask(house, "agent_register", name="Bob", runtime="custom", metadata={"x": "y" * 100_000})
+        ask(app, "agent_register", name="Bob", runtime="custom", metadata={"x": "y" * 100_000})
 
     assert (full.value.code, full.value.recoverable) == (Code.STORAGE_FULL, True)
-    assert ask(house, "agent_list")["total"] == 1
-    house.close()
+    assert ask(app, "agent_list")["total"] == 1
+    app.close()
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_sound_file(used: Path):
@@ -165,7 +165,7 @@ def test_a_place_that_is_no_file_is_refused_and_left_alone(tmp_path: Path):
     for place in (folder, Path("/dev/null")):
         before = place.stat().st_mode
         with pytest.raises(StorageError, match="no regular file"):
-            ask(house_at(tmp_path, str(place)), "agent_list")
+            ask(make_app(tmp_path, str(place)), "agent_list")
         assert place.stat().st_mode == before
         assert not place.with_name(place.name + ".lock").exists()
 

@@ -19,10 +19,10 @@ import click
 import psycopg
 import pytest
 
+from application import ask, make_app
 from deepwork.cli.main import COMMANDS, deepwork
 from deepwork.cli.serve import serve
 from deepwork.config import OPTIONS
-from house import ask, house_at
 from http_tests.served import PATIENCE_SECONDS, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -97,21 +97,21 @@ def test_nobody_waits_for_ever_under_the_role(role_url: str):
 
 
 def test_everything_works_under_the_role(role_url: str, tmp_path: Path):
-    house = house_at(tmp_path, role_url)
-    listener = house.database.listen()
+    app = make_app(tmp_path, role_url)
+    listener = app.database.listen()
 
-    ada = ask(house, "agent_register", "k", name="Ada", runtime="custom")["id"]
-    plan = ask(house, "workflow_create", name="ship it", source_type="prompt", source_content="x")["id"]
-    ask(house, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": [{"name": "build"}]})
-    [task] = ask(house, "workflow_next_tasks", workflow_id=plan)["tasks"]
-    claim = ask(house, "task_claim", task_id=task["id"], agent_id=ada)
+    ada = ask(app, "agent_register", "k", name="Ada", runtime="custom")["id"]
+    plan = ask(app, "workflow_create", name="ship it", source_type="prompt", source_content="x")["id"]
+    ask(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": [{"name": "build"}]})
+    [task] = ask(app, "workflow_next_tasks", workflow_id=plan)["tasks"]
+    claim = ask(app, "task_claim", task_id=task["id"], agent_id=ada)
 
     assert claim["success"]
     assert listener.wait(PATIENCE_SECONDS)
-    assert list(house.database.engine.problems()) == []
-    assert house.feed.last() > 0
+    assert list(app.database.engine.problems()) == []
+    assert app.feed.last() > 0
     listener.close()
-    house.close()
+    app.close()
 
 
 def test_without_a_password_no_role_is_made(postgres_url: str):

@@ -143,7 +143,7 @@ def test_what_is_not_run_says_why_and_is_little():
     assert not_run <= commands // 8
 
 
-def test_the_architecture_names_every_part_of_the_house():
+def test_the_architecture_names_every_package():
     drawn = (ROOT / "docs" / "architecture.md").read_text()
     parts = [part for part in (ROOT / "src" / "deepwork").iterdir() if not part.name.startswith(("_", "."))]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from application import leave_out
 from e2e.browsing import FLAGS, Dashboard, Visitor, aside
 from e2e.make_e2e import Made, morning
-from house import leave_out
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

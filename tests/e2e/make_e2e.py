@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from application import Clock, ask, make_app
 from deepwork.names import new_id
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.tracking.models import CallerType, Task, TaskStatus
 from deepwork.tracking.store import TrackStore
-from house import Clock, ask, house_at
 from jobs import project as jobs
 from jobs.reviewer import Reviewer
 from jobs.runs import ask as ask_job
@@ -62,12 +62,12 @@ class Made:
     job: str = ""
 
 
-def at(project: Path, hours_ago: float = 0) -> tuple[House, Clock]:
+def at(project: Path, hours_ago: float = 0) -> tuple[Application, Clock]:
     """The project's own store, and a clock that begins in the past."""
     clock = Clock()
     clock.now = int(time.time() * 1000 - hours_ago * 3_600_000)
     (project / ".deepwork").mkdir(exist_ok=True)
-    return house_at(project, str(project / ".deepwork" / "deepwork.db"), clock), clock
+    return make_app(project, str(project / ".deepwork" / "deepwork.db"), clock), clock
 
 
 def morning(project: Path) -> Made:
@@ -80,14 +80,14 @@ def morning(project: Path) -> Made:
     git(project, "add", "--all")
     git(project, "commit", "--quiet", "--message", "first")
     made = Made()
-    house, clock = at(project, hours_ago=1.46)
+    app, clock = at(project, hours_ago=1.46)
     try:
-        _documented(house, clock, made)
-        _tracked(house, clock, made, project)
-        _planned(house, clock, made)
-        _session(house, clock, made, project)
+        _documented(app, clock, made)
+        _tracked(app, clock, made, project)
+        _planned(app, clock, made)
+        _session(app, clock, made, project)
     finally:
-        house.close()
+        app.close()
     return made
 
 
@@ -95,31 +95,31 @@ def git(project: Path, *arguments: str) -> None:
     subprocess.run(["git", *arguments], cwd=project, env={**os.environ, **NOBODY}, check=True)
 
 
-def _documented(house: House, clock: Clock, made: Made) -> None:
+def _documented(app: Application, clock: Clock, made: Made) -> None:
     made.done = track.workflow(
-        house, name="Handbook", objective="Say in words how the ledger works.", profile="simple"
+        app, name="Handbook", objective="Say in words how the ledger works.", profile="simple"
     )
-    where = (made.done, track.phase(house, made.done, 1, name="Write"))
-    page = track.task(house, where, "write the page", agent_name="Mary")
+    where = (made.done, track.phase(app, made.done, 1, name="Write"))
+    page = track.task(app, where, "write the page", agent_name="Mary")
     clock.advance(seconds=1300)
-    track.complete(house, page, metadata={"tokens_input": 40_000, "tokens_output": 6_000})
-    ask(house, "complete_phase", phase_id=where[1], status="completed")
+    track.complete(app, page, metadata={"tokens_input": 40_000, "tokens_output": 6_000})
+    ask(app, "complete_phase", phase_id=where[1], status="completed")
     ask(
-        house, "complete_workflow", workflow_id=made.done, status="completed",
+        app, "complete_workflow", workflow_id=made.done, status="completed",
         summary="The handbook has **one page**, and it is read.",
         achievements=["A page on rounding", "Examples that run"], limitations=["No pictures yet"],
     )  # fmt: skip
 
 
-def _tracked(house: House, clock: Clock, made: Made, project: Path) -> None:
+def _tracked(app: Application, clock: Clock, made: Made, project: Path) -> None:
     made.track = track.workflow(
-        house, name="Payments in two currencies", profile="complex",
+        app, name="Payments in two currencies", profile="complex",
         objective="Customers pay in euro or yen; nothing is lost to rounding.",
         scope="`src/ledger` and its tests.", constraints="- No new service\n- Keep the old API for a year",
     )  # fmt: skip
-    first = (made.track, track.phase(house, made.track, 1, name="Survey"))
+    first = (made.track, track.phase(app, made.track, 1, name="Survey"))
     look = track.task(
-        house,
+        app,
         first,
         "Read the ledger",
         agent_name="Ada",
@@ -127,27 +127,27 @@ def _tracked(house: House, clock: Clock, made: Made, project: Path) -> None:
         areas=["*.md"],
     )
     clock.advance(seconds=400)
-    ask(house, "log_milestone", task_id=look, message="Seven places found", progress=60)
+    ask(app, "log_milestone", task_id=look, message="Seven places found", progress=60)
     ask(
-        house, "log_decision", task_id=look, category="library_choice", question="Which type holds money?",
+        app, "log_decision", task_id=look, category="library_choice", question="Which type holds money?",
         chosen="Decimal", reasoning="Floats lose cents; see https://docs.python.org/3/library/decimal.html and `balance()`.",
         options_considered=["float", "Decimal", "int of cents"], trade_offs="Slower by a factor of three.",
     )  # fmt: skip
     clock.advance(seconds=300)
     (project / "notes.md").write_text("# Notes\n\nSeven places add money.\n")
     track.complete(
-        house, look, outcome={"summary": "Seven places, all in one module.", "achievements": ["A list of places"], "next_steps": ["Change the type"]},
+        app, look, outcome={"summary": "Seven places, all in one module.", "achievements": ["A list of places"], "next_steps": ["Change the type"]},
         metadata={"tokens_input": 90_000, "tokens_output": 10_000, "tests_status": "passed", "commands_executed": ["grep -rn balance src"]},
     )  # fmt: skip
-    ask(house, "complete_phase", phase_id=first[1], status="completed")
+    ask(app, "complete_phase", phase_id=first[1], status="completed")
     clock.advance(seconds=1500)
-    _building(house, clock, made, project)
+    _building(app, clock, made, project)
 
 
-def _building(house: House, clock: Clock, made: Made, project: Path) -> None:
-    second = (made.track, track.phase(house, made.track, 2, name="Build"))
+def _building(app: Application, clock: Clock, made: Made, project: Path) -> None:
+    second = (made.track, track.phase(app, made.track, 2, name="Build"))
     build = track.task(
-        house,
+        app,
         second,
         "Change the ledger",
         agent_name="Grace",
@@ -155,7 +155,7 @@ def _building(house: House, clock: Clock, made: Made, project: Path) -> None:
         goal="All sums in Decimal.",
     )
     part = track.task(
-        house,
+        app,
         second,
         "Sum in Decimal",
         parent_task_id=build,
@@ -168,11 +168,11 @@ def _building(house: House, clock: Clock, made: Made, project: Path) -> None:
     (project / "src" / "ledger" / "currency.py").write_text('EURO = "EUR"\nYEN = "JPY"\n')
     (project / "notes.md").write_text("# Notes\n\nSeven places add money.\nThe eighth was a test.\n")
     track.complete(
-        house, part, outcome={"summary": "Sums are exact now.", "limitations": ["Old rows are not converted"]},
+        app, part, outcome={"summary": "Sums are exact now.", "limitations": ["Old rows are not converted"]},
         metadata={"tokens_input": 200_000, "tokens_output": 31_000, "packages_added": ["babel"], "tests_status": "passed"},
     )  # fmt: skip
     broken = track.task(
-        house,
+        app,
         second,
         "Migrate old rows",
         parent_task_id=build,
@@ -180,29 +180,29 @@ def _building(house: House, clock: Clock, made: Made, project: Path) -> None:
         goal="Rows from before the change.",
     )
     clock.advance(seconds=350)
-    track.complete(house, broken, "failed", outcome={"summary": "The table is locked by the nightly job."})
-    unsure = track.task(house, second, "Round to the cent", agent_name="Lin", goal="Half up or half even?")
+    track.complete(app, broken, "failed", outcome={"summary": "The table is locked by the nightly job."})
+    unsure = track.task(app, second, "Round to the cent", agent_name="Lin", goal="Half up or half even?")
     clock.advance(seconds=120)
     track.complete(
-        house, unsure, "partial_success",
+        app, unsure, "partial_success",
         outcome={"summary": "Rounds half up.", "manual_review_needed": True, "manual_review_reason": "Is half up legal in Japan?"},
     )  # fmt: skip
     running = track.task(
-        house, second, "Show both currencies", agent_name="Lin", goal="The page shows euro and yen."
+        app, second, "Show both currencies", agent_name="Lin", goal="The page shows euro and yen."
     )
     clock.advance(seconds=900)
-    ask(house, "log_milestone", task_id=running, message="The euro column stands", progress=40)
-    made.blocker = track.blocker(house, running, "Which currency is shown first when a customer has both?")
+    ask(app, "log_milestone", task_id=running, message="The euro column stands", progress=40)
+    made.blocker = track.blocker(app, running, "Which currency is shown first when a customer has both?")
     ask(
-        house, "log_issue", task_id=running, type="documentation_gap", description="The style guide does not say how to align yen.",
+        app, "log_issue", task_id=running, type="documentation_gap", description="The style guide does not say how to align yen.",
         resolution="Aligned right.", requires_human_review=False,
     )  # fmt: skip
     made.tasks = {"build": build, "part": part, "broken": broken, "unsure": unsure, "running": running}
 
 
-def _planned(house: House, clock: Clock, made: Made) -> None:
+def _planned(app: Application, clock: Clock, made: Made) -> None:
     made.plan = ask(
-        house, "workflow_create", name="Release 2.0", source_type="prompt", source_content="Ship version 2 to everybody.",
+        app, "workflow_create", name="Release 2.0", source_type="prompt", source_content="Ship version 2 to everybody.",
         max_parallel_tasks=3,
     )["id"]  # fmt: skip
     tasks: list[dict[str, Any]] = [
@@ -221,17 +221,17 @@ def _planned(house: House, clock: Clock, made: Made) -> None:
         "assumptions": ["The design holds"],
         "tasks": tasks,
     }
-    ask(house, "workflow_set_plan", id=made.plan, plan=plan)
-    shown = ask(house, "workflow_get", id=made.plan, include_tasks=True)["tasks"]
+    ask(app, "workflow_set_plan", id=made.plan, plan=plan)
+    shown = ask(app, "workflow_get", id=made.plan, include_tasks=True)["tasks"]
     made.planned = {task["name"]: task["id"] for task in shown}
-    made.agent = ask(house, "agent_register", name="Edsger", runtime="codex")["id"]
+    made.agent = ask(app, "agent_register", name="Edsger", runtime="codex")["id"]
     for name in ("design", "backend", "frontend"):
-        ask(house, "task_claim", task_id=made.planned[name], agent_id=made.agent)
-        ask(house, "task_update_status", id=made.planned[name], status="in_progress", agent_id=made.agent)
+        ask(app, "task_claim", task_id=made.planned[name], agent_id=made.agent)
+        ask(app, "task_update_status", id=made.planned[name], status="in_progress", agent_id=made.agent)
         clock.advance(seconds=60)
         if name == "design":
             ask(
-                house,
+                app,
                 "checkpoint_add",
                 task_id=made.planned[name],
                 type="progress",
@@ -239,7 +239,7 @@ def _planned(house: House, clock: Clock, made: Made) -> None:
                 agent_id=made.agent,
             )
             ask(
-                house,
+                app,
                 "task_update_status",
                 id=made.planned[name],
                 status="completed",
@@ -247,7 +247,7 @@ def _planned(house: House, clock: Clock, made: Made) -> None:
                 agent_id=made.agent,
             )
     ask(
-        house,
+        app,
         "task_update_status",
         id=made.planned["frontend"],
         status="failed",
@@ -255,7 +255,7 @@ def _planned(house: House, clock: Clock, made: Made) -> None:
         agent_id=made.agent,
     )
     ask(
-        house,
+        app,
         "message_send",
         sender_id=made.agent,
         recipient_id=made.agent,
@@ -265,7 +265,7 @@ def _planned(house: House, clock: Clock, made: Made) -> None:
     )
 
 
-def _session(house: House, clock: Clock, made: Made, project: Path) -> None:
+def _session(app: Application, clock: Clock, made: Made, project: Path) -> None:
     steps = [
         jobs.step("draft"),
         jobs.step("polish", reviews=[jobs.review(Clear="Is it clear?", Short="Is it short?")]),
@@ -279,40 +279,40 @@ def _session(house: House, clock: Clock, made: Made, project: Path) -> None:
             {"criterion": "Short", "passed": False, "feedback": "Cut the second paragraph."},
         ],
     }  # fmt: skip
-    with judged(project, clock, verdict) as house_with_judge:
+    with judged(project, clock, verdict) as app_with_judge:
         begun = ask_job(
-            house_with_judge, "start_workflow", goal="Write to every customer.", job_name="letter",
+            app_with_judge, "start_workflow", goal="Write to every customer.", job_name="letter",
             workflow_name="main",
         )  # fmt: skip
         made.job = begun["begin_step"]["session_id"]
         jobs.write(project, "draft.md", "polish.md")
-        ask_job(house_with_judge, "finished_step", outputs={"draft.md": "draft.md"})
-        ask_job(house_with_judge, "finished_step", outputs={"polish.md": "polish.md"})
+        ask_job(app_with_judge, "finished_step", outputs={"draft.md": "draft.md"})
+        ask_job(app_with_judge, "finished_step", outputs={"polish.md": "polish.md"})
 
 
 @contextmanager
-def judged(project: Path, clock: Clock, *verdicts: Any) -> Iterator[House]:
+def judged(project: Path, clock: Clock, *verdicts: Any) -> Iterator[Application]:
     """The project's store, with a reviewer that says this of whatever it is shown."""
     reviewer = Reviewer(project.parent / f"{project.name}-reviewer", *verdicts)
     with pytest.MonkeyPatch.context() as environment:
         for name, value in reviewer.environment.items():
             environment.setenv(name, value)
         location = str(project / ".deepwork" / "deepwork.db")
-        house = house_at(project, location, clock, external_runner="claude", git_branch="off")
+        app = make_app(project, location, clock, external_runner="claude", git_branch="off")
         try:
-            yield house
+            yield app
         finally:
-            house.close()
+            app.close()
 
 
 def crowd(project: Path, tasks: int) -> str:
     """A run with this many tasks, a tenth of them below another; its id."""
-    house, clock = at(project, hours_ago=5)
+    app, clock = at(project, hours_ago=5)
     try:
-        id = track.workflow(house, name="Ten thousand rows", objective="As many as there are.")
-        phases = [track.phase(house, id, number, name=f"Part {number}") for number in range(1, 6)]
+        id = track.workflow(app, name="Ten thousand rows", objective="As many as there are.")
+        phases = [track.phase(app, id, number, name=f"Part {number}") for number in range(1, 6)]
         # All in one transaction: as many calls of the tool would take minutes.
-        with house.database.transaction() as tx:
+        with app.database.transaction() as tx:
             store, above = TrackStore(tx), None
             for number in range(tasks):
                 row = _row(
@@ -322,7 +322,7 @@ def crowd(project: Path, tasks: int) -> str:
                 is_next_below = number % 10 == 8 and number % (tasks // len(phases)) > 10
                 above = row.id if is_next_below else None
     finally:
-        house.close()
+        app.close()
     return id
 
 

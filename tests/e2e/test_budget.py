@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from application import ask
 from e2e.browsing import Dashboard, Visitor
 from e2e.make_e2e import at, crowd
-from house import ask
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession
@@ -157,7 +157,7 @@ def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
 @pytest.mark.timeout(400 + 120 * MINUTES)
 def test_a_busy_run_does_not_wear_the_page_out(browser: Browser, run: tuple[Dashboard, str]) -> None:
     dashboard, id = run
-    house, clock = at(dashboard.project)
+    app, clock = at(dashboard.project)
     try:
         with Visitor(browser, dashboard) as visitor:
             visitor.open(f"/runs/{id}?tab=tasks")
@@ -170,7 +170,7 @@ def test_a_busy_run_does_not_wear_the_page_out(browser: Browser, run: tuple[Dash
             events = round(60 * MINUTES * EVENTS_A_SECOND)
             for number in range(events):
                 clock.now = int(time.time() * 1000)
-                ask(house, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
+                ask(app, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
                 time.sleep(max(0.0, began + (number + 1) / EVENTS_A_SECOND - time.monotonic()))
             visitor.page.locator(f'.row[data-key="{task}"]', has_text=f"step {events - 1}").wait_for()
             seconds = time.monotonic() - began
@@ -184,4 +184,4 @@ def test_a_busy_run_does_not_wear_the_page_out(browser: Browser, run: tuple[Dash
             assert nodes(visitor) < 2000
             assert visitor.troubles == []
     finally:
-        house.close()
+        app.close()

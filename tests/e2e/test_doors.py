@@ -10,11 +10,11 @@ import anyio
 import pytest
 from fastmcp import Client
 
+from application import clean, make_app
 from dashboard.make_dashboard import named_token
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from e2e.browsing import Dashboard, Visitor, aside
 from e2e.make_e2e import Made, at
-from house import clean, house_at
 from tracking import make_tracking as track
 
 if TYPE_CHECKING:
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def house(dashboard: Dashboard) -> Iterator[House]:
+def app(dashboard: Dashboard) -> Iterator[Application]:
     """The same store, as an agent's server would have it open."""
-    house, _ = at(dashboard.project)
-    yield house
-    house.close()
+    app, _ = at(dashboard.project)
+    yield app
+    app.close()
 
 
 def test_whoever_may_only_read_is_shown_what_could_be_done_and_cannot_do_it(
-    browser: Browser, dashboard: Dashboard, made: Made, house: House
+    browser: Browser, dashboard: Dashboard, made: Made, app: Application
 ) -> None:
-    token = named_token(house, "guest", "read")
+    token = named_token(app, "guest", "read")
     with Visitor(browser, dashboard, token) as guest:
         guest.open("/")
         resolve = guest.page.locator(f'[data-need="{made.blocker}"]').get_by_role("button", name="Resolve")
@@ -54,7 +54,7 @@ def test_whoever_may_only_read_is_shown_what_could_be_done_and_cannot_do_it(
 
 
 def test_where_sockets_do_not_get_through_events_still_come(
-    browser: Browser, dashboard: Dashboard, made: Made, house: House
+    browser: Browser, dashboard: Dashboard, made: Made, app: Application
 ) -> None:
     with Visitor(browser, dashboard) as visitor:
         # As behind a proxy that knows no sockets: each is refused, by a real server.
@@ -68,7 +68,7 @@ def test_where_sockets_do_not_get_through_events_still_come(
             visitor.page.goto(f"{dashboard.url}/")
         visitor.settled()
 
-        track.blocker(house, made.tasks["running"], "Does this get through?")
+        track.blocker(app, made.tasks["running"], "Does this get through?")
 
         visitor.page.wait_for_selector("text=Does this get through?")
         assert visitor.page.evaluate("window.sockets") == 2
@@ -114,7 +114,7 @@ def test_the_page_of_a_team_stands_before_postgresql(
         visitor.open("/health")
         visitor.page.wait_for_selector("text=postgresql")
         visitor.open("/")
-        team = house_at(tmp_path, postgres_url)
+        team = make_app(tmp_path, postgres_url)
         try:
             id = track.workflow(team, name="From another machine", objective="Be seen.")
             task = track.task(team, (id, track.phase(team, id, 1)), "speak up")

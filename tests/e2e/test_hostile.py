@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deepwork.server.house import House
+from application import Clock, ask
+from deepwork.server.application import Application
 from e2e.browsing import Dashboard, Visitor, aside, until
 from e2e.make_e2e import at, git, judged
 from e2e.payloads import PAYLOADS
-from house import Clock, ask
 from jobs import project as jobs
 from jobs.runs import ask as ask_job
 from jobs.runs import start as begin_job
@@ -43,41 +43,41 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile(project: Path) -> Hostile:
-    house, clock = at(project)
+    app, clock = at(project)
     try:
-        crowd, task = _tasks(house, project)
-        runs = [_run(house, text) for text in PAYLOADS]
-        return Hostile(runs, crowd, task, *_plan(house), *aside(lambda: _sessions(project, clock)))
+        crowd, task = _tasks(app, project)
+        runs = [_run(app, text) for text in PAYLOADS]
+        return Hostile(runs, crowd, task, *_plan(app), *aside(lambda: _sessions(project, clock)))
     finally:
-        house.close()
+        app.close()
 
 
-def _run(house: House, text: str) -> str:
+def _run(app: Application, text: str) -> str:
     """A run with this text in every field of its own."""
-    id = track.workflow(house, name=text, objective=text, scope=text, constraints=text)
-    phase = track.phase(house, id, 1, name=text)
-    ask(house, "complete_phase", phase_id=phase, status="completed")
+    id = track.workflow(app, name=text, objective=text, scope=text, constraints=text)
+    phase = track.phase(app, id, 1, name=text)
+    ask(app, "complete_phase", phase_id=phase, status="completed")
     ask(
-        house, "complete_workflow", workflow_id=id, status="completed", summary=text, achievements=[text],
+        app, "complete_workflow", workflow_id=id, status="completed", summary=text, achievements=[text],
         limitations=[text],
     )  # fmt: skip
     return id
 
 
-def _tasks(house: House, project: Path) -> tuple[str, str]:
+def _tasks(app: Application, project: Path) -> tuple[str, str]:
     """One run with a task for each text, in every field that a task has; the last changed hostile files."""
-    id = track.workflow(house, name="crowd", objective="All of them.")
-    where = (id, track.phase(house, id, 1))
+    id = track.workflow(app, name="crowd", objective="All of them.")
+    where = (id, track.phase(app, id, 1))
     for text in PAYLOADS:
         if is_last := text == PAYLOADS[-1]:
             _commit(project)  # only now: git takes its time to look at each task
-        task = track.task(house, where, text, goal=text, agent_name=text, areas=["src/**"])
-        ask(house, "log_milestone", task_id=task, message=text, progress=3)
+        task = track.task(app, where, text, goal=text, agent_name=text, areas=["src/**"])
+        ask(app, "log_milestone", task_id=task, message=text, progress=3)
         ask(
-            house, "log_decision", task_id=task, category="other", question=text, chosen=text, reasoning=text,
+            app, "log_decision", task_id=task, category="other", question=text, chosen=text, reasoning=text,
             options_considered=[text, "b"], trade_offs=text,
         )  # fmt: skip
-        track.blocker(house, task, text)
+        track.blocker(app, task, text)
         if is_last:
             (project / "<img src=x onerror=hacked=1>.md").write_text("\n".join(PAYLOADS))
         outcome = {
@@ -85,7 +85,7 @@ def _tasks(house: House, project: Path) -> tuple[str, str]:
             "manual_review_needed": True, "manual_review_reason": text,
         }  # fmt: skip
         track.complete(
-            house, task, outcome=outcome, metadata={"packages_added": [text], "commands_executed": [text]}
+            app, task, outcome=outcome, metadata={"packages_added": [text], "commands_executed": [text]}
         )
     return id, task
 
@@ -111,37 +111,37 @@ def _sessions(project: Path, clock: Clock) -> tuple[str, str]:
         "passed": False, "feedback": joined,
         "criteria_results": [{"criterion": text, "passed": False, "feedback": text} for text in PAYLOADS],
     }  # fmt: skip
-    with judged(project, clock, verdict) as house:
-        given_up = begin_job(house, "letter", goal=joined)
-        ask_job(house, "abort_workflow", session_id=given_up, explanation=joined)
-        sent_back = begin_job(house, "letter", goal=joined)
+    with judged(project, clock, verdict) as app:
+        given_up = begin_job(app, "letter", goal=joined)
+        ask_job(app, "abort_workflow", session_id=given_up, explanation=joined)
+        sent_back = begin_job(app, "letter", goal=joined)
         about = {"session_id": sent_back, "notes": joined}
         ask_job(
-            house,
+            app,
             "finished_step",
             outputs={"draft.md": names[0]},
             quality_review_override_reason=joined,
             **about,
         )
-        answer = ask_job(house, "finished_step", outputs={"polish.md": names[1]}, **about)
+        answer = ask_job(app, "finished_step", outputs={"polish.md": names[1]}, **about)
         assert answer["status"] == "needs_work"
     return sent_back, given_up
 
 
-def _plan(house: House) -> tuple[str, str]:
+def _plan(app: Application) -> tuple[str, str]:
     """A plan with a task, and an agent with a message, for each text."""
     joined = "\n".join(PAYLOADS)
-    id = ask(house, "workflow_create", name=PAYLOADS[1], source_type="prompt", source_content=joined)["id"]
+    id = ask(app, "workflow_create", name=PAYLOADS[1], source_type="prompt", source_content=joined)["id"]
     tasks = [{"name": text, "description": text, "sequence": 1} for text in PAYLOADS]
     ask(
-        house, "workflow_set_plan", id=id,
+        app, "workflow_set_plan", id=id,
         plan={"summary": joined, "approach": joined, "risks": list(PAYLOADS), "assumptions": list(PAYLOADS), "tasks": tasks},
     )  # fmt: skip
     for text in PAYLOADS:
-        agent: str = ask(house, "agent_register", name=text, runtime="codex", capabilities=[text])["id"]
+        agent: str = ask(app, "agent_register", name=text, runtime="codex", capabilities=[text])["id"]
     for text in PAYLOADS:
         ask(
-            house, "message_send", sender_id=agent, recipient_id=agent, message_type="notification", subject=text,
+            app, "message_send", sender_id=agent, recipient_id=agent, message_type="notification", subject=text,
             body=text,
         )  # fmt: skip
     return id, agent

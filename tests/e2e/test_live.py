@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deepwork.server.house import House
+from application import ask
+from deepwork.server.application import Application
 from e2e.browsing import Dashboard, Visitor, until
 from e2e.make_e2e import Made, at
-from house import ask
 from tracking import make_tracking as track
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def house(dashboard: Dashboard) -> Iterator[House]:
+def app(dashboard: Dashboard) -> Iterator[Application]:
     """The same store, as an agent's server would have it open."""
-    house, _ = at(dashboard.project)
-    yield house
-    house.close()
+    app, _ = at(dashboard.project)
+    yield app
+    app.close()
 
 
 def seqs(visitor: Visitor) -> list[int]:
@@ -33,33 +33,33 @@ def seqs(visitor: Visitor) -> list[int]:
     return sorted(shown)
 
 
-def test_a_blocker_appears_on_home_without_a_reload(visitor: Visitor, made: Made, house: House) -> None:
+def test_a_blocker_appears_on_home_without_a_reload(visitor: Visitor, made: Made, app: Application) -> None:
     visitor.open("/")
     visitor.page.evaluate("window.isTheSame = true")
 
-    track.blocker(house, made.tasks["running"], "May the yen have cents?")
+    track.blocker(app, made.tasks["running"], "May the yen have cents?")
 
     visitor.page.wait_for_selector("text=May the yen have cents?")
     assert visitor.page.evaluate("window.isTheSame") is True
 
 
 def test_a_task_that_ends_is_shown_as_ended_in_the_open_timeline(
-    visitor: Visitor, made: Made, house: House
+    visitor: Visitor, made: Made, app: Application
 ) -> None:
-    where = (made.track, track.phase(house, made.track, 3, name="Check"))
+    where = (made.track, track.phase(app, made.track, 3, name="Check"))
     visitor.open(f"/runs/{made.track}")
 
-    task = track.task(house, where, "Count the cents", agent_name="Kay")
+    task = track.task(app, where, "Count the cents", agent_name="Kay")
     row = visitor.page.locator(f'.row[data-key="{task}"]')
     row.wait_for()
     assert "running" in row.inner_text()
-    track.complete(house, task)
+    track.complete(app, task)
 
     row.get_by_text("success").wait_for()
 
 
 def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
-    visitor: Visitor, made: Made, dashboard: Dashboard, house: House
+    visitor: Visitor, made: Made, dashboard: Dashboard, app: Application
 ) -> None:
     visitor.open(f"/runs/{made.track}?tab=log&type=milestone:created")
     visitor.page.wait_for_selector(".log .row")
@@ -67,7 +67,7 @@ def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
     visitor.page.wait_for_selector("text=The server does not answer.")
 
     for number in range(12):
-        ask(house, "log_milestone", task_id=made.tasks["running"], message=f"unseen {number}")
+        ask(app, "log_milestone", task_id=made.tasks["running"], message=f"unseen {number}")
     dashboard.start()
 
     visitor.page.wait_for_selector("#connection.is-live")
@@ -85,9 +85,9 @@ def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
 
 
 def test_a_blocker_is_resolved_in_place_and_the_record_says_that_a_person_did_it(
-    visitor: Visitor, made: Made, house: House
+    visitor: Visitor, made: Made, app: Application
 ) -> None:
-    issue = track.blocker(house, made.tasks["running"], "Who signs this off?")
+    issue = track.blocker(app, made.tasks["running"], "Who signs this off?")
     visitor.open("/")
     card = visitor.page.locator(f'[data-need="{issue}"]')
     card.get_by_role("button", name="Resolve").click()
@@ -102,9 +102,9 @@ def test_a_blocker_is_resolved_in_place_and_the_record_says_that_a_person_did_it
 
 
 def test_an_error_of_an_action_is_said_where_it_was_asked_for(
-    visitor: Visitor, made: Made, house: House
+    visitor: Visitor, made: Made, app: Application
 ) -> None:
-    issue = track.blocker(house, made.tasks["running"], "Which tax?")
+    issue = track.blocker(app, made.tasks["running"], "Which tax?")
     visitor.open("/blockers")
     visitor.page.locator(f'[data-issue="{issue}"]').get_by_role("button", name="Resolve").click()
     dialog = visitor.page.get_by_role("dialog")
@@ -119,13 +119,13 @@ def test_an_error_of_an_action_is_said_where_it_was_asked_for(
     visitor.troubles.clear()  # the browser tells of the 409
 
 
-def test_the_title_says_how_much_waits(visitor: Visitor, made: Made, house: House) -> None:
+def test_the_title_says_how_much_waits(visitor: Visitor, made: Made, app: Application) -> None:
     read: list[Response] = []
     visitor.page.on("response", lambda answer: read.append(answer) if is_home(answer) else None)
     visitor.open("/runs")
     visitor.page.wait_for_selector(".badge")
 
-    track.blocker(house, made.tasks["running"], "One more?")
+    track.blocker(app, made.tasks["running"], "One more?")
 
     # Claims run out and tasks fall silent meanwhile, so it is counted what the page itself was last told.
     def is_counted() -> bool:
@@ -141,13 +141,13 @@ def is_home(answer: Response) -> bool:
 
 
 def test_a_browser_without_a_network_says_so_and_goes_on_when_it_is_back(
-    visitor: Visitor, made: Made, house: House
+    visitor: Visitor, made: Made, app: Application
 ) -> None:
     visitor.open("/")
     visitor.context.set_offline(True)
     visitor.page.wait_for_selector("text=You are offline.")
 
-    track.blocker(house, made.tasks["running"], "Said while nobody listened?")
+    track.blocker(app, made.tasks["running"], "Said while nobody listened?")
     visitor.context.set_offline(False)
 
     visitor.page.wait_for_selector("text=Said while nobody listened?")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from application import leave_out
 from e2e.browsing import AXE, Dashboard, Visitor, until
 from e2e.make_e2e import Made
-from house import leave_out
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -7,72 +7,72 @@ from pathlib import Path
 
 import pytest
 
+from application import Clock, ask, events, make_app
 from deepwork.events.feed import Batch, Feed, ResyncRequired
 from deepwork.events.log import Event, EventStore, bounded, iso
-from deepwork.server.house import House
-from house import Clock, ask, events, house_at
+from deepwork.server.application import Application
 
 
-def emit(house: House, count: int, workflow_id: str | None = None) -> None:
-    with house.database.transaction() as tx:
+def emit(app: Application, count: int, workflow_id: str | None = None) -> None:
+    with app.database.transaction() as tx:
         for number in range(count):
             tx.emit("agent:updated", {"number": number}, workflow_id)
 
 
-def batch(house: House, since: int, **given: object) -> Batch:
-    read = house.feed.read(since, **given)  # type: ignore[arg-type]
+def batch(app: Application, since: int, **given: object) -> Batch:
+    read = app.feed.read(since, **given)  # type: ignore[arg-type]
     assert isinstance(read, Batch)
     return read
 
 
-def test_an_event_says_what_happened_when_and_to_what(house: House):
-    ask(house, "agent_register", name="Ada", runtime="custom")
+def test_an_event_says_what_happened_when_and_to_what(app: Application):
+    ask(app, "agent_register", name="Ada", runtime="custom")
 
-    [event] = events(house)
+    [event] = events(app)
 
     assert (event.seq, event.type, event.workflow_id) == (1, "agent:registered", None)
     assert event.ts == "2027-01-15T08:00:00.000Z"
     assert event.data["name"] == "Ada"
 
 
-def test_a_reader_goes_on_where_it_stopped(house: House):
-    emit(house, 5)
+def test_a_reader_goes_on_where_it_stopped(app: Application):
+    emit(app, 5)
 
-    assert [event.seq for event in batch(house, 0, limit=3).events] == [1, 2, 3]
-    assert [event.seq for event in batch(house, 3, limit=3).events] == [4, 5]
-    assert batch(house, 5) == Batch([], 5)
+    assert [event.seq for event in batch(app, 0, limit=3).events] == [1, 2, 3]
+    assert [event.seq for event in batch(app, 3, limit=3).events] == [4, 5]
+    assert batch(app, 5) == Batch([], 5)
 
 
-def test_one_workflow_can_be_followed_alone(house: House):
-    emit(house, 2, "wf_1")
-    emit(house, 3, "wf_2")
-    emit(house, 1, "wf_1")
+def test_one_workflow_can_be_followed_alone(app: Application):
+    emit(app, 2, "wf_1")
+    emit(app, 3, "wf_2")
+    emit(app, 1, "wf_1")
 
-    read = batch(house, 0, workflow_id="wf_1")
+    read = batch(app, 0, workflow_id="wf_1")
 
     assert [event.seq for event in read.events] == [1, 2, 6]
     assert read.upto == 6
 
 
-def test_old_events_are_dropped_and_a_reader_from_before_is_told(house: House, clock: Clock):
-    emit(house, 10)
+def test_old_events_are_dropped_and_a_reader_from_before_is_told(app: Application, clock: Clock):
+    emit(app, 10)
     clock.advance(seconds=31 * 24 * 3600)
-    emit(house, 500)
+    emit(app, 500)
 
-    assert house.feed.read(3) == ResyncRequired(since=3, resume_at=510)
-    assert batch(house, 10).events[0].seq == 11
-    with house.database.reading() as tx:
+    assert app.feed.read(3) == ResyncRequired(since=3, resume_at=510)
+    assert batch(app, 10).events[0].seq == 11
+    with app.database.reading() as tx:
         assert EventStore(tx).oldest() == 11
 
 
-def test_a_reader_from_the_future_is_told(house: House):
-    emit(house, 2)
+def test_a_reader_from_the_future_is_told(app: Application):
+    emit(app, 2)
 
-    assert house.feed.read(7) == ResyncRequired(since=7, resume_at=2)
+    assert app.feed.read(7) == ResyncRequired(since=7, resume_at=2)
 
 
 def test_whoever_follows_sees_what_others_store(tmp_path: Path, location: str):
-    writer, reader = house_at(tmp_path, location), house_at(tmp_path, location)
+    writer, reader = make_app(tmp_path, location), make_app(tmp_path, location)
     emit(writer, 2)
     seen: list[Event | ResyncRequired] = []
     enough = threading.Event()
@@ -95,7 +95,7 @@ def test_whoever_follows_sees_what_others_store(tmp_path: Path, location: str):
 
 
 def test_a_commit_wakes_a_listener_and_silence_does_not(tmp_path: Path, location: str):
-    writer, reader = house_at(tmp_path, location), house_at(tmp_path, location)
+    writer, reader = make_app(tmp_path, location), make_app(tmp_path, location)
     emit(writer, 1)
     listener = reader.database.engine.listen()
 
@@ -108,13 +108,11 @@ def test_a_commit_wakes_a_listener_and_silence_does_not(tmp_path: Path, location
     reader.close()
 
 
-def test_following_ends_when_told(house: House):
-    emit(house, 1)
+def test_following_ends_when_told(app: Application):
+    emit(app, 1)
 
     assert [
-        event.seq
-        for event in Feed(house.database).follow(1, is_over=lambda: True)
-        if isinstance(event, Event)
+        event.seq for event in Feed(app.database).follow(1, is_over=lambda: True) if isinstance(event, Event)
     ] == []
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from application import ask
 from deepwork.hooks.clients import TOOL_USE, read
 from deepwork.hooks.happenings import answer
-from deepwork.server.house import House
-from house import ask
+from deepwork.server.application import Application
 
 
 def event(session: str = "s1", cwd: str = "", **more: Any) -> bytes:
@@ -28,11 +28,11 @@ def tool_event(tool: str, given: dict[str, Any], said: dict[str, Any], **more: A
 class Project:
     """A store with a plan of two tasks, and agents that come to work on it."""
 
-    house: House
+    app: Application
 
     def hook(self, name: str, content: bytes, client: str = "claude-code") -> dict[str, Any]:
         """What the hook prints, as JSON; {} for nothing."""
-        printed = answer(name, self.house.settings, read(client, content))
+        printed = answer(name, self.app.settings, read(client, content))
         return json.loads(printed) if printed else {}
 
     def context(self, name: str, content: bytes) -> str:
@@ -41,25 +41,23 @@ class Project:
         return printed["hookSpecificOutput"]["additionalContext"] if printed else ""
 
     def agent(self, name: str = "Ada") -> str:
-        id: str = ask(self.house, "agent_register", name=name, runtime="claude_code")["id"]
+        id: str = ask(self.app, "agent_register", name=name, runtime="claude_code")["id"]
         return id
 
     def plan(self, name: str = "Login by SSO") -> list[str]:
         """A plan; the ids of its tasks."""
-        id = ask(self.house, "workflow_create", name=name, source_type="prompt", source_content="Log in.")[
-            "id"
-        ]
+        id = ask(self.app, "workflow_create", name=name, source_type="prompt", source_content="Log in.")["id"]
         tasks = [
             {"name": "design", "description": "Write the flow down.", "sequence": 1},
             {"name": "build", "description": "Build the flow.", "sequence": 2, "depends_on": ["design"]},
         ]
-        ask(self.house, "workflow_set_plan", id=id, plan={"summary": "s", "approach": "a", "tasks": tasks})
-        return [task["id"] for task in ask(self.house, "workflow_get", id=id, include_tasks=True)["tasks"]]
+        ask(self.app, "workflow_set_plan", id=id, plan={"summary": "s", "approach": "a", "tasks": tasks})
+        return [task["id"] for task in ask(self.app, "workflow_get", id=id, include_tasks=True)["tasks"]]
 
     def claim(self, task: str, agent: str, **more: Any) -> dict[str, Any]:
         """Claim, with the hook looking on."""
         given = {"task_id": task, "agent_id": agent}
-        said = ask(self.house, "task_claim", **given)
+        said = ask(self.app, "task_claim", **given)
         assert said["success"], said
         return self.hook(TOOL_USE, tool_event("task_claim", given, said, **more))
 
@@ -70,13 +68,13 @@ class Project:
         return agent, task
 
     def change(self, sql: str, **values: Any) -> None:
-        with self.house.database.transaction() as tx:
+        with self.app.database.transaction() as tx:
             assert tx.run(sql, **values)
 
     def value(self, sql: str, **values: Any) -> Any:
-        with self.house.database.reading() as tx:
+        with self.app.database.reading() as tx:
             return tx.value(sql, **values)
 
     @property
     def records(self) -> list[Path]:
-        return sorted((self.house.settings.store_folder / "hooks").glob("*.json"))
+        return sorted((self.app.settings.store_folder / "hooks").glob("*.json"))

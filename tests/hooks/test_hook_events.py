@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from rs_bpe.bpe import openai
 
+from application import ask, make_app, told
 from deepwork.config import load_settings
 from deepwork.database.call import Call
 from deepwork.files.lock import FileLock
@@ -25,7 +26,6 @@ from deepwork.hooks.memory import MOST_KEPT, Memory
 from deepwork.hooks.telling import MOST_TOKENS
 from deepwork.server.invocation import invoke_async
 from hooks.make_hooks import Project, event, tool_event
-from house import ask, house_at, told
 
 RENEWAL_SECONDS = tool_use.PATIENCE
 JOB = {"goal": "Greet Ada", "job_name": "hello_review", "workflow_name": "greet"}
@@ -57,8 +57,8 @@ def let_pass(project: Project, agent: str, seconds: int) -> None:
 
 def start_job(project: Project) -> str:
     """A job session, begun with the hook looking on; its id."""
-    spec = project.house.registry["start_workflow"]
-    said = anyio.run(lambda: invoke_async(spec, JOB, Call("local", "start_workflow"), project.house.database))
+    spec = project.app.registry["start_workflow"]
+    said = anyio.run(lambda: invoke_async(spec, JOB, Call("local", "start_workflow"), project.app.database))
     project.hook(TOOL_USE, tool_event("start_workflow", JOB, said))
     id: str = said["begin_step"]["session_id"]
     return id
@@ -67,7 +67,7 @@ def start_job(project: Project) -> str:
 def send(project: Project, to: str, body: str, priority: str = "urgent") -> str:
     sender = project.agent("Bob")
     said = ask(
-        project.house, "message_send", sender_id=sender, recipient_id=to, message_type="notification",
+        project.app, "message_send", sender_id=sender, recipient_id=to, message_type="notification",
         body=body, priority=priority, subject="Stop",
     )  # fmt: skip
     id: str = said["id"]
@@ -77,7 +77,7 @@ def send(project: Project, to: str, body: str, priority: str = "urgent") -> str:
 @contextmanager
 def held_by_another(project: Project) -> Iterator[None]:
     """Somebody else is changing the agents, and takes very long."""
-    location = project.house.settings.database_location
+    location = project.app.settings.database_location
     if "://" in location:
         with psycopg.connect(location) as connection:
             connection.execute("SELECT 1 FROM agents FOR UPDATE")
@@ -147,9 +147,9 @@ def test_a_plan_without_tasks_is_nothing_to_speak_of(file_project: Project):
 
 def test_a_job_session_and_tracked_work_are_told_with_how_to_go_on(project: Project):
     session = start_job(project)
-    tracked = ask(project.house, "get_tracked_workflows")
+    tracked = ask(project.app, "get_tracked_workflows")
     assert tracked["total"] == 0
-    record = project.house.toolset("tracking")["start_workflow"]
+    record = project.app.toolset("tracking")["start_workflow"]
     workflow = record.method(name="Move", objective="All moved.").workflow_id
 
     text = project.context(SESSION_START, event(source="compact"))
@@ -199,7 +199,7 @@ def test_a_stranger_keeps_nobody_alive(file_project: Project):
 
 def test_a_session_that_needs_no_store_waits_for_none(file_project: Project):
     file_project.at_work()
-    away = replace(file_project.house.settings, database="postgresql://nobody@127.0.0.1:1/none")
+    away = replace(file_project.app.settings, database="postgresql://nobody@127.0.0.1:1/none")
 
     for name in (TOOL_USE, STOP):
         assert answer(name, away, read("codex", event("another", tool_name="Bash"))) == ""
@@ -219,7 +219,7 @@ def test_a_renewal_that_must_wait_keeps_no_urgent_message_back(
 
     assert message in text
     assert heartbeat(project, agent) == before
-    assert "renewal of claims: StorageError" in failures.last(project.house.settings.store_folder)[1]
+    assert "renewal of claims: StorageError" in failures.last(project.app.settings.store_folder)[1]
 
 
 def test_reading_a_colleagues_inbox_does_not_keep_it_alive(file_project: Project):
@@ -237,11 +237,11 @@ def test_reading_a_colleagues_inbox_does_not_keep_it_alive(file_project: Project
 def test_a_renewal_is_no_news(project: Project):
     agent, _ = project.at_work()
     let_pass(project, agent, 40)
-    before = told(project.house)
+    before = told(project.app)
 
     project.hook(TOOL_USE, event(tool_name="Bash"))
 
-    assert told(project.house) == before
+    assert told(project.app) == before
 
 
 def test_a_helper_keeps_whoever_waits_for_it_alive_too(project: Project):
@@ -328,7 +328,7 @@ def test_whoever_is_believed_gone_is_told_once_to_come_back_and_is_not_brought_b
 def test_a_claim_that_another_took_over_is_told_once(project: Project):
     agent, task = project.at_work()
     let_pass(project, agent, 200)
-    assert ask(project.house, "task_claim", task_id=task, agent_id=project.agent("Bob"))["success"]
+    assert ask(project.app, "task_claim", task_id=task, agent_id=project.agent("Bob"))["success"]
 
     first = project.context(TOOL_USE, event(tool_name="Bash"))
 
@@ -338,7 +338,7 @@ def test_a_claim_that_another_took_over_is_told_once(project: Project):
 
 def test_an_agent_that_left_is_kept_alive_by_nobody(project: Project):
     agent, _ = project.at_work()
-    ask(project.house, "agent_unregister", id=agent)
+    ask(project.app, "agent_unregister", id=agent)
 
     assert project.hook(TOOL_USE, event(tool_name="Bash")) == {}
     [record] = project.records
@@ -368,8 +368,8 @@ def test_whoever_goes_on_because_of_a_hook_may_stop(file_project: Project):
 
 def test_nothing_holds_up_whoever_has_finished(project: Project):
     agent, task = project.at_work()
-    ask(project.house, "task_update_status", id=task, status="in_progress", agent_id=agent)
-    ask(project.house, "task_update_status", id=task, status="completed", outcome="Done.", agent_id=agent)
+    ask(project.app, "task_update_status", id=task, status="in_progress", agent_id=agent)
+    ask(project.app, "task_update_status", id=task, status="completed", outcome="Done.", agent_id=agent)
 
     assert project.hook(STOP, event()) == {}
 
@@ -431,7 +431,7 @@ def test_long_gone_sessions_are_forgotten(file_project: Project):
     agent = file_project.agent()
     for number in range(MOST_KEPT + 3):
         heard = read("claude-code", event(f"s{number}"))
-        memory = Memory(file_project.house.settings.store_folder)
+        memory = Memory(file_project.app.settings.store_folder)
         memory.folder.mkdir(parents=True, exist_ok=True)
         memory.keep(memory.recall(heard, Path("/file_project")))
 
@@ -482,7 +482,7 @@ def test_a_worktree_shares_what_its_repository_knows(tmp_path: Path):
         ["-C", str(main), "worktree", "add", "-q", str(tree)],
     ):
         subprocess.run(["git", *words], check=True, capture_output=True)
-    project = Project(house_at(main, ""))
+    project = Project(make_app(main, ""))
     try:
         agent, task = project.at_work()
         settings = load_settings(tree, environment={})
@@ -491,7 +491,7 @@ def test_a_worktree_shares_what_its_repository_knows(tmp_path: Path):
         assert answer(TOOL_USE, settings, learnt) == ""
         printed = answer(SESSION_START, settings, read("claude-code", event(source="compact")))
     finally:
-        project.house.close()
+        project.app.close()
 
     assert task in printed
     assert not (tree / ".deepwork").exists()

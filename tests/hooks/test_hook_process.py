@@ -57,7 +57,7 @@ def taken(lock: Path) -> Iterator[None]:
 
 @pytest.fixture
 def root(file_project: Project) -> Path:
-    return file_project.house.settings.project_root
+    return file_project.app.settings.project_root
 
 
 def test_a_session_from_its_first_call_to_its_end(file_project: Project, root: Path):
@@ -151,7 +151,7 @@ def test_no_word_can_forge_a_line_of_the_log(root: Path):
 
 def test_the_store_may_be_named(file_project: Project, root: Path):
     _, task = file_project.at_work()
-    file_project.house.close()
+    file_project.app.close()
     (root / ".deepwork" / "deepwork.db").rename(root / "elsewhere.db")
 
     words = "session-start --client claude-code"
@@ -193,7 +193,7 @@ def test_a_very_long_event_is_taken_whole(file_project: Project, root: Path):
 def test_a_store_that_others_hold_is_not_waited_for(file_project: Project, root: Path):
     agent, _ = file_project.at_work()
     file_project.change("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
-    file_project.house.close()
+    file_project.app.close()
 
     with taken(root / ".deepwork" / "deepwork.db.lock"):
         told = hook(root, "session-start --client claude-code", event(cwd=str(root), source="compact"))
@@ -207,7 +207,7 @@ def test_a_store_that_others_hold_is_not_waited_for(file_project: Project, root:
 def test_a_store_of_tomorrow_is_left_alone(file_project: Project, root: Path):
     file_project.at_work()
     file_project.change("UPDATE alembic_version SET version_num = '9999'")
-    file_project.house.close()
+    file_project.app.close()
 
     assert silent(hook(root, "session-start --client claude-code", event(cwd=str(root), source="compact")))
     assert "schema 9999" in failures(root)

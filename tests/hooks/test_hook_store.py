@@ -8,11 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from application import clean, make_app
 from deepwork.database.lean import existing_store
 from deepwork.database.transaction import Transaction
 from deepwork.errors import StorageError
 from hooks.make_hooks import Project
-from house import clean, house_at
 
 LIMITS = ("lock_timeout", "statement_timeout", "application_name", "search_path")
 
@@ -21,10 +21,10 @@ LIMITS = ("lock_timeout", "statement_timeout", "application_name", "search_path"
 def url(tmp_path: Path, postgres_url: str) -> Iterator[str]:
     """A store with an agent in it."""
     clean(postgres_url)
-    project = Project(house_at(tmp_path, postgres_url))
+    project = Project(make_app(tmp_path, postgres_url))
     project.agent()
     yield postgres_url
-    project.house.close()
+    project.app.close()
 
 
 def test_it_has_the_patience_that_is_asked_for(url: str):

@@ -20,8 +20,8 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
+from application import make_app
 from deepwork.server.http.guard import HEADERS
-from house import house_at
 from http_tests.served import PATIENCE_SECONDS, TOKEN, McpSession, Served, free_port
 from quick import PLAIN
 
@@ -41,7 +41,7 @@ def test_a_real_client_works_over_each_transport_and_era(tmp_path: Path, transpo
             assert first.structured_content == again.structured_content
             assert json.loads(refused.content[0].text)["code"] == "AGENT_NOT_FOUND"
 
-    registry = house_at(tmp_path, "unused.db").registry
+    registry = make_app(tmp_path, "unused.db").registry
     with Served(tmp_path, transport=transport) as server:
         anyio.run(work, server.url)
         assert server.stop() == 0

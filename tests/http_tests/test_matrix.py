@@ -9,12 +9,12 @@ import anyio
 import pytest
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
-from deepwork.server.app import server_of
-from deepwork.server.http.app import doors
+from application import make_app
+from deepwork.server.http.asgi import doors
 from deepwork.server.http.guard import HEADERS, Guard
 from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.policy import Policy, is_mcp
-from house import house_at
+from deepwork.server.mcp_server import server_of
 
 TOKEN = "t" * 32
 HOSTS = frozenset({"127.0.0.1:8000"})
@@ -73,8 +73,8 @@ def ask(guard: Guard, method: str, path: str, headers: dict[str, str]) -> tuple[
 @pytest.mark.parametrize("needs_token", [False, True])
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_the_guard_stands_before_every_route(tmp_path: Path, transport: str, needs_token: bool):
-    house = house_at(tmp_path, str(tmp_path / "x.db"), transport=transport)
-    every = doors(house, server_of(house))
+    app = make_app(tmp_path, str(tmp_path / "x.db"), transport=transport)
+    every = doors(app, server_of(app))
     assert every.protocol is not None
     asked = addresses([*every.pages.routes, *every.protocol.routes])
     policy = Policy(hosts=HOSTS, token=TOKEN, mcp_needs_token=needs_token)

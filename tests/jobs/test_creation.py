@@ -16,21 +16,21 @@ from deepwork.config import load_settings
 from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.quality_gate import QualityGate
 from deepwork.jobs.responses import FinishedStep
-from deepwork.server.app import create_server as defined
-from deepwork.server.house import House
+from deepwork.server.application import Application
+from deepwork.server.mcp_server import create_server as defined
 from deepwork.server.registration import McpTool
 from jobs.project import job, step, write
 
 
-def house_of(server: FastMCP) -> House:
+def app_of(server: FastMCP) -> Application:
     """The parts behind a server."""
     tool = asyncio.run(server.get_tool("finished_step"))
     assert isinstance(tool, McpTool)
-    return tool._house
+    return tool._app
 
 
 def gate_of(server: FastMCP) -> QualityGate | None:
-    return house_of(server).quality_gate
+    return app_of(server).quality_gate
 
 
 def answers_of(server: FastMCP, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -56,7 +56,7 @@ def test_1_1_2_the_project_root_is_a_path_or_a_text_and_becomes_absolute(
     monkeypatch.chdir(tmp_path)
 
     roots = [
-        house_of(create_server(given)).settings.project_root
+        app_of(create_server(given)).settings.project_root
         for given in (Path("project"), "project", str(tmp_path / "project"))
     ]
 
@@ -80,7 +80,7 @@ def test_1_1_4_quality_gate_timeout_is_120_unless_told_and_reaches_the_gate(tmp_
 
 
 def test_1_1_5_quality_gate_max_attempts_is_3_unless_told_and_is_kept(tmp_path: Path):
-    told = house_of(create_server(tmp_path, quality_gate_max_attempts=5))
+    told = app_of(create_server(tmp_path, quality_gate_max_attempts=5))
 
     assert default("quality_gate_max_attempts") == 3
     assert load_settings(tmp_path, environment={}).quality_gate_max_attempts == 3
@@ -181,4 +181,4 @@ def test_1_7_2_a_step_has_one_of_three_statuses():
 def test_1_2_1_1_3_1_1_4_1_1_6_1_what_may_take_long_is_asynchronous(
     tmp_path: Path, tool: str, is_async: bool
 ):
-    assert house_of(create_server(tmp_path)).registry[tool].is_async is is_async
+    assert app_of(create_server(tmp_path)).registry[tool].is_async is is_async

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from application import leave_out
 from chaos.strace import attached
 from deepwork.errors import Code, StateError, StorageError
 from deepwork.jobs.session_files import SessionFiles
-from deepwork.server.house import House
-from house import leave_out
+from deepwork.server.application import Application
 from jobs.project import job, step, write
 from jobs.runs import ask, file_of, finish, opened, session, start
 
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def house(root: Path) -> Iterator[House]:
+def app(root: Path) -> Iterator[Application]:
     made = opened(root)
     yield made
     made.close()
@@ -51,9 +51,9 @@ class Saver:
             "import ctypes; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER\n"
             f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
             "from pathlib import Path\nfrom jobs.runs import *\n"
-            f"house = opened(Path({str(root)!r}))\nsession(house, {id!r})\n"
+            f"app = opened(Path({str(root)!r}))\nsession(app, {id!r})\n"
             "from deepwork.jobs import progress\n"
-            f"files = house.sessions.files; loaded = files.load({id!r})\n"
+            f"files = app.sessions.files; loaded = files.load({id!r})\n"
             "changed = progress.advanced(progress.completed(loaded, 'a', {'a.md': 'a.md'}, None, progress.now()), progress.now())\n"
             "print('ready', flush=True); sys.stdin.readline()\n"
             "files.save(changed)\nprint('saved', flush=True)\n"
@@ -78,10 +78,10 @@ class Saver:
 @pytest.mark.needs("strace")
 @pytest.mark.timeout(1200)  # a process for each call
 def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
-    root: Path, house: House, tmp_path: Path
+    root: Path, app: Application, tmp_path: Path
 ):
     trace = tmp_path / "trace"
-    id = start(house)
+    id = start(app)
     saver = Saver(root, id)
     with attached(saver.process.pid, trace, "-e", f"trace={CHANGES}"):
         assert saver.go() == 0
@@ -92,7 +92,7 @@ def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
     steps: Counter[str] = Counter()
 
     for call, number in points:
-        id = start(house)
+        id = start(app)
         before = file_of(root, id).read_bytes()
         saver = Saver(root, id)
         with attached(
@@ -104,9 +104,9 @@ def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
         assert kept.current_step_id in {"a", "b"}, (call, number)
         if kept.current_step_id == "a":
             assert file_of(root, id).read_bytes() == before, (call, number)
-            finish(house, "a.md", session_id=id)
+            finish(app, "a.md", session_id=id)
         steps[kept.current_step_id] += 1
-        assert finish(house, "b.md", session_id=id)["begin_step"]["step_id"] == "c"
+        assert finish(app, "b.md", session_id=id)["begin_step"]["step_id"] == "c"
 
     print(
         f"killed at {len(points)} calls {dict(calls)}: {steps['a']} times as before, {steps['b']} times as after"
@@ -142,31 +142,31 @@ def fill(folder: Path) -> Path:
 
 
 def test_w4_a_full_disk_refuses_the_step_and_leaves_everything_as_it_was(
-    root: Path, small_disk: Path, house: House
+    root: Path, small_disk: Path, app: Application
 ):
-    id = start(house)
+    id = start(app)
     before = file_of(root, id).read_bytes()
     ballast = fill(small_disk)
 
-    for work in (lambda: finish(house, "a.md"), lambda: start(house)):
+    for work in (lambda: finish(app, "a.md"), lambda: start(app)):
         with pytest.raises(StorageError) as full:
             work()
         assert full.value.code is Code.STORAGE_FULL
 
     assert file_of(root, id).read_bytes() == before
-    assert ask(house, "get_workflows")["stack"] == [{"workflow": "chain/main", "step": "a"}]
+    assert ask(app, "get_workflows")["stack"] == [{"workflow": "chain/main", "step": "a"}]
     ballast.unlink()
-    assert finish(house, "a.md")["begin_step"]["step_id"] == "b"
+    assert finish(app, "a.md")["begin_step"]["step_id"] == "b"
     assert [path.name for path in small_disk.glob(".*.tmp")] == []
 
 
 # damaged files
 
 
-def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, house: House):
-    id = start(house)
-    finish(house, "a.md")
-    whole, files = file_of(root, id).read_bytes(), house.sessions.files
+def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, app: Application):
+    id = start(app)
+    finish(app, "a.md")
+    whole, files = file_of(root, id).read_bytes(), app.sessions.files
 
     for length in range(len(whole)):
         file_of(root, id).write_bytes(whole[:length])
@@ -176,9 +176,9 @@ def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, house: H
     assert files.peek(id) is not None
 
 
-def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, house: House):
-    id = start(house)
-    whole, files, chance = file_of(root, id).read_bytes(), house.sessions.files, random.Random(4)
+def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, app: Application):
+    id = start(app)
+    whole, files, chance = file_of(root, id).read_bytes(), app.sessions.files, random.Random(4)
 
     for place in range(len(whole)):
         damaged = bytearray(whole)
@@ -189,17 +189,17 @@ def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, house: House):
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"null", b"[" * 100_000, b"\xff\xfe", b'{"schema": 1}\n'])
 def test_a_damaged_session_is_named_kept_aside_and_can_go_on_from_before(
-    root: Path, house: House, damage: bytes
+    root: Path, app: Application, damage: bytes
 ):
-    other = start(house)
-    id = start(house)
-    finish(house, "a.md")
+    other = start(app)
+    id = start(app)
+    finish(app, "a.md")
     file_of(root, id).write_bytes(damage)
 
     # Once more by its id: what was put aside is still known as damaged, not as never there.
     for given in ({}, {"session_id": id}):
         with pytest.raises(StateError) as refused:
-            finish(house, "b.md", **given)
+            finish(app, "b.md", **given)
         assert refused.value.code is Code.SESSION_DAMAGED
 
     [aside] = root.glob(".deepwork/tmp/*.damaged-*")
@@ -207,25 +207,25 @@ def test_a_damaged_session_is_named_kept_aside_and_can_go_on_from_before(
     assert aside.name in refused.value.message
     previous = file_of(root, id).with_name(f"session_{id}.json.prev")
     assert previous.name in refused.value.suggestion
-    assert session(house, other)["current_step_id"] == "a"
-    assert finish(house, "a.md")["begin_step"]["session_id"] == other
+    assert session(app, other)["current_step_id"] == "a"
+    assert finish(app, "a.md")["begin_step"]["session_id"] == other
 
     previous.rename(file_of(root, id))
-    assert finish(house, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
+    assert finish(app, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
 
 
-def test_looking_at_the_stack_moves_no_damaged_file(root: Path, house: House):
-    id = start(house)
+def test_looking_at_the_stack_moves_no_damaged_file(root: Path, app: Application):
+    id = start(app)
     file_of(root, id).write_bytes(b"damage")
 
-    assert ask(house, "get_workflows")["stack"] == []
-    assert house.stack("local") == []
+    assert ask(app, "get_workflows")["stack"] == []
+    assert app.stack("local") == []
 
     assert file_of(root, id).read_bytes() == b"damage"
 
 
-def test_a_damaged_file_hides_no_other_session_from_a_restarted_process(root: Path, house: House):
-    damaged, whole = start(house), start(house)
+def test_a_damaged_file_hides_no_other_session_from_a_restarted_process(root: Path, app: Application):
+    damaged, whole = start(app), start(app)
     file_of(root, damaged).write_bytes(b"damage")
     restarted = opened(root)
 

@@ -14,6 +14,7 @@ import pytest
 from fastmcp.client.transports import ClientTransport, SSETransport, StreamableHttpTransport
 
 import quick
+from application import events, told
 from deepwork.errors import (
     Code,
     Conflict,
@@ -24,8 +25,7 @@ from deepwork.errors import (
     NotFound,
     StateError,
 )
-from deepwork.server.house import House
-from house import events, told
+from deepwork.server.application import Application
 from http_tests.served import Served
 from jobs.project import job, review, step, write
 from jobs.runs import ask, file_of, finish, opened, session, start
@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def house(root: Path) -> Iterator[House]:
+def app(root: Path) -> Iterator[Application]:
     made = opened(root)
     yield made
     made.close()
@@ -54,9 +54,9 @@ def another_process(root: Path, *code: str) -> str:
     lines = [
         "from pathlib import Path",
         "from jobs.runs import *",
-        f"house = opened(Path({str(root)!r}))",
+        f"app = opened(Path({str(root)!r}))",
         *code,
-        "house.close()",
+        "app.close()",
     ]
     tests = Path(__file__).parents[1]
     done = subprocess.run(
@@ -67,65 +67,65 @@ def another_process(root: Path, *code: str) -> str:
 
 
 def a_dead_process_started(root: Path, name: str = "chain", **more: Any) -> str:
-    return another_process(root, f"print(start(house, {name!r}, **{more!r}))")
+    return another_process(root, f"print(start(app, {name!r}, **{more!r}))")
 
 
 # W1, J11: restart and take-over
 
 
-def test_w1_after_a_restart_a_session_goes_on_by_its_id(root: Path, house: House):
+def test_w1_after_a_restart_a_session_goes_on_by_its_id(root: Path, app: Application):
     id = a_dead_process_started(root)
 
-    answer = finish(house, "a.md", session_id=id)
+    answer = finish(app, "a.md", session_id=id)
 
     assert (answer["status"], answer["begin_step"]["step_id"], answer["taken_over"]) == (
         "next_step",
         "b",
         None,
     )
-    assert finish(house, "b.md")["begin_step"]["step_id"] == "c"
+    assert finish(app, "b.md")["begin_step"]["step_id"] == "c"
 
 
-def test_w1_after_a_restart_the_only_orphan_is_taken_over(root: Path, house: House):
+def test_w1_after_a_restart_the_only_orphan_is_taken_over(root: Path, app: Application):
     id = a_dead_process_started(root)
 
-    answer = finish(house, "a.md")
+    answer = finish(app, "a.md")
 
     assert (answer["begin_step"]["session_id"], answer["taken_over"]) == (id, True)
     assert answer["stack"] == [{"workflow": "chain/main", "step": "b"}]
-    assert finish(house, "b.md")["taken_over"] is None
+    assert finish(app, "b.md")["taken_over"] is None
 
 
-def test_a_take_over_is_told_also_when_the_work_is_sent_back(root: Path, house: House):
+def test_a_take_over_is_told_also_when_the_work_is_sent_back(root: Path, app: Application):
     a_dead_process_started(root, "reviewed")
 
-    answer = finish(house, "a.md")
+    answer = finish(app, "a.md")
 
     assert (answer["status"], answer["taken_over"]) == ("needs_work", True)
 
 
-def test_a_call_that_is_refused_takes_nothing_over(root: Path, house: House):
+def test_a_call_that_is_refused_takes_nothing_over(root: Path, app: Application):
     a_dead_process_started(root)
 
     with pytest.raises(InvalidInput):
-        finish(house, "nothing")
+        finish(app, "nothing")
 
-    assert ask(house, "get_workflows")["stack"] == []
-    assert finish(house, "a.md")["taken_over"] is True
+    assert ask(app, "get_workflows")["stack"] == []
+    assert finish(app, "a.md")["taken_over"] is True
 
 
-def test_j11_of_several_orphans_none_is_taken_over_and_all_are_listed(root: Path, house: House):
+def test_j11_of_several_orphans_none_is_taken_over_and_all_are_listed(root: Path, app: Application):
     ids = [a_dead_process_started(root, goal=f"goal {number}") for number in range(2)]
 
     with pytest.raises(StateError) as refused:
-        finish(house, "a.md")
+        finish(app, "a.md")
 
     assert refused.value.code is Code.NO_ACTIVE_SESSION
     assert all(each in refused.value.message for each in (*ids, "goal 0", "goal 1", "step a"))
 
 
-def test_j11_a_session_of_a_living_process_is_not_taken_over(root: Path, house: House):
-    id = start(house)
+def test_j11_a_session_of_a_living_process_is_not_taken_over(root: Path, app: Application):
+    id = start(app)
     with_its_own_stack = opened(root)
 
     with pytest.raises(StateError, match=id):
@@ -134,23 +134,23 @@ def test_j11_a_session_of_a_living_process_is_not_taken_over(root: Path, house: 
     with_its_own_stack.close()
 
 
-def test_1_6_4_abort_takes_over_nothing(root: Path, house: House):
+def test_1_6_4_abort_takes_over_nothing(root: Path, app: Application):
     id = a_dead_process_started(root)
 
     with pytest.raises(StateError, match=id) as refused:
-        ask(house, "abort_workflow", explanation="x")
+        ask(app, "abort_workflow", explanation="x")
 
     assert refused.value.code is Code.NO_ACTIVE_SESSION
-    assert ask(house, "abort_workflow", explanation="x", session_id=id)["aborted_step"] == "a"
+    assert ask(app, "abort_workflow", explanation="x", session_id=id)["aborted_step"] == "a"
 
 
 def test_of_two_that_find_an_orphan_only_one_takes_it_over(
-    root: Path, house: House, monkeypatch: pytest.MonkeyPatch
+    root: Path, app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     a_dead_process_started(root, "same")
     found = threading.Barrier(2)
-    houses = [house, opened(root)]
-    for each in houses:
+    apps = [app, opened(root)]
+    for each in apps:
         resolve = each.sessions.resolve
 
         def together(*given: Any, resolve: Any = resolve, **more: Any) -> Any:
@@ -161,12 +161,12 @@ def test_of_two_that_find_an_orphan_only_one_takes_it_over(
         monkeypatch.setattr(each.sessions, "resolve", together)
 
     outcomes = at_once(
-        *(lambda each=each: ask(each, "finished_step", outputs={"out": "x.md"}) for each in houses)
+        *(lambda each=each: ask(each, "finished_step", outputs={"out": "x.md"}) for each in apps)
     )
 
     won = [each for each in outcomes if isinstance(each, dict)]
     assert [each["taken_over"] for each in won] == [True]
-    houses[1].close()
+    apps[1].close()
 
 
 def at_once(*works: Any) -> list[Any]:
@@ -207,15 +207,15 @@ def test_w2_workflows_started_at_the_same_time_do_not_touch_each_other(root: Pat
 
 
 @pytest.mark.parametrize("by", ["step_id", "key"])
-def test_w3_of_three_identical_calls_one_completes_the_step(root: Path, house: House, by: str):
-    id = start(house, "same")
+def test_w3_of_three_identical_calls_one_completes_the_step(root: Path, app: Application, by: str):
+    id = start(app, "same")
     more = {"step_id": "a"} if by == "step_id" else {"key": "once"}
 
     outcomes = at_once(
-        *[lambda: ask(house, "finished_step", outputs={"out": "x.md"}, session_id=id, **more)] * 3
+        *[lambda: ask(app, "finished_step", outputs={"out": "x.md"}, session_id=id, **more)] * 3
     )
 
-    done = session(house, id)
+    done = session(app, id)
     assert done["current_step_id"] == "b"
     if by == "key":
         assert [each["begin_step"]["step_id"] for each in outcomes] == ["b"] * 3
@@ -225,21 +225,21 @@ def test_w3_of_three_identical_calls_one_completes_the_step(root: Path, house: H
         assert "'b'" in refused[0].message
 
 
-def test_w3_without_a_step_id_or_key_each_call_counts_one_after_the_other(root: Path, house: House):
+def test_w3_without_a_step_id_or_key_each_call_counts_one_after_the_other(root: Path, app: Application):
     """Nothing tells three identical calls from three pieces of work; but none is half applied."""
-    id = start(house, "same")
+    id = start(app, "same")
 
-    outcomes = at_once(*[lambda: ask(house, "finished_step", outputs={"out": "x.md"}, session_id=id)] * 3)
+    outcomes = at_once(*[lambda: ask(app, "finished_step", outputs={"out": "x.md"}, session_id=id)] * 3)
 
     assert sorted(each["status"] for each in outcomes) == ["next_step", "next_step", "workflow_complete"]
     assert {each["begin_step"]["step_id"] for each in outcomes if each["begin_step"]} == {"b", "c"}
-    assert session(house, id)["status"] == "completed"
+    assert session(app, id)["status"] == "completed"
 
 
 # keys
 
 
-def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, house: House):
+def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, app: Application):
     calls: list[tuple[str, dict[str, Any]]] = [
         ("start_workflow", {"goal": "x", "job_name": "chain", "workflow_name": "main"}),
         ("finished_step", {"outputs": {"a.md": "a.md"}}),
@@ -247,11 +247,11 @@ def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, ho
         ("abort_workflow", {"explanation": "x"}),
     ]
     for tool, given in calls:
-        first, second = (ask(house, tool, key="k", **given) for _ in range(2))
+        first, second = (ask(app, tool, key="k", **given) for _ in range(2))
         assert first == second, tool
 
-    assert len(house.sessions.files.all()) == 1
-    assert told(house).count("session:updated") == 2
+    assert len(app.sessions.files.all()) == 1
+    assert told(app).count("session:updated") == 2
 
 
 @pytest.mark.parametrize(
@@ -264,108 +264,108 @@ def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, ho
     ],
 )
 def test_a_key_with_other_arguments_is_refused(
-    root: Path, house: House, tool: str, given: dict[str, Any], other: Any
+    root: Path, app: Application, tool: str, given: dict[str, Any], other: Any
 ):
     if tool != "start_workflow":
-        start(house)
-    ask(house, tool, key="k", **given)
+        start(app)
+    ask(app, tool, key="k", **given)
 
     with pytest.raises(Conflict) as refused:
-        ask(house, tool, key="k", **given | other)
+        ask(app, tool, key="k", **given | other)
 
     assert refused.value.code is Code.KEY_REUSED
 
 
-def test_a_repeated_last_step_is_not_applied_to_the_workflow_around_it(root: Path, house: House):
-    outer = start(house, "same")
+def test_a_repeated_last_step_is_not_applied_to_the_workflow_around_it(root: Path, app: Application):
+    outer = start(app, "same")
     job(root, "short", [step("a", {"out": {"type": "file", "description": "x", "required": True}})])
-    start(house, "short")
-    first = ask(house, "finished_step", key="k", outputs={"out": "x.md"})
+    start(app, "short")
+    first = ask(app, "finished_step", key="k", outputs={"out": "x.md"})
 
-    again = ask(house, "finished_step", key="k", outputs={"out": "x.md"})
+    again = ask(app, "finished_step", key="k", outputs={"out": "x.md"})
 
     assert first == again
     assert first["status"] == "workflow_complete"
-    assert session(house, outer)["current_step_id"] == "a"
+    assert session(app, outer)["current_step_id"] == "a"
 
 
-def test_a_key_that_comes_again_late_is_not_taken_for_a_new_call(root: Path, house: House):
-    start(house, "same")
+def test_a_key_that_comes_again_late_is_not_taken_for_a_new_call(root: Path, app: Application):
+    start(app, "same")
     for key in ("one", "two"):
-        ask(house, "finished_step", key=key, outputs={"out": "x.md"})
+        ask(app, "finished_step", key=key, outputs={"out": "x.md"})
 
     with pytest.raises(NotAllowed, match="was carried out"):
-        ask(house, "finished_step", key="one", outputs={"out": "x.md"})
+        ask(app, "finished_step", key="one", outputs={"out": "x.md"})
 
 
-def test_work_sent_back_under_a_key_is_not_counted_twice(root: Path, house: House):
-    id = start(house, "reviewed")
+def test_work_sent_back_under_a_key_is_not_counted_twice(root: Path, app: Application):
+    id = start(app, "reviewed")
 
-    answers = [finish(house, "a.md", key="k") for _ in range(3)]
+    answers = [finish(app, "a.md", key="k") for _ in range(3)]
 
     assert answers[0] == answers[1] == answers[2]
-    assert session(house, id)["step_progress"]["a"]["quality_attempts"] == 1
+    assert session(app, id)["step_progress"]["a"]["quality_attempts"] == 1
 
 
-def test_a_key_counts_after_a_restart_too(root: Path, house: House):
+def test_a_key_counts_after_a_restart_too(root: Path, app: Application):
     first = json.loads(
-        another_process(
-            root, "import json", "start(house)", "print(json.dumps(finish(house, 'a.md', key='k')))"
-        )
+        another_process(root, "import json", "start(app)", "print(json.dumps(finish(app, 'a.md', key='k')))")
     )
 
-    assert finish(house, "a.md", key="k") == first
+    assert finish(app, "a.md", key="k") == first
 
 
 # J20: go back, look, try
 
 
-def test_go_to_step_clears_what_came_after_and_leaves_files(root: Path, house: House):
-    id = start(house)
-    finish(house, "a.md")
-    finish(house, "b.md")
+def test_go_to_step_clears_what_came_after_and_leaves_files(root: Path, app: Application):
+    id = start(app)
+    finish(app, "a.md")
+    finish(app, "b.md")
 
-    answer = ask(house, "go_to_step", step_id="a")
+    answer = ask(app, "go_to_step", step_id="a")
 
     assert (answer["status"], answer["begin_step"]["step_id"]) == ("next_step", "a")
     assert answer["cleared_steps"] == ["a", "b", "c"]
-    assert list(session(house, id)["step_progress"]) == ["a"]
+    assert list(session(app, id)["step_progress"]) == ["a"]
     assert (root / "b.md").exists()
-    assert [finish(house, name)["status"] for name in ("a.md", "b.md", "c.md")][-1] == "workflow_complete"
+    assert [finish(app, name)["status"] for name in ("a.md", "b.md", "c.md")][-1] == "workflow_complete"
 
 
 @pytest.mark.parametrize(("step_id", "error"), [("c", NotAllowed), ("nowhere", InvalidInput)])
-def test_one_can_go_only_to_a_step_behind(root: Path, house: House, step_id: str, error: type[DeepworkError]):
-    start(house)
-    finish(house, "a.md")
+def test_one_can_go_only_to_a_step_behind(
+    root: Path, app: Application, step_id: str, error: type[DeepworkError]
+):
+    start(app)
+    finish(app, "a.md")
 
     with pytest.raises(error):
-        ask(house, "go_to_step", step_id=step_id)
+        ask(app, "go_to_step", step_id=step_id)
 
 
-def test_get_session_says_what_one_is_in_even_after_a_restart(root: Path, house: House):
+def test_get_session_says_what_one_is_in_even_after_a_restart(root: Path, app: Application):
     id = a_dead_process_started(root)
 
-    seen = ask(house, "get_session")
+    seen = ask(app, "get_session")
 
     assert (seen["session"]["session_id"], seen["begin_step"]["step_instructions"]) == (id, "Do a.")
     assert seen["stack"] == []
     assert "owner" not in seen["session"]
 
 
-def test_get_session_of_one_that_never_was_is_an_error(house: House):
+def test_get_session_of_one_that_never_was_is_an_error(app: Application):
     for id in ("zzzzzzzz", "../../x", "x"):
         with pytest.raises(NotFound) as refused:
-            ask(house, "get_session", session_id=id)
+            ask(app, "get_session", session_id=id)
         assert refused.value.code is Code.SESSION_NOT_FOUND
 
 
-def test_validate_outputs_changes_nothing(root: Path, house: House):
-    id = start(house, "reviewed")
+def test_validate_outputs_changes_nothing(root: Path, app: Application):
+    id = start(app, "reviewed")
     before = file_of(root, id).read_bytes()
 
     answers = [
-        ask(house, "validate_outputs", outputs=each)["valid"] for each in ({"a.md": "a.md"}, {"z": "z"}, {})
+        ask(app, "validate_outputs", outputs=each)["valid"] for each in ({"a.md": "a.md"}, {"z": "z"}, {})
     ]
 
     assert answers == [True, False, False]
@@ -375,21 +375,21 @@ def test_validate_outputs_changes_nothing(root: Path, house: House):
 # W7, W8, W11: definitions that change
 
 
-def test_w7_the_order_is_that_of_the_start(root: Path, house: House):
-    start(house)
-    finish(house, "a.md")
+def test_w7_the_order_is_that_of_the_start(root: Path, app: Application):
+    start(app)
+    finish(app, "a.md")
     write(root, "new.md")
     job(root, "chain", [step("new"), step("a"), step("b"), step("c")], main=["new", "a", "c", "b"])
     (root / ".deepwork/jobs/chain/steps/c.md").write_text("Do c well.")
 
-    answer = finish(house, "b.md")
+    answer = finish(app, "b.md")
 
     assert (answer["begin_step"]["step_id"], answer["begin_step"]["step_instructions"]) == ("c", "Do c well.")
-    assert finish(house, "c.md")["status"] == "workflow_complete"
+    assert finish(app, "c.md")["status"] == "workflow_complete"
 
 
-def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: Path, house: House):
-    id = start(house)
+def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: Path, app: Application):
+    id = start(app)
     job(root, "chain", [step("b"), step("c")])
 
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -398,58 +398,58 @@ def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: 
     ]
     for tool, given in calls:
         with pytest.raises(StateError, match="'a'") as refused:
-            ask(house, tool, **given)
+            ask(app, tool, **given)
         assert refused.value.code is Code.INVALID_STATE
         assert "abort_workflow" in refused.value.suggestion
 
-    assert ask(house, "abort_workflow", explanation="gone")["aborted_step"] == "a"
-    assert session(house, id)["status"] == "aborted"
+    assert ask(app, "abort_workflow", explanation="gone")["aborted_step"] == "a"
+    assert session(app, id)["status"] == "aborted"
 
 
-def test_w7_a_job_that_vanished_can_be_given_up(root: Path, house: House):
-    start(house)
+def test_w7_a_job_that_vanished_can_be_given_up(root: Path, app: Application):
+    start(app)
     (root / ".deepwork/jobs/chain/job.yml").unlink()
 
     with pytest.raises(NotFound):
-        finish(house, "a.md")
+        finish(app, "a.md")
 
-    assert ask(house, "abort_workflow", explanation="gone")["aborted_workflow"] == "chain/main"
+    assert ask(app, "abort_workflow", explanation="gone")["aborted_workflow"] == "chain/main"
 
 
 @pytest.mark.parametrize(
     "shape", ["absolute", "../outside/chain", "./chain", "chain/", "..", "chain/../chain"]
 )
-def test_w8_a_job_is_named_never_found_by_a_path(root: Path, house: House, shape: str):
+def test_w8_a_job_is_named_never_found_by_a_path(root: Path, app: Application, shape: str):
     outside = job(root / "elsewhere", "chain", [step("a")])
     name = str(outside) if shape == "absolute" else shape
 
     with pytest.raises((NotFound, InvalidInput)):
-        start(house, name)
+        start(app, name)
 
-    assert house.sessions.files.all() == []
+    assert app.sessions.files.all() == []
 
 
-def test_w11_missing_instructions_in_the_middle_leave_the_state_as_it_was(root: Path, house: House):
-    id = start(house)
-    before = session(house, id)
+def test_w11_missing_instructions_in_the_middle_leave_the_state_as_it_was(root: Path, app: Application):
+    id = start(app)
+    before = session(app, id)
     (root / ".deepwork/jobs/chain/steps/b.md").unlink()
 
     with pytest.raises(DefinitionError, match=r"steps/b\.md"):
-        finish(house, "a.md")
+        finish(app, "a.md")
 
-    assert session(house, id)["step_progress"] == before["step_progress"]
+    assert session(app, id)["step_progress"] == before["step_progress"]
     (root / ".deepwork/jobs/chain/steps/b.md").write_text("Do b again.")
-    assert finish(house, "a.md")["begin_step"]["step_instructions"] == "Do b again."
+    assert finish(app, "a.md")["begin_step"]["step_instructions"] == "Do b again."
 
 
-def test_w11_missing_instructions_at_the_start_leave_no_session(root: Path, house: House):
+def test_w11_missing_instructions_at_the_start_leave_no_session(root: Path, app: Application):
     (root / ".deepwork/jobs/chain/steps/a.md").unlink()
 
     with pytest.raises(DefinitionError):
-        start(house)
+        start(app)
 
-    assert house.sessions.files.all() == []
-    assert ask(house, "get_workflows")["stack"] == []
+    assert app.sessions.files.all() == []
+    assert ask(app, "get_workflows")["stack"] == []
 
 
 # stacks
@@ -498,25 +498,27 @@ def test_w19_clients_that_nobody_can_tell_apart_must_name_their_session(root: Pa
             assert ada.call("get_session", session_id=ids[0])["session"]["current_step_id"] == "a"
 
 
-def test_a_session_that_somebody_else_ended_is_told_once_then_the_one_below_goes_on(root: Path, house: House):
-    start(house)
-    inner = start(house, "same")
+def test_a_session_that_somebody_else_ended_is_told_once_then_the_one_below_goes_on(
+    root: Path, app: Application
+):
+    start(app)
+    inner = start(app, "same")
     ask(opened(root), "abort_workflow", explanation="by a human", session_id=inner)
 
     with pytest.raises(StateError, match="by a human"):
-        ask(house, "finished_step", outputs={"out": "x.md"})
+        ask(app, "finished_step", outputs={"out": "x.md"})
 
-    assert finish(house, "a.md")["begin_step"]["step_id"] == "b"
+    assert finish(app, "a.md")["begin_step"]["step_id"] == "b"
 
 
-def test_a_session_takes_no_file_descriptor_for_good(root: Path, house: House):
+def test_a_session_takes_no_file_descriptor_for_good(root: Path, app: Application):
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     for number in range(30):
         if number == 5:
             before = descriptors()
-        ask(house, "abort_workflow", explanation="x", session_id=start(house))
+        ask(app, "abort_workflow", explanation="x", session_id=start(app))
 
     assert descriptors() <= before + 2
 
@@ -524,49 +526,49 @@ def test_a_session_takes_no_file_descriptor_for_good(root: Path, house: House):
 # what is told
 
 
-def test_every_change_is_told_once_and_the_row_follows(root: Path, house: House):
-    id = start(house)
+def test_every_change_is_told_once_and_the_row_follows(root: Path, app: Application):
+    id = start(app)
     for name in ("a.md", "b.md", "c.md"):
-        finish(house, name)
-    given_up = start(house)
-    ask(house, "abort_workflow", explanation="x")
+        finish(app, name)
+    given_up = start(app)
+    ask(app, "abort_workflow", explanation="x")
 
-    assert told(house) == [
+    assert told(app) == [
         "session:started", "session:updated", "session:updated", "session:completed",
         "session:started", "session:aborted",
     ]  # fmt: skip
-    assert [event.workflow_id for event in events(house)] == [id] * 4 + [given_up] * 2
-    assert rows(house) == {id: ("completed", 4), given_up: ("aborted", 2)}
+    assert [event.workflow_id for event in events(app)] == [id] * 4 + [given_up] * 2
+    assert rows(app) == {id: ("completed", 4), given_up: ("aborted", 2)}
 
 
-def rows(house: House) -> dict[str, tuple[str, int]]:
-    with house.database.reading() as tx:
+def rows(app: Application) -> dict[str, tuple[str, int]]:
+    with app.database.reading() as tx:
         found = tx.all("SELECT id, status, generation FROM job_sessions")
     return {row["id"]: (row["status"], row["generation"]) for row in found}
 
 
 def test_what_a_process_that_died_could_not_tell_is_told_by_the_next(
-    root: Path, house: House, monkeypatch: pytest.MonkeyPatch
+    root: Path, app: Application, monkeypatch: pytest.MonkeyPatch
 ):
-    id = start(house)
+    id = start(app)
     with monkeypatch.context() as dying:
-        dying.setattr(house.sessions, "_tell", lambda *_: None)
-        finish(house, "a.md")
-    assert rows(house)[id] == ("active", 1)
+        dying.setattr(app.sessions, "_tell", lambda *_: None)
+        finish(app, "a.md")
+    assert rows(app)[id] == ("active", 1)
 
-    finish(house, "b.md")
+    finish(app, "b.md")
 
-    assert rows(house)[id] == ("active", 3)
-    assert told(house) == ["session:started", "session:updated", "session:updated"]
+    assert rows(app)[id] == ("active", 3)
+    assert told(app) == ["session:started", "session:updated", "session:updated"]
 
 
 def test_a_database_that_is_away_stops_nobody(root: Path):
     (root / "deepwork.db").write_bytes(b"no database at all" * 1000)
-    house = opened(root)
+    app = opened(root)
 
-    id = start(house)
-    answers = [finish(house, name)["status"] for name in ("a.md", "b.md", "c.md")]
+    id = start(app)
+    answers = [finish(app, name)["status"] for name in ("a.md", "b.md", "c.md")]
 
     assert answers == ["next_step", "next_step", "workflow_complete"]
-    assert session(house, id)["status"] == "completed"
-    house.close()
+    assert session(app, id)["status"] == "completed"
+    app.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deepwork.jobs.branch import branch_name
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from jobs.project import job, step, write
 from jobs.runs import ask, opened
 from jobs.test_sessions import at_once
@@ -48,11 +48,11 @@ def current(root: Path) -> str:
 
 
 def start(
-    root: Path | House, name: str = "chain", instance: str | None = "acme", git_branch: str = "switch"
+    root: Path | Application, name: str = "chain", instance: str | None = "acme", git_branch: str = "switch"
 ) -> str | None:
-    house = root if isinstance(root, House) else opened(root, git_branch=git_branch)
+    app = root if isinstance(root, Application) else opened(root, git_branch=git_branch)
     given: dict[str, Any] = {"goal": "x", "job_name": name, "workflow_name": "main", "instance_id": instance}
-    branch: str | None = ask(house, "start_workflow", **given)["branch"]
+    branch: str | None = ask(app, "start_workflow", **given)["branch"]
     return branch
 
 
@@ -99,10 +99,10 @@ def test_uncommitted_work_is_not_touched(repository: Path):
 
 
 def test_a_nested_session_stays_on_the_branch(repository: Path):
-    house = opened(repository, git_branch="switch")
+    app = opened(repository, git_branch="switch")
 
-    assert start(house) == start(house, "other") == current(repository)
-    house.close()
+    assert start(app) == start(app, "other") == current(repository)
+    app.close()
 
 
 def test_on_a_branch_of_ours_it_stays(repository: Path):
@@ -124,9 +124,9 @@ def test_where_there_is_no_repository_or_no_commit_there_is_no_branch(root: Path
 
 
 def test_two_that_begin_at_the_same_time_do_not_fight_over_git(repository: Path):
-    houses = [opened(repository, git_branch="switch") for _ in range(4)]
+    apps = [opened(repository, git_branch="switch") for _ in range(4)]
 
-    branches = at_once(*(lambda house=house: start(house) for house in houses))
+    branches = at_once(*(lambda app=app: start(app) for app in apps))
 
     assert branches == ["deepwork/chain-main-acme"] * 4
 

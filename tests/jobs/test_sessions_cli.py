@@ -25,11 +25,11 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def id(root: Path) -> str:
     """A session at its second step."""
-    house = opened(root)
-    id = start(house, goal="write\x1b[31m it")
-    finish(house, "a.md")
-    finish(house, "a.md", quality_review_override_reason="read by Ada", notes="went well")
-    house.close()
+    app = opened(root)
+    id = start(app, goal="write\x1b[31m it")
+    finish(app, "a.md")
+    finish(app, "a.md", quality_review_override_reason="read by Ada", notes="went well")
+    app.close()
     return id
 
 

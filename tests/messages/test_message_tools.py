@@ -9,37 +9,37 @@ from typing import Any
 import pytest
 
 from agents.make import registered
+from application import NOW, Clock, ask, events, make_app, size, told
 from deepwork.errors import Code, InvalidInput, NotAllowed, NotFound
-from deepwork.server.house import House
-from house import NOW, Clock, ask, events, house_at, size, told
+from deepwork.server.application import Application
 
 
 @pytest.fixture
-def ada(house: House) -> str:
-    return registered(house, "Ada", role="coordinator")
+def ada(app: Application) -> str:
+    return registered(app, "Ada", role="coordinator")
 
 
 @pytest.fixture
-def bob(house: House) -> str:
-    return registered(house, "Bob")
+def bob(app: Application) -> str:
+    return registered(app, "Bob")
 
 
-def send(house: House, sender: str, recipient: str, body: Any = "hello", **given: Any) -> dict[str, str]:
+def send(app: Application, sender: str, recipient: str, body: Any = "hello", **given: Any) -> dict[str, str]:
     arguments = {"sender_id": sender, "recipient_id": recipient, "message_type": "query", "body": body}
-    sent: dict[str, str] = ask(house, "message_send", **(arguments | given))
+    sent: dict[str, str] = ask(app, "message_send", **(arguments | given))
     return sent
 
 
-def inbox(house: House, agent: str, **filters: Any) -> list[Any]:
-    return [message["body"] for message in ask(house, "message_list", agent_id=agent, **filters)["messages"]]
+def inbox(app: Application, agent: str, **filters: Any) -> list[Any]:
+    return [message["body"] for message in ask(app, "message_list", agent_id=agent, **filters)["messages"]]
 
 
-def test_a_message_arrives_as_it_was_sent(house: House, ada: str, bob: str):
+def test_a_message_arrives_as_it_was_sent(app: Application, ada: str, bob: str):
     body = {"question": "which port?", "options": [1, 2], "none": None}
 
-    sent = send(house, ada, bob, body, subject="Ports", priority="high", workflow_id="tw_1", task_id="tt_1")
+    sent = send(app, ada, bob, body, subject="Ports", priority="high", workflow_id="tw_1", task_id="tt_1")
 
-    answer = ask(house, "message_list", agent_id=bob)
+    answer = ask(app, "message_list", agent_id=bob)
     assert answer["unread_count"] == 1
     assert answer["messages"] == [
         {
@@ -59,133 +59,135 @@ def test_a_message_arrives_as_it_was_sent(house: House, ada: str, bob: str):
     ]
 
 
-def test_a_reply_stays_in_its_thread_and_both_see_it_whole(house: House, ada: str, bob: str, clock: Clock):
-    asked = send(house, ada, bob, "which port?")
+def test_a_reply_stays_in_its_thread_and_both_see_it_whole(
+    app: Application, ada: str, bob: str, clock: Clock
+):
+    asked = send(app, ada, bob, "which port?")
     clock.advance(seconds=1)
-    answered = send(house, bob, ada, "8000", message_type="response", reply_to_id=asked["id"])
+    answered = send(app, bob, ada, "8000", message_type="response", reply_to_id=asked["id"])
 
     assert answered["thread_id"] == asked["thread_id"]
     for agent in (ada, bob):
-        assert inbox(house, agent, thread_id=asked["thread_id"]) == ["8000", "which port?"]
+        assert inbox(app, agent, thread_id=asked["thread_id"]) == ["8000", "which port?"]
 
 
-def test_another_agent_does_not_see_the_thread(house: House, ada: str, bob: str):
-    asked = send(house, ada, bob)
+def test_another_agent_does_not_see_the_thread(app: Application, ada: str, bob: str):
+    asked = send(app, ada, bob)
 
-    assert inbox(house, registered(house, "Eve"), thread_id=asked["thread_id"]) == []
+    assert inbox(app, registered(app, "Eve"), thread_id=asked["thread_id"]) == []
 
 
-def test_the_inbox_shows_unread_messages_newest_first(house: House, ada: str, bob: str):
+def test_the_inbox_shows_unread_messages_newest_first(app: Application, ada: str, bob: str):
     for text in ("one", "two", "three"):
-        send(house, ada, bob, text)
+        send(app, ada, bob, text)
 
-    assert inbox(house, bob) == ["three", "two", "one"]
+    assert inbox(app, bob) == ["three", "two", "one"]
 
 
-def test_reading_a_message_takes_it_out_of_the_inbox(house: House, ada: str, bob: str, clock: Clock):
-    sent = send(house, ada, bob)
+def test_reading_a_message_takes_it_out_of_the_inbox(app: Application, ada: str, bob: str, clock: Clock):
+    sent = send(app, ada, bob)
     clock.advance(seconds=5)
 
-    message = ask(house, "message_get", id=sent["id"])
+    message = ask(app, "message_get", id=sent["id"])
 
     assert (message["status"], message["read_at"]) == ("read", NOW + 5000)
-    assert inbox(house, bob) == []
-    assert inbox(house, bob, status="read") == ["hello"]
+    assert inbox(app, bob) == []
+    assert inbox(app, bob, status="read") == ["hello"]
 
 
-def test_a_message_can_be_looked_at_without_reading_it(house: House, ada: str, bob: str):
-    sent = send(house, ada, bob)
+def test_a_message_can_be_looked_at_without_reading_it(app: Application, ada: str, bob: str):
+    sent = send(app, ada, bob)
 
-    assert ask(house, "message_get", id=sent["id"], mark_read=False)["status"] == "unread"
-    assert inbox(house, bob) == ["hello"]
-
-
-def test_reading_twice_is_told_once(house: House, ada: str, bob: str):
-    sent = send(house, ada, bob)
-
-    ask(house, "message_get", id=sent["id"])
-    ask(house, "message_get", id=sent["id"])
-    ask(house, "message_mark_read", message_ids=[sent["id"]])
-
-    assert told(house).count("message:read") == 1
+    assert ask(app, "message_get", id=sent["id"], mark_read=False)["status"] == "unread"
+    assert inbox(app, bob) == ["hello"]
 
 
-def test_archived_messages_are_put_away_for_good(house: House, ada: str, bob: str):
-    sent = send(house, ada, bob)
+def test_reading_twice_is_told_once(app: Application, ada: str, bob: str):
+    sent = send(app, ada, bob)
 
-    ask(house, "message_archive", message_ids=[sent["id"]])
-    ask(house, "message_mark_read", message_ids=[sent["id"]])
+    ask(app, "message_get", id=sent["id"])
+    ask(app, "message_get", id=sent["id"])
+    ask(app, "message_mark_read", message_ids=[sent["id"]])
 
-    assert inbox(house, bob) == []
-    assert inbox(house, bob, status="archived") == ["hello"]
-    assert inbox(house, bob, status="all") == ["hello"]
+    assert told(app).count("message:read") == 1
 
 
-def test_unknown_ids_are_named_and_the_rest_is_done(house: House, ada: str, bob: str):
-    sent = send(house, ada, bob)
+def test_archived_messages_are_put_away_for_good(app: Application, ada: str, bob: str):
+    sent = send(app, ada, bob)
+
+    ask(app, "message_archive", message_ids=[sent["id"]])
+    ask(app, "message_mark_read", message_ids=[sent["id"]])
+
+    assert inbox(app, bob) == []
+    assert inbox(app, bob, status="archived") == ["hello"]
+    assert inbox(app, bob, status="all") == ["hello"]
+
+
+def test_unknown_ids_are_named_and_the_rest_is_done(app: Application, ada: str, bob: str):
+    sent = send(app, ada, bob)
 
     for tool in ("message_mark_read", "message_archive"):
-        answer = ask(house, tool, message_ids=["msg_x", sent["id"], "msg_y"])
+        answer = ask(app, tool, message_ids=["msg_x", sent["id"], "msg_y"])
         assert answer == {"success": True, "unknown": ["msg_x", "msg_y"]}
-    assert "unknown" not in ask(house, "message_mark_read", message_ids=[sent["id"]])
+    assert "unknown" not in ask(app, "message_mark_read", message_ids=[sent["id"]])
 
 
-def test_every_filter_narrows_the_list(house: House, ada: str, bob: str, clock: Clock):
-    send(house, ada, bob, "plain")
-    send(house, ada, bob, "urgent", priority="urgent")
-    send(house, ada, bob, "news", message_type="notification", workflow_id="tw_1")
+def test_every_filter_narrows_the_list(app: Application, ada: str, bob: str, clock: Clock):
+    send(app, ada, bob, "plain")
+    send(app, ada, bob, "urgent", priority="urgent")
+    send(app, ada, bob, "news", message_type="notification", workflow_id="tw_1")
     clock.advance(seconds=60)
-    send(house, ada, bob, "late")
+    send(app, ada, bob, "late")
 
-    assert inbox(house, bob, priority=["urgent", "high"]) == ["urgent"]
-    assert inbox(house, bob, message_type=["notification"]) == ["news"]
-    assert inbox(house, bob, workflow_id="tw_1") == ["news"]
-    assert inbox(house, bob, since=NOW) == ["late"]
-    assert inbox(house, bob, since=NOW // 1000) == ["late"]
-    assert inbox(house, bob, priority=[]) == ["late", "news", "urgent", "plain"]
-    assert ask(house, "message_list", agent_id=bob, priority=["urgent"])["unread_count"] == 4
-
-
-def test_a_cursor_gives_what_came_after_it_oldest_first(house: House, ada: str, bob: str):
-    ids = [send(house, ada, bob, text)["id"] for text in ("one", "two", "three", "four")]
-
-    assert inbox(house, bob, since_id=ids[0], limit=2) == ["two", "three"]
-    assert inbox(house, bob, since_id=ids[2]) == ["four"]
-    assert inbox(house, bob, since_id=ids[3]) == []
+    assert inbox(app, bob, priority=["urgent", "high"]) == ["urgent"]
+    assert inbox(app, bob, message_type=["notification"]) == ["news"]
+    assert inbox(app, bob, workflow_id="tw_1") == ["news"]
+    assert inbox(app, bob, since=NOW) == ["late"]
+    assert inbox(app, bob, since=NOW // 1000) == ["late"]
+    assert inbox(app, bob, priority=[]) == ["late", "news", "urgent", "plain"]
+    assert ask(app, "message_list", agent_id=bob, priority=["urgent"])["unread_count"] == 4
 
 
-def test_a_cursor_misses_nothing_while_many_send_at_once(house: House, ada: str, bob: str):
-    first = send(house, ada, bob, "0")["id"]
+def test_a_cursor_gives_what_came_after_it_oldest_first(app: Application, ada: str, bob: str):
+    ids = [send(app, ada, bob, text)["id"] for text in ("one", "two", "three", "four")]
+
+    assert inbox(app, bob, since_id=ids[0], limit=2) == ["two", "three"]
+    assert inbox(app, bob, since_id=ids[2]) == ["four"]
+    assert inbox(app, bob, since_id=ids[3]) == []
+
+
+def test_a_cursor_misses_nothing_while_many_send_at_once(app: Application, ada: str, bob: str):
+    first = send(app, ada, bob, "0")["id"]
 
     with ThreadPoolExecutor(6) as senders:
-        list(senders.map(lambda number: send(house, ada, bob, str(number)), range(1, 41)))
+        list(senders.map(lambda number: send(app, ada, bob, str(number)), range(1, 41)))
 
     seen, cursor = [], first
-    while page := ask(house, "message_list", agent_id=bob, since_id=cursor, limit=7)["messages"]:
+    while page := ask(app, "message_list", agent_id=bob, since_id=cursor, limit=7)["messages"]:
         seen += [int(message["body"]) for message in page]
         cursor = page[-1]["id"]
     assert sorted(seen) == list(range(1, 41))
 
 
-def test_a_broadcast_reaches_the_living_except_the_sender(house: House, ada: str, bob: str, clock: Clock):
+def test_a_broadcast_reaches_the_living_except_the_sender(app: Application, ada: str, bob: str, clock: Clock):
     silent = bob
     clock.advance(seconds=91)
-    eve, max = registered(house, "Eve"), registered(house, "Max", runtime="codex")
+    eve, max = registered(app, "Eve"), registered(app, "Max", runtime="codex")
 
-    answer = ask(house, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
+    answer = ask(app, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
 
     assert answer["sent_count"] == len(answer["message_ids"]) == 2
-    assert inbox(house, eve) == inbox(house, max) == ["tea?"]
-    assert inbox(house, silent) == inbox(house, ada) == []
+    assert inbox(app, eve) == inbox(app, max) == ["tea?"]
+    assert inbox(app, silent) == inbox(app, ada) == []
 
 
-def test_a_broadcast_can_be_narrowed(house: House, ada: str, bob: str):
-    max = registered(house, "Max", runtime="codex")
-    ask(house, "agent_update", id=max, status="busy")
+def test_a_broadcast_can_be_narrowed(app: Application, ada: str, bob: str):
+    max = registered(app, "Max", runtime="codex")
+    ask(app, "agent_update", id=max, status="busy")
 
     def reached(**filter: str) -> int:
         count: int = ask(
-            house, "message_broadcast", sender_id=bob, message_type="status_update", body="x",
+            app, "message_broadcast", sender_id=bob, message_type="status_update", body="x",
             recipient_filter=filter,
         )["sent_count"]  # fmt: skip
         return count
@@ -196,75 +198,75 @@ def test_a_broadcast_can_be_narrowed(house: House, ada: str, bob: str):
     assert reached(status="busy", role="coordinator") == 0
 
 
-def test_a_broadcast_is_one_thread(house: House, ada: str, bob: str):
-    eve = registered(house, "Eve")
-    ask(house, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
+def test_a_broadcast_is_one_thread(app: Application, ada: str, bob: str):
+    eve = registered(app, "Eve")
+    ask(app, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
 
-    threads = {ask(house, "message_list", agent_id=agent)["messages"][0]["thread_id"] for agent in (bob, eve)}
+    threads = {ask(app, "message_list", agent_id=agent)["messages"][0]["thread_id"] for agent in (bob, eve)}
 
     assert len(threads) == 1
 
 
-def test_unread_messages_are_counted_by_priority(house: House, ada: str, bob: str):
+def test_unread_messages_are_counted_by_priority(app: Application, ada: str, bob: str):
     for priority in ("low", "urgent", "urgent"):
-        send(house, ada, bob, priority=priority)
+        send(app, ada, bob, priority=priority)
 
-    assert ask(house, "message_count_unread", agent_id=bob) == {
+    assert ask(app, "message_count_unread", agent_id=bob) == {
         "count": 3,
         "by_priority": {"low": 1, "normal": 0, "high": 0, "urgent": 2},
     }
-    assert ask(house, "message_count_unread", agent_id=bob, priority=["urgent"]) == {
+    assert ask(app, "message_count_unread", agent_id=bob, priority=["urgent"]) == {
         "count": 2,
         "by_priority": {"urgent": 2},
     }
 
 
-def test_an_expired_message_is_no_longer_offered(house: House, ada: str, bob: str, clock: Clock):
-    send(house, ada, bob, expires_at=NOW + 1000)
-    assert inbox(house, bob) == ["hello"]
+def test_an_expired_message_is_no_longer_offered(app: Application, ada: str, bob: str, clock: Clock):
+    send(app, ada, bob, expires_at=NOW + 1000)
+    assert inbox(app, bob) == ["hello"]
 
     clock.advance(seconds=2)
 
-    assert inbox(house, bob) == []
-    assert ask(house, "message_count_unread", agent_id=bob)["count"] == 0
+    assert inbox(app, bob) == []
+    assert ask(app, "message_count_unread", agent_id=bob)["count"] == 0
 
 
-def test_writing_is_a_sign_of_life(house: House, ada: str, bob: str, clock: Clock):
+def test_writing_is_a_sign_of_life(app: Application, ada: str, bob: str, clock: Clock):
     clock.advance(seconds=91)
-    assert ask(house, "agent_get", id=ada)["status"] == "offline"
+    assert ask(app, "agent_get", id=ada)["status"] == "offline"
 
-    send(house, ada, bob)
+    send(app, ada, bob)
 
-    assert ask(house, "agent_get", id=ada)["status"] == "online"
+    assert ask(app, "agent_get", id=ada)["status"] == "online"
 
 
-def test_looking_into_the_inbox_is_a_sign_of_life(house: House, ada: str, clock: Clock):
+def test_looking_into_the_inbox_is_a_sign_of_life(app: Application, ada: str, clock: Clock):
     clock.advance(seconds=10)
-    ask(house, "message_list", agent_id=ada)
-    assert ask(house, "agent_get", id=ada)["last_heartbeat"] == NOW
+    ask(app, "message_list", agent_id=ada)
+    assert ask(app, "agent_get", id=ada)["last_heartbeat"] == NOW
 
     clock.advance(seconds=30)
-    ask(house, "message_list", agent_id=ada)
-    assert ask(house, "agent_get", id=ada)["last_heartbeat"] == NOW + 40_000
+    ask(app, "message_list", agent_id=ada)
+    assert ask(app, "agent_get", id=ada)["last_heartbeat"] == NOW + 40_000
 
 
-def test_a_long_body_is_cut_in_a_list_and_whole_on_its_own(house: House, ada: str, bob: str):
+def test_a_long_body_is_cut_in_a_list_and_whole_on_its_own(app: Application, ada: str, bob: str):
     text, thing = "x" * 100_000, {"rows": ["y" * 1000] * 50}
-    ids = [send(house, ada, bob, body)["id"] for body in (text, thing)]
+    ids = [send(app, ada, bob, body)["id"] for body in (text, thing)]
 
-    listed = ask(house, "message_list", agent_id=bob)
+    listed = ask(app, "message_list", agent_id=bob)
 
     assert size(listed) < 12_000
     assert all(message["truncated"] for message in listed["messages"])
-    assert [ask(house, "message_get", id=id)["body"] for id in ids] == [text, thing]
+    assert [ask(app, "message_get", id=id)["body"] for id in ids] == [text, thing]
 
 
-def test_a_message_of_a_mebibyte_is_kept_and_a_larger_one_refused(house: House, ada: str, bob: str):
+def test_a_message_of_a_mebibyte_is_kept_and_a_larger_one_refused(app: Application, ada: str, bob: str):
     largest = "ä" * (512 * 1024)
 
-    assert ask(house, "message_get", id=send(house, ada, bob, largest)["id"])["body"] == largest
+    assert ask(app, "message_get", id=send(app, ada, bob, largest)["id"])["body"] == largest
     with pytest.raises(InvalidInput) as refused:
-        send(house, ada, bob, largest + "!")
+        send(app, ada, bob, largest + "!")
     assert refused.value.code is Code.TOO_LARGE
     assert "body" in refused.value.message
 
@@ -272,110 +274,110 @@ def test_a_message_of_a_mebibyte_is_kept_and_a_larger_one_refused(house: House, 
 @pytest.mark.parametrize(
     "text", ["a\tb\r\nc", "\x1b[31mred\x1b[0m", "日本語", "👩‍👩‍👧", "\u202eright\u200b", "e\u0301", "'; DROP TABLE agents; --", "%(x)s :x"]
 )  # fmt: skip
-def test_any_text_comes_back_as_it_was(house: House, ada: str, bob: str, text: str):
-    sent = send(house, ada, bob, text, subject=text)
+def test_any_text_comes_back_as_it_was(app: Application, ada: str, bob: str, text: str):
+    sent = send(app, ada, bob, text, subject=text)
 
-    message = ask(house, "message_get", id=sent["id"])
+    message = ask(app, "message_get", id=sent["id"])
 
     assert (message["body"], message["subject"]) == (text, text.strip())
 
 
-def test_unknown_people_and_messages_are_named(house: House, ada: str, bob: str):
+def test_unknown_people_and_messages_are_named(app: Application, ada: str, bob: str):
     for arguments, code in [
         ({"sender_id": "ag_x"}, Code.SENDER_NOT_FOUND),
         ({"recipient_id": "ag_x"}, Code.RECIPIENT_NOT_FOUND),
         ({"reply_to_id": "msg_x"}, Code.MESSAGE_NOT_FOUND),
     ]:
         with pytest.raises(NotFound, match="_x") as missing:
-            send(house, ada, bob, **arguments)
+            send(app, ada, bob, **arguments)
         assert missing.value.code is code
     for tool in ("message_list", "message_count_unread"):
         with pytest.raises(NotFound) as missing:
-            ask(house, tool, agent_id="ag_x")
+            ask(app, tool, agent_id="ag_x")
         assert missing.value.code is Code.AGENT_NOT_FOUND
     with pytest.raises(NotFound):
-        ask(house, "message_get", id="msg_x")
+        ask(app, "message_get", id="msg_x")
 
 
-def test_nobody_writes_to_or_as_an_agent_that_left(house: House, ada: str, bob: str):
-    ask(house, "agent_unregister", id=bob)
+def test_nobody_writes_to_or_as_an_agent_that_left(app: Application, ada: str, bob: str):
+    ask(app, "agent_unregister", id=bob)
 
     for sender, recipient in ((ada, bob), (bob, ada)):
         with pytest.raises(NotAllowed) as refused:
-            send(house, sender, recipient)
+            send(app, sender, recipient)
         assert refused.value.code is Code.INVALID_STATE
 
 
-def test_a_wrong_filter_is_named_with_its_place(house: House, ada: str):
+def test_a_wrong_filter_is_named_with_its_place(app: Application, ada: str):
     with pytest.raises(InvalidInput, match=r"recipient_filter\.roll"):
         ask(
-            house, "message_broadcast", sender_id=ada, message_type="notification", body="x",
+            app, "message_broadcast", sender_id=ada, message_type="notification", body="x",
             recipient_filter={"roll": "worker"},
         )  # fmt: skip
 
 
-def test_each_message_is_told_with_its_workflow(house: House, ada: str, bob: str):
-    sent = send(house, ada, bob, "x" * 5000, workflow_id="tw_1")
+def test_each_message_is_told_with_its_workflow(app: Application, ada: str, bob: str):
+    sent = send(app, ada, bob, "x" * 5000, workflow_id="tw_1")
 
-    told_of = events(house)[-1]
+    told_of = events(app)[-1]
 
     assert (told_of.type, told_of.workflow_id, told_of.data["id"]) == ("message:created", "tw_1", sent["id"])
     assert len(told_of.data["body"]) < 2100
 
 
-def test_a_cursor_in_a_thread_goes_through_both_inboxes(house: House, ada: str, bob: str, clock: Clock):
+def test_a_cursor_in_a_thread_goes_through_both_inboxes(app: Application, ada: str, bob: str, clock: Clock):
     for _ in range(3):
-        send(house, ada, bob, "before")
-    first = send(house, ada, bob, "one")
+        send(app, ada, bob, "before")
+    first = send(app, ada, bob, "one")
     for text, sender, recipient in (("two", bob, ada), ("three", bob, ada), ("four", ada, bob)):
         clock.advance(seconds=1)
-        send(house, sender, recipient, text, reply_to_id=first["id"])
+        send(app, sender, recipient, text, reply_to_id=first["id"])
 
     for agent in (ada, bob):
-        assert inbox(house, agent, thread_id=first["thread_id"], since_id=first["id"]) == [
+        assert inbox(app, agent, thread_id=first["thread_id"], since_id=first["id"]) == [
             "two",
             "three",
             "four",
         ]
 
 
-def test_a_cursor_from_another_inbox_is_refused(house: House, ada: str, bob: str):
-    sent = send(house, ada, bob)
+def test_a_cursor_from_another_inbox_is_refused(app: Application, ada: str, bob: str):
+    sent = send(app, ada, bob)
 
     with pytest.raises(InvalidInput, match="inbox"):
-        ask(house, "message_list", agent_id=ada, since_id=sent["id"])
+        ask(app, "message_list", agent_id=ada, since_id=sent["id"])
 
 
-def test_a_message_that_has_ended_before_it_is_sent_is_refused(house: House, ada: str, bob: str):
+def test_a_message_that_has_ended_before_it_is_sent_is_refused(app: Application, ada: str, bob: str):
     with pytest.raises(InvalidInput, match="past"):
-        send(house, ada, bob, expires_at=NOW - 1)
+        send(app, ada, bob, expires_at=NOW - 1)
 
-    assert send(house, ada, bob, expires_at=NOW // 1000 + 60)
+    assert send(app, ada, bob, expires_at=NOW // 1000 + 60)
 
 
-def test_an_object_is_no_larger_than_a_text(house: House, ada: str, bob: str):
+def test_an_object_is_no_larger_than_a_text(app: Application, ada: str, bob: str):
     with pytest.raises(InvalidInput) as refused:
-        send(house, ada, bob, {str(number): "x" * 1_000_000 for number in range(3)})
+        send(app, ada, bob, {str(number): "x" * 1_000_000 for number in range(3)})
 
     assert refused.value.code is Code.TOO_LARGE
 
 
-def test_an_event_stays_small_whatever_the_message(house: House, ada: str, bob: str):
-    send(house, ada, bob, {"rows": ["y" * 1000] * 900})
+def test_an_event_stays_small_whatever_the_message(app: Application, ada: str, bob: str):
+    send(app, ada, bob, {"rows": ["y" * 1000] * 900})
 
-    event = events(house)[-1]
+    event = events(app)[-1]
     assert size(event.data) < 70_000
     assert event.data["truncated"] is True
     assert event.data["recipient_id"] == bob
 
 
 def test_a_read_only_server_reads_and_leaves_no_trace(tmp_path: Path, location: str, clock: Clock):
-    writer = house_at(tmp_path, location, clock)
+    writer = make_app(tmp_path, location, clock)
     ada, bob = registered(writer), registered(writer)
     sent = send(writer, ada, bob)
     clock.advance(seconds=60)
     before = events(writer)
-    reader = house_at(tmp_path, location, clock, read_only=True)
+    reader = make_app(tmp_path, location, clock, read_only=True)
 
     assert ask(reader, "message_get", id=sent["id"])["status"] == "unread"
     assert ask(reader, "message_list", agent_id=bob)["unread_count"] == 1

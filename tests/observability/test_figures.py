@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from application import ask
 from deepwork.database.call import Call
 from deepwork.errors import Code, InvalidInput
 from deepwork.observability import calls
@@ -13,7 +14,6 @@ from deepwork.observability.calls import CANCELLED, Watched, code_of
 from deepwork.observability.counters import BOUNDS, Counters, Spread
 from deepwork.observability.exposition import Metric, exposition, single
 from effort import effort
-from house import ask
 from observability.exposition_reader import read, value
 
 ODD = 'a "quoted" \\ back\nslash'
@@ -102,15 +102,15 @@ def test_the_reader_is_strict(wrong: str):
         read(wrong)
 
 
-def test_every_call_is_counted_with_what_came_of_it(house, monkeypatch: pytest.MonkeyPatch):
+def test_every_call_is_counted_with_what_came_of_it(app, monkeypatch: pytest.MonkeyPatch):
     counters = Counters()
     monkeypatch.setattr(calls, "COUNTERS", counters)
 
-    ask(house, "agent_register", name="Ada", runtime="codex")
-    ask(house, "agent_list")
+    ask(app, "agent_register", name="Ada", runtime="codex")
+    ask(app, "agent_list")
     for wrong in ({"id": "ag_no"}, {"id": 3}):
         with pytest.raises(Exception, match=r"id|ag_no"):
-            ask(house, "agent_get", **wrong)
+            ask(app, "agent_get", **wrong)
 
     seen = counters.seen()
     assert {tool: sum(spread.counts) for tool, spread in seen.durations.items()} == {

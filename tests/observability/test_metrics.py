@@ -15,14 +15,14 @@ import yaml
 from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
+from application import LEASE_MS, Clock, ask, make_app
 from deepwork.errors import StorageError
 from deepwork.events.hub import Hub
 from deepwork.observability.counters import Counters
 from deepwork.observability.store import FigureStore, UnderWay
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.http import metrics
 from deepwork.server.http.metrics import CountRefusals, Metrics
-from house import LEASE_MS, Clock, ask, house_at
 from observability.exposition_reader import Read, read, value
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "observe.md"
@@ -55,9 +55,9 @@ class Scraped:
 
 
 @asynccontextmanager
-async def scraping(house: House) -> AsyncIterator[Scraped]:
-    hub, counters = Hub(house.feed), Counters()
-    figures = Metrics(house.database, house.presence, hub, counters)
+async def scraping(app: Application) -> AsyncIterator[Scraped]:
+    hub, counters = Hub(app.feed), Counters()
+    figures = Metrics(app.database, app.presence, hub, counters)
     try:
         yield Scraped(Starlette(routes=figures.routes()), counters)
     finally:
@@ -72,43 +72,43 @@ async def until(scrape: Scraped, is_so: Any) -> dict[str, Read]:
         return found
 
 
-async def delivered(house: House, scrape: Scraped) -> dict[str, Read]:
+async def delivered(app: Application, scrape: Scraped) -> dict[str, Read]:
     """The figures once every event has arrived; events are told until the process has begun to listen."""
-    register = partial(ask, house, "agent_register", name="A", runtime="custom")
+    register = partial(ask, app, "agent_register", name="A", runtime="custom")
     await asyncio.to_thread(register)
     while "deepwork_event_delivered_seq" not in await scrape():
         await asyncio.sleep(0.1)
         await asyncio.to_thread(register)
-    last = house.feed.last()
+    last = app.feed.last()
     return await until(scrape, lambda found: value(found, "deepwork_event_delivered_seq") == last)
 
 
-def test_what_is_under_way_is_counted(house: House, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_under_way_is_counted(app: Application, clock: Clock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 0)
-    ada, bob, cid = (ask(house, "agent_register", name=name, runtime="custom")["id"] for name in "ABC")
+    ada, bob, cid = (ask(app, "agent_register", name=name, runtime="custom")["id"] for name in "ABC")
     workflow = ask(
-        house, "workflow_create", name="W", source_type="prompt", source_content="x", max_parallel_tasks=5
+        app, "workflow_create", name="W", source_type="prompt", source_content="x", max_parallel_tasks=5
     )["id"]
     ask(
-        house,
+        app,
         "workflow_set_plan",
         id=workflow,
         plan={"summary": "s", "tasks": [{"name": "a"}, {"name": "b"}]},
     )
     for task, agent in zip(
-        ask(house, "workflow_next_tasks", workflow_id=workflow)["tasks"], (ada, bob), strict=False
+        ask(app, "workflow_next_tasks", workflow_id=workflow)["tasks"], (ada, bob), strict=False
     ):
-        assert ask(house, "task_claim", task_id=task["id"], agent_id=agent)["success"]
-    ask(house, "agent_unregister", id=cid)
-    ask(house, "agent_update", id=bob, status="offline")
+        assert ask(app, "task_claim", task_id=task["id"], agent_id=agent)["success"]
+    ask(app, "agent_unregister", id=cid)
+    ask(app, "agent_update", id=bob, status="offline")
 
     async def scenario() -> None:
-        async with scraping(house) as scrape:
+        async with scraping(app) as scrape:
             found = await scrape()
             assert (value(found, "deepwork_store_up"), value(found, "deepwork_live_agents")) == (1, 1)
             assert value(found, "deepwork_open_claims") == 2
             assert value(found, "deepwork_job_sessions_active") == 0
-            assert value(found, "deepwork_event_last_seq") == house.feed.last()
+            assert value(found, "deepwork_event_last_seq") == app.feed.last()
 
             clock.advance(seconds=LEASE_MS / 1000 + 1)
             later = await scrape()
@@ -118,7 +118,7 @@ def test_what_is_under_way_is_counted(house: House, clock: Clock, monkeypatch: p
 
 
 def test_the_store_is_asked_once_in_a_while_however_often_one_collects(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     asked = 0
 
@@ -132,7 +132,7 @@ def test_the_store_is_asked_once_in_a_while_however_often_one_collects(
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 1e9)
 
     async def scenario() -> None:
-        async with scraping(house) as scrape:
+        async with scraping(app) as scrape:
             for found in await asyncio.gather(*(scrape() for _ in range(20))):
                 assert value(found, "deepwork_store_up") == 1
             assert asked == 1
@@ -144,35 +144,35 @@ def test_the_store_is_asked_once_in_a_while_however_often_one_collects(
 
 
 def test_an_event_is_timed_from_its_transaction_to_its_arrival(tmp_path: Path, location: str):
-    house = house_at(tmp_path, location)
-    ask(house, "agent_register", name="before", runtime="custom")
+    app = make_app(tmp_path, location)
+    ask(app, "agent_register", name="before", runtime="custom")
 
     async def scenario() -> None:
-        async with scraping(house) as scrape:
+        async with scraping(app) as scrape:
             first = await scrape()
             assert "deepwork_event_delivered_seq" not in first
-            found = await delivered(house, scrape)
+            found = await delivered(app, scrape)
             count = value(found, "deepwork_event_delivery_seconds", "_count")
-            assert 0 < count < house.feed.last()
+            assert 0 < count < app.feed.last()
             assert value(found, "deepwork_event_delivery_seconds", "_sum") < count * 100
 
     asyncio.run(scenario())
-    house.close()
+    app.close()
 
 
 def test_the_page_names_every_metric_with_its_kind_and_no_other(tmp_path: Path):
     page = PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[a-z_]+(?:\{[a-z,]+\})?`(?:, `[a-z_]+`)*) \| (\w+) \|", page, re.MULTILINE)
     named = {name: kind for names, kind in rows for name in re.findall(r"`([a-z_]+)", names)}
-    house = house_at(tmp_path, str(tmp_path / "deepwork.db"))
+    app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
 
     async def told() -> dict[str, Read]:
-        async with scraping(house) as scrape:
+        async with scraping(app) as scrape:
             await scrape()
-            return await delivered(house, scrape)
+            return await delivered(app, scrape)
 
     found = asyncio.run(told())
-    house.close()
+    app.close()
 
     assert {name: metric.kind for name, metric in found.items()} == named
     examples = [yaml.safe_load(text) for text in re.findall(r"```text\n(.+?)```", page, re.DOTALL)]
@@ -184,25 +184,25 @@ def test_the_page_names_every_metric_with_its_kind_and_no_other(tmp_path: Path):
         assert set(used) <= set(found), rule["alert"]
 
 
-def test_while_the_store_is_away_the_rest_is_still_told(house: House, monkeypatch: pytest.MonkeyPatch):
+def test_while_the_store_is_away_the_rest_is_still_told(app: Application, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 0)
-    real = house.database.reading
+    real = app.database.reading
 
     def away() -> Any:
         raise StorageError("The database is away.")
 
     async def scenario() -> None:
-        async with scraping(house) as scrape:
+        async with scraping(app) as scrape:
             scrape.counters.called("agent_list", 0.01)
-            monkeypatch.setattr(house.database, "reading", away)
+            monkeypatch.setattr(app.database, "reading", away)
             found = await scrape()
             assert value(found, "deepwork_store_up") == 0
             assert "deepwork_open_claims" not in found
             assert value(found, "deepwork_tool_calls_total", tool="agent_list") == 1
 
-            monkeypatch.setattr(house.database, "reading", real)
+            monkeypatch.setattr(app.database, "reading", real)
             assert value(await scrape(), "deepwork_store_up") == 1
-            await delivered(house, scrape)
+            await delivered(app, scrape)
 
     asyncio.run(scenario())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepwork.config import load_settings
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.toolsets import chosen
 from http_tests.served import McpSession, Served
 from observability.exposition_reader import read, value
@@ -34,10 +34,10 @@ def test_a_server_tells_its_figures_to_whoever_may_read(tmp_path: Path):
     assert value(found, "deepwork_http_refused_requests_total", status="401") == 1
     assert value(found, "deepwork_http_refused_requests_total", status="429") >= 1
     assert 10**7 < value(found, "process_resident_memory_bytes") < 2 * 10**9
-    house = House(load_settings(tmp_path, environment={}))
+    app = Application(load_settings(tmp_path, environment={}))
     labels = {dict(labels)["tool"] for _, labels in found["deepwork_tool_calls_total"].samples}
-    assert labels <= set(chosen(house.registry, house.settings)), "only tools that there are"
-    house.close()
+    assert labels <= set(chosen(app.registry, app.settings)), "only tools that there are"
+    app.close()
 
 
 def _scraped(served: Served) -> str:

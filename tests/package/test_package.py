@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from application import leave_out
 from deepwork import __version__
-from house import leave_out
 from http_tests.served import free_port
 from package.installing import Installed, built, contents, needs
 from protocol.wire import Wire

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from application import Clock, ask, events, make_app
 from conftest import KINDS
 from database.stores import everything, run_sql
 from deepwork.access.chain import verified
 from deepwork.access.store import AuditStore, TokenStore
 from deepwork.database import schema
 from deepwork.jobs.store import SessionStore
-from deepwork.server.house import House
-from house import Clock, ask, events, house_at
+from deepwork.server.application import Application
 from package.old_stores import SCHEMAS, empty_place, make_old
 
 RELEASED = ["0001", "0002", "0003", "0004", "0005"]
@@ -39,17 +39,17 @@ def test_a_store_of_an_older_schema_still_answers(version: str, place: str, tmp_
     make_old(version, place)
     before = everything(place)
 
-    house = house_at(tmp_path, place, Clock(), lease_seconds=A_DAY)
+    app = make_app(tmp_path, place, Clock(), lease_seconds=A_DAY)
     try:
-        house.feed.last()
+        app.feed.last()
         _nothing_is_lost(before, everything(place))
-        assert dict(house.database.engine.describe())["schema"] == schema.HEAD
-        assert not list(house.database.engine.problems())
+        assert dict(app.database.engine.describe())["schema"] == schema.HEAD
+        assert not list(app.database.engine.problems())
         for since, works in WORKS.items():
             if since <= version:
-                works(house)
+                works(app)
     finally:
-        house.close()
+        app.close()
 
 
 def test_a_migration_may_take_longer_than_a_call(tmp_path: Path, postgres_url: str):
@@ -57,9 +57,9 @@ def test_a_migration_may_take_longer_than_a_call(tmp_path: Path, postgres_url: s
         make_old("0005", location)
         run_sql(location, _SLOW, "CREATE TRIGGER slow BEFORE UPDATE ON agents EXECUTE FUNCTION wait()")
 
-        house = house_at(tmp_path, f"{location}&options=-c%20statement_timeout%3D2000", Clock())
-        assert ask(house, "agent_list")["total"] > 0
-        house.close()
+        app = make_app(tmp_path, f"{location}&options=-c%20statement_timeout%3D2000", Clock())
+        assert ask(app, "agent_list")["total"] > 0
+        app.close()
 
 
 _SLOW = """
@@ -75,58 +75,58 @@ def _nothing_is_lost(before: dict[str, list[Any]], after: dict[str, list[Any]]) 
         assert sorted(kept, key=repr) == sorted(rows, key=repr), table
 
 
-def _agents_messages_and_events(house: House) -> None:
-    last = house.feed.last()
-    ada, bob = (_agent(house, name) for name in ("Ada", "Bob"))
-    [message] = ask(house, "message_list", agent_id=bob["id"])["messages"]
-    assert ask(house, "message_get", id=message["id"])["body"] == ODD
-    assert ask(house, "agent_get", id=ada["id"])["metadata"] == {"odd": ODD}
+def _agents_messages_and_events(app: Application) -> None:
+    last = app.feed.last()
+    ada, bob = (_agent(app, name) for name in ("Ada", "Bob"))
+    [message] = ask(app, "message_list", agent_id=bob["id"])["messages"]
+    assert ask(app, "message_get", id=message["id"])["body"] == ODD
+    assert ask(app, "agent_get", id=ada["id"])["metadata"] == {"odd": ODD}
 
-    again = ask(house, "agent_register", "the-same-call", name="once", runtime="custom")
-    ask(house, "message_send", sender_id=bob["id"], recipient_id=ada["id"], message_type="query", body="New?")
+    again = ask(app, "agent_register", "the-same-call", name="once", runtime="custom")
+    ask(app, "message_send", sender_id=bob["id"], recipient_id=ada["id"], message_type="query", body="New?")
 
-    assert again["id"] == _agent(house, "once")["id"], "a key of before still has its answer"
-    assert [event.seq for event in events(house, last)] == list(range(last + 1, house.feed.last() + 1))
-    assert house.feed.last() > last > 0
+    assert again["id"] == _agent(app, "once")["id"], "a key of before still has its answer"
+    assert [event.seq for event in events(app, last)] == list(range(last + 1, app.feed.last() + 1))
+    assert app.feed.last() > last > 0
 
 
-def _job_sessions(house: House) -> None:
-    with house.database.reading() as tx:
+def _job_sessions(app: Application) -> None:
+    with app.database.reading() as tx:
         [row] = tx.all("SELECT id FROM job_sessions")
         session = SessionStore(tx).seen(row["id"])
     assert session is not None
     assert (session.name, session.status, session.current_step) == ("chain/main", "active", "a")
 
 
-def _plans(house: House) -> None:
-    [plan] = ask(house, "workflow_list")["workflows"]
+def _plans(app: Application) -> None:
+    [plan] = ask(app, "workflow_list")["workflows"]
     tasks = {
-        task["name"]: task for task in ask(house, "workflow_get", id=plan["id"], include_tasks=True)["tasks"]
+        task["name"]: task for task in ask(app, "workflow_get", id=plan["id"], include_tasks=True)["tasks"]
     }
-    holder = _agent(house, "Ada")["id"]
+    holder = _agent(app, "Ada")["id"]
     assert {name: task["status"] for name, task in tasks.items()} == {
         "design": "in_progress", "build": "pending", "docs": "skipped",
     }  # fmt: skip
-    assert ask(house, "workflow_search", query="zebra")["results"]
-    [checkpoint] = ask(house, "checkpoint_list", task_id=tasks["design"]["id"])["checkpoints"]
+    assert ask(app, "workflow_search", query="zebra")["results"]
+    [checkpoint] = ask(app, "checkpoint_list", task_id=tasks["design"]["id"])["checkpoints"]
     assert checkpoint["detail"] == {"n": -1, "big": 2**53}
-    assert "ours" in {each["name"] for each in ask(house, "template_list")["templates"]}
+    assert "ours" in {each["name"] for each in ask(app, "template_list")["templates"]}
 
     done = {"status": "completed", "outcome": "Designed.", "agent_id": holder}
-    ask(house, "task_update_status", id=tasks["design"]["id"], **done)
+    ask(app, "task_update_status", id=tasks["design"]["id"], **done)
 
-    [ready] = ask(house, "workflow_next_tasks", workflow_id=plan["id"])["tasks"]
+    [ready] = ask(app, "workflow_next_tasks", workflow_id=plan["id"])["tasks"]
     assert ready["name"] == "build"
-    assert ask(house, "task_claim", task_id=ready["id"], agent_id=holder)["success"]
+    assert ask(app, "task_claim", task_id=ready["id"], agent_id=holder)["success"]
 
 
-def _teams(house: House) -> None:
-    [repository] = ask(house, "repository_list")["repositories"]
+def _teams(app: Application) -> None:
+    [repository] = ask(app, "repository_list")["repositories"]
     assert repository["name"] == "shop"
-    [plan] = ask(house, "workflow_list")["workflows"]
-    [workspace] = ask(house, "workspace_list", workflow_id=plan["id"])["workspaces"]
+    [plan] = ask(app, "workflow_list")["workflows"]
+    [workspace] = ask(app, "workspace_list", workflow_id=plan["id"])["workspaces"]
     assert (workspace["branch"], workspace["status"]) == ("sso", "active")
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         [token] = TokenStore(tx).all()
         record = AuditStore(tx)
         verdict = verified(record.chained(), record.head())
@@ -135,18 +135,18 @@ def _teams(house: House) -> None:
     assert verdict.rows > 24, "the calls of today stand behind those of before"
 
 
-def _tracking(house: House) -> None:
-    with house.database.reading() as tx:
+def _tracking(app: Application) -> None:
+    with app.database.reading() as tx:
         [workflow] = tx.all("SELECT id FROM tracked_workflows")
         [task] = tx.all("SELECT id FROM tracked_tasks WHERE name = 'second'")
-    [decision] = ask(house, "get_context", workflow_id=workflow["id"], include=["decisions"])["decisions"]
+    [decision] = ask(app, "get_context", workflow_id=workflow["id"], include=["decisions"])["decisions"]
     assert (decision["chosen"], decision["reasoning"]) == ("SQLite", ODD)
-    ask(house, "log_milestone", task_id=task["id"], message="After the upgrade")
-    assert "After the upgrade" in str(events(house)[-1].data)
+    ask(app, "log_milestone", task_id=task["id"], message="After the upgrade")
+    assert "After the upgrade" in str(events(app)[-1].data)
 
 
-def _agent(house: House, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in ask(house, "agent_list")["agents"] if each["name"] == name)
+def _agent(app: Application, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in ask(app, "agent_list")["agents"] if each["name"] == name)
     return found
 
 

@@ -1,4 +1,4 @@
-"""One house for all tests of a module, on each kind of database."""
+"""One app for all tests of a module, on each kind of database."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from application import Clock, clean, make_app
 from conftest import KINDS
-from house import Clock, clean, house_at
 from plans.world import World
 
 
@@ -19,6 +19,6 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == "postgres":
         location = request.getfixturevalue("postgres_url")
         clean(location)
-    house = house_at(folder, location, clock)
-    yield World(house, clock)
-    house.close()
+    app = make_app(folder, location, clock)
+    yield World(app, clock)
+    app.close()

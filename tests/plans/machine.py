@@ -14,13 +14,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from application import LEASE_MS, Clock, ask, events, make_app
 from deepwork.errors import DeepworkError
 from deepwork.plans.graph import Graph
 from deepwork.plans.models import Node, TaskStatus
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
-from deepwork.server.house import House
-from house import LEASE_MS, Clock, ask, events, house_at
+from deepwork.server.application import Application
 
 NAMES = [f"task {number}" for number in range(12)]
 REASONS = {"claimed", "blocked", "limit", "workflow", "files", "offline"}
@@ -62,13 +62,13 @@ class PlanMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory(prefix="deepwork-machine-")
         self.location = self.new_location(Path(self.folder.name))
         self.clock = Clock()
-        self.house = self._open()
+        self.app = self._open()
         self.agents: list[str] = []
         self.epochs: dict[tuple[str, str], int] = {}
         self.keys = 0
 
     def teardown(self) -> None:
-        self.house.close()
+        self.app.close()
         self.folder.cleanup()
 
     # What can be done
@@ -78,7 +78,7 @@ class PlanMachine(RuleBasedStateMachine):
     )
     def plan(self, tasks: list[dict[str, Any]], parallel: int, mode: str) -> None:
         made = ask(
-            self.house, "workflow_create", name="any", source_type="prompt", source_content="x",
+            self.app, "workflow_create", name="any", source_type="prompt", source_content="x",
             max_parallel_tasks=parallel,
         )  # fmt: skip
         self.workflow_id = made["id"]
@@ -89,9 +89,9 @@ class PlanMachine(RuleBasedStateMachine):
             is None
         ):
             plain = [{"name": task["name"]} for task in tasks]
-            ask(self.house, "workflow_set_plan", id=self.workflow_id, plan={"summary": "s", "tasks": plain})
+            ask(self.app, "workflow_set_plan", id=self.workflow_id, plan={"summary": "s", "tasks": plain})
         ask(
-            self.house,
+            self.app,
             "workflow_set_parallelism",
             id=self.workflow_id,
             max_parallel_tasks=parallel,
@@ -102,7 +102,7 @@ class PlanMachine(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: len(self.agents) < 3)
     def register(self) -> None:
-        self.agents.append(ask(self.house, "agent_register", name="a", runtime="custom")["id"])
+        self.agents.append(ask(self.app, "agent_register", name="a", runtime="custom")["id"])
 
     @rule(task=picks, agent=picks)
     def claim(self, task: int, agent: int) -> None:
@@ -204,15 +204,15 @@ class PlanMachine(RuleBasedStateMachine):
 
     @rule()
     def crash_and_open_again(self) -> None:
-        self.house.close()
-        self.house = self._open()
+        self.app.close()
+        self.app = self._open()
 
     # What must hold
 
     @invariant()
     @precondition(lambda self: hasattr(self, "workflow_id"))
     def all_is_in_order(self) -> None:
-        with self.house.database.reading() as tx:
+        with self.app.database.reading() as tx:
             workflow = PlanStore(tx).get(self.workflow_id)
             nodes = TaskStore(tx).nodes(self.workflow_id)
             rows = tx.all(
@@ -228,8 +228,8 @@ class PlanMachine(RuleBasedStateMachine):
             )
         graph = Graph(nodes)
         seen = Graph([_as_read(node, rows, self.clock.now) for node in nodes])
-        progress = ask(self.house, "workflow_progress", workflow_id=self.workflow_id)
-        offered = ask(self.house, "workflow_next_tasks", workflow_id=self.workflow_id, limit=200)
+        progress = ask(self.app, "workflow_progress", workflow_id=self.workflow_id)
+        offered = ask(self.app, "workflow_next_tasks", workflow_id=self.workflow_id, limit=200)
         _holds(rows)
         _counts(rows, seen, progress, noted)
         _offers(rows, graph, offered, workflow.status.hands_out_tasks, self.clock.now)
@@ -240,26 +240,26 @@ class PlanMachine(RuleBasedStateMachine):
 
     # Helpers
 
-    def _open(self) -> House:
-        return house_at(Path(self.folder.name), self.location, self.clock)
+    def _open(self) -> Application:
+        return make_app(Path(self.folder.name), self.location, self.clock)
 
     def _call(self, tool: str, **arguments: Any) -> Any:
         """Call under a key, and again: the same answer, and nothing happens twice."""
         self.keys += 1
         key = f"key {self.keys}"
         try:
-            answer = ask(self.house, tool, key, **arguments)
+            answer = ask(self.app, tool, key, **arguments)
         except DeepworkError as error:
             if error.code not in EXPECTED:
                 raise
             return None
-        before = len(events(self.house))
-        assert ask(self.house, tool, key, **arguments) == answer
-        assert len(events(self.house)) == before
+        before = len(events(self.app))
+        assert ask(self.app, tool, key, **arguments) == answer
+        assert len(events(self.app)) == before
         return answer
 
     def _graph(self) -> Graph:
-        with self.house.database.reading() as tx:
+        with self.app.database.reading() as tx:
             return Graph(TaskStore(tx).nodes(self.workflow_id))
 
     def _node(self, pick: int) -> Node:
@@ -270,7 +270,7 @@ class PlanMachine(RuleBasedStateMachine):
         return self.agents[pick % len(self.agents)]
 
     def _live_holders(self) -> dict[str, str]:
-        with self.house.database.reading() as tx:
+        with self.app.database.reading() as tx:
             rows = tx.all(
                 "SELECT what, who FROM leases WHERE who IS NOT NULL AND until >= :now", now=self.clock.now
             )

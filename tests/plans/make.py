@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
+from application import NOW
 from deepwork.plans.models import (
     FileConflicts,
     Node,
@@ -16,7 +17,6 @@ from deepwork.plans.models import (
     Workflow,
     WorkflowStatus,
 )
-from house import NOW
 
 
 def node(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from application import LEASE_MS
 from deepwork.errors import Code, DeepworkError, NotAllowed
-from house import LEASE_MS
 from plans.world import Plan, World, refused
 
 

@@ -32,7 +32,7 @@ def test_counts_and_graph_agree_on_every_state_of_a_plan(world: World, seed: int
 
 
 def compare(world: World, id: str) -> None:
-    with world.house.database.reading() as tx:
+    with world.app.database.reading() as tx:
         store, queue = TaskStore(tx), QueueStore(tx)
         graph, levels = Graph(store.nodes(id)), Levels(store.tallies(id))
         tasks = store.of_workflow(id, 1000)[0]
@@ -69,7 +69,7 @@ def test_the_store_says_of_one_task_what_the_graph_says(world: World):
     )  # fmt: skip
     plan.move("b", "completed")
 
-    with world.house.database.reading() as tx:
+    with world.app.database.reading() as tx:
         store = TaskStore(tx)
         graph = Graph(store.nodes(plan.id))
         for each in store.of_workflow(plan.id, 10)[0]:

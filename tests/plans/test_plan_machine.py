@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from house import clean
+from application import clean
 from plans.machine import PlanMachine
 
 ORDINARY = settings(

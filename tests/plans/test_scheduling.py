@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from application import Clock, size
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
-from deepwork.server.house import House
-from house import Clock, size
+from deepwork.server.application import Application
 from plans.make import random_plan
 from plans.world import World, refused
 
@@ -303,8 +303,8 @@ def test_tasks_of_every_open_workflow_are_available(world: World):
     assert available(world, agent, workflow_id=paused.id) == []
 
 
-def test_the_oldest_workflow_comes_first(house: House, clock: Clock):
-    world = World(house, clock)
+def test_the_oldest_workflow_comes_first(app: Application, clock: Clock):
+    world = World(app, clock)
     world.plan("old")
     clock.advance(seconds=1)
     world.plan("young")
@@ -313,8 +313,8 @@ def test_the_oldest_workflow_comes_first(house: House, clock: Clock):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_all_workflows_together_offer_what_each_of_them_offers(house: House, clock: Clock, seed: int):
-    dice, world = random.Random(seed), World(house, clock)
+def test_all_workflows_together_offer_what_each_of_them_offers(app: Application, clock: Clock, seed: int):
+    dice, world = random.Random(seed), World(app, clock)
     plans = [
         world.plan(*wanting(random_plan(dice), dice), max_parallel_tasks=dice.randint(1, 9)) for _ in range(4)
     ]

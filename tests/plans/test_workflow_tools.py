@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from application import size
 from deepwork.errors import Code
-from house import size
 from plans.world import Plan, World, refused
 
 STATUSES = ["planning", "ready", "in_progress", "paused", "completed", "failed", "abandoned"]
@@ -44,7 +44,7 @@ def test_a_workflow_is_kept_as_it_was_given(world: World):
         "source_ref": "https://x/1",
         "source_content": "It fails.",
         "status": "planning",
-        "repository_path": str(world.house.settings.project_root),
+        "repository_path": str(world.app.settings.project_root),
         "max_parallel_tasks": 3,
         "auto_create_workspaces": True,
         "file_conflicts": "warn",
@@ -84,7 +84,7 @@ def test_a_workflow_that_makes_no_sense_is_an_input_error(world: World, bad: dic
 def test_a_repository_path_counts_from_the_project(world: World):
     id = world.create(repository_path="sub/../other")
 
-    root = Path(world.house.settings.project_root)
+    root = Path(world.app.settings.project_root)
     assert world.ask("workflow_get", id=id)["repository_path"] == str(root / "other")
 
 

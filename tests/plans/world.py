@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
+from application import Clock, ask, events
 from deepwork.errors import Code, DeepworkError
 from deepwork.events.log import Event
-from deepwork.server.house import House
-from house import Clock, ask, events
+from deepwork.server.application import Application
 
 REPORTS = {"completed": {"outcome": "It is done."}, "failed": {"error": "It broke."}}
 
 
 class World:
-    """One house that the tests of a module share: none looks at what it has not made itself."""
+    """One app that the tests of a module share: none looks at what it has not made itself."""
 
-    def __init__(self, house: House, clock: Clock) -> None:
-        self.house = house
+    def __init__(self, app: Application, clock: Clock) -> None:
+        self.app = app
         self.clock = clock
 
     def ask(self, tool: str, *, caller: str = "nobody", key: str | None = None, **arguments: Any) -> Any:
         """A tool's answer; the caller has no agent unless a test says who calls."""
-        return ask(self.house, tool, key, caller, **arguments)
+        return ask(self.app, tool, key, caller, **arguments)
 
     def agent(self, *, caller: str = "many", **given: Any) -> str:
         """The id of an agent that has just registered."""
@@ -119,7 +119,7 @@ class Plan:
 
     def events(self) -> list[Event]:
         """What has been told of it."""
-        return [event for event in events(self.world.house) if event.workflow_id == self.id]
+        return [event for event in events(self.world.app) if event.workflow_id == self.id]
 
     def told(self) -> list[str]:
         """The names of what has been told of it, in order."""

@@ -18,11 +18,11 @@ from fastmcp import Client
 from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
 from access.make import ask_tokens, make_token, record
+from application import make_app
 from deepwork.access.desk import REMEMBERED_SECONDS
 from deepwork.access.models import Scope
 from deepwork.access.rules import needed, split
-from deepwork.server.house import House
-from house import house_at
+from deepwork.server.application import Application
 from http_tests.served import PATIENCE_SECONDS, Served
 from protocol.holder import Holder
 
@@ -39,16 +39,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def house(served: Served) -> Iterator[House]:
+def app(served: Served) -> Iterator[Application]:
     """The same store from another process, as the command line has it."""
-    made = house_at(served.project, str(served.project / ".deepwork" / "deepwork.db"))
+    made = make_app(served.project, str(served.project / ".deepwork" / "deepwork.db"))
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def tokens(house: House) -> dict[str, str]:
-    return {scope: make_token(house, f"the-{scope}", scope)[0] for scope in SCOPES}
+def tokens(app: Application) -> dict[str, str]:
+    return {scope: make_token(app, f"the-{scope}", scope)[0] for scope in SCOPES}
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -70,11 +70,11 @@ def is_unauthorized(answer: Any) -> bool:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_every_tool_asks_for_its_scope(served: Served, house: House, tokens: dict[str, str], scope: str):
+def test_every_tool_asks_for_its_scope(served: Served, app: Application, tokens: dict[str, str], scope: str):
     """Each scope against every tool of the registry, called with nothing: the scope is asked for first."""
     holder = Holder(served, tokens[scope])
 
-    for name, spec in house.registry.items():
+    for name, spec in app.registry.items():
         wanted = needed(name, read_only=spec.read_only, arguments={})
         answer = holder.call(name)
         assert is_unauthorized(answer) is not Scope(scope).covers(wanted), (name, answer)
@@ -86,7 +86,7 @@ def test_every_tool_asks_for_its_scope(served: Served, house: House, tokens: dic
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 def test_only_what_can_be_called_is_listed(
-    served: Served, house: House, tokens: dict[str, str], scope: str, era: Any
+    served: Served, app: Application, tokens: dict[str, str], scope: str, era: Any
 ):
     async def listed() -> list[str]:
         way = StreamableHttpTransport(f"{served.url}/mcp", headers=bearer(tokens[scope]))
@@ -96,16 +96,16 @@ def test_only_what_can_be_called_is_listed(
     forms: list[dict[str, Any]] = [{}, {"mark_read": False}, {"force": True}]
     callable_ = [
         name
-        for name, spec in house.registry.items()
+        for name, spec in app.registry.items()
         if any(Scope(scope).covers(needed(name, read_only=spec.read_only, arguments=form)) for form in forms)
     ]
     assert anyio.run(listed) == callable_
 
 
-def test_the_owner_and_a_local_caller_see_everything(served: Served, house: House, tmp_path: Path):
-    assert Holder(served, OWNER).tools() == list(house.registry)
+def test_the_owner_and_a_local_caller_see_everything(served: Served, app: Application, tmp_path: Path):
+    assert Holder(served, OWNER).tools() == list(app.registry)
     with Served(tmp_path) as open_server:
-        assert Holder(open_server, None).tools() == list(house.registry)
+        assert Holder(open_server, None).tools() == list(app.registry)
 
 
 @pytest.mark.parametrize("force", [True, "true", 1, "yes"])
@@ -161,12 +161,12 @@ ACTS = [
 
 @pytest.mark.parametrize(("tool", "arguments"), ACTS)
 def test_nobody_acts_for_an_agent_of_another_token(
-    served: Served, house: House, tokens: dict[str, str], tool: str, arguments: Any
+    served: Served, app: Application, tokens: dict[str, str], tool: str, arguments: Any
 ):
     mine = Holder(served, tokens["work"])
     id = mine.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
-    name = f"other-{len(record(house))}"
-    other = Holder(served, make_token(house, name)[0])
+    name = f"other-{len(record(app))}"
+    other = Holder(served, make_token(app, name)[0])
 
     refused = other.call(tool, arguments(id))
 
@@ -183,12 +183,12 @@ def test_an_agent_that_nobody_registered_is_said_to_be_unknown(served: Served, t
     assert refused["code"] == "AGENT_NOT_FOUND"
 
 
-def test_a_new_token_of_the_same_name_goes_on_with_its_agents(served: Served, house: House):
-    first = Holder(served, make_token(house, "rotated")[0])
+def test_a_new_token_of_the_same_name_goes_on_with_its_agents(served: Served, app: Application):
+    first = Holder(served, make_token(app, "rotated")[0])
     id = first.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
-    ask_tokens(house, "token_revoke", name="rotated")
+    ask_tokens(app, "token_revoke", name="rotated")
 
-    again = Holder(served, make_token(house, "rotated")[0])
+    again = Holder(served, make_token(app, "rotated")[0])
 
     assert "next_heartbeat_ms" in again.call("agent_heartbeat", {"agent_id": id})
 
@@ -203,11 +203,11 @@ def test_without_tokens_anybody_acts_for_anybody_as_before(tmp_path: Path):
 # Sessions belong to the token that opened them
 
 
-def test_a_session_is_of_no_use_to_another_token(served: Served, house: House, tokens: dict[str, str]):
+def test_a_session_is_of_no_use_to_another_token(served: Served, app: Application, tokens: dict[str, str]):
     opened = Holder(served, tokens["work"])
     ask = {"id": 1, "method": "tools/call", "params": {"name": "agent_list", "arguments": {}}}
 
-    for token in (tokens["admin"], tokens["read"], OWNER, make_token(house, "thief")[0]):
+    for token in (tokens["admin"], tokens["read"], OWNER, make_token(app, "thief")[0]):
         assert Holder(served, token, opened.session).post(ask).status == 404
     assert Holder(served, None, opened.session).post(ask).status == 401
     assert opened.post(ask).status == 200
@@ -215,9 +215,9 @@ def test_a_session_is_of_no_use_to_another_token(served: Served, house: House, t
 
 def test_a_session_of_a_token_is_of_no_use_without_it_where_none_is_needed(tmp_path: Path):
     with Served(tmp_path) as server:
-        house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
-        token = make_token(house, "ci")[0]
-        house.close()
+        app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+        token = make_token(app, "ci")[0]
+        app.close()
         ask = {"id": 1, "method": "tools/list", "params": {}}
 
         assert Holder(server, None, Holder(server, token).session).post(ask).status == 404
@@ -228,9 +228,9 @@ def test_an_sse_session_is_of_no_use_to_another_token(tmp_path: Path):
     body = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {}}).encode()
     kind = {"Content-Type": "application/json"}
     with Served(tmp_path, transport="sse", token=OWNER) as server:
-        house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
-        mine, other = make_token(house, "mine")[0], make_token(house, "other")[0]
-        house.close()
+        app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+        mine, other = make_token(app, "mine")[0], make_token(app, "other")[0]
+        app.close()
         with asks(server, "/sse", mine) as stream:
             heard = heard_until(stream, b"session_id=")
             heard += b"" if heard.endswith(b"\n") else heard_until(stream, b"\n")
@@ -248,9 +248,9 @@ def test_a_real_client_works_over_sse_with_a_named_token(tmp_path: Path):
             assert (await client.call_tool("agent_list", {})).structured_content == {"agents": [], "total": 0}
 
     with Served(tmp_path, transport="sse", token=OWNER) as server:
-        house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
-        token = make_token(house, "ci", "read")[0]
-        house.close()
+        app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+        token = make_token(app, "ci", "read")[0]
+        app.close()
         anyio.run(work, server.url, token)
 
 
@@ -259,16 +259,16 @@ def test_a_real_client_works_over_sse_with_a_named_token(tmp_path: Path):
 
 def test_what_is_no_valid_token_opens_nothing(tmp_path: Path):
     """At a server of its own, where it uses up the guesses."""
-    house = house_at(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
+    app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
     with Served(tmp_path, token=OWNER) as server:
-        _try_what_is_no_valid_token(server, house)
-    house.close()
+        _try_what_is_no_valid_token(server, app)
+    app.close()
 
 
-def _try_what_is_no_valid_token(served: Served, house: House) -> None:
-    text, id, secret = make_token(house, "victim")
-    expired, _, _ = make_token(house, "expired", expires_days=1)
-    with house.database.transaction() as tx:
+def _try_what_is_no_valid_token(served: Served, app: Application) -> None:
+    text, id, secret = make_token(app, "victim")
+    expired, _, _ = make_token(app, "expired", expires_days=1)
+    with app.database.transaction() as tx:
         tx.run("UPDATE tokens SET expires_at = 1 WHERE name = 'expired'")
     wrong = [
         expired, f"dw_{id}_{'x' * 43}", f"dw_{'0' * 12}_{secret}", f"dw_%_{secret}", f"dw_{id[:-1]}%_{secret}",
@@ -283,8 +283,8 @@ def _try_what_is_no_valid_token(served: Served, house: House) -> None:
     assert served.ask("GET", "/api/v1/agents", bearer(text)).status == 200
 
 
-def test_a_nul_in_a_token_opens_nothing(served: Served, house: House):
-    _, _, secret = make_token(house, "nul")
+def test_a_nul_in_a_token_opens_nothing(served: Served, app: Application):
+    _, _, secret = make_token(app, "nul")
     with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_SECONDS) as wire:
         wire.sendall(
             b"GET /api/v1/agents HTTP/1.1\r\nHost: " + served.host.encode()
@@ -312,23 +312,23 @@ def test_a_token_in_the_query_logs_in_and_nothing_else(served: Served, tokens: d
     assert served.ask("POST", "/api/v1/agents", own, b"{}").status == 403
 
 
-def test_a_cookie_ends_with_its_token(served: Served, house: House):
-    text = make_token(house, "browser", "read")[0]
+def test_a_cookie_ends_with_its_token(served: Served, app: Application):
+    text = make_token(app, "browser", "read")[0]
     cookie = served.get(f"/?token={text}").headers["set-cookie"].partition(";")[0]
     assert served.get("/api/v1/agents", Cookie=cookie).status == 200
 
-    ask_tokens(house, "token_revoke", name="browser")
+    ask_tokens(app, "token_revoke", name="browser")
     time.sleep(REMEMBERED_SECONDS + 0.1)
 
     assert served.get("/api/v1/agents", Cookie=cookie).status == 401
 
 
-def test_a_token_that_is_revoked_elsewhere_is_refused_without_a_restart(served: Served, house: House):
-    text = make_token(house, "short")[0]
+def test_a_token_that_is_revoked_elsewhere_is_refused_without_a_restart(served: Served, app: Application):
+    text = make_token(app, "short")[0]
     holder = Holder(served, text)
     assert holder.call("agent_list")
 
-    ask_tokens(house, "token_revoke", name="short")
+    ask_tokens(app, "token_revoke", name="short")
     time.sleep(REMEMBERED_SECONDS + 0.1)
 
     assert holder.post({"id": 1, "method": "tools/list", "params": {}}).status == 401
@@ -365,21 +365,21 @@ def next_frame(ws: socket.socket) -> bytes:
         heard = heard[2 + heard[1] :]
 
 
-def test_an_open_stream_ends_with_its_token(served: Served, house: House, tokens: dict[str, str]):
-    text = make_token(house, "listener", "read")[0]
+def test_an_open_stream_ends_with_its_token(served: Served, app: Application, tokens: dict[str, str]):
+    text = make_token(app, "listener", "read")[0]
     upgrade = {
         "Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13",
         "Sec_WebSocket_Key": base64.b64encode(os.urandom(16)).decode(),
     }  # fmt: skip
     # From a number on: whenever the server begins to listen, what comes after it is sent.
-    since = f"since={house.feed.last()}"
+    since = f"since={app.feed.last()}"
     with (
         asks(served, f"/ws?{since}", text, **upgrade) as ws,
         asks(served, f"/api/v1/events?{since}", text) as events,
     ):
         assert b" 101 " in heard_until(ws, b"\r\n\r\n")
         heard_until(events, b": deepwork\n\n")
-        ask_tokens(house, "token_revoke", name="listener")
+        ask_tokens(app, "token_revoke", name="listener")
         time.sleep(REMEMBERED_SECONDS + 0.1)
 
         Holder(served, tokens["work"]).call("agent_register", {"name": "hidden", "runtime": "codex"})
@@ -409,13 +409,13 @@ def test_no_database_is_opened_for_whoever_shows_no_named_token(tmp_path: Path):
 # The record
 
 
-def test_the_record_names_the_token(served: Served, house: House, tokens: dict[str, str]):
-    before = len(record(house))
+def test_the_record_names_the_token(served: Served, app: Application, tokens: dict[str, str]):
+    before = len(record(app))
     Holder(served, tokens["work"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
     Holder(served, tokens["read"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
     Holder(served, OWNER).call("agent_register", {"name": "Ada"})
 
-    entries = [link.entry for link in record(house)[before:]]
+    entries = [link.entry for link in record(app)[before:]]
 
     assert [(each.account, each.caller, each.tool, each.outcome) for each in entries] == [
         ("the-work", "the-work", "agent_register", "done"),
@@ -425,7 +425,7 @@ def test_the_record_names_the_token(served: Served, house: House, tokens: dict[s
 
 
 def test_no_token_is_in_the_log_the_record_or_the_process_list(
-    served: Served, house: House, tokens: dict[str, str]
+    served: Served, app: Application, tokens: dict[str, str]
 ):
     holder = Holder(served, tokens["work"])
     holder.call("agent_register", {"name": tokens["work"], "runtime": tokens["admin"]})
@@ -433,7 +433,7 @@ def test_no_token_is_in_the_log_the_record_or_the_process_list(
     served.get(f"/api/v1/agents?token={tokens['read']}")
     served.ask("GET", "/api/v1/nowhere", bearer(tokens["admin"]))
     command = Path(f"/proc/{served.process.pid}/cmdline").read_bytes().decode()
-    told = served.log() + str(record(house)) + command
+    told = served.log() + str(record(app)) + command
 
     for secret in (*map(secret_of, tokens.values()), OWNER):
         assert secret not in told

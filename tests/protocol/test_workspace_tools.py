@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from house import clean
+from application import clean
 from protocol.wire import Wire
 from workspaces.make_workspaces import commit, git, repository
 

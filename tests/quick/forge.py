@@ -20,8 +20,8 @@ from click import Context
 from deepwork.cli.main import COMMANDS
 from deepwork.cli.main import deepwork as every_command
 from deepwork.config import load_settings
-from deepwork.server.app import server_of
-from deepwork.server.house import House
+from deepwork.server.application import Application
+from deepwork.server.mcp_server import server_of
 
 
 def main(address: str) -> None:
@@ -119,7 +119,7 @@ def _import_all() -> None:
     for name in COMMANDS:
         every_command.get_command(Context(every_command), name)
     with tempfile.TemporaryDirectory() as folder:
-        server_of(House(load_settings(Path(folder), {"toolsets": ("all",)}, environment={})))
+        server_of(Application(load_settings(Path(folder), {"toolsets": ("all",)}, environment={})))
 
 
 def _coarsen_clocks() -> None:

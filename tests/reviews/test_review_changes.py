@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from application import ask, make_app
 from deepwork.errors import GitError, InvalidInput
 from git.changes_project import new_project
-from house import ask, house_at
 from reviews.make import Reviewed, a_rule, ids, instructions, names, reviewed
 
 Asked = Callable[..., Any]
@@ -25,11 +25,11 @@ def asked(tmp_path: Path) -> Asked:
     """Ask a server of this project."""
 
     def ask_there(root: Path, tool: str = "get_review_instructions", **arguments: Any) -> Any:
-        house = house_at(root, str(tmp_path / "elsewhere.db"))
+        app = make_app(root, str(tmp_path / "elsewhere.db"))
         try:
-            return ask(house, tool, **arguments)
+            return ask(app, tool, **arguments)
         finally:
-            house.close()
+            app.close()
 
     return ask_there
 

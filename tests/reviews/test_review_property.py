@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as some
 
-from house import house_at
+from application import make_app
 from reviews.make import Reviewed, a_rule, reviewed
 
 FOLDERS = ["", "src/", "src/core/", "docs/", "é x/"]
@@ -66,9 +66,9 @@ rule_files = some.dictionaries(
 def test_the_reviews_are_those_that_brute_force_finds(state: State, written: dict[str, Any]):
     with tempfile.TemporaryDirectory(prefix="deepwork-reviews-") as folder:
         project = in_that_state(Path(folder) / "project", state, written)
-        house = house_at(project.root, f"{folder}/deepwork.db")
-        docket = house.reviews.desk.docket()
-        house.close()
+        app = make_app(project.root, f"{folder}/deepwork.db")
+        docket = app.reviews.desk.docket()
+        app.close()
     made = [
         (each.review.rule.file, each.review.rule.name, each.review.files, each.review.unchanged)
         for each in docket.reviews

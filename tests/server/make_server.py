@@ -14,15 +14,15 @@ from mcp import MCPError
 from mcp.types import TextContent
 
 import quick
-from deepwork.server.app import server_of
-from deepwork.server.house import House
+from deepwork.server.application import Application
+from deepwork.server.mcp_server import server_of
 from http_tests.served import Served
 
 
 @asynccontextmanager
-async def inside(house: House) -> AsyncIterator[Client[Any]]:
+async def inside(app: Application) -> AsyncIterator[Client[Any]]:
     """A client of a server in this process."""
-    async with Client(server_of(house)) as client:
+    async with Client(server_of(app)) as client:
         yield client
 
 

@@ -10,31 +10,31 @@ import anyio
 import pytest
 from mcp.types import ResourceTemplateReference
 
+from application import make_app
 from deepwork.database.call import Call
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.prompts import PromptDesk
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
 from hooks.make_hooks import Project
-from house import house_at
 from server.make_server import inside, over_stdio, prompt, refusal, resource
 
 PAGE = Path(__file__).parents[2] / "docs" / "prompts-and-resources.md"
 NAMES = ["deepwork_resume", "deepwork_review", "deepwork_start"]
 
 
-async def offered(house: House) -> list[str]:
-    async with inside(house) as client:
+async def offered(app: Application) -> list[str]:
+    async with inside(app) as client:
         return sorted(each.name for each in await client.list_prompts())
 
 
-async def said(house: House, name: str, **arguments: str) -> str:
-    async with inside(house) as client:
+async def said(app: Application, name: str, **arguments: str) -> str:
+    async with inside(app) as client:
         return await prompt(client, name, **arguments)
 
 
-def test_prompts_are_listed_small_and_each_argument_is_optional(house: House):
+def test_prompts_are_listed_small_and_each_argument_is_optional(app: Application):
     async def look() -> Any:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await client.list_prompts()
 
     prompts = anyio.run(look)
@@ -45,20 +45,20 @@ def test_prompts_are_listed_small_and_each_argument_is_optional(house: House):
 
 
 def test_a_server_without_reviews_offers_no_prompt_for_them(tmp_path: Path, location: str):
-    house = house_at(tmp_path, location, toolsets="plans,agents")
+    app = make_app(tmp_path, location, toolsets="plans,agents")
 
-    assert anyio.run(offered, house) == ["deepwork_resume", "deepwork_start"]
-    text = anyio.run(said, house, "deepwork_start")
+    assert anyio.run(offered, app) == ["deepwork_resume", "deepwork_start"]
+    text = anyio.run(said, app, "deepwork_start")
     assert "Plans, for work" in text
     assert "Jobs, for work" not in text
-    house.close()
+    app.close()
 
 
-def test_start_tells_the_ways_of_working_and_what_is_there(house: House):
-    Project(house).plan("Login by SSO")
+def test_start_tells_the_ways_of_working_and_what_is_there(app: Application):
+    Project(app).plan("Login by SSO")
 
     async def look() -> str:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await prompt(client, "deepwork_start", goal="Let people log in.")
 
     text = anyio.run(look)
@@ -70,11 +70,11 @@ def test_start_tells_the_ways_of_working_and_what_is_there(house: House):
 
 
 def test_resume_tells_how_things_stand_and_for_whom(tmp_path: Path, location: str):
-    house = house_at(tmp_path, location)
-    project = Project(house)
+    app = make_app(tmp_path, location)
+    project = Project(app)
 
     async def resumed(agent: str) -> str:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await prompt(client, "deepwork_resume", **({"agent_id": agent} if agent else {}))
 
     assert "Nothing is under way" in anyio.run(resumed, "")
@@ -84,19 +84,19 @@ def test_resume_tells_how_things_stand_and_for_whom(tmp_path: Path, location: st
     assert task not in anyio.run(resumed, "")
     assert task not in anyio.run(resumed, bob)
     assert task in anyio.run(resumed, ada)
-    house.close()
+    app.close()
 
 
 def test_what_cannot_be_gone_on_with_is_not_told(tmp_path: Path, location: str):
-    project = Project(house_at(tmp_path, location))
+    project = Project(make_app(tmp_path, location))
     ada, task = project.at_work()
-    house = project.house
-    house.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    app = project.app
+    app.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
     said = {}
     for toolset in ("jobs", "plans", "tracking", "agents"):
-        tools = {name: spec for name, spec in house.registry.items() if spec.toolset == toolset}
-        said[toolset] = PromptDesk(house, tools).resume({"agent_id": ada}, Call("local"))
-    house.close()
+        tools = {name: spec for name, spec in app.registry.items() if spec.toolset == toolset}
+        said[toolset] = PromptDesk(app, tools).resume({"agent_id": ada}, Call("local"))
+    app.close()
 
     assert [toolset for toolset, text in said.items() if "Nothing is under way" in text] == ["jobs", "agents"]
     assert task in said["plans"]
@@ -105,9 +105,9 @@ def test_what_cannot_be_gone_on_with_is_not_told(tmp_path: Path, location: str):
     assert task not in said["tracking"]
 
 
-def test_review_says_how_reviews_are_run(house: House):
+def test_review_says_how_reviews_are_run(app: Application):
     async def look() -> tuple[str, str]:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await prompt(client, "deepwork_review"), await prompt(
                 client, "deepwork_review", files="a.py b.py"
             )
@@ -127,9 +127,9 @@ def test_review_says_how_reviews_are_run(house: House):
         ("deepwork_start", {"goal": "x" * 10_001}, "INVALID_INPUT"),
     ],
 )
-def test_errors_are_those_of_tools(house: House, name: str, arguments: dict[str, str], code: str):
+def test_errors_are_those_of_tools(app: Application, name: str, arguments: dict[str, str], code: str):
     async def look() -> dict[str, Any]:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await refusal(client.get_prompt(name, arguments))
 
     said = anyio.run(look)

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
+from application import make_app
 from deepwork.config import load_settings
 from deepwork.errors import DefinitionError, InvalidInput
 from deepwork.server.registry import ToolSpec
 from deepwork.server.toolsets import chosen
-from house import house_at
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> dict[str, ToolSpec]:
-    return house_at(tmp_path, str(tmp_path / "deepwork.db")).registry
+    return make_app(tmp_path, str(tmp_path / "deepwork.db")).registry
 
 
 def names(registry: dict[str, ToolSpec], tmp_path: Path, **flags: Any) -> list[str]:

@@ -11,12 +11,12 @@ import pytest
 from mcp.types import PromptReference, ResourceTemplateReference
 
 from access.make import make_token
+from application import ask, make_app
 from deepwork.database.call import Call
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
 from hooks.make_hooks import Project
-from house import ask, house_at
 from http_tests.served import Served
 from server.make_server import inside, over_http, prompt, refusal, resource
 
@@ -26,21 +26,21 @@ JOB = {"goal": "Greet Ada", "job_name": "hello_review", "workflow_name": "greet"
 
 def plan_of(project: Project, name: str = "Login by SSO") -> str:
     [task, _] = project.plan(name)
-    id: str = ask(project.house, "task_get", id=task)["workflow_id"]
+    id: str = ask(project.app, "task_get", id=task)["workflow_id"]
     return id
 
 
-def read(house: House, uri: str) -> Any:
+def read(app: Application, uri: str) -> Any:
     async def look() -> Any:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await resource(client, uri)
 
     return anyio.run(look)
 
 
-def complete(house: House, reference: Any, typed: str, name: str = "id") -> Any:
+def complete(app: Application, reference: Any, typed: str, name: str = "id") -> Any:
     async def look() -> Any:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await client.complete(reference, {"name": name, "value": typed})
 
     return anyio.run(look)
@@ -50,9 +50,9 @@ def template(uri: str) -> ResourceTemplateReference:
     return ResourceTemplateReference(type="ref/resource", uri=uri)
 
 
-def test_what_can_be_read_is_listed_without_notes(house: House):
+def test_what_can_be_read_is_listed_without_notes(app: Application):
     async def look() -> tuple[Any, Any]:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await client.list_resources(), await client.list_resource_templates()
 
     resources, templates = anyio.run(look)
@@ -65,27 +65,27 @@ def test_what_can_be_read_is_listed_without_notes(house: House):
 
 
 def test_only_what_the_chosen_tools_tell_can_be_read(tmp_path: Path, location: str):
-    house = house_at(tmp_path, location, toolsets="plans")
+    app = make_app(tmp_path, location, toolsets="plans")
 
     async def look() -> tuple[Any, Any]:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await client.list_resources(), await client.list_resource_templates()
 
     resources, templates = anyio.run(look)
 
     assert resources == []
     assert [each.uri_template for each in templates] == [PLAN_SUMMARY]
-    house.close()
+    app.close()
 
 
-def test_sessions_are_those_under_way(house: House):
+def test_sessions_are_those_under_way(app: Application):
     async def start() -> Any:
-        spec = house.registry["start_workflow"]
-        return await invoke_async(spec, JOB, Call("local", "start_workflow"), house.database)
+        spec = app.registry["start_workflow"]
+        return await invoke_async(spec, JOB, Call("local", "start_workflow"), app.database)
 
     session = anyio.run(start)["begin_step"]
 
-    content = read(house, SESSIONS)
+    content = read(app, SESSIONS)
 
     assert content.mime_type == "application/json"
     assert json.loads(content.text) == {
@@ -104,36 +104,36 @@ def test_sessions_of_another_project_in_the_same_store_are_not_told(tmp_path: Pa
     shared = location or str(tmp_path / "shared.db")
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    one, other = (house_at(tmp_path / name, shared) for name in ("one", "other"))
+    one, other = (make_app(tmp_path / name, shared) for name in ("one", "other"))
 
-    async def start(house: House) -> Any:
-        spec = house.registry["start_workflow"]
-        begun = await invoke_async(spec, JOB, Call("local", "start_workflow"), house.database)
+    async def start(app: Application) -> Any:
+        spec = app.registry["start_workflow"]
+        begun = await invoke_async(spec, JOB, Call("local", "start_workflow"), app.database)
         return begun["begin_step"]["session_id"]
 
     mine = anyio.run(start, one)
     assert json.loads(read(other, SESSIONS).text) == {"sessions": []}
     theirs = anyio.run(start, other)
 
-    for house, id in ((one, mine), (other, theirs)):
-        assert [each["session_id"] for each in json.loads(read(house, SESSIONS).text)["sessions"]] == [id]
-        house.close()
+    for app, id in ((one, mine), (other, theirs)):
+        assert [each["session_id"] for each in json.loads(read(app, SESSIONS).text)["sessions"]] == [id]
+        app.close()
 
 
-def test_a_plan_is_a_page(house: House):
-    id = plan_of(Project(house))
+def test_a_plan_is_a_page(app: Application):
+    id = plan_of(Project(app))
 
-    content = read(house, PLAN_SUMMARY.replace("{id}", id))
+    content = read(app, PLAN_SUMMARY.replace("{id}", id))
 
     assert content.mime_type == "text/markdown"
-    assert content.text == ask(house, "workflow_get_summary", id=id, format="markdown")["summary"]
+    assert content.text == ask(app, "workflow_get_summary", id=id, format="markdown")["summary"]
     assert "0 of 2 tasks done" in content.text
 
 
-def test_a_tracked_workflow_is_what_get_context_tells(house: House):
-    started = house.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+def test_a_tracked_workflow_is_what_get_context_tells(app: Application):
+    started = app.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
 
-    context = json.loads(read(house, TRACKING_CONTEXT.replace("{id}", started.workflow_id)).text)
+    context = json.loads(read(app, TRACKING_CONTEXT.replace("{id}", started.workflow_id)).text)
 
     assert context["workflow_name"] == "Move"
     assert {"phase_summary", "tasks", "decisions", "milestones", "blockers"} <= context.keys()
@@ -147,31 +147,31 @@ def test_a_tracked_workflow_is_what_get_context_tells(house: House):
         (TRACKING_CONTEXT.replace("{id}", "tw_none"), "WORKFLOW_NOT_FOUND"),
     ],
 )
-def test_errors_are_those_of_tools(house: House, uri: str, code: str):
+def test_errors_are_those_of_tools(app: Application, uri: str, code: str):
     async def look() -> dict[str, Any]:
-        async with inside(house) as client:
+        async with inside(app) as client:
             return await refusal(client.read_resource(uri))
 
     assert anyio.run(look)["code"] == code
 
 
 def test_ids_are_completed_the_newest_first(tmp_path: Path, location: str):
-    house = house_at(tmp_path, location)
-    project = Project(house)
+    app = make_app(tmp_path, location)
+    project = Project(app)
     older, newer = plan_of(project, "Older"), plan_of(project, "Newer")
     project.change("UPDATE plans SET updated_at = updated_at - 5000 WHERE id = :id", id=older)
 
-    assert complete(house, template(PLAN_SUMMARY), "wf_").values == [newer, older]
-    assert complete(house, template(PLAN_SUMMARY), newer[:-1]).values == [newer]
-    assert complete(house, template(PLAN_SUMMARY), "%").values == []
-    assert complete(house, template(TRACKING_CONTEXT), "").values == []
-    assert complete(house, template(PLAN_SUMMARY), "", name="other").values == []
-    assert complete(house, PromptReference(type="ref/prompt", name="deepwork_start"), "").values == []
-    house.close()
+    assert complete(app, template(PLAN_SUMMARY), "wf_").values == [newer, older]
+    assert complete(app, template(PLAN_SUMMARY), newer[:-1]).values == [newer]
+    assert complete(app, template(PLAN_SUMMARY), "%").values == []
+    assert complete(app, template(TRACKING_CONTEXT), "").values == []
+    assert complete(app, template(PLAN_SUMMARY), "", name="other").values == []
+    assert complete(app, PromptReference(type="ref/prompt", name="deepwork_start"), "").values == []
+    app.close()
 
 
-def test_no_more_ids_are_offered_than_the_protocol_allows(house: House):
-    with house.database.transaction() as tx:
+def test_no_more_ids_are_offered_than_the_protocol_allows(app: Application):
+    with app.database.transaction() as tx:
         tx.run_all(
             "INSERT INTO plans (id, name, source_type, source_content, status, max_parallel_tasks,"
             " auto_create_workspaces, file_conflicts, created_by, completed_tasks, completed_ms, created_at,"
@@ -179,7 +179,7 @@ def test_no_more_ids_are_offered_than_the_protocol_allows(house: House):
             [{"id": f"wf_{number:012}", "no": False, "at": number} for number in range(130)],
         )
 
-    found = complete(house, template(PLAN_SUMMARY), "wf_")
+    found = complete(app, template(PLAN_SUMMARY), "wf_")
 
     assert len(found.values) == 100
     assert found.has_more
@@ -187,9 +187,9 @@ def test_no_more_ids_are_offered_than_the_protocol_allows(house: House):
 
 
 def test_over_http_whoever_may_read_may_have_prompts_and_resources(tmp_path: Path, location: str):
-    house = house_at(tmp_path, location)
-    token, *_ = make_token(house, "a-reader", "read")
-    id = plan_of(Project(house))
+    app = make_app(tmp_path, location)
+    token, *_ = make_token(app, "a-reader", "read")
+    id = plan_of(Project(app))
     with Served(tmp_path, "--db", location, token=OWNER) as served:
 
         async def look() -> None:
@@ -205,4 +205,4 @@ def test_over_http_whoever_may_read_may_have_prompts_and_resources(tmp_path: Pat
             assert id in resumed
 
         anyio.run(look)
-    house.close()
+    app.close()

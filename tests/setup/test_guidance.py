@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
 from deepwork.config import load_settings
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.toolsets import chosen
 from deepwork.setup import guidance
 from deepwork.setup.jsonc import Unreadable
@@ -29,7 +29,7 @@ def test_it_names_only_tools_that_the_toolsets_offer(tmp_path):
                 settings = load_settings(
                     tmp_path, {"toolsets": some, "database": "unused.db"}, environment={}
                 )
-                offered = set(chosen(House(settings).registry, settings))
+                offered = set(chosen(Application(settings).registry, settings))
             else:
                 offered = {tool for one in some for tool in _offered(one, tmp_path)}
             assert named <= offered, (some, named - offered)
@@ -38,7 +38,7 @@ def test_it_names_only_tools_that_the_toolsets_offer(tmp_path):
 def _offered(toolset: str, folder, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006
     if toolset not in known:
         settings = load_settings(folder, {"toolsets": (toolset,), "database": "unused.db"}, environment={})
-        known[toolset] = set(chosen(House(settings).registry, settings))
+        known[toolset] = set(chosen(Application(settings).registry, settings))
     return known[toolset]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from application import ask
 from deepwork.plans.models import Outline
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.templates.models import Template, Variable
 from deepwork.templates.rules import with_gaps
-from house import ask
 
 
 def template(*tasks: Outline, variables: tuple[Variable, ...] = (), **given: Any) -> Template:
@@ -18,17 +18,17 @@ def template(*tasks: Outline, variables: tuple[Variable, ...] = (), **given: Any
     return Template(**(ordinary | given), tasks=tasks, variables=with_gaps(tasks, variables))
 
 
-def created(house: House, *tasks: dict[str, Any], name: str = "release", **given: Any) -> str:
+def created(app: Application, *tasks: dict[str, Any], name: str = "release", **given: Any) -> str:
     """A stored template; its id."""
     variables = given.pop("variables", None)
     definition = {"tasks": list(tasks)} | ({} if variables is None else {"variables": variables})
-    id: str = ask(house, "template_create", name=name, template=definition, **given)["id"]
+    id: str = ask(app, "template_create", name=name, template=definition, **given)["id"]
     return id
 
 
-def listed(house: House) -> dict[str, Any]:
+def listed(app: Application) -> dict[str, Any]:
     """Every template, by its name."""
-    return {each["name"]: each for each in ask(house, "template_list")["templates"]}
+    return {each["name"]: each for each in ask(app, "template_list")["templates"]}
 
 
 def write(folder: Path, name: str, text: str) -> Path:

@@ -11,10 +11,10 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from application import ask, leave_out, make_app
 from deepwork.errors import Code, DeepworkError
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.templates.files import SHAPE, TemplateShelf
-from house import ask, house_at, leave_out
 from templates.make_templates import listed, write
 
 RELEASE = """\
@@ -40,8 +40,8 @@ tasks:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[House]:
-    made = house_at(tmp_path, str(tmp_path / "deepwork.db"))
+def here(tmp_path: Path) -> Iterator[Application]:
+    made = make_app(tmp_path, str(tmp_path / "deepwork.db"))
     yield made
     made.close()
 
@@ -60,7 +60,7 @@ def flaws(shelf: TemplateShelf) -> list[str]:
     return list(map(str, shelf.look().flaws))
 
 
-def test_a_file_says_all_that_a_template_can(here: House, tmp_path: Path):
+def test_a_file_says_all_that_a_template_can(here: Application, tmp_path: Path):
     write(tmp_path, "r.yml", RELEASE)
 
     assert listed(here)["release"] == {
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_said_with_file_and_line(shelf: TemplateShelf, tmp_path
     assert flaws(shelf) == [f".deepwork/templates/x.yml{said}"]
 
 
-def test_a_broken_file_is_named_and_hides_no_other(here: House, tmp_path: Path, home: Path):
+def test_a_broken_file_is_named_and_hides_no_other(here: Application, tmp_path: Path, home: Path):
     write(tmp_path, "a.yml", "tasks: 5\n")
     write(tmp_path, "b.yml", "tasks: [{name: a}]")
     write(home, "c.json", '{"tasks": [\n{"name": "a"},\n{"name": 1}]}')
@@ -153,7 +153,7 @@ def test_a_broken_file_is_named_and_hides_no_other(here: House, tmp_path: Path, 
     ]  # fmt: skip
 
 
-def test_whoever_asks_for_a_broken_file_is_told_what_is_wrong(here: House, tmp_path: Path):
+def test_whoever_asks_for_a_broken_file_is_told_what_is_wrong(here: Application, tmp_path: Path):
     write(tmp_path, "a.yml", "tasks: 5\n")
 
     with pytest.raises(DeepworkError) as by_id:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agents.make import registered
-from deepwork.server.house import House
-from house import ask
+from application import ask
+from deepwork.server.application import Application
 from protocol.wire import Wire
 
 VALUES = {
@@ -19,14 +19,14 @@ VALUES = {
 }
 
 
-def shipped(house: House, name: str) -> Any:
-    [template] = ask(house, "template_list", template_id=f"shipped:{name}")["templates"]
+def shipped(app: Application, name: str) -> Any:
+    [template] = ask(app, "template_list", template_id=f"shipped:{name}")["templates"]
     return template
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_it_tells_an_agent_what_to_deliver(house: House, name: str):
-    template = shipped(house, name)
+def test_it_tells_an_agent_what_to_deliver(app: Application, name: str):
+    template = shipped(app, name)
 
     assert 6 <= len(template["template"]["tasks"]) <= 9
     assert all("Deliver:" in task["description"] for task in template["template"]["tasks"])
@@ -37,32 +37,32 @@ def test_it_tells_an_agent_what_to_deliver(house: House, name: str):
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_it_is_worked_off_to_the_end_side_by_side(house: House, name: str):
-    agents = [registered(house, f"agent {number}") for number in range(3)]
+def test_it_is_worked_off_to_the_end_side_by_side(app: Application, name: str):
+    agents = [registered(app, f"agent {number}") for number in range(3)]
     workflow = ask(
-        house, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name], max_parallel_tasks=3
+        app, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name], max_parallel_tasks=3
     )["workflow_id"]  # fmt: skip
     rounds = []
 
-    while offered := ask(house, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
+    while offered := ask(app, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
         taken = offered[: len(agents)]
         for agent, task in zip(agents, taken, strict=False):
-            assert ask(house, "task_claim", task_id=task["id"], agent_id=agent)["success"]
+            assert ask(app, "task_claim", task_id=task["id"], agent_id=agent)["success"]
         for task in taken:
-            ask(house, "task_update_status", id=task["id"], status="completed", outcome="done")
+            ask(app, "task_update_status", id=task["id"], status="completed", outcome="done")
         rounds.append(len(taken))
 
-    assert ask(house, "workflow_get", id=workflow)["status"] == "completed"
+    assert ask(app, "workflow_get", id=workflow)["status"] == "completed"
     assert max(rounds) >= 2
-    assert sum(rounds) == len(shipped(house, name)["template"]["tasks"])
+    assert sum(rounds) == len(shipped(app, name)["template"]["tasks"])
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_no_gap_is_left(house: House, name: str):
+def test_no_gap_is_left(app: Application, name: str):
     workflow = ask(
-        house, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name]
+        app, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name]
     )["workflow_id"]  # fmt: skip
-    tasks = ask(house, "workflow_get", id=workflow, include_tasks=True, include_task_summaries=False)["tasks"]
+    tasks = ask(app, "workflow_get", id=workflow, include_tasks=True, include_task_summaries=False)["tasks"]
 
     assert "{{" not in str(tasks)
 

@@ -11,5 +11,5 @@ from workspaces.make_workspaces import repository
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The project: `house` keeps its SQLite file beside its files, ignored by git."""
+    """The project: `app` keeps its SQLite file beside its files, ignored by git."""
     return repository(tmp_path)

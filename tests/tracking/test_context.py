@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from application import NOW, Clock, ask
 from deepwork.errors import Code
 from deepwork.events.log import iso
-from deepwork.server.house import House
-from house import NOW, Clock, ask
+from deepwork.server.application import Application
 from jobs import runs
 from jobs.project import job, step
 from jobs.project import write as write_files
@@ -21,10 +21,8 @@ ALL = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
 DECISION = {"category": "other", "question": "q", "chosen": "c", "reasoning": "r"}
 
 
-def decide(house: House, task_id: str, question: str = "q") -> str:
-    id: str = ask(house, "log_decision", task_id=task_id, **(DECISION | {"question": question}))[
-        "decision_id"
-    ]
+def decide(app: Application, task_id: str, question: str = "q") -> str:
+    id: str = ask(app, "log_decision", task_id=task_id, **(DECISION | {"question": question}))["decision_id"]
     return id
 
 
@@ -38,16 +36,16 @@ def questions(shown: dict[str, Any]) -> list[str]:
 
 @pytest.mark.usefixtures("project")
 class TestHeader:
-    def test_nothing_asked_for_gives_the_header(self, house: House):
-        id, _ = begun(house)
+    def test_nothing_asked_for_gives_the_header(self, app: Application):
+        id, _ = begun(app)
 
-        assert context(house, id) == {
+        assert context(app, id) == {
             "workflow_id": id, "workflow_name": "Release", "workflow_status": "in_progress",
             "current_phase": 1, "total_phases": 3, "objective": "Ship it.", "profile": "standard",
         }  # fmt: skip
 
-    def test_everything_asked_for_of_nothing_is_empty(self, house: House):
-        shown = context(house, workflow(house), *ALL)
+    def test_everything_asked_for_of_nothing_is_empty(self, app: Application):
+        shown = context(app, workflow(app), *ALL)
 
         assert {part: shown[part] for part in ALL} == {part: [] for part in ALL}
         assert {shown[f"{part}_count"] for part in ALL if part != "phase_summary"} == {0}
@@ -55,38 +53,38 @@ class TestHeader:
         assert "filters_applied" not in shown
 
     @pytest.mark.parametrize("part", ALL)
-    def test_only_what_was_asked_for_is_answered(self, house: House, part: str):
-        shown = context(house, begun(house)[0], part, part)
+    def test_only_what_was_asked_for_is_answered(self, app: Application, part: str):
+        shown = context(app, begun(app)[0], part, part)
 
         assert part in shown
         assert not set(ALL) - {part} & set(shown)
 
     @pytest.mark.parametrize("include", [["everything"], "tasks", None, [1]])
-    def test_what_cannot_be_asked_for_is_refused(self, house: House, include: Any):
-        error = refusal(house, "get_context", workflow_id=workflow(house), include=include)
+    def test_what_cannot_be_asked_for_is_refused(self, app: Application, include: Any):
+        error = refusal(app, "get_context", workflow_id=workflow(app), include=include)
 
         assert error.code is Code.INVALID_INPUT
         assert "include" in error.message
 
     @pytest.mark.parametrize("id", ["tw_0", "wf_0", "nobody00", "x" * 200])
-    def test_an_unknown_workflow_is_refused(self, house: House, id: str):
-        assert refusal(house, "get_context", workflow_id=id, include=[]).code is Code.WORKFLOW_NOT_FOUND
+    def test_an_unknown_workflow_is_refused(self, app: Application, id: str):
+        assert refusal(app, "get_context", workflow_id=id, include=[]).code is Code.WORKFLOW_NOT_FOUND
 
 
 @pytest.mark.usefixtures("project")
 class TestPhaseSummary:
-    def test_a_phase_is_counted_and_timed(self, house: House, clock: Clock):
-        id = workflow(house)
-        ask(house, "start_phase", workflow_id=id, number=1, name="Design", description="d", is_parallel=True)
-        one = context(house, id, "phase_summary")["phase_summary"][0]["phase_id"]
+    def test_a_phase_is_counted_and_timed(self, app: Application, clock: Clock):
+        id = workflow(app)
+        ask(app, "start_phase", workflow_id=id, number=1, name="Design", description="d", is_parallel=True)
+        one = context(app, id, "phase_summary")["phase_summary"][0]["phase_id"]
         for ending in ("success", "partial_success", "failed"):
-            made = task(house, (id, one))
+            made = task(app, (id, one))
             clock.advance(seconds=10)
-            complete(house, made, ending)
-        task(house, (id, one))
+            complete(app, made, ending)
+        task(app, (id, one))
         clock.advance(seconds=15)
 
-        [shown] = context(house, id, "phase_summary")["phase_summary"]
+        [shown] = context(app, id, "phase_summary")["phase_summary"]
 
         assert shown == {
             "phase_number": 1, "phase_name": "Design", "phase_id": one, "status": "in_progress",
@@ -95,13 +93,13 @@ class TestPhaseSummary:
             "duration_seconds": 45, "task_seconds": 30, "started_at": iso(NOW), "completed_at": None,
         }  # fmt: skip
 
-    def test_a_phase_that_is_over_stays_as_long_as_it_was(self, house: House, clock: Clock):
-        id, one = begun(house)
+    def test_a_phase_that_is_over_stays_as_long_as_it_was(self, app: Application, clock: Clock):
+        id, one = begun(app)
         clock.advance(seconds=5)
-        ask(house, "complete_phase", phase_id=one, status="completed", summary="s")
+        ask(app, "complete_phase", phase_id=one, status="completed", summary="s")
         clock.advance(seconds=60)
 
-        [shown] = context(house, id, "phase_summary")["phase_summary"]
+        [shown] = context(app, id, "phase_summary")["phase_summary"]
 
         assert (shown["duration_seconds"], shown["completed_at"]) == (5, iso(NOW + 5000))
         assert (shown["status"], shown["summary"]) == ("completed", "s")
@@ -110,14 +108,14 @@ class TestPhaseSummary:
 @pytest.mark.usefixtures("project")
 class TestFilters:
     @pytest.fixture
-    def busy(self, house: House, clock: Clock) -> str:
+    def busy(self, app: Application, clock: Clock) -> str:
         """Two phases, two agents, ten seconds apart, each with notes of its own."""
-        id = workflow(house)
+        id = workflow(app)
         for number, agent in ((1, "Ada"), (2, "Grace")):
-            made = task(house, (id, phase(house, id, number)), f"task {number}", agent_name=agent)
-            decide(house, made, f"question {number}")
-            ask(house, "log_milestone", task_id=made, message=f"milestone {number}")
-            blocker(house, made, f"blocker {number}")
+            made = task(app, (id, phase(app, id, number)), f"task {number}", agent_name=agent)
+            decide(app, made, f"question {number}")
+            ask(app, "log_milestone", task_id=made, message=f"milestone {number}")
+            blocker(app, made, f"blocker {number}")
             clock.advance(seconds=10)
         return id
 
@@ -131,8 +129,10 @@ class TestFilters:
             ({"since": iso(NOW + 10_000)}, 2),
         ],
     )
-    def test_every_section_is_filtered(self, house: House, busy: str, filter: dict[str, Any], number: int):
-        shown = context(house, busy, *ALL, filter=filter)
+    def test_every_section_is_filtered(
+        self, app: Application, busy: str, filter: dict[str, Any], number: int
+    ):
+        shown = context(app, busy, *ALL, filter=filter)
 
         assert names(shown) == [f"task {number}"]
         assert questions(shown) == [f"question {number}"]
@@ -143,45 +143,45 @@ class TestFilters:
         phases = [each["phase_number"] for each in shown["phase_summary"]]
         assert phases == ([filter["phase"]] if "phase" in filter else [1, 2])
 
-    def test_filters_are_joined(self, house: House, busy: str):
-        assert names(context(house, busy, "tasks", filter={"phase": 1, "agent": "Grace"})) == []
+    def test_filters_are_joined(self, app: Application, busy: str):
+        assert names(context(app, busy, "tasks", filter={"phase": 1, "agent": "Grace"})) == []
 
-    def test_an_agent_is_named_exactly(self, house: House, busy: str):
-        assert names(context(house, busy, "tasks", filter={"agent": "ada"})) == []
+    def test_an_agent_is_named_exactly(self, app: Application, busy: str):
+        assert names(context(app, busy, "tasks", filter={"agent": "ada"})) == []
 
-    def test_news_of_an_older_task_is_news(self, house: House, clock: Clock):
-        where = begun(house)
-        old = task(house, where)
+    def test_news_of_an_older_task_is_news(self, app: Application, clock: Clock):
+        where = begun(app)
+        old = task(app, where)
         clock.advance(seconds=60)
-        decide(house, old, "late")
+        decide(app, old, "late")
 
-        shown = context(house, where[0], "tasks", "decisions", filter={"since": iso(clock.now)})
+        shown = context(app, where[0], "tasks", "decisions", filter={"since": iso(clock.now)})
 
         assert names(shown) == ["build"]
         assert questions(shown) == ["late"]
 
-    def test_a_task_that_ended_since_is_told(self, house: House, clock: Clock):
-        where = begun(house)
-        old = task(house, where)
+    def test_a_task_that_ended_since_is_told(self, app: Application, clock: Clock):
+        where = begun(app)
+        old = task(app, where)
         clock.advance(seconds=60)
-        complete(house, old)
+        complete(app, old)
 
-        assert names(context(house, where[0], "tasks", filter={"since": iso(clock.now)})) == ["build"]
-        assert names(context(house, where[0], "tasks", filter={"since": iso(clock.now + 1)})) == []
+        assert names(context(app, where[0], "tasks", filter={"since": iso(clock.now)})) == ["build"]
+        assert names(context(app, where[0], "tasks", filter={"since": iso(clock.now + 1)})) == []
 
     @pytest.mark.parametrize(
         "since",
         ["2027-01-15T08:00:00Z", "2027-01-15T08:00:00", "2027-01-15T09:00:00+01:00", "2027-01-15 08:00"],
     )
-    def test_a_time_may_be_written_in_several_ways(self, house: House, busy: str, since: str):
-        shown = context(house, busy, filter={"since": since})
+    def test_a_time_may_be_written_in_several_ways(self, app: Application, busy: str, since: str):
+        shown = context(app, busy, filter={"since": since})
 
         assert shown["filters_applied"]["since"] == "2027-01-15T08:00:00.000Z"
 
-    def test_a_millisecond_is_not_lost(self, house: House, busy: str):
+    def test_a_millisecond_is_not_lost(self, app: Application, busy: str):
         for ms in range(1000):
             at = iso(NOW + ms)
-            assert context(house, busy, filter={"since": at})["filters_applied"]["since"] == at
+            assert context(app, busy, filter={"since": at})["filters_applied"]["since"] == at
 
     @pytest.mark.parametrize(
         "filter",
@@ -196,14 +196,16 @@ class TestFilters:
             {"until": "2027-01-01"},
         ],
     )
-    def test_a_filter_that_makes_no_sense_is_refused(self, house: House, busy: str, filter: dict[str, Any]):
-        error = refusal(house, "get_context", workflow_id=busy, include=["tasks"], filter=filter)
+    def test_a_filter_that_makes_no_sense_is_refused(
+        self, app: Application, busy: str, filter: dict[str, Any]
+    ):
+        error = refusal(app, "get_context", workflow_id=busy, include=["tasks"], filter=filter)
 
         assert error.code is Code.INVALID_INPUT
         assert next(iter(filter)) in error.message
 
-    def test_a_phase_that_is_not_there_is_a_warning(self, house: House, busy: str):
-        shown = context(house, busy, *ALL, filter={"phase": 7})
+    def test_a_phase_that_is_not_there_is_a_warning(self, app: Application, busy: str):
+        shown = context(app, busy, *ALL, filter={"phase": 7})
 
         assert shown["warning"] == "There is no phase 7 yet."
         assert {part: shown[part] for part in ALL} == {part: [] for part in ALL}
@@ -213,27 +215,27 @@ class TestFilters:
 @pytest.mark.usefixtures("project")
 class TestLimits:
     @pytest.fixture
-    def large(self, house: House, clock: Clock) -> str:
+    def large(self, app: Application, clock: Clock) -> str:
         """Five tasks, some of one moment, with a decision each."""
-        where = begun(house)
+        where = begun(app)
         for number in range(5):
-            decide(house, task(house, where, str(number)), str(number))
+            decide(app, task(app, where, str(number)), str(number))
             clock.advance(seconds=number % 2)
         return where[0]
 
-    def test_lists_are_cut_and_counted(self, house: House, large: str):
-        shown = context(house, large, "tasks", "decisions", limit=2)
+    def test_lists_are_cut_and_counted(self, app: Application, large: str):
+        shown = context(app, large, "tasks", "decisions", limit=2)
 
         assert (len(shown["tasks"]), shown["tasks_count"]) == (2, 5)
         assert (len(shown["decisions"]), shown["decisions_count"]) == (2, 5)
         assert shown["truncated"] == ["tasks", "decisions"]
 
-    def test_the_cursor_leads_through_everything_once(self, house: House, large: str):
-        whole = context(house, large, "tasks", "decisions")
+    def test_the_cursor_leads_through_everything_once(self, app: Application, large: str):
+        whole = context(app, large, "tasks", "decisions")
         seen: dict[str, list[Any]] = {"tasks": [], "decisions": []}
         given: dict[str, Any] = {}
         for _ in range(3):
-            shown = context(house, large, "phase_summary", "tasks", "decisions", limit=2, **given)
+            shown = context(app, large, "phase_summary", "tasks", "decisions", limit=2, **given)
             for part in seen:
                 seen[part] += shown[part]
             given = {"cursor": shown.get("cursor")}
@@ -242,41 +244,41 @@ class TestLimits:
         assert given["cursor"] is None
         assert "truncated" not in whole
 
-    def test_tasks_come_in_order_and_notes_newest_first(self, house: House, clock: Clock):
-        where = begun(house)
+    def test_tasks_come_in_order_and_notes_newest_first(self, app: Application, clock: Clock):
+        where = begun(app)
         for name in "abc":
-            decide(house, task(house, where, name), name)
+            decide(app, task(app, where, name), name)
             clock.advance(seconds=1)
 
-        shown = context(house, where[0], "tasks", "decisions")
+        shown = context(app, where[0], "tasks", "decisions")
 
         assert names(shown) == ["a", "b", "c"]
         assert questions(shown) == ["c", "b", "a"]
 
-    def test_fifty_of_each_unless_told_otherwise(self, house: House):
-        where = begun(house)
-        made = task(house, where)
+    def test_fifty_of_each_unless_told_otherwise(self, app: Application):
+        where = begun(app)
+        made = task(app, where)
         for number in range(51):
-            decide(house, made, str(number))
+            decide(app, made, str(number))
 
-        shown = context(house, where[0], "decisions")
-        more = context(house, where[0], "decisions", limit=500)
+        shown = context(app, where[0], "decisions")
+        more = context(app, where[0], "decisions", limit=500)
 
         assert (len(shown["decisions"]), shown["decisions_count"]) == (50, 51)
         assert len(more["decisions"]) == 51
 
     @pytest.mark.parametrize("limit", [0, 501, -1])
-    def test_a_limit_has_limits(self, house: House, large: str, limit: int):
+    def test_a_limit_has_limits(self, app: Application, large: str, limit: int):
         assert (
-            refusal(house, "get_context", workflow_id=large, include=["tasks"], limit=limit).code
+            refusal(app, "get_context", workflow_id=large, include=["tasks"], limit=limit).code
             is Code.INVALID_INPUT
         )
 
     @pytest.mark.parametrize(
         "cursor", ["", "x", "tasks:one:tt", "tasks:1", "tasks:99999999999999999999:tt_0"]
     )
-    def test_a_cursor_of_ones_own_is_refused(self, house: House, large: str, cursor: str):
-        error = refusal(house, "get_context", workflow_id=large, include=["tasks"], cursor=cursor)
+    def test_a_cursor_of_ones_own_is_refused(self, app: Application, large: str, cursor: str):
+        error = refusal(app, "get_context", workflow_id=large, include=["tasks"], cursor=cursor)
 
         assert error.code is Code.INVALID_INPUT
         assert "cursor" in error.message
@@ -284,27 +286,27 @@ class TestLimits:
 
 class TestPlans:
     @pytest.fixture
-    def planned(self, house: House) -> tuple[str, dict[str, str]]:
+    def planned(self, app: Application) -> tuple[str, dict[str, str]]:
         """Two levels: build and test, then ship."""
-        id, _ = plan(house)
+        id, _ = plan(app)
         tasks = [
             {"name": "build", "description": "Build it.", "sequence": 1, "parallel_group": "g"},
             {"name": "test", "description": "Test it.", "sequence": 1, "parallel_group": "g"},
             {"name": "ship", "description": "Ship it.", "sequence": 2},
         ]
-        ask(house, "workflow_set_plan", id=id, plan={"summary": "The plan.", "tasks": tasks})
-        lines = ask(house, "workflow_get", id=id, include_tasks=True)["tasks"]
+        ask(app, "workflow_set_plan", id=id, plan={"summary": "The plan.", "tasks": tasks})
+        lines = ask(app, "workflow_get", id=id, include_tasks=True)["tasks"]
         return id, {line["name"]: line["id"] for line in lines}
 
     def test_a_plan_is_told_in_the_same_words(
-        self, house: House, clock: Clock, planned: tuple[str, dict[str, str]]
+        self, app: Application, clock: Clock, planned: tuple[str, dict[str, str]]
     ):
         id, tasks = planned
-        ask(house, "task_update_status", id=tasks["build"], status="in_progress")
+        ask(app, "task_update_status", id=tasks["build"], status="in_progress")
         clock.advance(seconds=20)
-        ask(house, "task_update_status", id=tasks["build"], status="completed", outcome="Built.")
+        ask(app, "task_update_status", id=tasks["build"], status="completed", outcome="Built.")
 
-        shown = context(house, id, "phase_summary", "tasks")
+        shown = context(app, id, "phase_summary", "tasks")
 
         assert (shown["workflow_name"], shown["workflow_status"]) == ("Release", "in_progress")
         assert (shown["total_phases"], shown["summary"], shown["objective"]) == (2, "The plan.", "Ship it.")
@@ -319,30 +321,30 @@ class TestPlans:
         assert (done["id"], done["status"], done["summary"]) == (tasks["build"], "completed", "Built.")
         assert (done["goal"], done["duration_seconds"], done["agent_name"]) == ("Build it.", 20, None)
 
-    def test_its_levels_are_its_phases(self, house: House, planned: tuple[str, dict[str, str]]):
+    def test_its_levels_are_its_phases(self, app: Application, planned: tuple[str, dict[str, str]]):
         id, tasks = planned
-        decide(house, tasks["build"], "how")
-        decide(house, tasks["ship"], "where")
+        decide(app, tasks["build"], "how")
+        decide(app, tasks["ship"], "where")
 
-        shown = context(house, id, "phase_summary", "tasks", "decisions", filter={"phase": 2})
+        shown = context(app, id, "phase_summary", "tasks", "decisions", filter={"phase": 2})
 
         assert names(shown) == ["ship"]
         assert questions(shown) == ["where"]
         assert [each["phase_number"] for each in shown["phase_summary"]] == [2]
-        assert context(house, id, "tasks", filter={"phase": 5})["warning"] == "There is no level 5."
+        assert context(app, id, "tasks", filter={"phase": 5})["warning"] == "There is no level 5."
 
-    def test_whoever_holds_a_task_is_its_agent(self, house: House, planned: tuple[str, dict[str, str]]):
+    def test_whoever_holds_a_task_is_its_agent(self, app: Application, planned: tuple[str, dict[str, str]]):
         id, tasks = planned
-        agent = ask(house, "agent_register", name="Grace", runtime="custom")["id"]
-        ask(house, "task_claim", task_id=tasks["test"], agent_id=agent)
+        agent = ask(app, "agent_register", name="Grace", runtime="custom")["id"]
+        ask(app, "task_claim", task_id=tasks["test"], agent_id=agent)
 
-        shown = context(house, id, "tasks", filter={"agent": "Grace"})
+        shown = context(app, id, "tasks", filter={"agent": "Grace"})
 
         assert [(each["name"], each["agent_name"]) for each in shown["tasks"]] == [("test", "Grace")]
 
-    def test_the_cursor_leads_through_a_plan(self, house: House, planned: tuple[str, dict[str, str]]):
-        first = context(house, planned[0], "tasks", limit=2)
-        rest = context(house, planned[0], "tasks", limit=2, cursor=first["cursor"])
+    def test_the_cursor_leads_through_a_plan(self, app: Application, planned: tuple[str, dict[str, str]]):
+        first = context(app, planned[0], "tasks", limit=2)
+        rest = context(app, planned[0], "tasks", limit=2, cursor=first["cursor"])
 
         assert names(first) + names(rest) == ["build", "test", "ship"]
         assert (first["tasks_count"], rest["tasks_count"]) == (3, 3)
@@ -350,15 +352,15 @@ class TestPlans:
 
 class TestJobSessions:
     @pytest.fixture
-    def session(self, house: House, tmp_path: Path) -> str:
+    def session(self, app: Application, tmp_path: Path) -> str:
         write_files(tmp_path, "a.md", "b.md")
         job(tmp_path, "chain", [step("a"), step("b")])
-        id: str = runs.start(house)
-        runs.finish(house, "a.md")
+        id: str = runs.start(app)
+        runs.finish(app, "a.md")
         return id
 
-    def test_a_run_of_a_job_is_told_in_the_same_words(self, house: House, session: str):
-        shown = context(house, session, *ALL)
+    def test_a_run_of_a_job_is_told_in_the_same_words(self, app: Application, session: str):
+        shown = context(app, session, *ALL)
 
         assert (shown["workflow_id"], shown["workflow_name"]) == (session, "chain/main")
         assert (shown["workflow_status"], shown["objective"]) == ("active", "try it")
@@ -368,31 +370,31 @@ class TestJobSessions:
         ]
         assert (shown["tasks_count"], shown["current_phase"], shown["total_phases"]) == (2, 1, 2)
 
-    def test_its_steps_take_notes(self, house: House, session: str):
-        decide(house, f"{session}/a", "how")
-        blocker(house, f"{session}/b")
-        ask(house, "log_milestone", task_id=f"{session}/b", message="m")
+    def test_its_steps_take_notes(self, app: Application, session: str):
+        decide(app, f"{session}/a", "how")
+        blocker(app, f"{session}/b")
+        ask(app, "log_milestone", task_id=f"{session}/b", message="m")
 
-        shown = context(house, session, "decisions", "blockers", "milestones")
+        shown = context(app, session, "decisions", "blockers", "milestones")
 
         assert [each["task_id"] for each in shown["decisions"]] == [f"{session}/a"]
         assert shown["decisions"][0]["task_name"] == "chain/main: a"
         assert shown["has_blockers"] is True
         assert shown["milestones_count"] == 1
 
-    def test_a_step_that_the_job_has_not_takes_none(self, house: House, session: str):
-        error = refusal(house, "log_decision", task_id=f"{session}/z", **DECISION)
+    def test_a_step_that_the_job_has_not_takes_none(self, app: Application, session: str):
+        error = refusal(app, "log_decision", task_id=f"{session}/z", **DECISION)
 
         assert error.code is Code.TASK_NOT_FOUND
 
-    def test_filters_that_mean_nothing_to_a_job_say_so(self, house: House, session: str):
-        assert "no phases" in context(house, session, "tasks", filter={"phase": 1})["warning"]
-        assert names(context(house, session, "tasks", filter={"agent": "Ada"})) == []
-        assert names(context(house, session, "tasks", filter={"since": "2999-01-01T00:00:00Z"})) == []
+    def test_filters_that_mean_nothing_to_a_job_say_so(self, app: Application, session: str):
+        assert "no phases" in context(app, session, "tasks", filter={"phase": 1})["warning"]
+        assert names(context(app, session, "tasks", filter={"agent": "Ada"})) == []
+        assert names(context(app, session, "tasks", filter={"since": "2999-01-01T00:00:00Z"})) == []
 
-    def test_the_cursor_leads_through_a_job(self, house: House, session: str):
-        first = context(house, session, "tasks", limit=1)
-        rest = context(house, session, "tasks", limit=1, cursor=first["cursor"])
+    def test_the_cursor_leads_through_a_job(self, app: Application, session: str):
+        first = context(app, session, "tasks", limit=1)
+        rest = context(app, session, "tasks", limit=1, cursor=first["cursor"])
 
         assert names(first) + names(rest) == ["a", "b"]
         assert "cursor" not in rest
@@ -400,38 +402,38 @@ class TestJobSessions:
 
 @pytest.mark.usefixtures("project")
 class TestTrackedWorkflows:
-    def listed(self, house: House, **given: Any) -> list[str]:
-        return [each["name"] for each in ask(house, "get_tracked_workflows", **given)["workflows"]]
+    def listed(self, app: Application, **given: Any) -> list[str]:
+        return [each["name"] for each in ask(app, "get_tracked_workflows", **given)["workflows"]]
 
-    def test_the_newest_come_first_and_all_are_counted(self, house: House, clock: Clock):
+    def test_the_newest_come_first_and_all_are_counted(self, app: Application, clock: Clock):
         for name in "abc":
-            workflow(house, name=name)
+            workflow(app, name=name)
             clock.advance(seconds=1)
 
-        assert self.listed(house) == ["c", "b", "a"]
-        assert self.listed(house, limit=1, offset=1) == ["b"]
-        assert ask(house, "get_tracked_workflows", limit=1)["total"] == 3
+        assert self.listed(app) == ["c", "b", "a"]
+        assert self.listed(app, limit=1, offset=1) == ["b"]
+        assert ask(app, "get_tracked_workflows", limit=1)["total"] == 3
 
-    def test_each_is_found_by_the_status_it_is_shown_with(self, house: House):
-        workflow(house, name="running")
-        stuck = workflow(house, name="stuck")
-        blocker(house, task(house, (stuck, phase(house, stuck))))
+    def test_each_is_found_by_the_status_it_is_shown_with(self, app: Application):
+        workflow(app, name="running")
+        stuck = workflow(app, name="stuck")
+        blocker(app, task(app, (stuck, phase(app, stuck))))
         for status in ("completed", "partial"):
             ask(
-                house, "complete_workflow", workflow_id=workflow(house, name=status), status=status,
+                app, "complete_workflow", workflow_id=workflow(app, name=status), status=status,
                 summary="s",
             )  # fmt: skip
 
         found = {
-            status: self.listed(house, status=[status])
+            status: self.listed(app, status=[status])
             for status in ("in_progress", "blocked", "completed", "failed")
         }
 
         assert found == {
             "in_progress": ["running"], "blocked": ["stuck"], "completed": ["completed"], "failed": ["partial"],
         }  # fmt: skip
-        assert set(self.listed(house, status=["BLOCKED", "in_progress"])) == {"running", "stuck"}
+        assert set(self.listed(app, status=["BLOCKED", "in_progress"])) == {"running", "stuck"}
 
     @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 201}, {"offset": -1}, {"status": ["lost"]}])
-    def test_what_makes_no_sense_is_refused(self, house: House, wrong: dict[str, Any]):
-        assert refusal(house, "get_tracked_workflows", **wrong).code is Code.INVALID_INPUT
+    def test_what_makes_no_sense_is_refused(self, app: Application, wrong: dict[str, Any]):
+        assert refusal(app, "get_tracked_workflows", **wrong).code is Code.INVALID_INPUT

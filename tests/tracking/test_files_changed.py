@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, make_app
 from deepwork.errors import Code
-from deepwork.server.house import House
-from house import ask, house_at
+from deepwork.server.application import Application
 from tracking.make_tracking import begun, complete, files, phase, refusal, start_task, task, workflow, write
 from workspaces.make_workspaces import commit, git, repository
 
@@ -36,14 +36,14 @@ def as_the_seed_says(folder: Path, start: str) -> dict[str, list[str]]:
     }
 
 
-def test_a_clean_tree_and_added_files_give_the_union_of_the_two_plain_diffs(house: House, shop: Path):
-    start = start_task(house, begun(house))
+def test_a_clean_tree_and_added_files_give_the_union_of_the_two_plain_diffs(app: Application, shop: Path):
+    start = start_task(app, begun(app))
 
     commit(shop, "in between", c_txt="three\n", b_txt="changed\n")
     write(shop, src__new_py="new\n", src__pay_py="paid\n")
     (shop / "docs/guide.md").unlink()
     git(shop, "add", "-A")
-    answer = complete(house, start["task_id"])
+    answer = complete(app, start["task_id"])
 
     expected = as_the_seed_says(shop, start["snapshot_id"])
     assert files(answer) == expected
@@ -55,104 +55,104 @@ def test_a_clean_tree_and_added_files_give_the_union_of_the_two_plain_diffs(hous
     assert answer["files_count"] == 5
 
 
-def test_the_snapshot_is_named_by_head(house: House, shop: Path):
-    start = start_task(house, begun(house))
+def test_the_snapshot_is_named_by_head(app: Application, shop: Path):
+    start = start_task(app, begun(app))
 
     assert start["snapshot_type"] == "git"
     assert start["snapshot_id"] == git(shop, "rev-parse", "HEAD")
 
 
-def test_before_the_first_commit_the_snapshot_names_itself(house: House, tmp_path: Path):
+def test_before_the_first_commit_the_snapshot_names_itself(app: Application, tmp_path: Path):
     git(tmp_path, "init", "-q")
     write(tmp_path, a_txt="one\n", _gitignore="/.deepwork/\n/deepwork.db*\n")
-    start = start_task(house, begun(house))
+    start = start_task(app, begun(app))
     write(tmp_path, a_txt="two\n", b_txt="new\n")
 
-    answer = complete(house, start["task_id"])
+    answer = complete(app, start["task_id"])
 
     assert start["snapshot_type"] == "git"
     assert start["snapshot_id"].startswith("git-")
     assert files(answer) == {"added": ["b.txt"], "modified": ["a.txt"]}
 
 
-def test_a_file_that_git_does_not_know_counts(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_file_that_git_does_not_know_counts(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, src__new_py="new\n")
 
-    assert files(complete(house, id)) == {"added": ["src/new.py"]}
+    assert files(complete(app, id)) == {"added": ["src/new.py"]}
 
 
-def test_an_ignored_file_does_not_count(house: House, shop: Path):
+def test_an_ignored_file_does_not_count(app: Application, shop: Path):
     commit(shop, ".gitignore", _gitignore="/.deepwork/\n/deepwork.db*\n*.log\n")
-    id = task(house, begun(house))
+    id = task(app, begun(app))
     write(shop, build_log="noise\n")
 
-    assert files(complete(house, id)) == {}
+    assert files(complete(app, id)) == {}
 
 
-def test_a_rename_is_a_deletion_an_addition_and_a_pair(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_rename_is_a_deletion_an_addition_and_a_pair(app: Application, shop: Path):
+    id = task(app, begun(app))
     git(shop, "mv", "src/cart.py", "src/basket.py")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {"added": ["src/basket.py"], "deleted": ["src/cart.py"]}
     assert answer["renamed"] == [{"from": "src/cart.py", "to": "src/basket.py", "similarity": 100}]
 
 
-def test_a_binary_file_is_listed_and_marked_in_the_diff(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_binary_file_is_listed_and_marked_in_the_diff(app: Application, shop: Path):
+    id = task(app, begun(app))
     (shop / "logo.png").write_bytes(bytes(range(256)))
 
-    assert files(complete(house, id)) == {"added": ["logo.png"]}
-    [shown] = ask(house, "get_task_diff", task_id=id, path="logo.png")["files"]
+    assert files(complete(app, id)) == {"added": ["logo.png"]}
+    [shown] = ask(app, "get_task_diff", task_id=id, path="logo.png")["files"]
     assert shown["is_binary"] is True
 
 
-def test_a_file_that_was_changed_and_changed_back_is_not_charged(house: House, shop: Path):
-    where = begun(house)
-    id = task(house, where)
+def test_a_file_that_was_changed_and_changed_back_is_not_charged(app: Application, shop: Path):
+    where = begun(app)
+    id = task(app, where)
     write(shop, b_txt="changed\n")
-    ask(house, "abandon_task", task_id=task(house, where, "other"), reason="A look in between.")
+    ask(app, "abandon_task", task_id=task(app, where, "other"), reason="A look in between.")
     write(shop, b_txt="two\n")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {}
     assert "attribution" not in answer
 
 
-def test_names_that_are_hard_to_write_arrive_as_they_are(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_names_that_are_hard_to_write_arrive_as_they_are(app: Application, shop: Path):
+    id = task(app, begun(app))
     for name in ("fichier é.txt", "tab\there.txt", "new\nline.txt", '"quoted".txt', "-dash.txt"):
         (shop / name).write_text("x\n")
 
-    assert files(complete(house, id)) == {
+    assert files(complete(app, id)) == {
         "added": sorted(["fichier é.txt", "tab\there.txt", "new\nline.txt", '"quoted".txt', "-dash.txt"])
     }
 
 
-def test_a_name_that_is_no_text_keeps_nobody_from_completing(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_name_that_is_no_text_keeps_nobody_from_completing(app: Application, shop: Path):
+    id = task(app, begun(app))
     try:
         (Path(os.fsdecode(os.fsencode(shop) + b"/caf\xe9.txt"))).write_text("x\n")
     except OSError:  # a file system that takes only text has no such name to worry about
         return
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     [path] = answer["files_changed"]["added"]
     assert path.encode()
     assert path.startswith("caf")
-    assert ask(house, "get_task_diff", task_id=id)["files"][0]["path"] == path
+    assert ask(app, "get_task_diff", task_id=id)["files"][0]["path"] == path
 
 
-def test_commits_made_meanwhile_are_told(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_commits_made_meanwhile_are_told(app: Application, shop: Path):
+    id = task(app, begun(app))
     first = commit(shop, "first step", c_txt="c\n")
     second = commit(shop, "second step", d_txt="d\n")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert answer["commits"] == [
         {"sha": first, "subject": "first step"},
@@ -162,36 +162,36 @@ def test_commits_made_meanwhile_are_told(house: House, shop: Path):
     assert answer["verification"]["warnings"] == []
 
 
-def test_what_was_dirty_before_is_told_apart(house: House, shop: Path):
+def test_what_was_dirty_before_is_told_apart(app: Application, shop: Path):
     write(shop, b_txt="mine\n", note_txt="mine\n", src__pay_py="mine\n")
-    id = task(house, begun(house))
+    id = task(app, begun(app))
     write(shop, src__pay_py="theirs\n")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {"modified": ["src/pay.py"]}
     assert answer["preexisting"] == ["b.txt", "note.txt"]
 
 
-def test_a_switched_branch_is_a_warning(house: House, shop: Path):
+def test_a_switched_branch_is_a_warning(app: Application, shop: Path):
     git(shop, "switch", "-qc", "other")
     commit(shop, "elsewhere", c_txt="c\n")
     git(shop, "switch", "-q", "main")
-    id = task(house, begun(house))
+    id = task(app, begun(app))
     git(shop, "switch", "-q", "other")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert answer["verification"]["warnings"] == [
         "The branch was switched meanwhile: files of the other branch count as changed"
     ]
 
 
-def test_rewritten_history_is_a_warning(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_rewritten_history_is_a_warning(app: Application, shop: Path):
+    id = task(app, begun(app))
     git(shop, "commit", "-q", "--amend", "-m", "reworded")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {}
     assert answer["verification"]["warnings"] == [
@@ -199,23 +199,23 @@ def test_rewritten_history_is_a_warning(house: House, shop: Path):
     ]
 
 
-def test_a_large_file_that_git_does_not_know_is_listed_without_its_content(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_large_file_that_git_does_not_know_is_listed_without_its_content(app: Application, shop: Path):
+    id = task(app, begun(app))
     (shop / "dump.bin").write_bytes(bytes(5 * 2**20 + 1))
 
-    assert files(complete(house, id)) == {"added": ["dump.bin"]}
-    [shown] = ask(house, "get_task_diff", task_id=id, path="dump.bin")["files"]
+    assert files(complete(app, id)) == {"added": ["dump.bin"]}
+    [shown] = ask(app, "get_task_diff", task_id=id, path="dump.bin")["files"]
     assert not shown.get("diff")
 
 
 # Areas
 
 
-def test_files_outside_the_areas_are_told(house: House, shop: Path):
-    id = task(house, begun(house), areas=["src", "*.md"])
+def test_files_outside_the_areas_are_told(app: Application, shop: Path):
+    id = task(app, begun(app), areas=["src", "*.md"])
     write(shop, src__new_py="n\n", README_md="r\n", b_txt="changed\n", z_txt="z\n")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert answer["verification"] == {
         "scope_match": False,
@@ -224,11 +224,11 @@ def test_files_outside_the_areas_are_told(house: House, shop: Path):
     }
 
 
-def test_without_areas_everything_is_in_scope(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_without_areas_everything_is_in_scope(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, z_txt="z\n")
 
-    assert complete(house, id)["verification"] == {
+    assert complete(app, id)["verification"] == {
         "scope_match": True, "unexpected_files": [], "warnings": [],
     }  # fmt: skip
 
@@ -236,14 +236,14 @@ def test_without_areas_everything_is_in_scope(house: House, shop: Path):
 # Where
 
 
-def test_no_repository_is_compared_by_checksums(house: House, tmp_path: Path):
+def test_no_repository_is_compared_by_checksums(app: Application, tmp_path: Path):
     write(tmp_path, a_txt="one\n", b_txt="two\n", c_txt="three\n", same_txt="same\n")
-    start = start_task(house, begun(house))
+    start = start_task(app, begun(app))
     write(tmp_path, a_txt="changed\n", new_txt="new\n")
     (tmp_path / "b.txt").unlink()
     (tmp_path / "c.txt").rename(tmp_path / "d.txt")
 
-    answer = complete(house, start["task_id"])
+    answer = complete(app, start["task_id"])
 
     assert start["snapshot_type"] == "checksum"
     assert start["snapshot_id"].startswith("checksum-")
@@ -252,33 +252,33 @@ def test_no_repository_is_compared_by_checksums(house: House, tmp_path: Path):
         "added": ["d.txt", "new.txt"], "modified": ["a.txt"], "deleted": ["b.txt", "c.txt"],
     }  # fmt: skip
     assert answer["renamed"] == [{"from": "c.txt", "to": "d.txt", "similarity": 100}]
-    [shown] = ask(house, "get_task_diff", task_id=start["task_id"], path="a.txt")["files"]
+    [shown] = ask(app, "get_task_diff", task_id=start["task_id"], path="a.txt")["files"]
     assert "diff" not in shown
 
 
 def test_a_worktree_is_looked_at_by_its_cwd(
-    house: House, shop: Path, tmp_path_factory: pytest.TempPathFactory
+    app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     tree = tmp_path_factory.mktemp("trees") / "tree"
     git(shop, "worktree", "add", "-q", "-b", "feature", str(tree))
-    start = start_task(house, begun(house), cwd=str(tree / "src"))
+    start = start_task(app, begun(app), cwd=str(tree / "src"))
     write(tree, src__pay_py="paid\n")
     write(shop, b_txt="somebody else\n")
 
-    answer = complete(house, start["task_id"])
+    answer = complete(app, start["task_id"])
 
     assert files(answer) == {"modified": ["src/pay.py"]}
     assert answer["attribution"] == {"src/pay.py": "exclusive"}
 
 
-def test_a_folder_of_the_project_stands_for_its_whole_tree(house: House, shop: Path):
-    where = begun(house)
-    one = task(house, where, cwd="src")
-    two = task(house, where, "other")
+def test_a_folder_of_the_project_stands_for_its_whole_tree(app: Application, shop: Path):
+    where = begun(app)
+    one = task(app, where, cwd="src")
+    two = task(app, where, "other")
     write(shop, b_txt="changed\n")
 
-    assert files(complete(house, one)) == {"modified": ["b.txt"]}
-    assert complete(house, two)["shared_with"] == {"b.txt": [one]}
+    assert files(complete(app, one)) == {"modified": ["b.txt"]}
+    assert complete(app, two)["shared_with"] == {"b.txt": [one]}
 
 
 @pytest.mark.parametrize("name", ["src", "link"])
@@ -287,37 +287,39 @@ def test_a_project_within_a_repository_is_looked_at_with_all_of_it(
 ):
     link = tmp_path_factory.mktemp("links") / "link"
     link.symlink_to(shop / "src")
-    house = house_at(link if name == "link" else shop / "src", location)
-    where = begun(house)
-    one, two = task(house, where), task(house, where, "other", cwd=".")
+    app = make_app(link if name == "link" else shop / "src", location)
+    where = begun(app)
+    one, two = task(app, where), task(app, where, "other", cwd=".")
     write(shop, b_txt="changed\n")
 
-    answers = complete(house, one), complete(house, two)
-    house.close()
+    answers = complete(app, one), complete(app, two)
+    app.close()
 
     assert [files(answer) for answer in answers] == [{"modified": ["b.txt"]}] * 2
     assert [answer["shared_with"]["b.txt"] for answer in answers] == [[two], [one]]
 
 
 @pytest.mark.parametrize("cwd", ["..", "/", "/etc", "not/there", "a.txt"])
-def test_a_cwd_outside_the_repository_is_refused(house: House, shop: Path, cwd: str):
-    where = begun(house)
+def test_a_cwd_outside_the_repository_is_refused(app: Application, shop: Path, cwd: str):
+    where = begun(app)
 
     error = refusal(
-        house, "start_task", workflow_id=where[0], phase_id=where[1], caller_type="orchestrator", name="n",
+        app, "start_task", workflow_id=where[0], phase_id=where[1], caller_type="orchestrator", name="n",
         goal="g", cwd=cwd,
     )  # fmt: skip
 
     assert error.code is Code.PATH_OUTSIDE_PROJECT
-    assert ask(house, "get_context", workflow_id=where[0], include=["tasks"])["tasks"] == []
+    assert ask(app, "get_context", workflow_id=where[0], include=["tasks"])["tasks"] == []
 
 
-def test_another_repository_is_refused(house: House, shop: Path, tmp_path_factory: pytest.TempPathFactory):
+def test_another_repository_is_refused(
+    app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
+):
     stranger = repository(tmp_path_factory.mktemp("stranger"))
-    where = begun(house)
+    where = begun(app)
 
     error = refusal(
-        house, "start_task", workflow_id=where[0], phase_id=where[1], caller_type="orchestrator", name="n",
+        app, "start_task", workflow_id=where[0], phase_id=where[1], caller_type="orchestrator", name="n",
         goal="g", cwd=str(stranger),
     )  # fmt: skip
 
@@ -326,93 +328,93 @@ def test_another_repository_is_refused(house: House, shop: Path, tmp_path_factor
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_tree_that_is_gone_is_a_warning_and_nobody_elses_files(
-    house: House, shop: Path, tmp_path_factory: pytest.TempPathFactory, inside: bool
+    app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory, inside: bool
 ):
     tree = shop / ".deepwork/worktrees/gone" if inside else tmp_path_factory.mktemp("trees") / "gone"
     git(shop, "worktree", "add", "-q", "-b", "gone", str(tree))
-    id = task(house, begun(house), cwd=str(tree))
+    id = task(app, begun(app), cwd=str(tree))
     git(shop, "worktree", "remove", "--force", str(tree))
     write(shop, b_txt="somebody else\n")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {}
     [warning] = answer["verification"]["warnings"]
     assert warning.startswith("What it changed cannot be told")
 
 
-def test_a_tree_that_became_a_plain_folder_is_not_compared_with_what_is_above(house: House, shop: Path):
+def test_a_tree_that_became_a_plain_folder_is_not_compared_with_what_is_above(app: Application, shop: Path):
     tree = shop / ".deepwork/worktrees/plain"
     git(shop, "worktree", "add", "-q", "-b", "plain", str(tree))
-    id = task(house, begun(house), cwd=str(tree))
+    id = task(app, begun(app), cwd=str(tree))
     (tree / ".git").unlink()
     write(shop, b_txt="somebody else\n")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {}
     assert answer["verification"]["warnings"][0].startswith("What it changed cannot be told")
 
 
-def test_a_repository_made_meanwhile_is_a_warning(house: House, tmp_path: Path):
+def test_a_repository_made_meanwhile_is_a_warning(app: Application, tmp_path: Path):
     write(tmp_path, a_txt="one\n")
-    id = task(house, begun(house))
+    id = task(app, begun(app))
     repository(tmp_path)
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {}
     assert answer["verification"]["warnings"][0].startswith("What it changed cannot be told")
 
 
-def test_a_tree_on_another_host_is_not_looked_at(house: House, shop: Path):
-    id = task(house, begun(house))
-    _move_to(house, "elsewhere")
+def test_a_tree_on_another_host_is_not_looked_at(app: Application, shop: Path):
+    id = task(app, begun(app))
+    _move_to(app, "elsewhere")
     write(shop, b_txt="changed\n")
 
-    answer = complete(house, id)
+    answer = complete(app, id)
 
     assert files(answer) == {}
     assert answer["verification"]["warnings"] == [
         "Its tree is on elsewhere, so what it changed was not looked at"
     ]
-    diff = ask(house, "get_task_diff", task_id=id)
+    diff = ask(app, "get_task_diff", task_id=id)
     assert diff == {"task_id": id, "files": [], "files_count": 0}
 
 
-def test_a_task_that_ended_unseen_does_not_share_what_comes_after(house: House, shop: Path):
-    where = begun(house)
-    gone = task(house, where, "gone")
-    _move_to(house, "elsewhere")
-    complete(house, gone)
-    _move_to(house, house._host)
-    later = task(house, where, "later")
+def test_a_task_that_ended_unseen_does_not_share_what_comes_after(app: Application, shop: Path):
+    where = begun(app)
+    gone = task(app, where, "gone")
+    _move_to(app, "elsewhere")
+    complete(app, gone)
+    _move_to(app, app._host)
+    later = task(app, where, "later")
     write(shop, b_txt="changed\n")
 
-    assert complete(house, later)["attribution"] == {"b.txt": "exclusive"}
+    assert complete(app, later)["attribution"] == {"b.txt": "exclusive"}
 
 
-def _move_to(house: House, host: str) -> None:
-    with house.database.transaction() as tx:
+def _move_to(app: Application, host: str) -> None:
+    with app.database.transaction() as tx:
         tx.run("UPDATE watches SET host = :host", host=host)
 
 
 # Who
 
 
-def test_one_task_alone_is_charged_with_everything(house: House, shop: Path):
-    id = task(house, begun(house), areas=["docs"])
+def test_one_task_alone_is_charged_with_everything(app: Application, shop: Path):
+    id = task(app, begun(app), areas=["docs"])
     write(shop, b_txt="changed\n")
 
-    assert complete(house, id)["attribution"] == {"b.txt": "exclusive"}
+    assert complete(app, id)["attribution"] == {"b.txt": "exclusive"}
 
 
-def test_of_two_tasks_at_once_the_area_tells_whose_it_is(house: House, shop: Path):
-    where = begun(house)
-    code, docs = task(house, where, "code", areas=["src"]), task(house, where, "docs", areas=["docs"])
+def test_of_two_tasks_at_once_the_area_tells_whose_it_is(app: Application, shop: Path):
+    where = begun(app)
+    code, docs = task(app, where, "code", areas=["src"]), task(app, where, "docs", areas=["docs"])
     write(shop, src__new_py="n\n", docs__new_md="n\n", z_txt="z\n")
 
-    first, second = complete(house, code), complete(house, docs)
+    first, second = complete(app, code), complete(app, docs)
 
     assert first["attribution"] == {"src/new.py": "area", "z.txt": "shared"}
     assert first["shared_with"] == {"z.txt": [docs]}
@@ -420,16 +422,16 @@ def test_of_two_tasks_at_once_the_area_tells_whose_it_is(house: House, shop: Pat
     assert second["shared_with"] == {"z.txt": [code]}
 
 
-def test_what_was_done_while_nobody_else_ran_is_exclusive(house: House, shop: Path):
-    where = begun(house)
-    long = task(house, where, "long")
+def test_what_was_done_while_nobody_else_ran_is_exclusive(app: Application, shop: Path):
+    where = begun(app)
+    long = task(app, where, "long")
     write(shop, one_txt="1\n")
-    short = task(house, where, "short")
+    short = task(app, where, "short")
     write(shop, two_txt="2\n")
-    shared = complete(house, short)
+    shared = complete(app, short)
     write(shop, three_txt="3\n")
 
-    answer = complete(house, long)
+    answer = complete(app, long)
 
     assert files(shared) == {"added": ["two.txt"]}
     assert answer["attribution"] == {
@@ -437,66 +439,66 @@ def test_what_was_done_while_nobody_else_ran_is_exclusive(house: House, shop: Pa
     }  # fmt: skip
 
 
-def test_what_was_done_before_a_task_and_after_it_is_not_its_own(house: House, shop: Path):
-    where = begun(house)
+def test_what_was_done_before_a_task_and_after_it_is_not_its_own(app: Application, shop: Path):
+    where = begun(app)
     write(shop, before_txt="b\n")
-    id = task(house, where)
+    id = task(app, where)
     write(shop, mine_txt="m\n")
-    complete(house, id)
+    complete(app, id)
     write(shop, after_txt="a\n")
 
-    assert [file["path"] for file in ask(house, "get_task_diff", task_id=id)["files"]] == ["mine.txt"]
+    assert [file["path"] for file in ask(app, "get_task_diff", task_id=id)["files"]] == ["mine.txt"]
 
 
-def test_a_child_is_charged_and_not_its_parent(house: House, shop: Path):
-    where = begun(house)
-    parent = task(house, where, "parent")
+def test_a_child_is_charged_and_not_its_parent(app: Application, shop: Path):
+    where = begun(app)
+    parent = task(app, where, "parent")
     write(shop, before_txt="b\n")
-    child = task(house, where, "child", parent_task_id=parent)
+    child = task(app, where, "child", parent_task_id=parent)
     write(shop, child_txt="c\n")
-    done = complete(house, child)
+    done = complete(app, child)
     write(shop, after_txt="a\n")
 
-    answer = complete(house, parent)
+    answer = complete(app, parent)
 
     assert done["attribution"] == {"child.txt": "exclusive"}
     assert files(answer) == {"added": ["after.txt", "before.txt"]}
 
 
 def test_tasks_in_two_trees_have_nothing_to_do_with_each_other(
-    house: House, shop: Path, tmp_path_factory: pytest.TempPathFactory
+    app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     tree = tmp_path_factory.mktemp("trees") / "tree"
     git(shop, "worktree", "add", "-q", "-b", "feature", str(tree))
-    where = begun(house)
-    here, there = task(house, where, "here"), task(house, where, "there", cwd=str(tree))
+    where = begun(app)
+    here, there = task(app, where, "here"), task(app, where, "there", cwd=str(tree))
     write(shop, here_txt="h\n")
     write(tree, there_txt="t\n")
 
-    assert complete(house, here)["attribution"] == {"here.txt": "exclusive"}
-    assert complete(house, there)["attribution"] == {"there.txt": "exclusive"}
+    assert complete(app, here)["attribution"] == {"here.txt": "exclusive"}
+    assert complete(app, there)["attribution"] == {"there.txt": "exclusive"}
 
 
-def test_an_abandoned_task_is_charged_too_and_ends(house: House, shop: Path):
-    where = begun(house)
-    lost = task(house, where, "lost")
+def test_an_abandoned_task_is_charged_too_and_ends(app: Application, shop: Path):
+    where = begun(app)
+    lost = task(app, where, "lost")
     write(shop, lost_txt="l\n")
 
-    assert files(ask(house, "abandon_task", task_id=lost, reason="gone")) == {"added": ["lost.txt"]}
+    assert files(ask(app, "abandon_task", task_id=lost, reason="gone")) == {"added": ["lost.txt"]}
 
-    later = task(house, where, "later")
+    later = task(app, where, "later")
     write(shop, later_txt="l\n")
-    assert complete(house, later)["attribution"] == {"later.txt": "exclusive"}
+    assert complete(app, later)["attribution"] == {"later.txt": "exclusive"}
 
 
-def test_a_workflow_counts_each_file_once(house: House, shop: Path):
-    where = begun(house)
+def test_a_workflow_counts_each_file_once(app: Application, shop: Path):
+    where = begun(app)
     for text in ("one\n", "two\n"):
-        id = task(house, where)
+        id = task(app, where)
         write(shop, b_txt=f"changed {text}", new_txt=text)
-        complete(house, id)
+        complete(app, id)
 
-    ended = ask(house, "complete_workflow", workflow_id=where[0], status="completed", summary="s")
+    ended = ask(app, "complete_workflow", workflow_id=where[0], status="completed", summary="s")
 
     assert ended["metrics"]["files_changed"] == 2
 
@@ -504,13 +506,13 @@ def test_a_workflow_counts_each_file_once(house: House, shop: Path):
 # get_task_diff
 
 
-def test_the_diff_of_a_task_lists_its_files(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_the_diff_of_a_task_lists_its_files(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, b_txt="two\nthree\n", new_txt="n\n")
     (shop / "src/pay.py").unlink()
-    complete(house, id)
+    complete(app, id)
 
-    assert ask(house, "get_task_diff", task_id=id) == {
+    assert ask(app, "get_task_diff", task_id=id) == {
         "task_id": id,
         "files": [
             {"path": "b.txt", "status": "modified", "attribution": "exclusive", "added": 1, "removed": 0},
@@ -521,67 +523,67 @@ def test_the_diff_of_a_task_lists_its_files(house: House, shop: Path):
     }
 
 
-def test_the_diff_of_one_file_can_be_read_whatever_came_after(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_the_diff_of_one_file_can_be_read_whatever_came_after(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, b_txt="two\nthree\n")
-    complete(house, id)
+    complete(app, id)
     commit(shop, "later", b_txt="quite another\n")
 
-    [shown] = ask(house, "get_task_diff", task_id=id, path="b.txt")["files"]
+    [shown] = ask(app, "get_task_diff", task_id=id, path="b.txt")["files"]
 
     assert shown["diff"].endswith("@@ -1 +1,2 @@\n two\n+three\n")
     assert "truncated" not in shown
 
 
-def test_a_diff_can_be_applied(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_diff_can_be_applied(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, b_txt="two\nthree\n")
-    complete(house, id)
+    complete(app, id)
     git(shop, "checkout", "-q", "b.txt")
 
-    [shown] = ask(house, "get_task_diff", task_id=id, path="b.txt")["files"]
+    [shown] = ask(app, "get_task_diff", task_id=id, path="b.txt")["files"]
     subprocess.run(["git", "apply"], cwd=shop, input=shown["diff"], text=True, check=True)
 
     assert (shop / "b.txt").read_text() == "two\nthree\n"
 
 
-def test_a_long_diff_is_cut(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_long_diff_is_cut(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, new_txt="a line of it\n" * 200)
-    complete(house, id)
+    complete(app, id)
 
-    [shown] = ask(house, "get_task_diff", task_id=id, path="new.txt", max_bytes=500)["files"]
+    [shown] = ask(app, "get_task_diff", task_id=id, path="new.txt", max_bytes=500)["files"]
 
     assert shown["truncated"] is True
     assert 400 < len(shown["diff"].encode()) <= 500
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1_000_001])
-def test_no_diff_is_longer_than_a_million_bytes(house: House, max_bytes: int):
-    error = refusal(house, "get_task_diff", task_id="tt_0", max_bytes=max_bytes)
+def test_no_diff_is_longer_than_a_million_bytes(app: Application, max_bytes: int):
+    error = refusal(app, "get_task_diff", task_id="tt_0", max_bytes=max_bytes)
 
     assert error.code is Code.INVALID_INPUT
 
 
-def test_a_file_that_the_task_did_not_change_is_refused(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_file_that_the_task_did_not_change_is_refused(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, b_txt="changed\n")
-    complete(house, id)
+    complete(app, id)
 
-    error = refusal(house, "get_task_diff", task_id=id, path="a.txt")
+    error = refusal(app, "get_task_diff", task_id=id, path="a.txt")
 
     assert error.code is Code.INVALID_INPUT
     assert "'a.txt'" in error.message
 
 
-def test_the_diff_of_an_unknown_task_is_refused(house: House):
-    assert refusal(house, "get_task_diff", task_id="tt_0").code is Code.TASK_NOT_FOUND
+def test_the_diff_of_an_unknown_task_is_refused(app: Application):
+    assert refusal(app, "get_task_diff", task_id="tt_0").code is Code.TASK_NOT_FOUND
 
 
-def test_the_diff_of_a_task_under_way_says_so(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_the_diff_of_a_task_under_way_says_so(app: Application, shop: Path):
+    id = task(app, begun(app))
 
-    assert ask(house, "get_task_diff", task_id=id) == {
+    assert ask(app, "get_task_diff", task_id=id) == {
         "task_id": id,
         "files": [],
         "files_count": 0,
@@ -589,12 +591,12 @@ def test_the_diff_of_a_task_under_way_says_so(house: House, shop: Path):
     }
 
 
-def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(house: House, shop: Path):
+def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(app: Application, shop: Path):
     (shop / ".git/index").write_bytes(b"nonsense")
-    start = start_task(house, begun(house))
+    start = start_task(app, begun(app))
 
-    answer = ask(house, "get_task_diff", task_id=start["task_id"])
-    ended = complete(house, start["task_id"])
+    answer = ask(app, "get_task_diff", task_id=start["task_id"])
+    ended = complete(app, start["task_id"])
 
     assert start["snapshot_type"] == "none"
     assert ended["verification"]["warnings"] == [
@@ -606,44 +608,44 @@ def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(house: House, s
     assert answer["warning"] == "Its beginning was not seen, so what it changed cannot be told."
 
 
-def test_a_place_that_cannot_be_written_keeps_nobody_from_working(house: House, shop: Path):
-    where = begun(house)
+def test_a_place_that_cannot_be_written_keeps_nobody_from_working(app: Application, shop: Path):
+    where = begun(app)
     shutil.rmtree(shop / ".deepwork", ignore_errors=True)
     write(shop, _deepwork__snapshots="a file in the way\n")
 
-    start = start_task(house, where)
+    start = start_task(app, where)
 
     assert start["snapshot_type"] == "none"
-    assert complete(house, start["task_id"])["status"] == "success"
+    assert complete(app, start["task_id"])["status"] == "success"
 
 
-def test_of_a_tree_that_was_removed_the_files_can_still_be_told(house: House, shop: Path):
+def test_of_a_tree_that_was_removed_the_files_can_still_be_told(app: Application, shop: Path):
     tree = shop / ".deepwork/worktrees/done"
     git(shop, "worktree", "add", "-q", "-b", "done", str(tree))
-    id = task(house, begun(house), cwd=str(tree))
+    id = task(app, begun(app), cwd=str(tree))
     write(tree, b_txt="two\nthree\n")
-    complete(house, id)
+    complete(app, id)
     git(shop, "worktree", "remove", "--force", str(tree))
 
-    answer = ask(house, "get_task_diff", task_id=id, path="b.txt")
+    answer = ask(app, "get_task_diff", task_id=id, path="b.txt")
 
     assert [file["path"] for file in answer["files"]] == ["b.txt"]
     assert answer["files"][0]["diff"].endswith("+three\n")
 
 
-def test_a_removed_project_still_tells_which_files(house: House, shop: Path):
-    id = task(house, begun(house))
+def test_a_removed_project_still_tells_which_files(app: Application, shop: Path):
+    id = task(app, begun(app))
     write(shop, b_txt="changed\n")
-    complete(house, id)
+    complete(app, id)
     shutil.rmtree(shop / ".git")
 
-    assert [file["path"] for file in ask(house, "get_task_diff", task_id=id)["files"]] == ["b.txt"]
+    assert [file["path"] for file in ask(app, "get_task_diff", task_id=id)["files"]] == ["b.txt"]
 
 
-def test_two_phases_at_once_see_each_other(house: House, shop: Path):
-    id = workflow(house)
-    one, two = phase(house, id, 1), phase(house, id, 2)
-    first, second = task(house, (id, one)), task(house, (id, two))
+def test_two_phases_at_once_see_each_other(app: Application, shop: Path):
+    id = workflow(app)
+    one, two = phase(app, id, 1), phase(app, id, 2)
+    first, second = task(app, (id, one)), task(app, (id, two))
     write(shop, b_txt="changed\n")
 
-    assert complete(house, first)["shared_with"] == {"b.txt": [second]}
+    assert complete(app, first)["shared_with"] == {"b.txt": [second]}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from application import NOW, Clock, ask, events, told
 from deepwork.errors import Code
 from deepwork.events.log import iso
-from deepwork.server.house import House
-from house import NOW, Clock, ask, events, told
+from deepwork.server.application import Application
 from tracking.make_tracking import begun, blocker, complete, context, refusal, task
 from workspaces.make_workspaces import workflow as plan
 
@@ -19,27 +19,27 @@ ISSUE = {"type": "other", "description": "d", "resolution": "r"}
 
 
 @pytest.fixture
-def where(house: House) -> tuple[str, str]:
-    return begun(house)
+def where(app: Application) -> tuple[str, str]:
+    return begun(app)
 
 
 @pytest.fixture
-def running(house: House, where: tuple[str, str]) -> str:
-    return task(house, where)
+def running(app: Application, where: tuple[str, str]) -> str:
+    return task(app, where)
 
 
 # log_decision
 
 
-def test_a_decision_is_kept_whole(house: House, where: tuple[str, str], running: str):
+def test_a_decision_is_kept_whole(app: Application, where: tuple[str, str], running: str):
     answer = ask(
-        house, "log_decision", task_id=running, category="LIBRARY_CHOICE", question="Which?",
+        app, "log_decision", task_id=running, category="LIBRARY_CHOICE", question="Which?",
         options_considered=["a", "b"], chosen="a", reasoning="Smaller.", trade_offs="Younger.",
     )  # fmt: skip
 
     assert answer == {"decision_id": answer["decision_id"], "created_at": iso(NOW)}
     assert answer["decision_id"].startswith("dc_")
-    shown = context(house, where[0], "decisions")
+    shown = context(app, where[0], "decisions")
     assert shown["decisions_count"] == 1
     assert shown["decisions"] == [
         {
@@ -49,62 +49,64 @@ def test_a_decision_is_kept_whole(house: House, where: tuple[str, str], running:
             "trade_offs": "Younger.",
         }
     ]  # fmt: skip
-    assert (events(house)[-1].type, events(house)[-1].data) == ("decision:created", shown["decisions"][0])
+    assert (events(app)[-1].type, events(app)[-1].data) == ("decision:created", shown["decisions"][0])
 
 
 @pytest.mark.parametrize("category", ["architecture", "library_choice", "trade_off", "workaround", "other"])
-def test_what_a_decision_may_be_about(house: House, where: tuple[str, str], running: str, category: str):
-    ask(house, "log_decision", task_id=running, **(DECISION | {"category": category.upper()}))
+def test_what_a_decision_may_be_about(app: Application, where: tuple[str, str], running: str, category: str):
+    ask(app, "log_decision", task_id=running, **(DECISION | {"category": category.upper()}))
 
-    assert context(house, where[0], "decisions")["decisions"][0]["category"] == category
+    assert context(app, where[0], "decisions")["decisions"][0]["category"] == category
 
 
 @pytest.mark.parametrize("wrong", [{"category": "whim"}, {"question": ""}, {"chosen": ""}, {"reasoning": ""}])
-def test_a_decision_that_says_nothing_is_refused(house: House, running: str, wrong: dict[str, str]):
-    error = refusal(house, "log_decision", task_id=running, **(DECISION | wrong))
+def test_a_decision_that_says_nothing_is_refused(app: Application, running: str, wrong: dict[str, str]):
+    error = refusal(app, "log_decision", task_id=running, **(DECISION | wrong))
 
     assert error.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in error.message
-    assert "decision:created" not in told(house)
+    assert "decision:created" not in told(app)
 
 
 # log_issue and resolve_issue
 
 
-def test_an_issue_is_kept(house: House, where: tuple[str, str], running: str):
-    answer = ask(house, "log_issue", task_id=running, **ISSUE)
+def test_an_issue_is_kept(app: Application, where: tuple[str, str], running: str):
+    answer = ask(app, "log_issue", task_id=running, **ISSUE)
 
     assert answer == {"issue_id": answer["issue_id"], "created_at": iso(NOW)}
     assert answer["issue_id"].startswith("is_")
-    shown = context(house, where[0], "blockers")
+    shown = context(app, where[0], "blockers")
     assert (shown["blockers"], shown["blockers_count"], shown["has_blockers"]) == ([], 0, False)
     assert shown["workflow_status"] == "in_progress"
-    assert events(house)[-1].type == "issue:created"
+    assert events(app)[-1].type == "issue:created"
 
 
 @pytest.mark.parametrize(
     "type", ["documentation_gap", "bug_encountered", "dependency_conflict", "unclear_requirement", "other"]
 )
-def test_what_an_issue_may_be(house: House, where: tuple[str, str], running: str, type: str):
-    ask(house, "log_issue", task_id=running, **(ISSUE | {"type": type.upper()}), requires_human_review=True)
+def test_what_an_issue_may_be(app: Application, where: tuple[str, str], running: str, type: str):
+    ask(app, "log_issue", task_id=running, **(ISSUE | {"type": type.upper()}), requires_human_review=True)
 
-    assert context(house, where[0], "blockers")["blockers"][0]["type"] == type
+    assert context(app, where[0], "blockers")["blockers"][0]["type"] == type
 
 
 @pytest.mark.parametrize(
     "wrong", [{"type": "bug"}, {"description": ""}, {"resolution": ""}, {"resolution": None}]
 )
-def test_an_issue_that_says_nothing_is_refused(house: House, running: str, wrong: dict[str, Any]):
-    error = refusal(house, "log_issue", task_id=running, **(ISSUE | wrong))
+def test_an_issue_that_says_nothing_is_refused(app: Application, running: str, wrong: dict[str, Any]):
+    error = refusal(app, "log_issue", task_id=running, **(ISSUE | wrong))
 
     assert error.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in error.message
 
 
-def test_a_workflow_with_an_open_blocker_reads_as_blocked(house: House, where: tuple[str, str], running: str):
-    id = blocker(house, running, "Which bank?")
+def test_a_workflow_with_an_open_blocker_reads_as_blocked(
+    app: Application, where: tuple[str, str], running: str
+):
+    id = blocker(app, running, "Which bank?")
 
-    shown = context(house, where[0], "blockers")
+    shown = context(app, where[0], "blockers")
 
     assert shown["workflow_status"] == "blocked"
     assert (shown["blockers_count"], shown["has_blockers"]) == (1, True)
@@ -118,49 +120,49 @@ def test_a_workflow_with_an_open_blocker_reads_as_blocked(house: House, where: t
 
 
 def test_a_blocker_stops_nobody_and_ends_with_its_resolution(
-    house: House, clock: Clock, where: tuple[str, str], running: str
+    app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
-    id = blocker(house, running)
-    complete(house, running)
+    id = blocker(app, running)
+    complete(app, running)
     clock.advance(seconds=60)
 
-    answer = ask(house, "resolve_issue", issue_id=id, note="The second.")
+    answer = ask(app, "resolve_issue", issue_id=id, note="The second.")
 
     assert answer == {"issue_id": id, "resolved_at": iso(clock.now)}
-    shown = context(house, where[0], "blockers")
+    shown = context(app, where[0], "blockers")
     assert (shown["workflow_status"], shown["blockers"]) == ("in_progress", [])
-    told_last = events(house)[-1]
+    told_last = events(app)[-1]
     assert told_last.type == "issue:resolved"
     assert told_last.data["resolved_by"] == "local"
     assert told_last.data["resolution_note"] == "The second."
 
 
-def test_a_resolution_may_name_somebody(house: House, running: str):
-    ask(house, "resolve_issue", issue_id=blocker(house, running), note="n", resolved_by="Grace")
+def test_a_resolution_may_name_somebody(app: Application, running: str):
+    ask(app, "resolve_issue", issue_id=blocker(app, running), note="n", resolved_by="Grace")
 
-    assert events(house)[-1].data["resolved_by"] == "Grace"
-
-
-def test_resolving_again_is_fine_with_the_same_note_only(house: House, running: str):
-    id = blocker(house, running)
-    first = ask(house, "resolve_issue", issue_id=id, note="n")
-
-    assert ask(house, "resolve_issue", issue_id=id, note="n") == first | {"already_resolved": True}
-    assert refusal(house, "resolve_issue", issue_id=id, note="m").code is Code.INVALID_STATE
-    assert told(house).count("issue:resolved") == 1
+    assert events(app)[-1].data["resolved_by"] == "Grace"
 
 
-def test_an_unknown_issue_cannot_be_resolved(house: House):
-    assert refusal(house, "resolve_issue", issue_id="is_0", note="n").code is Code.ISSUE_NOT_FOUND
-    assert refusal(house, "resolve_issue", issue_id="is_0", note="").code is Code.INVALID_INPUT
+def test_resolving_again_is_fine_with_the_same_note_only(app: Application, running: str):
+    id = blocker(app, running)
+    first = ask(app, "resolve_issue", issue_id=id, note="n")
+
+    assert ask(app, "resolve_issue", issue_id=id, note="n") == first | {"already_resolved": True}
+    assert refusal(app, "resolve_issue", issue_id=id, note="m").code is Code.INVALID_STATE
+    assert told(app).count("issue:resolved") == 1
+
+
+def test_an_unknown_issue_cannot_be_resolved(app: Application):
+    assert refusal(app, "resolve_issue", issue_id="is_0", note="n").code is Code.ISSUE_NOT_FOUND
+    assert refusal(app, "resolve_issue", issue_id="is_0", note="").code is Code.INVALID_INPUT
 
 
 # log_milestone
 
 
-def test_a_milestone_is_kept_whole(house: House, where: tuple[str, str], running: str):
+def test_a_milestone_is_kept_whole(app: Application, where: tuple[str, str], running: str):
     answer = ask(
-        house,
+        app,
         "log_milestone",
         task_id=running,
         message="Half.",
@@ -170,7 +172,7 @@ def test_a_milestone_is_kept_whole(house: House, where: tuple[str, str], running
 
     assert answer == {"milestone_id": answer["milestone_id"], "created_at": iso(NOW)}
     assert answer["milestone_id"].startswith("ml_")
-    shown = context(house, where[0], "milestones")
+    shown = context(app, where[0], "milestones")
     assert shown["milestones_count"] == 1
     assert shown["milestones"] == [
         {
@@ -179,16 +181,16 @@ def test_a_milestone_is_kept_whole(house: House, where: tuple[str, str], running
             "metadata": {"files": [1, {"a": None}]},
         }
     ]  # fmt: skip
-    assert (events(house)[-1].type, events(house)[-1].data) == ("milestone:created", shown["milestones"][0])
+    assert (events(app)[-1].type, events(app)[-1].data) == ("milestone:created", shown["milestones"][0])
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0, 0), (100, 100), (50.4, 50), (50.6, 51), (99.9, 100)])
 def test_progress_is_whole_percent(
-    house: House, where: tuple[str, str], running: str, given: float, kept: int
+    app: Application, where: tuple[str, str], running: str, given: float, kept: int
 ):
-    ask(house, "log_milestone", task_id=running, message="m", progress=given)
+    ask(app, "log_milestone", task_id=running, message="m", progress=given)
 
-    assert context(house, where[0], "milestones")["milestones"][0]["progress"] == kept
+    assert context(app, where[0], "milestones")["milestones"][0]["progress"] == kept
 
 
 @pytest.mark.parametrize(
@@ -203,79 +205,79 @@ def test_progress_is_whole_percent(
         {"metadata": "m"},
     ],
 )
-def test_a_milestone_that_makes_no_sense_is_refused(house: House, running: str, wrong: dict[str, Any]):
-    error = refusal(house, "log_milestone", task_id=running, **({"message": "m"} | wrong))
+def test_a_milestone_that_makes_no_sense_is_refused(app: Application, running: str, wrong: dict[str, Any]):
+    error = refusal(app, "log_milestone", task_id=running, **({"message": "m"} | wrong))
 
     assert error.code is Code.INVALID_INPUT
-    assert "milestone:created" not in told(house)
+    assert "milestone:created" not in told(app)
 
 
 @pytest.mark.parametrize(
     "metadata", [{"by": "human:Ada"}, {"By": "Human:Ada"}, {"more": {"by": "human:Ada"}}]
 )
-def test_nobody_but_a_person_approves_as_a_person(house: House, running: str, metadata: dict[str, Any]):
+def test_nobody_but_a_person_approves_as_a_person(app: Application, running: str, metadata: dict[str, Any]):
     given: dict[str, Any] = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
 
-    assert refusal(house, "log_milestone", **given).code == Code.INVALID_INPUT
-    assert ask(house, "log_milestone", caller="human:Ada", **given)["milestone_id"]
+    assert refusal(app, "log_milestone", **given).code == Code.INVALID_INPUT
+    assert ask(app, "log_milestone", caller="human:Ada", **given)["milestone_id"]
 
 
-def test_nobody_but_a_person_resolves_as_a_person(house: House, running: str):
-    issue = blocker(house, running)
+def test_nobody_but_a_person_resolves_as_a_person(app: Application, running: str):
+    issue = blocker(app, running)
     given = {"issue_id": issue, "note": "Settled.", "resolved_by": "Human:Ada"}
 
-    assert refusal(house, "resolve_issue", **given).code == Code.INVALID_INPUT
-    assert ask(house, "resolve_issue", caller="human:Ada", key=None, **given)["issue_id"] == issue
+    assert refusal(app, "resolve_issue", **given).code == Code.INVALID_INPUT
+    assert ask(app, "resolve_issue", caller="human:Ada", key=None, **given)["issue_id"] == issue
 
 
 def test_what_a_person_said_is_neither_swallowed_nor_tidied_away(
-    house: House, where: tuple[str, str], running: str
+    app: Application, where: tuple[str, str], running: str
 ):
-    ask(house, "log_milestone", task_id=running, message="ok")
+    ask(app, "log_milestone", task_id=running, message="ok")
     ask(
-        house, "log_milestone", caller="human:Ada", task_id=running, message="ok",
+        app, "log_milestone", caller="human:Ada", task_id=running, message="ok",
         metadata={"by": "human:Ada"},
     )  # fmt: skip
     for number in range(101):
-        ask(house, "log_milestone", task_id=running, message=f"step {number}")
+        ask(app, "log_milestone", task_id=running, message=f"step {number}")
 
-    kept = context(house, where[0], "milestones", limit=200)["milestones"]
+    kept = context(app, where[0], "milestones", limit=200)["milestones"]
     assert [each for each in kept if each.get("metadata")] != []
 
 
 def test_the_same_milestone_within_two_seconds_is_one(
-    house: House, clock: Clock, where: tuple[str, str], running: str
+    app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
-    first = ask(house, "log_milestone", task_id=running, message="m", progress=50)
+    first = ask(app, "log_milestone", task_id=running, message="m", progress=50)
     clock.advance(seconds=2)
-    assert ask(house, "log_milestone", task_id=running, message="m", progress=50) == first
+    assert ask(app, "log_milestone", task_id=running, message="m", progress=50) == first
 
-    ask(house, "log_milestone", task_id=running, message="m", progress=60)
+    ask(app, "log_milestone", task_id=running, message="m", progress=60)
     clock.advance(seconds=2.001)
-    later = ask(house, "log_milestone", task_id=running, message="m", progress=50)
+    later = ask(app, "log_milestone", task_id=running, message="m", progress=50)
 
     assert later["milestone_id"] != first["milestone_id"]
-    assert context(house, where[0], "milestones")["milestones_count"] == 3
-    assert told(house).count("milestone:created") == 3
+    assert context(app, where[0], "milestones")["milestones_count"] == 3
+    assert told(app).count("milestone:created") == 3
 
 
-def test_the_same_milestone_from_many_at_once_is_one(house: House, where: tuple[str, str], running: str):
+def test_the_same_milestone_from_many_at_once_is_one(app: Application, where: tuple[str, str], running: str):
     with ThreadPoolExecutor(8) as callers:
-        list(callers.map(lambda _: ask(house, "log_milestone", task_id=running, message="m"), range(8)))
+        list(callers.map(lambda _: ask(app, "log_milestone", task_id=running, message="m"), range(8)))
 
-    assert context(house, where[0], "milestones")["milestones_count"] == 1
+    assert context(app, where[0], "milestones")["milestones_count"] == 1
 
 
 def test_of_each_task_the_newest_hundred_milestones_are_kept(
-    house: House, clock: Clock, where: tuple[str, str], running: str
+    app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
-    other = task(house, where, "other")
-    ask(house, "log_milestone", task_id=other, message="mine")
+    other = task(app, where, "other")
+    ask(app, "log_milestone", task_id=other, message="mine")
     for number in range(103):
-        ask(house, "log_milestone", task_id=running, message=str(number))
+        ask(app, "log_milestone", task_id=running, message=str(number))
         clock.advance(seconds=number % 2)  # two of a moment, and still in order
 
-    shown = context(house, where[0], "milestones", limit=500)
+    shown = context(app, where[0], "milestones", limit=500)
 
     assert shown["milestones_count"] == 101
     kept = [each["message"] for each in shown["milestones"] if each["task_id"] == running]
@@ -291,34 +293,34 @@ def test_of_each_task_the_newest_hundred_milestones_are_kept(
     ("tool", "said"), [("log_decision", DECISION), ("log_issue", ISSUE), ("log_milestone", {"message": "m"})]
 )
 def test_notes_on_a_task_that_is_over_are_taken_and_on_none_refused(
-    house: House, running: str, tool: str, said: dict[str, str]
+    app: Application, running: str, tool: str, said: dict[str, str]
 ):
-    complete(house, running)
+    complete(app, running)
 
-    assert ask(house, tool, task_id=running, **said)["created_at"] == iso(NOW)
+    assert ask(app, tool, task_id=running, **said)["created_at"] == iso(NOW)
     for unknown in ("tt_0", "tk_0", "nobody", "abcd1234/step", "/", "abcd1234/"):
-        assert refusal(house, tool, task_id=unknown, **said).code is Code.TASK_NOT_FOUND
+        assert refusal(app, tool, task_id=unknown, **said).code is Code.TASK_NOT_FOUND
 
 
-def test_notes_on_a_planned_task_say_who_holds_it(house: House):
-    id, (build, _) = plan(house, "build", "test")
-    agent = ask(house, "agent_register", name="Grace", runtime="custom")["id"]
-    ask(house, "task_claim", task_id=build, agent_id=agent)
+def test_notes_on_a_planned_task_say_who_holds_it(app: Application):
+    id, (build, _) = plan(app, "build", "test")
+    agent = ask(app, "agent_register", name="Grace", runtime="custom")["id"]
+    ask(app, "task_claim", task_id=build, agent_id=agent)
 
-    ask(house, "log_decision", task_id=build, **DECISION)
-    blocker(house, build)
-    ask(house, "log_milestone", task_id=build, message="m")
+    ask(app, "log_decision", task_id=build, **DECISION)
+    blocker(app, build)
+    ask(app, "log_milestone", task_id=build, message="m")
 
-    shown = context(house, id, "decisions", "blockers", "milestones")
+    shown = context(app, id, "decisions", "blockers", "milestones")
     for section in ("decisions", "blockers", "milestones"):
         [note] = shown[section]
         assert (note["task_id"], note["task_name"], note["agent_name"]) == (build, "build", "Grace")
         assert note["workflow_id"] == id
-    assert {event.workflow_id for event in events(house)[-3:]} == {id}
+    assert {event.workflow_id for event in events(app)[-3:]} == {id}
 
 
-def test_a_note_under_a_key_is_one_note(house: House, where: tuple[str, str], running: str):
-    first = ask(house, "log_decision", "k", task_id=running, **DECISION)
+def test_a_note_under_a_key_is_one_note(app: Application, where: tuple[str, str], running: str):
+    first = ask(app, "log_decision", "k", task_id=running, **DECISION)
 
-    assert ask(house, "log_decision", "k", task_id=running, **DECISION) == first
-    assert context(house, where[0], "decisions")["decisions_count"] == 1
+    assert ask(app, "log_decision", "k", task_id=running, **DECISION) == first
+    assert context(app, where[0], "decisions")["decisions_count"] == 1

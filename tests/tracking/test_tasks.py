@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from application import NOW, Clock, ask, events, told
 from deepwork.errors import Code, DeepworkError
 from deepwork.events.log import iso
-from deepwork.server.house import House
-from house import NOW, Clock, ask, events, told
+from deepwork.server.application import Application
 from tracking.make_tracking import (
     begun,
     complete,
@@ -25,8 +25,8 @@ from tracking.make_tracking import (
 pytestmark = pytest.mark.usefixtures("project")
 
 
-def shown(house: House, workflow_id: str) -> Any:
-    return context(house, workflow_id, "tasks")["tasks"]
+def shown(app: Application, workflow_id: str) -> Any:
+    return context(app, workflow_id, "tasks")["tasks"]
 
 
 def arguments(where: tuple[str, str], **given: Any) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def arguments(where: tuple[str, str], **given: Any) -> dict[str, Any]:
 # start_task
 
 
-def test_a_task_is_begun(house: House):
-    where = begun(house)
+def test_a_task_is_begun(app: Application):
+    where = begun(app)
 
-    answer = ask(house, "start_task", **arguments(where))
+    answer = ask(app, "start_task", **arguments(where))
 
     assert answer == {
         "task_id": answer["task_id"], "workflow_id": where[0], "phase_id": where[1], "phase_number": 1,
@@ -54,15 +54,15 @@ def test_a_task_is_begun(house: House):
         "snapshot_type": "git", "started_at": iso(NOW),
     }  # fmt: skip
     assert answer["task_id"].startswith("tt_")
-    assert told(house)[-1] == "task:created"
+    assert told(app)[-1] == "task:created"
 
 
-def test_all_that_was_told_of_a_task_is_kept(house: House):
-    where = begun(house)
-    parent = task(house, where, "parent")
+def test_all_that_was_told_of_a_task_is_kept(app: Application):
+    where = begun(app)
+    parent = task(app, where, "parent")
 
     answer = ask(
-        house, "start_task",
+        app, "start_task",
         **arguments(
             where, caller_type="SUBAGENT", agent_name="Ada", name="child", goal="Do it.",
             parent_task_id=parent, areas=["src", "*.md"],
@@ -70,38 +70,38 @@ def test_all_that_was_told_of_a_task_is_kept(house: House):
     )  # fmt: skip
 
     assert (answer["caller_type"], answer["agent_name"]) == ("subagent", "Ada")
-    kept = next(each for each in shown(house, where[0]) if each["id"] == answer["task_id"])
+    kept = next(each for each in shown(app, where[0]) if each["id"] == answer["task_id"])
     assert kept == {
         "id": answer["task_id"], "workflow_id": where[0], "phase_id": where[1], "parent_task_id": parent,
         "name": "child", "goal": "Do it.", "status": "in_progress", "caller_type": "subagent",
         "agent_name": "Ada", "areas": ["src", "*.md"], "started_at": iso(NOW), "completed_at": None,
         "duration_seconds": None, "manual_review_needed": False, "summary": None,
     }  # fmt: skip
-    assert events(house)[-1].data == kept
+    assert events(app)[-1].data == kept
 
 
 @pytest.mark.parametrize("agent_name", [None, "", "   "])
-def test_a_subagent_says_who_it_is(house: House, agent_name: str | None):
-    where = begun(house)
-    before = told(house)
+def test_a_subagent_says_who_it_is(app: Application, agent_name: str | None):
+    where = begun(app)
+    before = told(app)
 
-    error = refusal(house, "start_task", **arguments(where, caller_type="subagent", agent_name=agent_name))
+    error = refusal(app, "start_task", **arguments(where, caller_type="subagent", agent_name=agent_name))
 
     assert error.code is Code.INVALID_INPUT
     assert "agent_name" in error.message
-    assert told(house) == before
+    assert told(app) == before
 
 
 @pytest.mark.parametrize(
     "wrong", [{"caller_type": "robot"}, {"name": ""}, {"goal": ""}, {"areas": "src"}, {"x": 1}]
 )
-def test_a_task_that_makes_no_sense_is_refused(house: House, wrong: dict[str, Any]):
-    where = begun(house)
+def test_a_task_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+    where = begun(app)
 
-    error = refusal(house, "start_task", **arguments(where, **wrong))
+    error = refusal(app, "start_task", **arguments(where, **wrong))
 
     assert error.code is Code.INVALID_INPUT
-    assert shown(house, where[0]) == []
+    assert shown(app, where[0]) == []
 
 
 @pytest.mark.parametrize(
@@ -112,44 +112,44 @@ def test_a_task_that_makes_no_sense_is_refused(house: House, wrong: dict[str, An
         ({"parent_task_id": "tt_0"}, Code.TASK_NOT_FOUND),
     ],
 )
-def test_a_task_of_nothing_is_refused(house: House, wrong: dict[str, str], code: Code):
-    error = refusal(house, "start_task", **arguments(begun(house), **wrong))
+def test_a_task_of_nothing_is_refused(app: Application, wrong: dict[str, str], code: Code):
+    error = refusal(app, "start_task", **arguments(begun(app), **wrong))
 
     assert error.code is code
     assert repr(next(iter(wrong.values()))) in error.message
 
 
-def test_a_phase_of_another_workflow_is_refused(house: House):
-    (id, _), (_, other) = begun(house), begun(house)
+def test_a_phase_of_another_workflow_is_refused(app: Application):
+    (id, _), (_, other) = begun(app), begun(app)
 
-    assert refusal(house, "start_task", **arguments((id, other))).code is Code.INVALID_INPUT
+    assert refusal(app, "start_task", **arguments((id, other))).code is Code.INVALID_INPUT
 
 
-def test_no_task_is_begun_in_a_phase_that_is_over(house: House):
-    where = begun(house)
-    ask(house, "complete_phase", phase_id=where[1], status="completed")
+def test_no_task_is_begun_in_a_phase_that_is_over(app: Application):
+    where = begun(app)
+    ask(app, "complete_phase", phase_id=where[1], status="completed")
 
-    error = refusal(house, "start_task", **arguments(where))
+    error = refusal(app, "start_task", **arguments(where))
 
     assert error.code is Code.INVALID_STATE
     assert "completed" in error.message
 
 
-def test_no_task_is_begun_in_a_workflow_that_is_over(house: House):
-    where = begun(house)
-    ask(house, "complete_workflow", workflow_id=where[0], status="partial", summary="s")
+def test_no_task_is_begun_in_a_workflow_that_is_over(app: Application):
+    where = begun(app)
+    ask(app, "complete_workflow", workflow_id=where[0], status="partial", summary="s")
 
-    assert refusal(house, "start_task", **arguments(where)).code is Code.INVALID_STATE
-    assert context(house, where[0])["workflow_status"] == "failed"
+    assert refusal(app, "start_task", **arguments(where)).code is Code.INVALID_STATE
+    assert context(app, where[0])["workflow_status"] == "failed"
 
 
-def test_a_second_task_in_a_phase_that_is_not_parallel_is_a_warning(house: House):
-    id = workflow(house)
-    where = (id, phase(house, id, is_parallel=False))
-    first = start_task(house, where)
+def test_a_second_task_in_a_phase_that_is_not_parallel_is_a_warning(app: Application):
+    id = workflow(app)
+    where = (id, phase(app, id, is_parallel=False))
+    first = start_task(app, where)
 
-    second = start_task(house, where)
-    child = start_task(house, where, parent_task_id=first["task_id"])
+    second = start_task(app, where)
+    child = start_task(app, where, parent_task_id=first["task_id"])
 
     assert "warnings" not in first
     assert second["warnings"] == ["Another task runs in phase 1, which is not parallel"]
@@ -159,56 +159,56 @@ def test_a_second_task_in_a_phase_that_is_not_parallel_is_a_warning(house: House
 # Nested tasks
 
 
-def test_a_parent_of_another_workflow_is_refused(house: House):
-    stranger = task(house, begun(house))
+def test_a_parent_of_another_workflow_is_refused(app: Application):
+    stranger = task(app, begun(app))
 
-    error = refusal(house, "start_task", **arguments(begun(house), parent_task_id=stranger))
+    error = refusal(app, "start_task", **arguments(begun(app), parent_task_id=stranger))
 
     assert error.code is Code.INVALID_INPUT
 
 
-def test_nothing_is_begun_below_a_task_that_is_over(house: House):
-    where = begun(house)
-    parent = task(house, where)
-    complete(house, parent)
+def test_nothing_is_begun_below_a_task_that_is_over(app: Application):
+    where = begun(app)
+    parent = task(app, where)
+    complete(app, parent)
 
-    assert refusal(house, "start_task", **arguments(where, parent_task_id=parent)).code is Code.INVALID_STATE
+    assert refusal(app, "start_task", **arguments(where, parent_task_id=parent)).code is Code.INVALID_STATE
 
 
-def test_tasks_are_nested_eight_levels_deep_at_most(house: House):
-    where = begun(house)
-    parent = task(house, where)
+def test_tasks_are_nested_eight_levels_deep_at_most(app: Application):
+    where = begun(app)
+    parent = task(app, where)
     for _ in range(7):
-        parent = task(house, where, parent_task_id=parent)
+        parent = task(app, where, parent_task_id=parent)
 
-    assert refusal(house, "start_task", **arguments(where, parent_task_id=parent)).code is Code.INVALID_INPUT
+    assert refusal(app, "start_task", **arguments(where, parent_task_id=parent)).code is Code.INVALID_INPUT
 
 
-def test_a_task_ends_after_those_below_it(house: House):
-    where = begun(house)
-    parent = task(house, where, "parent")
-    child = task(house, where, "child", parent_task_id=parent)
+def test_a_task_ends_after_those_below_it(app: Application):
+    where = begun(app)
+    parent = task(app, where, "parent")
+    child = task(app, where, "child", parent_task_id=parent)
 
-    error = refusal(house, "complete_task", task_id=parent, status="success", outcome={"summary": "s"})
+    error = refusal(app, "complete_task", task_id=parent, status="success", outcome={"summary": "s"})
 
     assert error.code is Code.INVALID_STATE
     assert child in error.message
     assert "'child'" in error.message
-    ask(house, "abandon_task", task_id=child, reason="Its agent is gone.")
-    assert complete(house, parent)["status"] == "success"
+    ask(app, "abandon_task", task_id=child, reason="Its agent is gone.")
+    assert complete(app, parent)["status"] == "success"
 
 
 # complete_task
 
 
 @pytest.mark.parametrize("status", ["success", "partial_success", "failed"])
-def test_a_task_is_ended(house: House, clock: Clock, status: str):
-    where = begun(house)
-    id = task(house, where)
-    task(house, where, "other")
+def test_a_task_is_ended(app: Application, clock: Clock, status: str):
+    where = begun(app)
+    id = task(app, where)
+    task(app, where, "other")
     clock.advance(seconds=89.6)
 
-    answer = complete(house, id, status.upper())
+    answer = complete(app, id, status.upper())
 
     done = {"completed": 0, "failed": 1} if status == "failed" else {"completed": 1, "failed": 0}
     assert answer == {
@@ -221,22 +221,22 @@ def test_a_task_is_ended(house: House, clock: Clock, status: str):
             "all_tasks_done": False,
         },
     }  # fmt: skip
-    assert told(house)[-1] == "task:updated"
+    assert told(app)[-1] == "task:updated"
 
 
-def test_the_last_task_of_a_phase_is_told_so_and_changes_nothing_else(house: House):
-    where = begun(house)
+def test_the_last_task_of_a_phase_is_told_so_and_changes_nothing_else(app: Application):
+    where = begun(app)
 
-    answer = complete(house, task(house, where))
+    answer = complete(app, task(app, where))
 
     assert answer["phase_progress"]["all_tasks_done"] is True
     assert answer["phase_status"] == "in_progress"
-    assert context(house, where[0])["workflow_status"] == "in_progress"
+    assert context(app, where[0])["workflow_status"] == "in_progress"
 
 
-def test_all_that_was_told_of_its_end_is_kept(house: House, clock: Clock):
-    where = begun(house)
-    id = task(house, where)
+def test_all_that_was_told_of_its_end_is_kept(app: Application, clock: Clock):
+    where = begun(app)
+    id = task(app, where)
     clock.advance(seconds=5)
     outcome = {
         "summary": "Done.", "achievements": ["a"], "limitations": ["l"], "next_steps": ["n"],
@@ -247,24 +247,24 @@ def test_all_that_was_told_of_its_end_is_kept(house: House, clock: Clock):
         "tests_status": "PASSED", "tokens_input": 5, "tokens_output": 6, "model": "m", "cost_usd": 0.5,
     }  # fmt: skip
 
-    complete(house, id, outcome=outcome, metadata=metadata)
+    complete(app, id, outcome=outcome, metadata=metadata)
 
-    [kept] = shown(house, where[0])
+    [kept] = shown(app, where[0])
     assert kept["outcome"] == outcome
     assert kept["metadata"] == metadata | {"tests_status": "passed"}
     assert (kept["summary"], kept["manual_review_needed"]) == ("Done.", True)
     assert (kept["completed_at"], kept["duration_seconds"]) == (iso(clock.now), 5)
     assert kept["files_changed"] == {"added": 0, "modified": 0, "deleted": 0}
-    assert events(house)[-1].data == kept
+    assert events(app)[-1].data == kept
 
 
 @pytest.mark.parametrize("tests_status", ["passed", "failed", "not_run"])
-def test_what_became_of_the_tests(house: House, tests_status: str):
-    where = begun(house)
+def test_what_became_of_the_tests(app: Application, tests_status: str):
+    where = begun(app)
 
-    complete(house, task(house, where), metadata={"tests_status": tests_status})
+    complete(app, task(app, where), metadata={"tests_status": tests_status})
 
-    assert shown(house, where[0])[0]["metadata"] == {"tests_status": tests_status}
+    assert shown(app, where[0])[0]["metadata"] == {"tests_status": tests_status}
 
 
 @pytest.mark.parametrize(
@@ -281,65 +281,65 @@ def test_what_became_of_the_tests(house: House, tests_status: str):
         {"metadata": {"cost_usd": float("inf")}},
     ],
 )
-def test_an_end_that_makes_no_sense_is_refused(house: House, wrong: dict[str, Any]):
-    where = begun(house)
-    said = {"task_id": task(house, where), "status": "success", "outcome": {"summary": "s"}}
+def test_an_end_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+    where = begun(app)
+    said = {"task_id": task(app, where), "status": "success", "outcome": {"summary": "s"}}
 
-    error = refusal(house, "complete_task", **(said | wrong))
+    error = refusal(app, "complete_task", **(said | wrong))
 
     assert error.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in error.message
-    assert shown(house, where[0])[0]["status"] == "in_progress"
+    assert shown(app, where[0])[0]["status"] == "in_progress"
 
 
-def test_an_unknown_task_cannot_be_ended(house: House):
-    error = refusal(house, "complete_task", task_id="tt_0", status="failed", outcome={"summary": "s"})
+def test_an_unknown_task_cannot_be_ended(app: Application):
+    error = refusal(app, "complete_task", task_id="tt_0", status="failed", outcome={"summary": "s"})
 
     assert error.code is Code.TASK_NOT_FOUND
 
 
-def test_ending_a_task_again_with_the_same_words_gives_the_first_answer(house: House, clock: Clock):
-    id = task(house, begun(house))
-    first = complete(house, id, metadata={"tests_status": "passed"})
-    before = told(house)
+def test_ending_a_task_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
+    id = task(app, begun(app))
+    first = complete(app, id, metadata={"tests_status": "passed"})
+    before = told(app)
     clock.advance(seconds=60)
 
     again = complete(
-        house, id, outcome={"summary": "Done.", "next_steps": []},
+        app, id, outcome={"summary": "Done.", "next_steps": []},
         metadata={"tests_status": "passed", "packages_added": [], "model": None},
     )  # fmt: skip
 
     assert again == first | {"already_completed": True}
-    assert told(house) == before
+    assert told(app) == before
 
 
 @pytest.mark.parametrize(
     "other", [{"status": "failed"}, {"outcome": {"summary": "t"}}, {"metadata": {"tests_status": "failed"}}]
 )
-def test_ending_a_task_again_with_other_words_is_refused(house: House, other: dict[str, Any]):
-    id = task(house, begun(house))
-    complete(house, id)
+def test_ending_a_task_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
+    id = task(app, begun(app))
+    complete(app, id)
 
     said = {"task_id": id, "status": "success", "outcome": {"summary": "Done."}} | other
-    assert refusal(house, "complete_task", **said).code is Code.INVALID_STATE
+    assert refusal(app, "complete_task", **said).code is Code.INVALID_STATE
 
 
-def test_of_many_who_end_a_task_at_once_one_does(house: House):
-    id = task(house, begun(house))
+def test_of_many_who_end_a_task_at_once_one_does(app: Application):
+    id = task(app, begun(app))
 
     with ThreadPoolExecutor(4) as callers:
-        answers = list(callers.map(lambda _: complete(house, id), range(4)))
+        answers = list(callers.map(lambda _: complete(app, id), range(4)))
 
     assert sum("already_completed" not in answer for answer in answers) == 1
-    assert told(house).count("task:updated") == 1
+    assert told(app).count("task:updated") == 1
 
 
-def test_of_two_who_end_a_task_differently_at_once_one_is_refused(house: House):
-    id = task(house, begun(house))
+def test_of_two_who_end_a_task_differently_at_once_one_is_refused(app: Application):
+    id = task(app, begun(app))
 
     def end(status: str) -> str:
         try:
-            return str(complete(house, id, status)["status"])
+            return str(complete(app, id, status)["status"])
         except DeepworkError as error:
             return error.code
 
@@ -352,91 +352,91 @@ def test_of_two_who_end_a_task_differently_at_once_one_is_refused(house: House):
 # abandon_task
 
 
-def test_a_task_that_nobody_works_on_is_ended_as_failed(house: House):
-    where = begun(house)
-    id = task(house, where)
+def test_a_task_that_nobody_works_on_is_ended_as_failed(app: Application):
+    where = begun(app)
+    id = task(app, where)
 
-    answer = ask(house, "abandon_task", task_id=id, reason="The agent crashed.")
+    answer = ask(app, "abandon_task", task_id=id, reason="The agent crashed.")
 
     assert set(answer) == {
         "task_id", "workflow_id", "status", "duration_seconds", "files_changed", "files_count",
         "verification", "phase_status", "phase_progress",
     }  # fmt: skip
     assert answer["status"] == "failed"
-    [kept] = shown(house, where[0])
+    [kept] = shown(app, where[0])
     assert kept["summary"] == "Abandoned: The agent crashed."
     assert kept["outcome"]["limitations"] == ["The agent crashed."]
 
 
-def test_a_task_is_abandoned_once(house: House):
-    id = task(house, begun(house))
-    first = ask(house, "abandon_task", task_id=id, reason="r")
+def test_a_task_is_abandoned_once(app: Application):
+    id = task(app, begun(app))
+    first = ask(app, "abandon_task", task_id=id, reason="r")
 
-    assert ask(house, "abandon_task", task_id=id, reason="r") == first | {"already_completed": True}
-    assert refusal(house, "abandon_task", task_id=id, reason="s").code is Code.INVALID_STATE
+    assert ask(app, "abandon_task", task_id=id, reason="r") == first | {"already_completed": True}
+    assert refusal(app, "abandon_task", task_id=id, reason="s").code is Code.INVALID_STATE
 
 
-def test_a_task_that_is_done_is_not_abandoned(house: House):
-    id = task(house, begun(house))
-    complete(house, id)
+def test_a_task_that_is_done_is_not_abandoned(app: Application):
+    id = task(app, begun(app))
+    complete(app, id)
 
-    assert refusal(house, "abandon_task", task_id=id, reason="r").code is Code.INVALID_STATE
-    assert refusal(house, "abandon_task", task_id="tt_0", reason="r").code is Code.TASK_NOT_FOUND
-    assert refusal(house, "abandon_task", task_id=id, reason="").code is Code.INVALID_INPUT
+    assert refusal(app, "abandon_task", task_id=id, reason="r").code is Code.INVALID_STATE
+    assert refusal(app, "abandon_task", task_id="tt_0", reason="r").code is Code.TASK_NOT_FOUND
+    assert refusal(app, "abandon_task", task_id=id, reason="").code is Code.INVALID_INPUT
 
 
 # Keys
 
 
-def test_a_start_repeated_under_its_key_is_one_task_whatever_happened_since(house: House):
-    where = begun(house)
-    first = start_task(house, where, key="k")
-    ask(house, "complete_phase", phase_id=where[1], status="completed")
+def test_a_start_repeated_under_its_key_is_one_task_whatever_happened_since(app: Application):
+    where = begun(app)
+    first = start_task(app, where, key="k")
+    ask(app, "complete_phase", phase_id=where[1], status="completed")
 
-    assert start_task(house, where, key="k") == first
-    assert len(shown(house, where[0])) == 1
+    assert start_task(app, where, key="k") == first
+    assert len(shown(app, where[0])) == 1
 
 
-def test_an_end_repeated_under_its_key_gives_the_first_answer(house: House):
-    id = task(house, begun(house))
+def test_an_end_repeated_under_its_key_gives_the_first_answer(app: Application):
+    id = task(app, begun(app))
     said: dict[str, Any] = {"task_id": id, "status": "success", "outcome": {"summary": "s"}}
-    first = ask(house, "complete_task", "k", **said)
+    first = ask(app, "complete_task", "k", **said)
 
-    assert ask(house, "complete_task", "k", **said) == first
-    assert ask(house, "complete_task", "other", **said) == first | {"already_completed": True}
+    assert ask(app, "complete_task", "k", **said) == first
+    assert ask(app, "complete_task", "other", **said) == first | {"already_completed": True}
     with pytest.raises(DeepworkError) as refused:
-        ask(house, "complete_task", "k", **(said | {"status": "failed"}))
+        ask(app, "complete_task", "k", **(said | {"status": "failed"}))
     assert refused.value.code is Code.KEY_REUSED
 
 
-def test_a_start_that_was_refused_may_be_mended_under_its_key(house: House):
-    where = begun(house)
+def test_a_start_that_was_refused_may_be_mended_under_its_key(app: Application):
+    where = begun(app)
     wrong = arguments((where[0], "ph_0"))
     with pytest.raises(DeepworkError, match="ph_0"):
-        ask(house, "start_task", "k", **wrong)
+        ask(app, "start_task", "k", **wrong)
 
-    assert ask(house, "start_task", "k", **arguments(where))["task_id"].startswith("tt_")
+    assert ask(app, "start_task", "k", **arguments(where))["task_id"].startswith("tt_")
 
 
 # Stale tasks
 
 
-def test_a_task_that_nobody_mentions_for_half_an_hour_is_stale(house: House, clock: Clock):
-    where = begun(house)
-    id = task(house, where)
+def test_a_task_that_nobody_mentions_for_half_an_hour_is_stale(app: Application, clock: Clock):
+    where = begun(app)
+    id = task(app, where)
     clock.advance(seconds=1800)
-    assert "is_stale" not in shown(house, where[0])[0]
+    assert "is_stale" not in shown(app, where[0])[0]
 
     clock.advance(seconds=1)
-    assert shown(house, where[0])[0]["is_stale"] is True
+    assert shown(app, where[0])[0]["is_stale"] is True
 
-    ask(house, "log_milestone", task_id=id, message="Still here.")
-    assert "is_stale" not in shown(house, where[0])[0]
+    ask(app, "log_milestone", task_id=id, message="Still here.")
+    assert "is_stale" not in shown(app, where[0])[0]
 
 
-def test_a_task_that_is_over_is_never_stale(house: House, clock: Clock):
-    where = begun(house)
-    complete(house, task(house, where))
+def test_a_task_that_is_over_is_never_stale(app: Application, clock: Clock):
+    where = begun(app)
+    complete(app, task(app, where))
     clock.advance(seconds=7200)
 
-    assert "is_stale" not in shown(house, where[0])[0]
+    assert "is_stale" not in shown(app, where[0])[0]

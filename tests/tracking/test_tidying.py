@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from application import ask
 from deepwork.git.snapshot import Snapshots
-from deepwork.server.house import House
-from house import ask
+from deepwork.server.application import Application
 from tracking.make_tracking import begun, complete, task, write
 from workspaces.make_workspaces import repository
 
@@ -23,46 +23,46 @@ def kept(shop: Path) -> int:
     return sum(path.is_file() for path in (shop / ".deepwork/snapshots").glob("*/objects/??/*"))
 
 
-def changed_by_a_task(house: House, shop: Path, text: str) -> str:
-    id = task(house, begun(house))
+def changed_by_a_task(app: Application, shop: Path, text: str) -> str:
+    id = task(app, begun(app))
     write(shop, b_txt=text)
-    complete(house, id)
+    complete(app, id)
     return id
 
 
 def test_what_is_a_month_old_goes_and_what_is_newer_stays(
-    house: House, shop: Path, monkeypatch: pytest.MonkeyPatch
+    app: Application, shop: Path, monkeypatch: pytest.MonkeyPatch
 ):
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now)
-    old = changed_by_a_task(house, shop, "older\n")
-    changed_by_a_task(house, shop, "old\n")
+    old = changed_by_a_task(app, shop, "older\n")
+    changed_by_a_task(app, shop, "old\n")
     monkeypatch.setattr(time, "time_ns", lambda: now + 31 * 24 * 3600 * 10**9)
-    new = changed_by_a_task(house, shop, "new\n")
-    changed_by_a_task(house, shop, "newest\n")
+    new = changed_by_a_task(app, shop, "new\n")
+    changed_by_a_task(app, shop, "newest\n")
     before = kept(shop)
 
-    house._watcher.tidy(shop)
+    app._watcher.tidy(shop)
 
     assert 0 < kept(shop) < before
-    assert "+new" in ask(house, "get_task_diff", task_id=new, path="b.txt")["files"][0]["diff"]
-    told = ask(house, "get_task_diff", task_id=old, path="b.txt")
+    assert "+new" in ask(app, "get_task_diff", task_id=new, path="b.txt")["files"][0]["diff"]
+    told = ask(app, "get_task_diff", task_id=old, path="b.txt")
     assert told["files"][0]["path"] == "b.txt"
     assert told["warning"].startswith("How it was changed cannot be shown")
 
 
-def test_it_is_done_once_a_day(house: House, shop: Path, monkeypatch: pytest.MonkeyPatch):
-    changed_by_a_task(house, shop, "one\n")
+def test_it_is_done_once_a_day(app: Application, shop: Path, monkeypatch: pytest.MonkeyPatch):
+    changed_by_a_task(app, shop, "one\n")
     trees: list[Path] = []
-    snapshots_at = house._watcher._snapshots_at
+    snapshots_at = app._watcher._snapshots_at
 
     def seen(tree: Path) -> Snapshots:
         trees.append(tree)
         return snapshots_at(tree)
 
-    monkeypatch.setattr(house._watcher, "_snapshots_at", seen)
+    monkeypatch.setattr(app._watcher, "_snapshots_at", seen)
 
-    house._watcher.tidy(shop)
-    house._watcher.tidy(shop)
+    app._watcher.tidy(shop)
+    app._watcher.tidy(shop)
 
     assert trees == [shop]

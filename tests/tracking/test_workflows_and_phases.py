@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from application import NOW, Clock, ask, events, make_app, told
 from deepwork.errors import Code, DeepworkError
 from deepwork.events.log import iso
-from deepwork.server.house import House
-from house import NOW, Clock, ask, events, house_at, told
+from deepwork.server.application import Application
 from tracking.make_tracking import (
     begun,
     blocker,
@@ -25,33 +25,33 @@ from tracking.make_tracking import (
 )
 
 
-def end(house: House, workflow_id: str, status: str = "completed", **given: Any) -> Any:
+def end(app: Application, workflow_id: str, status: str = "completed", **given: Any) -> Any:
     return ask(
-        house, "complete_workflow", workflow_id=workflow_id, status=status, **({"summary": "Shipped."} | given)
+        app, "complete_workflow", workflow_id=workflow_id, status=status, **({"summary": "Shipped."} | given)
     )  # fmt: skip
 
 
 # start_workflow
 
 
-def test_a_workflow_is_begun(house: House):
-    answer = start_workflow(house)
+def test_a_workflow_is_begun(app: Application):
+    answer = start_workflow(app)
 
     assert answer == {
         "workflow_id": answer["workflow_id"], "profile": "standard", "total_phases": 3,
         "created_at": iso(NOW),
     }  # fmt: skip
     assert answer["workflow_id"].startswith("tw_")
-    assert told(house) == ["workflow:created"]
+    assert told(app) == ["workflow:created"]
 
 
-def test_all_that_was_told_of_a_workflow_is_kept(house: House):
+def test_all_that_was_told_of_a_workflow_is_kept(app: Application):
     id = workflow(
-        house, name="Shop", objective="Sell.", profile="complex", total_phases=7, scope="Not the till.",
+        app, name="Shop", objective="Sell.", profile="complex", total_phases=7, scope="Not the till.",
         constraints="Python only.",
     )  # fmt: skip
 
-    assert context(house, id) == {
+    assert context(app, id) == {
         "workflow_id": id, "workflow_name": "Shop", "workflow_status": "in_progress", "current_phase": 0,
         "total_phases": 7, "objective": "Sell.", "scope": "Not the till.", "constraints": "Python only.",
         "profile": "complex",
@@ -59,15 +59,15 @@ def test_all_that_was_told_of_a_workflow_is_kept(house: House):
 
 
 @pytest.mark.parametrize(("profile", "phases"), [("simple", 2), ("standard", 3), ("complex", 4)])
-def test_the_profile_says_how_many_phases_are_expected(house: House, profile: str, phases: int):
-    answer = start_workflow(house, profile=profile.upper())
+def test_the_profile_says_how_many_phases_are_expected(app: Application, profile: str, phases: int):
+    answer = start_workflow(app, profile=profile.upper())
 
     assert (answer["profile"], answer["total_phases"]) == (profile, phases)
 
 
 @pytest.mark.parametrize("total", [1, 1000])
-def test_any_number_of_phases_may_be_expected(house: House, total: int):
-    assert start_workflow(house, total_phases=total)["total_phases"] == total
+def test_any_number_of_phases_may_be_expected(app: Application, total: int):
+    assert start_workflow(app, total_phases=total)["total_phases"] == total
 
 
 @pytest.mark.parametrize(
@@ -84,80 +84,78 @@ def test_any_number_of_phases_may_be_expected(house: House, total: int):
         {"colour": "red"},
     ],
 )
-def test_a_workflow_that_makes_no_sense_is_refused(house: House, wrong: dict[str, Any]):
+def test_a_workflow_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
     with pytest.raises(DeepworkError) as refused:
-        start_workflow(house, **wrong)
+        start_workflow(app, **wrong)
 
     assert refused.value.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in refused.value.message
-    assert told(house) == []
+    assert told(app) == []
 
 
 # start_phase
 
 
-def test_a_phase_is_begun(house: House):
-    id = workflow(house)
+def test_a_phase_is_begun(app: Application):
+    id = workflow(app)
 
-    answer = ask(house, "start_phase", workflow_id=id, number=2, name="Design", description="How it looks.")
+    answer = ask(app, "start_phase", workflow_id=id, number=2, name="Design", description="How it looks.")
 
     assert answer == {
         "phase_id": answer["phase_id"], "workflow_id": id, "number": 2, "name": "Design",
         "is_parallel": False, "status": "in_progress", "started_at": iso(NOW),
     }  # fmt: skip
     assert answer["phase_id"].startswith("ph_")
-    assert context(house, id)["current_phase"] == 2
-    assert told(house) == ["workflow:created", "phase:created", "workflow:updated"]
+    assert context(app, id)["current_phase"] == 2
+    assert told(app) == ["workflow:created", "phase:created", "workflow:updated"]
 
 
-def test_a_phase_that_exists_is_answered_as_it_is(house: House, clock: Clock):
-    id = workflow(house)
-    first = ask(house, "start_phase", workflow_id=id, number=1, name="Design", description="d")
-    phase(house, id, 2)
+def test_a_phase_that_exists_is_answered_as_it_is(app: Application, clock: Clock):
+    id = workflow(app)
+    first = ask(app, "start_phase", workflow_id=id, number=1, name="Design", description="d")
+    phase(app, id, 2)
     clock.advance(seconds=60)
-    before = told(house)
+    before = told(app)
 
-    again = ask(house, "start_phase", workflow_id=id, number=1, name="Design")
-    other = ask(
-        house, "start_phase", workflow_id=id, number=1, name="Plan", description="e", is_parallel=True
-    )
+    again = ask(app, "start_phase", workflow_id=id, number=1, name="Design")
+    other = ask(app, "start_phase", workflow_id=id, number=1, name="Plan", description="e", is_parallel=True)
 
     assert again == first | {"already_exists": True}
     assert other == first | {"already_exists": True, "differs": ["name", "description", "is_parallel"]}
-    assert context(house, id)["current_phase"] == 2
-    assert told(house) == before
+    assert context(app, id)["current_phase"] == 2
+    assert told(app) == before
 
 
-def test_a_phase_that_is_over_is_answered_too_even_in_a_workflow_that_is_over(house: House):
-    id = workflow(house)
-    one = phase(house, id)
-    ask(house, "complete_phase", phase_id=one, status="failed")
-    end(house, id)
+def test_a_phase_that_is_over_is_answered_too_even_in_a_workflow_that_is_over(app: Application):
+    id = workflow(app)
+    one = phase(app, id)
+    ask(app, "complete_phase", phase_id=one, status="failed")
+    end(app, id)
 
-    answer = ask(house, "start_phase", workflow_id=id, number=1, name="Phase 1", is_parallel=True)
+    answer = ask(app, "start_phase", workflow_id=id, number=1, name="Phase 1", is_parallel=True)
 
     assert (answer["phase_id"], answer["status"], answer["already_exists"]) == (one, "failed", True)
 
 
-def test_of_many_callers_at_once_one_begins_the_phase(house: House):
-    id = workflow(house)
+def test_of_many_callers_at_once_one_begins_the_phase(app: Application):
+    id = workflow(app)
 
     with ThreadPoolExecutor(8) as callers:
         answers = list(
-            callers.map(lambda _: ask(house, "start_phase", workflow_id=id, number=1, name="n"), range(8))
+            callers.map(lambda _: ask(app, "start_phase", workflow_id=id, number=1, name="n"), range(8))
         )
 
     assert len({answer["phase_id"] for answer in answers}) == 1
     assert sum("already_exists" not in answer for answer in answers) == 1
-    assert told(house).count("phase:created") == 1
+    assert told(app).count("phase:created") == 1
 
 
-def test_phases_may_come_in_any_order_and_more_than_expected(house: House):
-    id = workflow(house, total_phases=2)
-    phase(house, id, 9)
-    phase(house, id, 4)
+def test_phases_may_come_in_any_order_and_more_than_expected(app: Application):
+    id = workflow(app, total_phases=2)
+    phase(app, id, 9)
+    phase(app, id, 4)
 
-    shown = context(house, id, "phase_summary")
+    shown = context(app, id, "phase_summary")
 
     assert [each["phase_number"] for each in shown["phase_summary"]] == [4, 9]
     assert (shown["current_phase"], shown["total_phases"]) == (4, 9)
@@ -166,41 +164,41 @@ def test_phases_may_come_in_any_order_and_more_than_expected(house: House):
 @pytest.mark.parametrize(
     "wrong", [{"number": 0}, {"number": -1}, {"number": 1.5}, {"name": ""}, {"name": "x" * 201}]
 )
-def test_a_phase_that_makes_no_sense_is_refused(house: House, wrong: dict[str, Any]):
-    id = workflow(house)
+def test_a_phase_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+    id = workflow(app)
 
-    error = refusal(house, "start_phase", **({"workflow_id": id, "number": 1, "name": "n"} | wrong))
+    error = refusal(app, "start_phase", **({"workflow_id": id, "number": 1, "name": "n"} | wrong))
 
     assert error.code is Code.INVALID_INPUT
-    assert told(house) == ["workflow:created"]
+    assert told(app) == ["workflow:created"]
 
 
-def test_a_phase_of_an_unknown_workflow_is_refused(house: House):
-    error = refusal(house, "start_phase", workflow_id="tw_0", number=1, name="n")
+def test_a_phase_of_an_unknown_workflow_is_refused(app: Application):
+    error = refusal(app, "start_phase", workflow_id="tw_0", number=1, name="n")
 
     assert error.code is Code.WORKFLOW_NOT_FOUND
     assert "'tw_0'" in error.message
 
 
-def test_no_phase_is_begun_in_a_workflow_that_is_over(house: House):
-    id = workflow(house)
-    end(house, id)
+def test_no_phase_is_begun_in_a_workflow_that_is_over(app: Application):
+    id = workflow(app)
+    end(app, id)
 
-    assert refusal(house, "start_phase", workflow_id=id, number=1, name="n").code is Code.INVALID_STATE
+    assert refusal(app, "start_phase", workflow_id=id, number=1, name="n").code is Code.INVALID_STATE
 
 
 # complete_phase
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_a_phase_is_ended(house: House, clock: Clock, status: str):
-    where = begun(house)
+def test_a_phase_is_ended(app: Application, clock: Clock, status: str):
+    where = begun(app)
     for ending in ("success", "partial_success", "failed"):
-        complete(house, task(house, where, ending), ending)
+        complete(app, task(app, where, ending), ending)
     clock.advance(seconds=90)
-    before = len(told(house))
+    before = len(told(app))
 
-    answer = ask(house, "complete_phase", phase_id=where[1], status=status.upper(), summary="All well.")
+    answer = ask(app, "complete_phase", phase_id=where[1], status=status.upper(), summary="All well.")
 
     assert answer == {
         "phase_id": where[1], "workflow_id": where[0], "number": 1, "name": "Phase 1", "status": status,
@@ -208,64 +206,64 @@ def test_a_phase_is_ended(house: House, clock: Clock, status: str):
         "tasks": {"total": 3, "success": 1, "partial": 1, "failed": 1, "in_progress": 0},
         "warnings": ["1 task(s) failed"] if status == "completed" else [],
     }  # fmt: skip
-    assert told(house)[before:] == ["phase:updated", "workflow:updated"]
-    [shown] = context(house, where[0], "phase_summary")["phase_summary"]
+    assert told(app)[before:] == ["phase:updated", "workflow:updated"]
+    [shown] = context(app, where[0], "phase_summary")["phase_summary"]
     assert shown["summary"] == "All well."
 
 
-def test_what_is_still_open_in_a_phase_is_a_warning(house: House):
-    id = workflow(house)
-    phase(house, id, 1)
-    two = phase(house, id, 2)
-    running = task(house, (id, two))
-    blocker(house, running)
+def test_what_is_still_open_in_a_phase_is_a_warning(app: Application):
+    id = workflow(app)
+    phase(app, id, 1)
+    two = phase(app, id, 2)
+    running = task(app, (id, two))
+    blocker(app, running)
 
-    answer = ask(house, "complete_phase", phase_id=two, status="completed")
+    answer = ask(app, "complete_phase", phase_id=two, status="completed")
 
     assert answer["warnings"] == [
         "1 task(s) still in progress", "1 blocker(s) still open", "Phase 1 before it is still open",
     ]  # fmt: skip
-    assert complete(house, running)["phase_status"] == "completed"
+    assert complete(app, running)["phase_status"] == "completed"
 
 
-def test_a_phase_without_tasks_is_a_warning(house: House):
-    _, id = begun(house)
+def test_a_phase_without_tasks_is_a_warning(app: Application):
+    _, id = begun(app)
 
-    answer = ask(house, "complete_phase", phase_id=id, status="completed")
+    answer = ask(app, "complete_phase", phase_id=id, status="completed")
 
     assert answer["warnings"] == ["No task was done in it"]
 
 
-def test_ending_a_phase_again_with_the_same_words_gives_the_first_answer(house: House, clock: Clock):
-    _, id = begun(house)
-    first = ask(house, "complete_phase", phase_id=id, status="completed", summary="s")
-    before = told(house)
+def test_ending_a_phase_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
+    _, id = begun(app)
+    first = ask(app, "complete_phase", phase_id=id, status="completed", summary="s")
+    before = told(app)
     clock.advance(seconds=60)
 
-    again = ask(house, "complete_phase", phase_id=id, status="completed", summary="s")
+    again = ask(app, "complete_phase", phase_id=id, status="completed", summary="s")
 
     assert again == first | {"already_completed": True}
-    assert told(house) == before
+    assert told(app) == before
 
 
 @pytest.mark.parametrize("other", [{"status": "failed"}, {"summary": "t"}, {"summary": None}])
-def test_ending_a_phase_again_with_other_words_is_refused(house: House, other: dict[str, Any]):
-    _, id = begun(house)
+def test_ending_a_phase_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
+    _, id = begun(app)
     said = {"phase_id": id, "status": "completed", "summary": "s"}
-    ask(house, "complete_phase", **said)
+    ask(app, "complete_phase", **said)
 
-    assert refusal(house, "complete_phase", **(said | other)).code is Code.INVALID_STATE
+    assert refusal(app, "complete_phase", **(said | other)).code is Code.INVALID_STATE
 
 
-def test_an_unknown_phase_cannot_be_ended(house: House):
-    assert refusal(house, "complete_phase", phase_id="ph_0", status="failed").code is Code.PHASE_NOT_FOUND
+def test_an_unknown_phase_cannot_be_ended(app: Application):
+    assert refusal(app, "complete_phase", phase_id="ph_0", status="failed").code is Code.PHASE_NOT_FOUND
 
 
 @pytest.mark.parametrize("status", ["partial", "in_progress", "", None])
-def test_a_phase_cannot_end_otherwise(house: House, status: str | None):
-    _, id = begun(house)
+def test_a_phase_cannot_end_otherwise(app: Application, status: str | None):
+    _, id = begun(app)
 
-    assert refusal(house, "complete_phase", phase_id=id, status=status).code is Code.INVALID_INPUT
+    assert refusal(app, "complete_phase", phase_id=id, status=status).code is Code.INVALID_INPUT
 
 
 # complete_workflow
@@ -275,18 +273,18 @@ def test_a_phase_cannot_end_otherwise(house: House, status: str | None):
     ("status", "reads_as"), [("completed", "completed"), ("failed", "failed"), ("partial", "failed")]
 )
 @pytest.mark.usefixtures("project")
-def test_a_workflow_is_ended(house: House, clock: Clock, status: str, reads_as: str):
-    where = begun(house)
+def test_a_workflow_is_ended(app: Application, clock: Clock, status: str, reads_as: str):
+    where = begun(app)
     id = where[0]
     for tokens in (5, 7):
-        made = task(house, where)
+        made = task(app, where)
         clock.advance(seconds=10)
-        complete(house, made, metadata={"tokens_input": tokens, "tokens_output": 1})
-    ask(house, "log_decision", task_id=made, category="other", question="q", chosen="c", reasoning="r")
-    ask(house, "log_issue", task_id=made, type="other", description="d", resolution="r")
-    ask(house, "complete_phase", phase_id=where[1], status="completed")
+        complete(app, made, metadata={"tokens_input": tokens, "tokens_output": 1})
+    ask(app, "log_decision", task_id=made, category="other", question="q", chosen="c", reasoning="r")
+    ask(app, "log_issue", task_id=made, type="other", description="d", resolution="r")
+    ask(app, "complete_phase", phase_id=where[1], status="completed")
 
-    answer = end(house, id, status, achievements=["Sold."], limitations=["Slow."])
+    answer = end(app, id, status, achievements=["Sold."], limitations=["Slow."])
 
     assert answer == {
         "workflow_id": id, "status": status, "summary": "Shipped.", "achievements": ["Sold."],
@@ -296,79 +294,79 @@ def test_a_workflow_is_ended(house: House, clock: Clock, status: str, reads_as: 
             "total_tokens": 14, "decisions": 1, "issues": 1, "blockers_open": 0,
         },
     }  # fmt: skip
-    shown = context(house, id)
+    shown = context(app, id)
     assert (shown["workflow_status"], shown["outcome"], shown["summary"]) == (reads_as, status, "Shipped.")
     assert (shown["achievements"], shown["limitations"]) == (["Sold."], ["Slow."])
-    assert told(house)[-1] == "workflow:updated"
+    assert told(app)[-1] == "workflow:updated"
 
 
-def test_what_is_still_open_in_a_workflow_is_a_warning(house: House):
-    where = begun(house)
-    blocker(house, task(house, where))
+def test_what_is_still_open_in_a_workflow_is_a_warning(app: Application):
+    where = begun(app)
+    blocker(app, task(app, where))
 
-    answer = end(house, where[0])
+    answer = end(app, where[0])
 
     assert answer["warnings"] == [
         "1 phase(s) still in progress", "1 task(s) still in progress", "1 blocker(s) still open",
     ]  # fmt: skip
     assert answer["metrics"]["blockers_open"] == 1
-    assert context(house, where[0])["workflow_status"] == "completed"
+    assert context(app, where[0])["workflow_status"] == "completed"
 
 
-def test_ending_a_workflow_again_with_the_same_words_gives_the_first_answer(house: House, clock: Clock):
-    id = workflow(house)
-    first = end(house, id, achievements=["a"])
-    before = told(house)
+def test_ending_a_workflow_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
+    id = workflow(app)
+    first = end(app, id, achievements=["a"])
+    before = told(app)
     clock.advance(seconds=60)
 
-    assert end(house, id, achievements=["a"]) == first | {"already_completed": True}
-    assert told(house) == before
+    assert end(app, id, achievements=["a"]) == first | {"already_completed": True}
+    assert told(app) == before
 
 
 @pytest.mark.parametrize(
     "other", [{"status": "partial"}, {"summary": "t"}, {"achievements": []}, {"limitations": ["l"]}]
 )
-def test_ending_a_workflow_again_with_other_words_is_refused(house: House, other: dict[str, Any]):
-    id = workflow(house)
-    end(house, id, achievements=["a"])
+def test_ending_a_workflow_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
+    id = workflow(app)
+    end(app, id, achievements=["a"])
 
     said = {"workflow_id": id, "status": "completed", "summary": "Shipped.", "achievements": ["a"]} | other
-    assert refusal(house, "complete_workflow", **said).code is Code.INVALID_STATE
+    assert refusal(app, "complete_workflow", **said).code is Code.INVALID_STATE
 
 
 @pytest.mark.parametrize("wrong", [{"status": "done"}, {"summary": ""}, {"achievements": "one"}])
-def test_an_ending_that_makes_no_sense_is_refused(house: House, wrong: dict[str, Any]):
-    id = workflow(house)
+def test_an_ending_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+    id = workflow(app)
 
     said = {"workflow_id": id, "status": "completed", "summary": "s"} | wrong
-    assert refusal(house, "complete_workflow", **said).code is Code.INVALID_INPUT
-    assert context(house, id)["workflow_status"] == "in_progress"
+    assert refusal(app, "complete_workflow", **said).code is Code.INVALID_INPUT
+    assert context(app, id)["workflow_status"] == "in_progress"
 
 
-def test_an_unknown_workflow_cannot_be_ended(house: House):
-    error = refusal(house, "complete_workflow", workflow_id="tw_0", status="failed", summary="s")
+def test_an_unknown_workflow_cannot_be_ended(app: Application):
+    error = refusal(app, "complete_workflow", workflow_id="tw_0", status="failed", summary="s")
 
     assert error.code is Code.WORKFLOW_NOT_FOUND
 
 
-def test_events_show_things_as_get_context_does(house: House):
-    where = begun(house)
-    blocker(house, task(house, where))
-    ask(house, "complete_phase", phase_id=where[1], status="completed")
+def test_events_show_things_as_get_context_does(app: Application):
+    where = begun(app)
+    blocker(app, task(app, where))
+    ask(app, "complete_phase", phase_id=where[1], status="completed")
 
-    by_type = {event.type: event for event in events(house)}
+    by_type = {event.type: event for event in events(app)}
 
     assert by_type["workflow:updated"].data["status"] == "blocked"
     assert by_type["workflow:updated"].data["id"] == by_type["workflow:updated"].workflow_id == where[0]
-    [shown] = context(house, where[0], "phase_summary")["phase_summary"]
+    [shown] = context(app, where[0], "phase_summary")["phase_summary"]
     assert by_type["phase:updated"].data == shown
 
 
-def test_several_processes_see_one_record(house: House, tmp_path: Path, location: str, clock: Clock):
-    id = workflow(house)
-    other = house_at(tmp_path, location, clock)
+def test_several_processes_see_one_record(app: Application, tmp_path: Path, location: str, clock: Clock):
+    id = workflow(app)
+    other = make_app(tmp_path, location, clock)
 
     phase(other, id)
     other.close()
 
-    assert context(house, id)["current_phase"] == 1
+    assert context(app, id)["current_phase"] == 1

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from deepwork.server.house import House
-from house import ask
+from application import ask
+from deepwork.server.application import Application
 
 _NOBODY = {
     "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",
@@ -48,7 +48,7 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def workflow(house: House, *names: str, **given: Any) -> tuple[str, list[str]]:
+def workflow(app: Application, *names: str, **given: Any) -> tuple[str, list[str]]:
     """A workflow with these tasks, all of which may be done at once; their ids."""
     made: dict[str, Any] = {
         "name": "Release",
@@ -56,17 +56,15 @@ def workflow(house: House, *names: str, **given: Any) -> tuple[str, list[str]]:
         "source_content": "Ship it.",
         "max_parallel_tasks": 9,
     }
-    id = ask(house, "workflow_create", **(made | given))["id"]
+    id = ask(app, "workflow_create", **(made | given))["id"]
     if not names:
         return id, []
     tasks = [{"name": name, "description": "", "sequence": 1, "parallel_group": "g"} for name in names]
-    ask(house, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
-    shown = ask(house, "workflow_get", id=id, include_tasks=True)["tasks"]
+    ask(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+    shown = ask(app, "workflow_get", id=id, include_tasks=True)["tasks"]
     return id, [task["id"] for task in shown]
 
 
-def workspaces(house: House, workflow_id: str, **given: Any) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = ask(house, "workspace_list", workflow_id=workflow_id, **given)[
-        "workspaces"
-    ]
+def workspaces(app: Application, workflow_id: str, **given: Any) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = ask(app, "workspace_list", workflow_id=workflow_id, **given)["workspaces"]
     return listed

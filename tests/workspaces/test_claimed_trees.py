@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from application import LEASE_MS, Clock, ask, make_app, told
 from deepwork.config import load_settings
-from deepwork.server.house import House
-from house import LEASE_MS, Clock, ask, house_at, told
+from deepwork.server.application import Application
 from workspaces.make_workspaces import commit, git, repository, workflow, workspaces
 
 
@@ -19,123 +19,125 @@ def project(tmp_path: Path) -> Path:
     return repository(tmp_path)
 
 
-def agent(house: House, name: str) -> str:
-    id: str = ask(house, "agent_register", name=name, runtime="codex", caller=name)["id"]
+def agent(app: Application, name: str) -> str:
+    id: str = ask(app, "agent_register", name=name, runtime="codex", caller=name)["id"]
     return id
 
 
-def claim(house: House, task_id: str, agent_id: str, **more: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = ask(house, "task_claim", task_id=task_id, agent_id=agent_id, **more)
+def claim(app: Application, task_id: str, agent_id: str, **more: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = ask(app, "task_claim", task_id=task_id, agent_id=agent_id, **more)
     assert answer["success"], answer
     return answer
 
 
 @pytest.mark.usefixtures("project")
-def test_the_second_task_at_once_gets_a_tree_and_a_branch(house: House, tmp_path: Path):
-    id, (one, two) = workflow(house, "Write the form", "Test it", auto_create_workspaces=True)
+def test_the_second_task_at_once_gets_a_tree_and_a_branch(app: Application, tmp_path: Path):
+    id, (one, two) = workflow(app, "Write the form", "Test it", auto_create_workspaces=True)
 
-    first = claim(house, one, agent(house, "Ada"))
-    second = claim(house, two, agent(house, "Bob"))
+    first = claim(app, one, agent(app, "Ada"))
+    second = claim(app, two, agent(app, "Bob"))
 
     assert "workspace_id" not in first
     tree = Path(second["workspace_path"])
     assert tree.parent == tmp_path / ".deepwork/worktrees"
     assert git(tree, "branch", "--show-current") == second["branch"]
     assert second["branch"].startswith("deepwork/test-it-")
-    (shown,) = workspaces(house, id)
+    (shown,) = workspaces(app, id)
     assert (shown["id"], shown["task_ids"], shown["is_made"]) == (second["workspace_id"], [two], True)
     assert shown["base_commit"] == git(tmp_path, "rev-parse", "main")
-    assert ask(house, "task_get", id=two)["workspace_id"] == shown["id"]
-    assert "workspace:created" in told(house)
+    assert ask(app, "task_get", id=two)["workspace_id"] == shown["id"]
+    assert "workspace:created" in told(app)
 
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("key", [None, "k"])
-def test_claiming_again_gives_the_same_tree_and_makes_it_again_if_it_is_gone(house: House, key: str | None):
-    id, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
-    ada, bob = agent(house, "Ada"), agent(house, "Bob")
-    claim(house, one, ada)
-    first = claim(house, two, bob, key=key)
+def test_claiming_again_gives_the_same_tree_and_makes_it_again_if_it_is_gone(
+    app: Application, key: str | None
+):
+    id, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
+    ada, bob = agent(app, "Ada"), agent(app, "Bob")
+    claim(app, one, ada)
+    first = claim(app, two, bob, key=key)
     shutil.rmtree(first["workspace_path"])
 
-    again = claim(house, two, bob)
+    again = claim(app, two, bob)
 
     assert again["workspace_path"] == first["workspace_path"]
     assert (Path(again["workspace_path"]) / "a.txt").exists()
-    assert len(workspaces(house, id)) == 1
+    assert len(workspaces(app, id)) == 1
 
 
 @pytest.mark.usefixtures("project")
-def test_whoever_takes_a_task_over_goes_on_in_its_tree(house: House, clock: Clock):
-    _, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
-    ada = agent(house, "Ada")
-    claim(house, one, ada)
-    first = claim(house, two, agent(house, "Bob"))
+def test_whoever_takes_a_task_over_goes_on_in_its_tree(app: Application, clock: Clock):
+    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
+    ada = agent(app, "Ada")
+    claim(app, one, ada)
+    first = claim(app, two, agent(app, "Bob"))
     commit(Path(first["workspace_path"]), a_txt="half\n")
     clock.advance(seconds=LEASE_MS / 1000 + 1)
 
-    taken_over = claim(house, two, agent(house, "Cyd"))
+    taken_over = claim(app, two, agent(app, "Cyd"))
 
     assert taken_over["workspace_path"] == first["workspace_path"]
     assert (Path(taken_over["workspace_path"]) / "a.txt").read_text() == "half\n"
 
 
 @pytest.mark.usefixtures("project")
-def test_without_the_wish_nobody_gets_a_tree(house: House):
-    id, (one, two) = workflow(house, "one", "two")
+def test_without_the_wish_nobody_gets_a_tree(app: Application):
+    id, (one, two) = workflow(app, "one", "two")
 
-    claim(house, one, agent(house, "Ada"))
+    claim(app, one, agent(app, "Ada"))
 
-    assert "workspace_id" not in claim(house, two, agent(house, "Bob"))
-    assert workspaces(house, id) == []
+    assert "workspace_id" not in claim(app, two, agent(app, "Bob"))
+    assert workspaces(app, id) == []
 
 
 @pytest.mark.usefixtures("project")
-def test_a_task_assigned_to_a_workspace_is_claimed_with_it(house: House, tmp_path: Path):
-    id, (one,) = workflow(house, "one")
-    workspace = ask(house, "workspace_create", workflow_id=id, path="tree", branch="b", task_ids=[one])["id"]
+def test_a_task_assigned_to_a_workspace_is_claimed_with_it(app: Application, tmp_path: Path):
+    id, (one,) = workflow(app, "one")
+    workspace = ask(app, "workspace_create", workflow_id=id, path="tree", branch="b", task_ids=[one])["id"]
 
-    claimed = claim(house, one, agent(house, "Ada"))
+    claimed = claim(app, one, agent(app, "Ada"))
 
     assert (claimed["workspace_id"], claimed["workspace_path"]) == (workspace, str(tmp_path / "tree"))
     assert claimed["branch"] == "b"
 
 
-def test_without_git_the_claim_stands_and_says_so(house: House, tmp_path: Path):
-    _, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
-    claim(house, one, agent(house, "Ada"))
+def test_without_git_the_claim_stands_and_says_so(app: Application, tmp_path: Path):
+    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
+    claim(app, one, agent(app, "Ada"))
 
-    claimed = claim(house, two, agent(house, "Bob"))
+    claimed = claim(app, two, agent(app, "Bob"))
 
     assert claimed["warning"] == f"No worktree was made: {tmp_path} is no git repository here."
 
 
 @pytest.mark.usefixtures("project")
-def test_a_tree_that_cannot_be_made_is_told_with_the_claim(house: House, tmp_path: Path):
-    id, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
+def test_a_tree_that_cannot_be_made_is_told_with_the_claim(app: Application, tmp_path: Path):
+    id, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
     (tmp_path / ".deepwork").mkdir(exist_ok=True)
     (tmp_path / ".deepwork/worktrees").write_text("in the way")
-    claim(house, one, agent(house, "Ada"))
+    claim(app, one, agent(app, "Ada"))
 
-    claimed = claim(house, two, agent(house, "Bob"))
+    claimed = claim(app, two, agent(app, "Bob"))
 
     assert claimed["warning"].startswith("No worktree was made:")
     assert claimed["warning"].endswith("Work in the project itself.")
-    assert workspaces(house, id) == []
-    assert "workspace_id" not in ask(house, "task_get", id=two)
+    assert workspaces(app, id) == []
+    assert "workspace_id" not in ask(app, "task_get", id=two)
     assert claimed.keys().isdisjoint({"workspace_id", "workspace_path", "branch"})
 
 
 @pytest.mark.usefixtures("project")
-def test_after_its_workspace_was_abandoned_a_task_gets_a_new_one(house: House):
-    _, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
-    bob = agent(house, "Bob")
-    claim(house, one, agent(house, "Ada"))
-    first = claim(house, two, bob)
-    ask(house, "workspace_update", id=first["workspace_id"], status="abandoned")
-    ask(house, "task_release", task_id=two, agent_id=bob)
+def test_after_its_workspace_was_abandoned_a_task_gets_a_new_one(app: Application):
+    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
+    bob = agent(app, "Bob")
+    claim(app, one, agent(app, "Ada"))
+    first = claim(app, two, bob)
+    ask(app, "workspace_update", id=first["workspace_id"], status="abandoned")
+    ask(app, "task_release", task_id=two, agent_id=bob)
 
-    again = claim(house, two, bob)
+    again = claim(app, two, bob)
 
     assert again["workspace_id"] != first["workspace_id"]
     assert (Path(again["workspace_path"]) / "a.txt").exists()
@@ -146,12 +148,12 @@ def test_in_a_folder_of_a_repository_everything_is_found_from_its_worktrees(tmp_
     (mono / "svc").mkdir()
     (mono / "svc/x.txt").write_text("x\n")
     commit(mono)
-    house = house_at(mono / "svc", location)
-    _, (one, two) = workflow(house, "one", "two", auto_create_workspaces=True)
-    claim(house, one, agent(house, "Ada"))
-    tree = Path(claim(house, two, agent(house, "Bob"))["workspace_path"])
+    app = make_app(mono / "svc", location)
+    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
+    claim(app, one, agent(app, "Ada"))
+    tree = Path(claim(app, two, agent(app, "Bob"))["workspace_path"])
 
     assert load_settings(tree / "svc", environment={}).repository_root == mono / "svc"
-    assert house._watcher.tree_at(str(tree), mono / "svc") == tree
+    assert app._watcher.tree_at(str(tree), mono / "svc") == tree
     assert git(mono, "status", "--porcelain") == "?? svc/.deepwork/"  # with the project's own .gitignore
-    house.close()
+    app.close()

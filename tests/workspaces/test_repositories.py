@@ -7,125 +7,127 @@ from typing import Any
 
 import pytest
 
+from application import NOW, Clock, ask, events, make_app, told
 from deepwork.database.call import Call
 from deepwork.errors import Code, InvalidInput, NotAllowed
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
-from house import NOW, Clock, ask, events, house_at, told
 from workspaces.make_workspaces import repository, workflow
 
 
-def test_a_repository_is_registered_and_found_by_its_path(house: House, tmp_path: Path):
+def test_a_repository_is_registered_and_found_by_its_path(app: Application, tmp_path: Path):
     here = repository(tmp_path / "shop")
 
-    answer = ask(house, "repository_register", path=str(here), name="The shop")
+    answer = ask(app, "repository_register", path=str(here), name="The shop")
 
     assert answer == {"id": answer["id"]}
     assert answer["id"].startswith("rp_")
-    assert ask(house, "repository_get", path=str(here)) == {
-        "id": answer["id"], "path": str(here), "name": "The shop", "host": house._host,
+    assert ask(app, "repository_get", path=str(here)) == {
+        "id": answer["id"], "path": str(here), "name": "The shop", "host": app._host,
         "created_at": NOW, "updated_at": NOW,
     }  # fmt: skip
-    assert told(house) == ["repository:registered"]
-    assert events(house)[0].data["name"] == "The shop"
+    assert told(app) == ["repository:registered"]
+    assert events(app)[0].data["name"] == "The shop"
 
 
-def test_without_a_name_it_is_called_like_its_folder(house: House, tmp_path: Path):
-    ask(house, "repository_register", path=str(repository(tmp_path / "shop")))
+def test_without_a_name_it_is_called_like_its_folder(app: Application, tmp_path: Path):
+    ask(app, "repository_register", path=str(repository(tmp_path / "shop")))
 
-    assert ask(house, "repository_get", path=str(tmp_path / "shop"))["name"] == "shop"
+    assert ask(app, "repository_get", path=str(tmp_path / "shop"))["name"] == "shop"
 
 
-def test_links_and_dots_lead_to_the_same_repository(house: House, tmp_path: Path):
+def test_links_and_dots_lead_to_the_same_repository(app: Application, tmp_path: Path):
     here = repository(tmp_path / "shop")
     (tmp_path / "link").symlink_to(here)
-    first = ask(house, "repository_register", path=str(here))["id"]
+    first = ask(app, "repository_register", path=str(here))["id"]
 
-    assert ask(house, "repository_register", path=str(tmp_path / "link"))["id"] == first
-    assert ask(house, "repository_register", path=f"{here}/../shop/.")["id"] == first
-    assert ask(house, "repository_get", path=str(tmp_path / "link"))["id"] == first
-    assert ask(house, "repository_list")["total"] == 1
+    assert ask(app, "repository_register", path=str(tmp_path / "link"))["id"] == first
+    assert ask(app, "repository_register", path=f"{here}/../shop/.")["id"] == first
+    assert ask(app, "repository_get", path=str(tmp_path / "link"))["id"] == first
+    assert ask(app, "repository_list")["total"] == 1
 
 
-def test_a_new_name_replaces_the_old_one_and_no_name_leaves_it(house: House, clock: Clock, tmp_path: Path):
+def test_a_new_name_replaces_the_old_one_and_no_name_leaves_it(
+    app: Application, clock: Clock, tmp_path: Path
+):
     here = str(repository(tmp_path / "shop"))
-    ask(house, "repository_register", path=here, name="old")
+    ask(app, "repository_register", path=here, name="old")
     clock.advance(seconds=5)
 
-    ask(house, "repository_register", path=here, name="new")
-    ask(house, "repository_register", path=here)
+    ask(app, "repository_register", path=here, name="new")
+    ask(app, "repository_register", path=here)
 
-    found = ask(house, "repository_get", path=here)
+    found = ask(app, "repository_get", path=here)
     assert (found["name"], found["created_at"], found["updated_at"]) == ("new", NOW, NOW + 5000)
-    assert told(house) == ["repository:registered", "repository:registered"]
+    assert told(app) == ["repository:registered", "repository:registered"]
 
 
 @pytest.mark.parametrize("path", ["shop", "./shop", "  ", "~nobody-of-that-name/x"])
-def test_a_path_that_says_nothing_is_refused(house: House, path: str):
+def test_a_path_that_says_nothing_is_refused(app: Application, path: str):
     with pytest.raises(InvalidInput) as refused:
-        ask(house, "repository_register", path=path)
+        ask(app, "repository_register", path=path)
 
     assert "`path`" in refused.value.message
-    assert told(house) == []
+    assert told(app) == []
 
 
-def test_a_folder_without_git_is_registered_with_a_warning(house: House, tmp_path: Path):
-    answer = ask(house, "repository_register", path=str(tmp_path / "not-there"))
+def test_a_folder_without_git_is_registered_with_a_warning(app: Application, tmp_path: Path):
+    answer = ask(app, "repository_register", path=str(tmp_path / "not-there"))
 
     assert answer["warning"] == f"{tmp_path / 'not-there'} is no git repository here."
-    assert ask(house, "repository_get", path=str(tmp_path / "not-there"))["id"] == answer["id"]
+    assert ask(app, "repository_get", path=str(tmp_path / "not-there"))["id"] == answer["id"]
 
 
-def test_an_unknown_path_is_null(house: House, tmp_path: Path):
-    assert ask(house, "repository_get", path=str(tmp_path / "nothing")) is None
+def test_an_unknown_path_is_null(app: Application, tmp_path: Path):
+    assert ask(app, "repository_get", path=str(tmp_path / "nothing")) is None
 
 
-def test_repositories_are_listed_newest_first_in_pages(house: House, clock: Clock, tmp_path: Path):
+def test_repositories_are_listed_newest_first_in_pages(app: Application, clock: Clock, tmp_path: Path):
     for number in range(5):
-        ask(house, "repository_register", path=str(tmp_path / f"r{number}"))
+        ask(app, "repository_register", path=str(tmp_path / f"r{number}"))
         clock.advance(seconds=1)
 
-    page = ask(house, "repository_list", limit=2, offset=1)
+    page = ask(app, "repository_list", limit=2, offset=1)
 
     assert [each["name"] for each in page["repositories"]] == ["r3", "r2"]
     assert page["total"] == 5
     for limit, offset in ((0, 0), (201, 0), (20, -1)):
         with pytest.raises(InvalidInput):
-            ask(house, "repository_list", limit=limit, offset=offset)
+            ask(app, "repository_list", limit=limit, offset=offset)
 
 
 # Plans and their repositories
 
 
-def test_a_plan_makes_its_repository_known(house: House, tmp_path: Path):
-    workflow(house)
+def test_a_plan_makes_its_repository_known(app: Application, tmp_path: Path):
+    workflow(app)
 
-    assert [each["path"] for each in ask(house, "repository_list")["repositories"]] == [str(tmp_path)]
+    assert [each["path"] for each in ask(app, "repository_list")["repositories"]] == [str(tmp_path)]
 
 
-def test_plans_are_listed_by_repository_whatever_the_path_looks_like(house: House, tmp_path: Path):
+def test_plans_are_listed_by_repository_whatever_the_path_looks_like(app: Application, tmp_path: Path):
     other = repository(tmp_path / "other")
     (tmp_path / "link").symlink_to(other)
-    here, _ = workflow(house)
-    there, _ = workflow(house, repository_path=str(other))
+    here, _ = workflow(app)
+    there, _ = workflow(app, repository_path=str(other))
 
     def ids(path: str) -> list[str]:
-        return [each["id"] for each in ask(house, "workflow_list", repository_path=path)["workflows"]]
+        return [each["id"] for each in ask(app, "workflow_list", repository_path=path)["workflows"]]
 
     assert ids(str(tmp_path / "link")) == ids("other") == [there]
     assert ids(str(tmp_path)) == ids(".") == [here]
     assert set(ids("*")) == {here, there}
 
 
-def test_a_template_is_applied_to_the_repository_that_is_named(house: House, tmp_path: Path):
+def test_a_template_is_applied_to_the_repository_that_is_named(app: Application, tmp_path: Path):
     repository(tmp_path / "other")
 
     id = ask(
-        house, "template_apply", template_id="bugfix", workflow_name="W", repository_path="other",
+        app, "template_apply", template_id="bugfix", workflow_name="W", repository_path="other",
         variables={"bug": "x"},
     )["workflow_id"]  # fmt: skip
 
-    assert ask(house, "workflow_get", id=id)["repository_path"] == str(tmp_path / "other")
+    assert ask(app, "workflow_get", id=id)["repository_path"] == str(tmp_path / "other")
 
 
 def test_in_the_store_for_all_projects_each_sees_its_own_plans(
@@ -133,8 +135,8 @@ def test_in_the_store_for_all_projects_each_sees_its_own_plans(
 ):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    one = house_at(repository(tmp_path / "one"), "", clock, global_store=True)
-    two = house_at(repository(tmp_path / "two"), "", clock, global_store=True)
+    one = make_app(repository(tmp_path / "one"), "", clock, global_store=True)
+    two = make_app(repository(tmp_path / "two"), "", clock, global_store=True)
     mine, _ = workflow(one)
     theirs, _ = workflow(two)
 
@@ -152,33 +154,33 @@ def test_in_the_store_for_all_projects_each_sees_its_own_plans(
     two.close()
 
 
-def test_links_in_a_circle_are_refused(house: House, tmp_path: Path):
+def test_links_in_a_circle_are_refused(app: Application, tmp_path: Path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
 
     with pytest.raises(InvalidInput) as refused:
-        ask(house, "repository_register", path=str(tmp_path / "a"))
+        ask(app, "repository_register", path=str(tmp_path / "a"))
 
     assert refused.value.code is Code.INVALID_INPUT
 
 
-def test_a_path_that_is_too_long_is_refused_before_anything_is_stored(house: House):
+def test_a_path_that_is_too_long_is_refused_before_anything_is_stored(app: Application):
     for path in ("/tmp/" + "x" * 300, "/x" * 3000):
         with pytest.raises(InvalidInput) as refused:
-            workflow(house, repository_path=path)
+            workflow(app, repository_path=path)
         assert "longer than a path can be" in refused.value.message
-    assert told(house) == []
+    assert told(app) == []
 
 
-def test_who_may_not_register_repositories_plans_only_for_known_ones(house: House, tmp_path: Path):
+def test_who_may_not_register_repositories_plans_only_for_known_ones(app: Application, tmp_path: Path):
     stranger, known = repository(tmp_path / "stranger"), repository(tmp_path / "known")
-    ask(house, "repository_register", path=str(known))
+    ask(app, "repository_register", path=str(known))
     made = {"name": "w", "source_type": "prompt", "source_content": "x"}
 
     def create(path: Path) -> Any:
-        spec = house.registry["workflow_create"]
+        spec = app.registry["workflow_create"]
         call = Call("alice", spec.name, account="alice", scope="work")
-        return invoke(house.database, spec, {**made, "repository_path": str(path)}, call)
+        return invoke(app.database, spec, {**made, "repository_path": str(path)}, call)
 
     assert create(known)["id"]
     assert create(tmp_path)["id"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from application import ask, make_app
 from deepwork.config import Settings, load_settings
-from house import ask, house_at
 from workspaces.make_workspaces import git, repository, workflow
 
 
@@ -22,7 +22,7 @@ def shop(tmp_path: Path) -> Path:
 
 def test_whoever_works_in_a_worktree_sees_the_plans_of_the_repository(shop: Path):
     git(shop, "worktree", "add", "-q", "../tree")
-    main, tree = house_at(shop, ""), house_at(shop.parent / "tree", "")
+    main, tree = make_app(shop, ""), make_app(shop.parent / "tree", "")
     id, _ = workflow(main)
 
     assert ask(tree, "workflow_get", id=id)["repository_path"] == str(shop)

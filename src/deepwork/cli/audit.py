@@ -21,7 +21,7 @@ from deepwork.cli.options import json_option, place_options, refuse_misplaced, s
 from deepwork.cli.output import show
 from deepwork.cli.progress import Waiting
 from deepwork.errors import StorageError
-from deepwork.server.house import House
+from deepwork.server.application import Application
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -89,12 +89,12 @@ def verify(as_json: bool, **place: Any) -> None:
 
 @contextmanager
 def _store(place: dict[str, Any]) -> Iterator[AuditStore]:
-    house = House(settings_from(place.pop("path"), **place))
+    app = Application(settings_from(place.pop("path"), **place))
     try:
-        with house.database.reading() as tx:
+        with app.database.reading() as tx:
             yield AuditStore(tx)
     finally:
-        house.close()
+        app.close()
 
 
 def _counted(links: Iterator[Link], total: int, waiting: Waiting) -> Iterator[Link]:

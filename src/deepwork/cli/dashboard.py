@@ -32,15 +32,15 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     """
     import anyio
 
-    from deepwork.server.house import House
+    from deepwork.server.application import Application
     from deepwork.server.http.serving import serve_http
 
     settings = settings_from(path, **flags)
     start_logging(settings.log_level, log_format)
-    house = House(settings)
+    app = Application(settings)
     try:
-        with house.database.reading():  # a store that cannot be read is told here, not on the page
+        with app.database.reading():  # a store that cannot be read is told here, not on the page
             pass
-        anyio.run(serve_http, house, None, webbrowser.open if opens else None)
+        anyio.run(serve_http, app, None, webbrowser.open if opens else None)
     finally:
-        house.close()
+        app.close()

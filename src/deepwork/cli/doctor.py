@@ -76,17 +76,17 @@ def _tool_problems(settings: Settings) -> Iterator[str]:
     """What would keep a server from starting, by its own rules."""
     if settings.toolsets == ("all",) and not settings.tools and not settings.exclude_tools:
         return
-    from deepwork.server.house import House
+    from deepwork.server.application import Application
     from deepwork.server.toolsets import chosen
 
-    with TemporaryDirectory() as elsewhere:  # a house makes itself at home, and we only look
-        house = House(replace(settings, project_root=Path(elsewhere), database="", global_store=False))
+    with TemporaryDirectory() as elsewhere:  # a app makes itself at home, and we only look
+        app = Application(replace(settings, project_root=Path(elsewhere), database="", global_store=False))
         try:
-            chosen(house.registry, settings)
+            chosen(app.registry, settings)
         except DefinitionError as error:
             yield f"`deepwork serve` would not start: {error.message} {error.suggestion}"
         finally:
-            house.close()
+            app.close()
 
 
 def _readable(project: Path, flags: dict[str, Any]) -> Settings:

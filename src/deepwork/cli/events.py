@@ -12,7 +12,7 @@ from deepwork.cli.options import place_options, settings_from
 from deepwork.cli.output import printable
 from deepwork.events.feed import ResyncRequired
 from deepwork.events.log import Event
-from deepwork.server.house import House
+from deepwork.server.application import Application
 
 
 @click.group(cls=Group)
@@ -33,8 +33,8 @@ def tail(
     no_follow: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Print events of every process in this project, as they are stored; an outage is waited out."""
-    house = House(settings_from(path, database=database, global_store=global_store))
-    feed = house.feed
+    app = Application(settings_from(path, database=database, global_store=global_store))
+    feed = app.feed
     start = feed.last() if since is None else since
     told = (
         feed.stored(start, workflow_id=workflow_id)
@@ -45,7 +45,7 @@ def tail(
         for event in told:
             click.echo(json.dumps(_plain(event), ensure_ascii=False) if as_json else _line(event))
     finally:
-        house.close()
+        app.close()
 
 
 def _note(text: str) -> None:

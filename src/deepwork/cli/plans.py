@@ -20,7 +20,7 @@ from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.task_tools import TaskTools
 from deepwork.plans.workflow_tools import PlanTools
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
 _EITHER = "as YAML or JSON, from a file or, without one or with `-`, from standard input"
@@ -123,18 +123,18 @@ def show_plan(
     id: str, drawn: bool, mermaid: bool, history: bool, limit: int, as_json: bool, path: str, **place: Any
 ) -> None:
     """Show a workflow and its tasks, or draw it."""
-    house = House(settings_from(path, **place))
+    app = Application(settings_from(path, **place))
     try:
         if drawn or mermaid:
-            _draw(house, id, as_text if drawn else as_mermaid, as_json=as_json)
+            _draw(app, id, as_text if drawn else as_mermaid, as_json=as_json)
         else:
-            _tell(house, id, {"include_history": history, "task_limit": limit}, as_json=as_json)
+            _tell(app, id, {"include_history": history, "task_limit": limit}, as_json=as_json)
     finally:
-        house.close()
+        app.close()
 
 
-def _draw(house: House, id: str, draw: Any, *, as_json: bool) -> None:
-    with house.database.reading() as tx:
+def _draw(app: Application, id: str, draw: Any, *, as_json: bool) -> None:
+    with app.database.reading() as tx:
         workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).nodes(id)
     drawing = draw(nodes)
     if as_json:
@@ -146,11 +146,9 @@ def _draw(house: House, id: str, draw: Any, *, as_json: bool) -> None:
         print(printable(line))
 
 
-def _tell(house: House, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
-    spec = house.toolset("plans")["workflow_get"]
-    answer = invoke(
-        house.database, spec, {"id": id, "include_tasks": True, **wanted}, Call("local", spec.name)
-    )
+def _tell(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
+    spec = app.toolset("plans")["workflow_get"]
+    answer = invoke(app.database, spec, {"id": id, "include_tasks": True, **wanted}, Call("local", spec.name))
     if as_json:
         show(answer, as_json=True)
         return

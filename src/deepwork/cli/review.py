@@ -26,7 +26,7 @@ from deepwork.reviews.desk import Docket, located
 from deepwork.reviews.discovery import RuleFinder
 from deepwork.reviews.models import Rules
 from deepwork.reviews.tools import ReviewTools
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
 _PATIENCE = 3.0
@@ -58,19 +58,19 @@ def review(
     if context.invoked_subcommand:
         refuse_misplaced(context)
         return
-    house = House(settings_from(path, database=database, global_store=global_store, platform=platform))
+    app = Application(settings_from(path, database=database, global_store=global_store, platform=platform))
     try:
         named = _named(files)
         with Waiting("Looking at what changed", quiet=as_json):
-            docket = _docket(house, named, base_ref, again=again)
+            docket = _docket(app, named, base_ref, again=again)
     except DeepworkError as error:
         if not check:
             raise
         complain(error)
         sys.exit(_UNKNOWN)
     finally:
-        house.close()
-    _show(docket, house.settings.platform, as_json=as_json)
+        app.close()
+    _show(docket, app.settings.platform, as_json=as_json)
     sys.exit(_verdict(docket) if check else 0)
 
 
@@ -94,21 +94,21 @@ def list_rules(matching: tuple[str, ...], path: str, as_json: bool) -> None:
 @json_option
 def mark_passed(review_ids: tuple[str, ...], as_json: bool, path: str, **place: Any) -> None:
     """Record that reviews found nothing to change; they are left out until their rule or files change."""
-    house = House(settings_from(path, **place))
+    app = Application(settings_from(path, **place))
     try:
-        spec = house.toolset("reviews")["mark_review_passed"]
+        spec = app.toolset("reviews")["mark_review_passed"]
         marked = [
-            invoke(house.database, spec, {"review_id": each}, Call("local", spec.name)) for each in review_ids
+            invoke(app.database, spec, {"review_id": each}, Call("local", spec.name)) for each in review_ids
         ]
     finally:
-        house.close()
+        app.close()
     show({"passed": marked}, as_json=as_json)
 
 
-def _docket(house: House, named: list[str] | None, base_ref: str | None, *, again: bool) -> Docket:
+def _docket(app: Application, named: list[str] | None, base_ref: str | None, *, again: bool) -> Docket:
     if named is not None and base_ref:
         raise InvalidInput("--base-ref is about changes in git; it means nothing for files that are named.")
-    return house.reviews.desk.docket(named, base_ref, again=again)
+    return app.reviews.desk.docket(named, base_ref, again=again)
 
 
 def _named(files: Sequence[str]) -> list[str] | None:

@@ -48,22 +48,22 @@ def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> No
 def _run(settings: Any) -> None:
     import anyio
 
-    from deepwork.server.app import server_of
-    from deepwork.server.house import House
+    from deepwork.server.application import Application
+    from deepwork.server.mcp_server import server_of
     from deepwork.server.requests import request_id
 
     tell_requests(request_id)
     end_tracing = start_tracing(os.environ)
-    house = House(settings)
+    app = Application(settings)
     try:
         if settings.transport == "stdio":
             from deepwork.server.stdio import serve_stdio
 
-            anyio.run(serve_stdio, server_of(house))
+            anyio.run(serve_stdio, server_of(app))
         else:
             from deepwork.server.http.serving import serve_http
 
-            anyio.run(serve_http, house, server_of(house))
+            anyio.run(serve_http, app, server_of(app))
     finally:
-        house.close()
+        app.close()
         end_tracing()

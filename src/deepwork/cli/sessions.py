@@ -17,7 +17,7 @@ from deepwork.database.call import Call
 from deepwork.jobs.progress import Session
 from deepwork.jobs.sessions import shown
 from deepwork.jobs.tools import WorkflowTools
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async
 
 _START = Form(note="A job's only workflow is chosen whatever WORKFLOW_NAME says.")
@@ -66,8 +66,8 @@ def sessions() -> None:
 @options
 def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     """Name the sessions under way, oldest first."""
-    with _house(place) as house:
-        found = [each for each in house.sessions.files.all() if finished_too or each.is_active]
+    with _app(place) as app:
+        found = [each for each in app.sessions.files.all() if finished_too or each.is_active]
     rows = [_row(session) for session in found]
     if rows or as_json:
         show({"sessions": rows}, as_json=as_json)
@@ -82,8 +82,8 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
 @options
 def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
-    with _house(place) as house:
-        session = house.sessions.files.load(session_id)
+    with _app(place) as app:
+        session = app.sessions.files.load(session_id)
     show(shown(session) if as_json else _told(session), as_json=as_json)
 
 
@@ -92,9 +92,9 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
 @options
 def resume(session_id: str, as_json: bool, **place: Any) -> None:
     """Print what an agent needs to go on with a session: its current step and how to report it."""
-    with _house(place) as house:
-        spec = house.registry["get_session"]
-        answer = invoke(house.database, spec, {"session_id": session_id}, Call("local", spec.name))
+    with _app(place) as app:
+        spec = app.registry["get_session"]
+        answer = invoke(app.database, spec, {"session_id": session_id}, Call("local", spec.name))
     if as_json:
         show(answer, as_json=True)
     else:
@@ -108,19 +108,19 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
 def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> None:
     """Give up a session."""
     given = {"session_id": session_id, "explanation": explanation}
-    with _house(place) as house:
-        spec = house.registry["abort_workflow"]
-        answer = asyncio.run(invoke_async(spec, given, Call("local", spec.name), house.database))
+    with _app(place) as app:
+        spec = app.registry["abort_workflow"]
+        answer = asyncio.run(invoke_async(spec, given, Call("local", spec.name), app.database))
     show(answer, as_json=as_json)
 
 
 @contextmanager
-def _house(place: dict[str, Any]) -> Iterator[House]:
-    house = House(settings_from(place.pop("path"), **place))
+def _app(place: dict[str, Any]) -> Iterator[Application]:
+    app = Application(settings_from(place.pop("path"), **place))
     try:
-        yield house
+        yield app
     finally:
-        house.close()
+        app.close()
 
 
 def _row(session: Session) -> dict[str, Any]:

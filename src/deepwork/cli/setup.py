@@ -119,16 +119,16 @@ def _toolbox(settings: Settings) -> Toolbox:
     """What can be offered, by the same rules as the server's."""
     from dataclasses import replace
 
-    from deepwork.server.house import House
+    from deepwork.server.application import Application
     from deepwork.server.toolsets import chosen
     from deepwork.setup.choice import Toolbox
 
     def count(toolsets: Sequence[str]) -> int:
         asked = replace(nothing_opened, toolsets=tuple(toolsets))
-        return len(chosen(House(asked).registry, asked))
+        return len(chosen(Application(asked).registry, asked))
 
     nothing_opened = replace(settings, database="unused.db")
-    registry = House(replace(nothing_opened, toolsets=("all",))).registry
+    registry = Application(replace(nothing_opened, toolsets=("all",))).registry
     return Toolbox(tuple(sorted({spec.toolset for spec in registry.values()})), settings.toolsets, count)
 
 

@@ -64,20 +64,20 @@ def found(settings: Settings, engine: Engine) -> dict[str, Any]:
     from deepwork.dashboard.home import home
     from deepwork.events.log import EventStore
     from deepwork.hooks.store import UnderWayStore
-    from deepwork.server.house import House
+    from deepwork.server.application import Application
 
     servers = list(_processes(engine.others()))  # before we open anything that would be counted
     engine.close()
-    house = House(settings)
+    app = Application(settings)
     try:
-        with house.database.reading() as tx:
-            seen = home(Sight(tx, house.presence, {}), Nothing())
+        with app.database.reading() as tx:
+            seen = home(Sight(tx, app.presence, {}), Nothing())
             store = UnderWayStore(tx)
             held, unread = store.holders(ROWS_SHOWN), store.inboxes(ROWS_SHOWN)
             steps = {row["id"]: row["step_id"] for row in store.jobs(ROWS_SHOWN)}
             events = EventStore(tx).after(seen.last_seq - EVENTS_SHOWN, EVENTS_SHOWN)
     finally:
-        house.close()
+        app.close()
     return {
         "project": str(settings.project_root),
         "store": engine.address,

@@ -12,7 +12,7 @@ from deepwork.cli.groups import Group
 from deepwork.cli.options import json_option, place_options, settings_from
 from deepwork.cli.output import show
 from deepwork.database.call import Call
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.server.registry import by_name
 
@@ -64,9 +64,9 @@ def revoke(name: str, as_json: bool, **place: Any) -> None:
 
 
 def _ask(tool: str, given: dict[str, Any], place: dict[str, Any]) -> Any:
-    house = House(settings_from(place.pop("path"), **place))
+    app = Application(settings_from(place.pop("path"), **place))
     try:
-        spec = by_name([TokenTools(house.database)])[tool]
-        return invoke(house.database, spec, given, Call("local", tool))
+        spec = by_name([TokenTools(app.database)])[tool]
+        return invoke(app.database, spec, given, Call("local", tool))
     finally:
-        house.close()
+        app.close()

@@ -11,7 +11,7 @@ from deepwork.cli.options import json_option, place_options, settings_from
 from deepwork.cli.output import lines, printable, show
 from deepwork.cli.verbs import Form, Verbs
 from deepwork.database.call import Call
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.tracking.context_tools import ContextTools
 from deepwork.tracking.log_tools import LogTools
@@ -137,11 +137,11 @@ def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: st
 def _ask(
     tool: str, asked: dict[str, Any], present: Any, path: str, place: dict[str, Any], *, as_json: bool
 ) -> None:
-    house = House(settings_from(path, **place))
+    app = Application(settings_from(path, **place))
     try:
-        answer = invoke(house.database, house.toolset("tracking")[tool], asked, Call("local", tool))
+        answer = invoke(app.database, app.toolset("tracking")[tool], asked, Call("local", tool))
     finally:
-        house.close()
+        app.close()
     if as_json:
         show(answer, as_json=True)
     else:

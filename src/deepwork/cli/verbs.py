@@ -16,7 +16,7 @@ from deepwork.cli.options import json_option, key_option, place_options, setting
 from deepwork.cli.output import show
 
 if TYPE_CHECKING:
-    from deepwork.server.house import House
+    from deepwork.server.application import Application
     from deepwork.server.registry import Tools, ToolSpec
     from deepwork.shapes import Preset
 
@@ -130,14 +130,14 @@ def command(name: str, spec: ToolSpec, form: Form, preset: Preset | None = None)
         idempotency_key: str | None = None,
         **given: Any,
     ) -> None:
-        from deepwork.server.house import House
+        from deepwork.server.application import Application
 
-        house = House(settings_from(project, database=database, global_store=global_store))
+        app = Application(settings_from(project, database=database, global_store=global_store))
         arguments = settled | _arguments(given)
         try:
-            answer = ask(house, spec, form.arrange(arguments, as_json), idempotency_key)
+            answer = ask(app, spec, form.arrange(arguments, as_json), idempotency_key)
         finally:
-            house.close()
+            app.close()
         if form.present is None or as_json:
             show(answer, as_json=as_json)
         else:
@@ -153,19 +153,19 @@ def command(name: str, spec: ToolSpec, form: Form, preset: Preset | None = None)
     return arranged(made)
 
 
-def ask(house: House, spec: ToolSpec, arguments: Mapping[str, Any], key: str | None = None) -> Any:
+def ask(app: Application, spec: ToolSpec, arguments: Mapping[str, Any], key: str | None = None) -> Any:
     """The tool's answer, whether it is asynchronous or not."""
     from deepwork.database.call import Call
     from deepwork.database.idempotency import check_key
     from deepwork.server.invocation import invoke, invoke_async
 
-    bound = house.toolset(spec.toolset)[spec.name]
+    bound = app.toolset(spec.toolset)[spec.name]
     call = Call("local", spec.name, None if key is None else check_key(key))
     if not spec.is_async:
-        return invoke(house.database, bound, arguments, call)
+        return invoke(app.database, bound, arguments, call)
     import asyncio
 
-    return asyncio.run(invoke_async(bound, arguments, call, house.database))
+    return asyncio.run(invoke_async(bound, arguments, call, app.database))
 
 
 def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:

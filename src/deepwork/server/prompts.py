@@ -23,7 +23,7 @@ from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.hooks import telling
 from deepwork.hooks.learning import Record
 from deepwork.hooks.situation import look, place_of
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.instructions import WAYS
 from deepwork.server.invocation import invoke, spoken
 from deepwork.server.registration import call_of
@@ -44,9 +44,9 @@ _PARTS = {
 """The parts of a situation, by the toolset whose tools they name."""
 
 
-def expose_prompts(mcp: FastMCP, house: House, tools: Mapping[str, ToolSpec]) -> None:
+def expose_prompts(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
     """Offer those prompts whose tools are offered."""
-    desk = PromptDesk(house, tools)
+    desk = PromptDesk(app, tools)
     mcp.add_prompt(
         McpPrompt.of(
             "deepwork_start",
@@ -132,8 +132,8 @@ class Refused(FastMCPError, MCPError):
 class PromptDesk:
     """What the prompts say."""
 
-    def __init__(self, house: House, tools: Mapping[str, ToolSpec]) -> None:
-        self._house = house
+    def __init__(self, app: Application, tools: Mapping[str, ToolSpec]) -> None:
+        self._app = app
         self._tools = tools
 
     def start(self, arguments: Arguments, call: Call) -> str:
@@ -185,7 +185,7 @@ class PromptDesk:
         """The recipes that this project has."""
         if (spec := self._tools.get("get_workflows")) is None:
             return
-        found = invoke(self._house.database, spec, {}, call)["jobs"]
+        found = invoke(self._app.database, spec, {}, call)["jobs"]
         lines = [
             f"- {job['name']}/{workflow['name']}: {telling.one_line(workflow['summary'], 120)}"
             for job in found
@@ -196,8 +196,8 @@ class PromptDesk:
             yield "Jobs that are there:\n" + "\n".join(lines[:MOST_JOBS]) + more
 
     def _situation(self, record: Record) -> str:
-        place = place_of(self._house.settings)
-        with self._house.database.reading() as tx:
+        place = place_of(self._app.settings)
+        with self._app.database.reading() as tx:
             found = look(tx, place, record)
         return telling.situation_text(replace(found, **self._left_out()))
 
@@ -209,7 +209,7 @@ class PromptDesk:
 
     def _record(self, agent_id: str | None, call: Call) -> Record:
         """For whom: the agent that is named, or the only one that the caller registered."""
-        with self._house.database.reading() as tx:
+        with self._app.database.reading() as tx:
             store = AgentStore(tx)
             agent = store.get(agent_id) if agent_id else store.only_one_of(call.caller)
         return Record("mcp", call.caller, agents=(agent.id,) if agent else ())

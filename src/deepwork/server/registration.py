@@ -25,7 +25,7 @@ from deepwork.access.rules import offered_to
 from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.errors import DeepworkError, InvalidInput
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async, spoken
 from deepwork.server.registry import ToolSpec
 
@@ -35,10 +35,10 @@ KEY = "deepwork/idempotency-key"
 CLIENT = "deepwork/client"
 
 
-def expose(mcp: FastMCP, house: House, tools: Mapping[str, ToolSpec]) -> None:
+def expose(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
     """Offer these tools over MCP."""
     for spec in tools.values():
-        mcp.add_tool(McpTool.of(spec, house))
+        mcp.add_tool(McpTool.of(spec, app))
     mcp.add_middleware(OfferedTools(tools))
 
 
@@ -46,15 +46,15 @@ class McpTool(Tool):
     """One of our tools, as FastMCP knows it."""
 
     _spec: ToolSpec = PrivateAttr()
-    _house: House = PrivateAttr()
+    _app: Application = PrivateAttr()
 
     @classmethod
-    def of(cls, spec: ToolSpec, house: House) -> McpTool:
+    def of(cls, spec: ToolSpec, app: Application) -> McpTool:
         tool = cls(
             name=spec.name,
             description=spec.description,
             parameters=spec.input_schema,
-            output_schema=spec.output_schema if house.settings.output_schemas else None,
+            output_schema=spec.output_schema if app.settings.output_schemas else None,
             annotations=ToolAnnotations(
                 read_only_hint=spec.read_only,
                 destructive_hint=spec.destructive,
@@ -62,7 +62,7 @@ class McpTool(Tool):
                 open_world_hint=False,
             ),
         )
-        tool._spec, tool._house = spec, house
+        tool._spec, tool._app = spec, app
         return tool
 
     def to_mcp_tool(self, **overrides: Any) -> McpToolForm:
@@ -73,15 +73,15 @@ class McpTool(Tool):
         """Call the method in a worker thread; the transaction in it ends whole even if the client is gone."""
         try:
             call = call_of(self.name, get_context())
-            log.info("%s by %s, stack %s", self.name, call.caller, self._house.stack(call.caller))
+            log.info("%s by %s, stack %s", self.name, call.caller, self._app.stack(call.caller))
             if self._spec.is_async:
-                return answer(await invoke_async(self._spec, arguments, call, self._house.database))
+                return answer(await invoke_async(self._spec, arguments, call, self._app.database))
             return answer(await anyio.to_thread.run_sync(self._work(arguments, call)))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
             return refusal(spoken(error, self.name))
 
     def _work(self, arguments: dict[str, Any], call: Call) -> Callable[[], Any]:
-        return lambda: invoke(self._house.database, self._spec, arguments, call)
+        return lambda: invoke(self._app.database, self._spec, arguments, call)
 
 
 class OfferedTools(Middleware):

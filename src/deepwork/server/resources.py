@@ -19,7 +19,7 @@ from deepwork.database.call import Call
 from deepwork.hooks.situation import place_of
 from deepwork.hooks.store import UnderWayStore
 from deepwork.hooks.telling import session_data
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.server.prompts import carried_out
 from deepwork.server.registry import ToolSpec
@@ -40,9 +40,9 @@ _PARTS = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
 Work = Callable[[str, Call], str]
 
 
-def expose_resources(mcp: FastMCP, house: House, tools: Mapping[str, ToolSpec]) -> None:
+def expose_resources(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
     """Offer those resources whose tools are offered."""
-    desk = ResourceDesk(house, tools)
+    desk = ResourceDesk(app, tools)
     if "get_session" in tools:
         mcp.add_resource(
             McpResource.of(SESSIONS, "Job sessions under way, and the step of each.", desk.sessions)
@@ -109,14 +109,14 @@ class McpTemplate(ResourceTemplate):
 class ResourceDesk:
     """What the resources hold."""
 
-    def __init__(self, house: House, tools: Mapping[str, ToolSpec]) -> None:
-        self._house = house
+    def __init__(self, app: Application, tools: Mapping[str, ToolSpec]) -> None:
+        self._app = app
         self._tools = tools
 
     def sessions(self, _: str, __: Call) -> str:
         """Job sessions under way, the last changed first; a store may have those of other projects too."""
-        kept = place_of(self._house.settings).sessions
-        with self._house.database.reading() as tx:
+        kept = place_of(self._app.settings).sessions
+        with self._app.database.reading() as tx:
             rows = UnderWayStore(tx).jobs(_LOOKED_AT)
         found = [
             {
@@ -148,12 +148,12 @@ class ResourceDesk:
         table = _TABLES.get(reference.uri)
         if table is None:
             return None
-        with self._house.database.reading() as tx:
+        with self._app.database.reading() as tx:
             found = UnderWayStore(tx).ids(table, argument.value, MOST_OFFERED + 1)
         return Completion(values=found[:MOST_OFFERED], has_more=len(found) > MOST_OFFERED)
 
     def _ask(self, tool: str, arguments: dict[str, Any], call: Call) -> Any:
-        return invoke(self._house.database, self._tools[tool], arguments, call)
+        return invoke(self._app.database, self._tools[tool], arguments, call)
 
 
 def _json(value: Any) -> str:

@@ -12,9 +12,9 @@ from fastmcp import FastMCP
 
 from deepwork.config import Settings
 from deepwork.files.state import make_state_folder
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.http.addresses import LOOPBACK_NAMES, bound, is_loopback, require_safe, url
-from deepwork.server.http.app import application
+from deepwork.server.http.asgi import application
 from deepwork.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
 from deepwork.server.http.policy import Policy
 from deepwork.server.http.redaction import hide_tokens
@@ -27,20 +27,20 @@ KEEP_ALIVE_SECONDS = 30  # agents think for a while between two calls
 
 
 async def serve_http(
-    house: House, mcp: FastMCP | None, opened: Callable[[str], object] | None = None
+    app: Application, mcp: FastMCP | None, opened: Callable[[str], object] | None = None
 ) -> None:
     """Serve MCP, REST, events and the page; without `mcp` all but that.
 
     `opened` is given the link by which a browser logs in, once it can be opened.
     """
-    settings = house.settings
+    settings = app.settings
     address = require_safe(settings.host, has_token=bool(settings.token))
     make_state_folder(settings.token_file.parent)
     policy = policy_of(settings, address)
     if mcp is None:
         policy = replace(policy, mcp_needs_token=True)
     hide_tokens(policy.token)
-    served = application(house, mcp, policy)
+    served = application(app, mcp, policy)
     socket = bound(address, settings.port)
     _announce(settings, policy, address, has_mcp=mcp is not None)
     if opened is not None:

@@ -25,7 +25,7 @@ from deepwork.dashboard.pages import Pages, sign_in_page
 from deepwork.dashboard.streams import Streams
 from deepwork.database.call import Call
 from deepwork.events.hub import Hub
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.metrics import CountRefusals, Metrics
@@ -49,17 +49,17 @@ class Doors:
             await self.pages(scope, receive, send)
 
 
-def application(house: House, mcp: FastMCP | None, policy: Policy) -> ASGIApp:
+def application(app: Application, mcp: FastMCP | None, policy: Policy) -> ASGIApp:
     """Everything, guarded."""
-    rate = house.settings.rate_limit
+    rate = app.settings.rate_limit
     limit = RateLimit(rate, 4 * rate) if rate else None
-    return CountRefusals(SignIn(Guard(doors(house, mcp), policy, limit, tokens=TokenDesk(house.database))))
+    return CountRefusals(SignIn(Guard(doors(app, mcp), policy, limit, tokens=TokenDesk(app.database))))
 
 
-def doors(house: House, mcp: FastMCP | None) -> Doors:
+def doors(app: Application, mcp: FastMCP | None) -> Doors:
     """Every address there is; without `mcp`, those of the dashboard."""
-    protocol = None if mcp is None else _protocol(house, mcp)
-    hub = Hub(house.feed)
+    protocol = None if mcp is None else _protocol(app, mcp)
+    hub = Hub(app.feed)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -67,13 +67,13 @@ def doors(house: House, mcp: FastMCP | None) -> Doors:
             yield
         hub.close()
 
-    read_only = house.settings.read_only
-    api = Api(house.database, house.presence, spoken, invoker(house), is_read_only=read_only)
+    read_only = app.settings.read_only
+    api = Api(app.database, app.presence, spoken, invoker(app), is_read_only=read_only)
     pages = Pages()
     routes: list[BaseRoute] = [
         Route("/health", _health(pages), methods=["GET"]),
         *api.routes(),
-        *Metrics(house.database, house.presence, hub).routes(),
+        *Metrics(app.database, app.presence, hub).routes(),
         *Streams(hub).routes(),
         api.missing(),
         *pages.routes(),
@@ -81,20 +81,20 @@ def doors(house: House, mcp: FastMCP | None) -> Doors:
     return Doors(Starlette(routes=routes, lifespan=lifespan), protocol)
 
 
-def _protocol(house: House, mcp: FastMCP) -> StarletteWithLifespan:
-    if house.settings.transport == "sse":
+def _protocol(app: Application, mcp: FastMCP) -> StarletteWithLifespan:
+    if app.settings.transport == "sse":
         return mcp.http_app("/sse", transport="sse")
     return mcp.http_app("/mcp", json_response=True)
 
 
-def invoker(house: House) -> Invoke:
+def invoker(app: Application) -> Invoke:
     """How the dashboard calls a tool: as every other front door does."""
 
     async def call_tool(tool: str, given: Mapping[str, Any], call: Call) -> Any:
-        spec = house.registry[tool]
+        spec = app.registry[tool]
         if spec.is_async:
-            return await invoke_async(spec, given, call, house.database)
-        return await anyio.to_thread.run_sync(lambda: invoke(house.database, spec, given, call))
+            return await invoke_async(spec, given, call, app.database)
+        return await anyio.to_thread.run_sync(lambda: invoke(app.database, spec, given, call))
 
     return call_tool
 

@@ -10,7 +10,7 @@ from fastmcp import FastMCP
 
 from deepwork import __version__
 from deepwork.config import load_settings
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.instructions import instructions
 from deepwork.server.prompts import expose_prompts
 from deepwork.server.registration import expose
@@ -36,13 +36,13 @@ def create_server(
         "quality_gate_max_attempts": None if quality_gate_max_attempts == 3 else quality_gate_max_attempts,
         "external_runner": external_runner,
     }
-    return server_of(House(load_settings(project_root, flags | settings)))
+    return server_of(Application(load_settings(project_root, flags | settings)))
 
 
-def server_of(house: House) -> FastMCP:
+def server_of(app: Application) -> FastMCP:
     """The server over parts that are already joined."""
-    tools = chosen(house.registry, house.settings)
-    if house.settings.read_only:
+    tools = chosen(app.registry, app.settings)
+    if app.settings.read_only:
         # Here they change nothing, so whoever may read may call them, and there is nothing to record.
         tools = {name: replace(spec, read_only=True) for name, spec in tools.items()}
     mcp = FastMCP(
@@ -53,7 +53,7 @@ def server_of(house: House) -> FastMCP:
         mask_error_details=True,
         dereference_schemas=False,
     )
-    expose(mcp, house, tools)
-    expose_prompts(mcp, house, tools)
-    expose_resources(mcp, house, tools)
+    expose(mcp, app, tools)
+    expose_prompts(mcp, app, tools)
+    expose_resources(mcp, app, tools)
     return mcp

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deepwork.jobs.sessions import StateManager
     from deepwork.plans.workflow_tools import PlanTools
     from deepwork.reviews.tools import ReviewTools
-    from deepwork.server.jobs_wing import JobsWing
+    from deepwork.server.jobs_assembly import JobsAssembly
     from deepwork.templates.tools import TemplateTools
     from deepwork.tracking.plan_watch import PlanWatch
     from deepwork.tracking.tools import TrackTools
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class House:
+class Application:
     """The parts that a front door needs: tools to call, events to follow, a database to close."""
 
     settings: Settings
@@ -66,11 +66,11 @@ class House:
         return Presence(self.database, self.settings.lease_seconds, is_read_only=read_only)
 
     @cached_property
-    def jobs(self) -> JobsWing:
+    def jobs(self) -> JobsAssembly:
         """Everything about jobs; whoever asks for nothing of it does not pay for its imports."""
-        from deepwork.server.jobs_wing import JobsWing  # noqa: PLC0415
+        from deepwork.server.jobs_assembly import JobsAssembly  # noqa: PLC0415
 
-        return JobsWing(self.settings, self.database)
+        return JobsAssembly(self.settings, self.database)
 
     @cached_property
     def reviews(self) -> ReviewTools:

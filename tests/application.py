@@ -13,7 +13,7 @@ from deepwork.config import load_settings
 from deepwork.database.call import Call
 from deepwork.database.engine import open_engine
 from deepwork.events.log import Event, EventStore
-from deepwork.server.house import House
+from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
 NOW = 1_800_000_000_000
@@ -33,25 +33,25 @@ class Clock:
         self.now += int(seconds * 1000)
 
 
-def house_at(folder: Path, location: str, clock: Clock | None = None, **flags: Any) -> House:
+def make_app(folder: Path, location: str, clock: Clock | None = None, **flags: Any) -> Application:
     """The parts on this database, with a project in this folder."""
-    return House(load_settings(folder, {"database": location, **flags}, environment={}), clock)
+    return Application(load_settings(folder, {"database": location, **flags}, environment={}), clock)
 
 
-def ask(house: House, tool: str, key: str | None = None, caller: str = "local", **arguments: Any) -> Any:
+def ask(app: Application, tool: str, key: str | None = None, caller: str = "local", **arguments: Any) -> Any:
     """Call a tool as a front door would, checks and idempotency included."""
-    return invoke(house.database, house.registry[tool], arguments, Call(caller, tool, key, account=caller))
+    return invoke(app.database, app.registry[tool], arguments, Call(caller, tool, key, account=caller))
 
 
-def events(house: House, since: int = 0) -> list[Event]:
+def events(app: Application, since: int = 0) -> list[Event]:
     """What has been told."""
-    with house.database.reading() as tx:
+    with app.database.reading() as tx:
         return EventStore(tx).after(since, 10_000)
 
 
-def told(house: House) -> list[str]:
+def told(app: Application) -> list[str]:
     """The names of what has been told, in order."""
-    return [event.type for event in events(house)]
+    return [event.type for event in events(app)]
 
 
 def clean(url: str) -> None:

@@ -19,7 +19,7 @@ from deepwork.jobs.tools import JobSettings, WorkflowTools
 
 
 @dataclass
-class JobsWing:
+class JobsAssembly:
     """Definitions on the shelf, sessions in files, and the gate between steps."""
 
     settings: Settings

@@ -1,4 +1,4 @@
-# Every target sets up what it needs; a second run finds it done.
+# Every target installs what it needs; a second run skips that.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-# Byte-compile what is installed: it halves the start of every command.
+# Byte-compile the installed packages: it halves the startup time of every command.
 export UV_COMPILE_BYTECODE := 1
 export UV_PYTHON_DOWNLOADS := never
 
@@ -15,22 +15,22 @@ AXE := $(if $(and $(shell command -v npm),$(shell command -v chromium)),web/node
 
 .PHONY: help demo test flaky bench chaos clients e2e soak check web docs schema site format lock clean
 
-help: ## Say what can be made.
+help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-demo: $(READY) ## Agents, a job, reviews, a plan and a record, on real servers; in a terminal the dashboard stays open.
+demo: $(READY) ## Run agents, a job, reviews, a plan and a track on real servers; in a terminal the dashboard stays open.
 	@$(BIN)/python -P demo/main.py
 
-test: $(READY) $(AXE) ## Run all tests, on SQLite and on a real PostgreSQL; in a browser where there is chromium.
+test: $(READY) $(AXE) ## Run all tests, on SQLite and on a real PostgreSQL; browser tests need chromium.
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-flaky: $(READY) $(AXE) ## Run all tests three times under varied conditions, to find those that depend on luck.
+flaky: $(READY) $(AXE) ## Run all tests three times under varied conditions, to find those that depend on chance.
 	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)
 
-bench: $(READY) ## Measure speed against a bare echo server, in one run; ARGS=--save makes it the baseline.
+bench: $(READY) ## Measure speed relative to a bare echo server; ARGS=--save stores the result as the baseline.
 	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
 
-chaos: $(READY) ## Storms of claims at full size, with kills and sleepers: hours, not minutes.
+chaos: $(READY) ## Run the stress tests of claims at full size, with killed and paused agents: takes hours.
 	@DEEPWORK_CHAOS=long $(BIN)/python -m pytest tests/chaos/test_chaos_claims.py tests/chaos/test_chaos_team.py tests/chaos/test_chaos_restart.py --timeout=0 $(ARGS)
 
 check: $(READY) ## Run the static checks: style, types, architecture.
@@ -40,13 +40,13 @@ check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs tests
 	$(BIN)/lint-imports
 
-e2e: $(READY) web/node_modules/.ready ## Only the tests that drive the dashboard in a real browser; needs chromium.
+e2e: $(READY) web/node_modules/.ready ## Run only the dashboard tests in a real browser; needs chromium.
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
 
-clients: $(READY) build/clients/.ready ## Set real clients up and see them connect; needs npm.
+clients: $(READY) build/clients/.ready ## Run `deepwork setup` for real clients and check that they connect; needs npm.
 	@DEEPWORK_CLIENT_TESTS=build/clients $(BIN)/python -m pytest tests/clients $(ARGS)
 
-# Newer versions of npm run no scripts of packages unless they are asked to: these two bring the programs.
+# Newer versions of npm do not run the install scripts of packages; these two scripts download the programs.
 build/clients/.ready:
 	@mkdir -p build/clients
 	@cd build/clients && npm install --no-save --no-audit --no-fund --prefix . \
@@ -55,49 +55,49 @@ build/clients/.ready:
 	@cd build/clients/node_modules/opencode-ai && node postinstall.mjs
 	@touch $@
 
-soak: $(READY) ## Ten minutes of events on a page with 10,000 tasks.
+soak: $(READY) ## Send events to a page with 10,000 tasks for ten minutes.
 	@DEEPWORK_SOAK_MINUTES=10 $(BIN)/python -m pytest tests/e2e/test_budget.py -k busy -s $(ARGS)
 
-web: web/node_modules/.ready ## Test and build the dashboard's page, which is committed; needs Node 20.19 or newer.
+web: web/node_modules/.ready ## Test and build the dashboard's page, which is in git; needs Node 20.19 or newer.
 	@cd web && npm test && npm run build
 
 web/node_modules/.ready: web/package.json web/package-lock.json
 	@cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
 
-docs: $(READY) ## Write the pages that are made from the code.
+docs: $(READY) ## Write the pages that are generated from the code.
 	$(BIN)/python -P scripts/tools_page.py
 	$(BIN)/python -P scripts/commands_page.py
 	$(BIN)/python -P scripts/settings_page.py
 	$(BIN)/python -P scripts/not_run_page.py
-	$(BIN)/python -P -m deepwork.cli.completing
+	$(BIN)/python -P -m deepwork.cli.shell_completion
 
 schema: $(READY) ## Write the schema snapshots that new stores are created from.
 	$(BIN)/python -P scripts/schema_snapshots.py
 
-site: $(READY) ## Build the documentation as a site, into build/site.
+site: $(READY) ## Build the documentation as a website, in build/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-format: $(READY) ## Format the code and mend what can be mended.
+format: $(READY) ## Format the code and apply automatic fixes.
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock: $(READY) ## Pin the dependencies anew, with hashes and without addresses.
+lock: $(READY) ## Pin the dependencies, with hashes and without index URLs.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --group dev --all-extras pyproject.toml -o requirements/dev.txt
 	echo uv | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header - -o requirements/uv.txt
 
-clean: ## Remove everything that was made here.
+clean: ## Remove everything that these targets created.
 	rm -rf .venv build dist reports web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml requirements/dev.txt requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "deepwork needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+		{ echo "deepwork needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "Setting up .venv ..."
 	@$(PYTHON) -m venv .venv
-	@# uv is ten times faster than pip; where it cannot be had, pip does the same.
+	@# uv is ten times faster than pip; where it cannot be installed, pip does the same.
 	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt; then \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt && \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . ; \

@@ -1,4 +1,4 @@
-"""The thinnest clients: what they cost themselves is a small part of what they measure."""
+"""Minimal clients, so that their own cost is a small part of what is measured."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Caller(Protocol):
     def close(self) -> None: ...
 
 
-class Stdio:
-    """A server process over pipes."""
+class StdioClient:
+    """A client of its own server process over pipes."""
 
     def __init__(self, *command: str) -> None:
         self.process = subprocess.Popen(
@@ -34,13 +34,13 @@ class Stdio:
             stderr=subprocess.DEVNULL,
         )
         self._number = 0
-        self._ask("initialize", INITIALIZE)
+        self._request("initialize", INITIALIZE)
         self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        return _content(self._ask("tools/call", {"name": tool, "arguments": arguments}))
+        return _parse_content(self._request("tools/call", {"name": tool, "arguments": arguments}))
 
-    def memory_mb(self) -> float:
+    def get_memory_mb(self) -> float:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
@@ -51,7 +51,7 @@ class Stdio:
         self.process.stdin.close()
         self.process.wait(timeout=20)
 
-    def _ask(self, method: str, params: dict[str, Any]) -> Any:
+    def _request(self, method: str, params: dict[str, Any]) -> Any:
         self._number += 1
         self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
         assert self.process.stdout is not None
@@ -67,7 +67,7 @@ class HttpServer:
     """A server process on a port of this machine."""
 
     def __init__(self, *command: str) -> None:
-        self.port = free_port()
+        self.port = find_free_port()
         words = [word.replace("{port}", str(self.port)) for word in command]
         self._process = subprocess.Popen(
             [sys.executable, "-P", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -86,23 +86,23 @@ class HttpServer:
         self._process.wait(timeout=20)
 
 
-class Http:
+class HttpClient:
     """One session over one connection."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         self._number = 0
-        self._ask("initialize", INITIALIZE)
+        self._request("initialize", INITIALIZE)
         self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        return _content(self._ask("tools/call", {"name": tool, "arguments": arguments}))
+        return _parse_content(self._request("tools/call", {"name": tool, "arguments": arguments}))
 
     def close(self) -> None:
         self._connection.close()
 
-    def _ask(self, method: str, params: dict[str, Any]) -> Any:
+    def _request(self, method: str, params: dict[str, Any]) -> Any:
         self._number += 1
         return json.loads(
             self._post({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
@@ -116,14 +116,14 @@ class Http:
         return answer.read()
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _content(answer: Any) -> Any:
+def _parse_content(answer: Any) -> Any:
     result = answer["result"]
     if result.get("isError"):
         raise RuntimeError(result["content"][0]["text"])
@@ -131,4 +131,4 @@ def _content(answer: Any) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # a tool that answers in words
+        return text  # a tool that answers with plain text

@@ -1,4 +1,4 @@
-"""Jobs under the stopwatch: projects of many jobs, workflows of many steps."""
+"""Measures jobs: projects with many jobs, workflows with many steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clients import Caller, Stdio
+from clients import Caller, StdioClient
 
 COUNTS = (1, 50, 500)
 LENGTHS = (5, 200)
@@ -18,11 +18,11 @@ TARGETS = {
     "finished_step (5 steps)": 6.0,
     "finished_step (200 steps)": 6.0,
 }
-"""The most that a median may be of the echo's."""
+"""The highest ratio of a median to the echo's."""
 
 
 def write_job(root: Path, name: str, length: int) -> None:
-    """A job of one workflow, each step of which delivers the same file."""
+    """Write a job with one workflow, each step of which delivers the same file."""
     folder = root / ".deepwork" / "jobs" / name
     (folder / "steps").mkdir(parents=True)
     (folder / "steps" / "do.md").write_text("Do it.\n" * 20)
@@ -40,7 +40,7 @@ def write_job(root: Path, name: str, length: int) -> None:
     (folder / "job.yml").write_text(json.dumps(definition, indent=1))
 
 
-def project(folder: Path, count: int) -> Path:
+def create_project(folder: Path, count: int) -> Path:
     root = folder / f"{count}-jobs"
     for number in range(count):
         write_job(root, f"job_{number}", 5)
@@ -48,33 +48,33 @@ def project(folder: Path, count: int) -> Path:
 
 
 class Runner:
-    """Works through a workflow, and begins anew at its end; only what is measured counts."""
+    """Runs through a workflow, and restarts it at its end."""
 
     def __init__(self, caller: Caller, job: str) -> None:
         self._caller, self._job = caller, job
-        self._is_under_way = False
+        self._is_running = False
 
     def start(self) -> None:
         given = {"goal": "measure", "job_name": self._job, "workflow_name": "main"}
         self._id = self._caller.call("start_workflow", given)["begin_step"]["session_id"]
-        self._is_under_way = True
+        self._is_running = True
 
     def prepare(self) -> None:
-        if not self._is_under_way:
+        if not self._is_running:
             self.start()
 
     def finish(self) -> None:
         answer = self._caller.call("finished_step", {"outputs": {"out": "out.md"}, "session_id": self._id})
-        self._is_under_way = answer["status"] == "next_step"
+        self._is_running = answer["status"] == "next_step"
 
     def abort(self) -> None:
-        if self._is_under_way:
+        if self._is_running:
             self._caller.call("abort_workflow", {"explanation": "measured", "session_id": self._id})
-            self._is_under_way = False
+            self._is_running = False
 
 
 def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, list[float]]:
-    """Milliseconds by row; every row takes its turn with the echo."""
+    """Measure milliseconds by row; the rows take turns with the echo."""
     took: dict[str, list[float]] = {"bare echo (jobs)": []}
     opened = []
     work: dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]] = {}
@@ -82,17 +82,17 @@ def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, li
     def nothing() -> None: ...
 
     for number in COUNTS:
-        root = project(folder, number)
-        caller = Stdio("-m", "deepwork", "serve", "--path", str(root))
+        root = create_project(folder, number)
+        caller = StdioClient("-m", "deepwork", "serve", "--path", str(root))
         opened.append(caller)
         listing = partial(caller.call, "get_workflows", {})
-        took[f"get_workflows ({number} jobs), first"] = [_timed(listing)]
+        took[f"get_workflows ({number} jobs), first"] = [_measure_ms(listing)]
         work[f"get_workflows ({number} jobs)"] = (nothing, listing, nothing)
     root = folder / "steps"
     for length in LENGTHS:
         write_job(root, f"long_{length}", length)
     (root / "out.md").write_text("done")
-    caller = Stdio("-m", "deepwork", "serve", "--path", str(root))
+    caller = StdioClient("-m", "deepwork", "serve", "--path", str(root))
     opened.append(caller)
     starter = Runner(caller, "long_5")
     work["start_workflow"] = (nothing, starter.start, starter.abort)
@@ -104,7 +104,7 @@ def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, li
         for name, (before, call, after) in work.items():
             for _ in range(count):
                 before()
-                spent = _timed(call)
+                spent = _measure_ms(call)
                 after()
                 if number:
                     took.setdefault(name, []).append(spent)
@@ -113,7 +113,7 @@ def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, li
     return took
 
 
-def _timed(call: Callable[[], Any]) -> float:
+def _measure_ms(call: Callable[[], Any]) -> float:
     began = time.perf_counter()
     call()
     return (time.perf_counter() - began) * 1000

@@ -1,4 +1,4 @@
-"""Reviews under the stopwatch: a repository of 5,000 files, 200 of them changed, and 50 rules about them."""
+"""Measures reviews: a repository of 5,000 files, 200 of them changed, and 50 rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clients import Caller, Stdio
+from clients import Caller, StdioClient
 
 PARTS, AREAS = 25, 10
 CHANGED, TASKS = 200, 125
@@ -21,11 +21,11 @@ GIT, ECHO = "git alone (reviews)", "stdio bare echo (reviews)"
 REVIEWS, RULES = f"stdio get_review_instructions ({CHANGED})", "stdio get_configured_reviews (50)"
 FIRST, AGAIN = f"{REVIEWS}, first", f"{REVIEWS}, again"
 YARDSTICKS = dict.fromkeys([GIT, REVIEWS, FIRST, AGAIN], GIT)
-"""What a row is measured by, where it is not the echo."""
+"""The row that another is compared with, if it is not the echo."""
 TARGETS = {REVIEWS: 4.0, AGAIN: 4.0, RULES: 5.0}
-"""The most that a median may be of its yardstick's."""
+"""The highest ratio of a median to its yardstick's."""
 
-# What must be asked of git; written down here and not taken from the program, which must not move its own mark.
+# The git commands a review needs. Not imported from the program: it must not change its own yardstick.
 QUESTIONS = (
     ("for-each-ref", "--format=%(refname) %(symref)", "refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master"),
     ("merge-base", "HEAD", "refs/heads/main"),
@@ -42,8 +42,8 @@ _NAMES = [
 _YESTERDAY = time.time() - 24 * 3600
 
 
-def repository(root: Path) -> Path:
-    """A branch with changes of every kind: committed, staged, neither, and new."""
+def create_repository(root: Path) -> Path:
+    """Create a branch with changes of every kind: committed, staged, unstaged and untracked."""
     for part in range(PARTS):
         for area in range(AREAS):
             for name in _NAMES:
@@ -62,18 +62,18 @@ def repository(root: Path) -> Path:
 
 
 def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, list[float]]:
-    """Milliseconds by row; every row takes its turn with what it is measured by."""
-    root = repository(folder / "repository")
-    caller = Stdio("-m", "deepwork", "serve", "--path", str(root))
+    """Measure milliseconds by row; the rows take turns with their yardsticks."""
+    root = create_repository(folder / "repository")
+    caller = StdioClient("-m", "deepwork", "serve", "--path", str(root))
     nothing, forget = (lambda: None), partial(_put_aside, root / INSTRUCTIONS, folder)
     review = partial(caller.call, "get_review_instructions", {})
-    took = {FIRST: [_timed(review)]}
+    took = {FIRST: [_measure_ms(review)]}
     written = len(list((root / INSTRUCTIONS).iterdir()))
     assert written == TASKS, f"{written} reviews instead of {TASKS}"
     work: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         ECHO: (nothing, lambda: echo.call("echo", {"text": "hello"})),
         RULES: (nothing, partial(caller.call, "get_configured_reviews", {})),
-        GIT: (nothing, partial(_ask_git, root)),
+        GIT: (nothing, partial(_run_git_queries, root)),
         REVIEWS: (forget, review),
         AGAIN: (nothing, review),
     }
@@ -82,7 +82,7 @@ def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, li
         for name, (before, call) in work.items():
             for _ in range(10 if name in (ECHO, RULES) else 1):
                 before()
-                spent = _timed(call)
+                spent = _measure_ms(call)
                 if number >= few:  # the first round warms up
                     took.setdefault(name, []).append(spent)
     caller.close()
@@ -90,37 +90,37 @@ def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, li
 
 
 def _put_aside(instructions: Path, folder: Path) -> None:
-    """Have every review written anew.
+    """Move the instructions away, so that every review is written again.
 
-    Not deleted: for five minutes after many files were, ext4 takes ten times as long to make new ones. A second
-    run right after the first pays for what the first has left behind.
+    They are not deleted: for five minutes after deleting many files, ext4 takes ten times as long to create new
+    ones. For the same reason a second run right after the first is slower.
     """
     instructions.rename(folder / f"aside-{time.monotonic_ns()}")
 
 
-def _ask_git(root: Path) -> None:
+def _run_git_queries(root: Path) -> None:
     for question in QUESTIONS:
         subprocess.run(["git", *question], cwd=root, check=True, capture_output=True)
 
 
 def _write_rules(root: Path) -> None:
-    """Each part has a rule for single files; the others are for all of the project."""
+    """Write one rule for single files per part, and 25 rules for the whole project."""
     for part in range(PARTS):
-        own = _rule("individual", ["area_*/*.py"], exclude=["**/test_*.py"])
+        own = _build_rule("individual", ["area_*/*.py"], exclude=["**/test_*.py"])
         _write(root / f"src/part_{part}/.deepreview", json.dumps({f"part_{part}": own}, indent=1))
     rules = {}
     for number in range(10):
-        rules[f"notes_{number}"] = _rule("matches_together", [f"src/part_{number}*/**/*.{{md,ts}}"])
-        rules[f"all_{number}"] = _rule("all_changed_files", [f"**/part_{number}/**/module_*.py"])
+        rules[f"notes_{number}"] = _build_rule("matches_together", [f"src/part_{number}*/**/*.{{md,ts}}"])
+        rules[f"all_{number}"] = _build_rule("all_changed_files", [f"**/part_{number}/**/module_*.py"])
     for number in range(5):
         context = {"all_changed_filenames": True, "unchanged_matching_files": True}
-        rules[f"area_{number}"] = _rule(
+        rules[f"area_{number}"] = _build_rule(
             "matches_together", [f"src/part_{number}/area_0/**"], additional_context=context
         )
     _write(root / ".deepreview", json.dumps(rules, indent=1))
 
 
-def _rule(strategy: str, include: list[str], exclude: list[str] | None = None, **more: Any) -> Any:
+def _build_rule(strategy: str, include: list[str], exclude: list[str] | None = None, **more: Any) -> Any:
     match = {"include": include, "exclude": exclude or []}
     review = {"strategy": strategy, "instructions": "Look at every line of it.\n" * 20, **more}
     return {"description": "what is to be measured", "match": match, "review": review}
@@ -135,7 +135,7 @@ def _change(root: Path, names: dict[int, str]) -> None:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    os.utime(path, (_YESTERDAY, _YESTERDAY))  # of files as new as its index git would read the content
+    os.utime(path, (_YESTERDAY, _YESTERDAY))  # git reads the content of files that are as new as its index
 
 
 def _commit(root: Path, message: str) -> None:
@@ -147,7 +147,7 @@ def _git(root: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=root, check=True, stdout=subprocess.DEVNULL)
 
 
-def _timed(call: Callable[[], Any]) -> float:
+def _measure_ms(call: Callable[[], Any]) -> float:
     began = time.perf_counter()
     call()
     return (time.perf_counter() - began) * 1000

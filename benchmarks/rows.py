@@ -1,4 +1,4 @@
-"""What is measured of deepwork's tools. To add a row, add a line: a tool, and its arguments for the n-th call."""
+"""The tools to measure. To add a row, add a line: a tool, and its arguments for the n-th call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from clients import Caller
 
 
 @dataclass(frozen=True)
-class Desk:
-    """What a row may name: Ada writes, Bob has three messages, Max has thirty, Eve gets what is sent."""
+class Agents:
+    """Ids of the agents in the rows: Ada writes, Bob has 3 messages, Max has 30, Eve receives."""
 
     ada: str
     bob: str
@@ -19,7 +19,7 @@ class Desk:
     eve: str
 
     @classmethod
-    def set_up(cls, caller: Caller) -> Desk:
+    def register(cls, caller: Caller) -> Agents:
         ids = [
             caller.call("agent_register", {"name": name, "runtime": "custom"})["id"]
             for name in ("Ada", "Bob", "Max", "Eve")
@@ -39,10 +39,10 @@ class Desk:
 
 @dataclass(frozen=True)
 class Row:
-    """One tool, and the most that its median may be of the echo's; None where it does more than an echo could."""
+    """One tool and its target: the highest ratio of its median to the echo's; None if they are not comparable."""
 
     tool: str
-    arguments: Callable[[Desk, int], dict[str, Any]]
+    arguments: Callable[[Agents, int], dict[str, Any]]
     target: float | None
     note: str = ""
 
@@ -54,15 +54,15 @@ class Row:
 READ, WRITE = 1.6, 2.5
 
 ROWS = (
-    Row("agent_get", lambda desk, _: {"id": desk.ada}, READ),
-    Row("message_list", lambda desk, _: {"agent_id": desk.bob}, READ, "(3)"),
-    Row("message_list", lambda desk, _: {"agent_id": desk.max}, None, "(20)"),
-    Row("agent_heartbeat", lambda desk, _: {"agent_id": desk.ada}, WRITE),
+    Row("agent_get", lambda agents, _: {"id": agents.ada}, READ),
+    Row("message_list", lambda agents, _: {"agent_id": agents.bob}, READ, "(3)"),
+    Row("message_list", lambda agents, _: {"agent_id": agents.max}, None, "(20)"),
+    Row("agent_heartbeat", lambda agents, _: {"agent_id": agents.ada}, WRITE),
     Row(
         "message_send",
-        lambda desk, n: {
-            "sender_id": desk.ada,
-            "recipient_id": desk.eve,
+        lambda agents, n: {
+            "sender_id": agents.ada,
+            "recipient_id": agents.eve,
             "message_type": "query",
             "body": f"number {n}",
         },

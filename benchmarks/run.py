@@ -1,7 +1,7 @@
-"""`make bench`: one run, every figure beside a bare FastMCP echo server measured in the same run.
+"""`make bench`: compares every figure with a bare FastMCP echo server measured in the same run.
 
-Rounds of each server take turns, so that a busy machine is busy for all of them. Ratios are the figures to read;
-milliseconds depend on the machine. What only git can tell is measured by git instead, run alone in the same run.
+The servers take turns, so that load on the machine affects all of them. Read the ratios: milliseconds depend on
+the machine. Work that needs git is compared with the git commands alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import job_rows
 import plan_rows
 import review_rows
 import track_rows
-from rows import ROWS, Desk
+from rows import ROWS, Agents
 
-from clients import Caller, Http, HttpServer, Stdio
+from clients import Caller, HttpClient, HttpServer, StdioClient
 
 HERE = Path(__file__).parent
 BASELINE = HERE / "baseline.json"
@@ -37,32 +37,32 @@ Call = Callable[[int], Any]
 
 
 def main() -> None:
-    options = _options()
+    options = _parse_options()
     with tempfile.TemporaryDirectory(prefix="deepwork-bench-") as folder:
         figures = [
-            *cold_starts(folder, options.starts),
-            *commands(folder, options.starts),
-            *calls(folder, options.rounds, options.calls),
-            *crowd(folder, options.calls),
-            *job_calls(folder, options.rounds, options.calls),
-            *review_calls(folder, options.rounds, options.calls),
-            *plan_calls(folder, options.rounds, options.calls),
-            *plan_rows.large(Path(folder) / "plans"),
-            *plan_rows.footprint(Path(folder) / "footprint"),
-            *track_figures(Path(folder) / "track"),
+            *measure_cold_starts(folder, options.starts),
+            *measure_commands(folder, options.starts),
+            *measure_calls(folder, options.rounds, options.calls),
+            *measure_crowd(folder, options.calls),
+            *measure_job_calls(folder, options.rounds, options.calls),
+            *measure_review_calls(folder, options.rounds, options.calls),
+            *measure_plan_calls(folder, options.rounds, options.calls),
+            *plan_rows.measure_large_plans(Path(folder) / "plans"),
+            *plan_rows.measure_footprint(Path(folder) / "footprint"),
+            *measure_tracking(Path(folder) / "track"),
         ]
     report = {"python": sys.version.split()[0], "rows": figures}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1))
-    print(table(figures))
+    print(format_table(figures))
     if options.save:
         BASELINE.write_text(json.dumps(report, indent=1) + "\n")
     elif BASELINE.exists():
-        print(comparison(json.loads(BASELINE.read_text())["rows"], figures))
+        print(compare_with_baseline(json.loads(BASELINE.read_text())["rows"], figures))
 
 
-def cold_starts(folder: str, times: int) -> Iterator[Figures]:
-    """From starting a server process to its first answer, and the memory it then has."""
+def measure_cold_starts(folder: str, times: int) -> Iterator[Figures]:
+    """Measure the time from starting a server to its first answer, and its memory afterwards."""
     servers = {
         "raw echo": (str(HERE / "echo" / "raw.py"),),
         "bare echo": (str(HERE / "echo" / "bare.py"),),
@@ -73,15 +73,15 @@ def cold_starts(folder: str, times: int) -> Iterator[Figures]:
     for _ in range(times):
         for name, command in servers.items():
             began = time.perf_counter()
-            server = Stdio(*command)
+            server = StdioClient(*command)
             took[name].append((time.perf_counter() - began) * 1000)
             if name == "deepwork":
                 server.call("agent_list", {})
-            memory[name] = server.memory_mb()
+            memory[name] = server.get_memory_mb()
             server.close()
     echo = statistics.median(took["bare echo"])
     for name, values in took.items():
-        yield _row(f"cold start, {name}", values, echo)
+        yield _build_row(f"cold start, {name}", values, echo)
     for name, value in memory.items():
         yield {
             "name": f"idle memory, {name}",
@@ -90,8 +90,8 @@ def cold_starts(folder: str, times: int) -> Iterator[Figures]:
         }
 
 
-def commands(folder: str, times: int) -> Iterator[Figures]:
-    """Whole commands; the first two open no database. Their ratio is to an empty Python."""
+def measure_commands(folder: str, times: int) -> Iterator[Figures]:
+    """Measure whole commands against an empty Python; the first two open no database."""
     words = {
         "python -c pass": ["-c", "pass"],
         "deepwork --version": ["-m", "deepwork", "--version"],
@@ -106,100 +106,100 @@ def commands(folder: str, times: int) -> Iterator[Figures]:
             took[name].append((time.perf_counter() - began) * 1000)
     python = statistics.median(took["python -c pass"])
     for name, values in took.items():
-        yield _row(name, values, python)
+        yield _build_row(name, values, python)
 
 
-def calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
+def measure_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
     """Single calls, over both transports."""
-    for transport, opened in (("stdio", _stdio_callers), ("http", _http_callers)):
+    for transport, opened in (("stdio", _open_stdio_callers), ("http", _open_http_callers)):
         with opened(folder) as (yardsticks, caller):
-            desk = Desk.set_up(caller)
-            work: dict[str, Call] = {name: _echo(echo) for name, echo in yardsticks.items()}
-            work |= {row.name: _tool(caller, row.tool, row.arguments, desk) for row in ROWS}
+            agents = Agents.register(caller)
+            work: dict[str, Call] = {name: _build_echo_call(echo) for name, echo in yardsticks.items()}
+            work |= {row.name: _build_tool_call(caller, row.tool, row.arguments, agents) for row in ROWS}
             took = _take_turns(work, rounds, count)
             echo = statistics.median(took["bare echo"])
             targets = {row.name: row.target for row in ROWS}
             for name, values in took.items():
-                yield _row(f"{transport} {name}", values, echo, targets.get(name))
+                yield _build_row(f"{transport} {name}", values, echo, targets.get(name))
 
 
-def crowd(folder: str, count: int) -> Iterator[Figures]:
-    """Eight clients at once: calls a second, as the time that a call takes of it."""
+def measure_crowd(folder: str, count: int) -> Iterator[Figures]:
+    """Measure eight parallel clients: the average time per call, the inverse of their throughput."""
     took: dict[str, list[float]] = {}
     bare = HttpServer(str(HERE / "echo" / "bare.py"), "{port}")
     ours = HttpServer(*SERVE, folder, "--transport", "http", "--port", "{port}", "--rate-limit", "0")
-    desk = Desk.set_up(Http(ours.port))
+    agents = Agents.register(HttpClient(ours.port))
     for _ in range(2):
         for name, port, tool, arguments in [
             ("bare echo", bare.port, "echo", {"text": "hello"}),
-            ("agent_get", ours.port, "agent_get", {"id": desk.ada}),
-            ("agent_heartbeat", ours.port, "agent_heartbeat", {"agent_id": desk.ada}),
+            ("agent_get", ours.port, "agent_get", {"id": agents.ada}),
+            ("agent_heartbeat", ours.port, "agent_heartbeat", {"agent_id": agents.ada}),
         ]:
-            took.setdefault(name, []).append(_crowded(port, tool, arguments, count))
+            took.setdefault(name, []).append(_measure_crowd(port, tool, arguments, count))
     bare.close()
     ours.close()
     echo = statistics.median(took["bare echo"])
     for name, values in took.items():
-        yield _row(f"8 http clients {name}", values, echo)
+        yield _build_row(f"8 http clients {name}", values, echo)
 
 
-def job_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
-    """Jobs: many of them, and long ones."""
-    bare = Stdio(str(HERE / "echo" / "bare.py"))
+def measure_job_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
+    """Measure projects with many jobs, and long jobs."""
+    bare = StdioClient(str(HERE / "echo" / "bare.py"))
     try:
         took = job_rows.measure(Path(folder) / "jobs", rounds, count, bare)
     finally:
         bare.close()
     echo = statistics.median(took["bare echo (jobs)"])
     for name, values in took.items():
-        yield _row(f"stdio {name}", values, echo, job_rows.TARGETS.get(name))
+        yield _build_row(f"stdio {name}", values, echo, job_rows.TARGETS.get(name))
 
 
-def review_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
-    """Reviews of a large change; finding it is measured by the git commands that this needs, run alone."""
-    bare = Stdio(str(HERE / "echo" / "bare.py"))
+def measure_review_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
+    """Measure reviews of a large change, against the git commands that are needed to find it."""
+    bare = StdioClient(str(HERE / "echo" / "bare.py"))
     try:
         took = review_rows.measure(Path(folder) / "reviews", rounds, count, bare)
     finally:
         bare.close()
     for name, values in took.items():
         yardstick = statistics.median(took[review_rows.YARDSTICKS.get(name, review_rows.ECHO)])
-        yield _row(name, values, yardstick, review_rows.TARGETS.get(name))
+        yield _build_row(name, values, yardstick, review_rows.TARGETS.get(name))
 
 
-def plan_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
-    """Small calls on plans, over both transports."""
-    for transport, opened in (("stdio", _stdio_callers), ("http", _http_callers)):
+def measure_plan_calls(folder: str, rounds: int, count: int) -> Iterator[Figures]:
+    """Measure small calls on plans over both transports."""
+    for transport, opened in (("stdio", _open_stdio_callers), ("http", _open_http_callers)):
         with opened(folder) as (yardsticks, caller):
-            desk = plan_rows.Desk(caller)
-            desk.fill(rounds * count + 10)
+            fixture = plan_rows.PlanFixture(caller)
+            fixture.fill(rounds * count + 10)
             echo_name = "bare echo (plans)"
-            work: dict[str, Call] = {echo_name: _echo(yardsticks["bare echo"])}
-            work |= {name: call for name, (call, _) in desk.work().items()}
+            work: dict[str, Call] = {echo_name: _build_echo_call(yardsticks["bare echo"])}
+            work |= {name: call for name, (call, _) in fixture.list_calls().items()}
             took = _take_turns(work, rounds, count)
             echo = statistics.median(took[echo_name])
-            targets = {name: target or None for name, (_, target) in desk.work().items()}
+            targets = {name: target or None for name, (_, target) in fixture.list_calls().items()}
             for name, values in took.items():
-                yield _row(f"{transport} {name}", values, echo, targets.get(name))
+                yield _build_row(f"{transport} {name}", values, echo, targets.get(name))
 
 
-def track_figures(folder: Path, rounds: int = 15) -> Iterator[Figures]:
-    """Looks at working trees, measured by git's own two diffs; the state of many tasks, by what it may take."""
+def measure_tracking(folder: Path, rounds: int = 15) -> Iterator[Figures]:
+    """Measure snapshots against two plain git diffs, and the context of many tasks against a fixed target."""
     for count in track_rows.FILES:
         took = track_rows.measure(folder, rounds, count)
         for name, values in took.items():
             yardstick = statistics.median(took[track_rows.YARDSTICKS.get(name, name)])
-            yield _row(name, values, yardstick, track_rows.TARGETS.get(name))
-    for name, values in track_rows.context(folder / "context").items():
-        yield _row(name, values, track_rows.CONTEXT_MS, 1.0)
+            yield _build_row(name, values, yardstick, track_rows.TARGETS.get(name))
+    for name, values in track_rows.measure_context(folder / "context").items():
+        yield _build_row(name, values, track_rows.CONTEXT_MS, 1.0)
 
 
-def _crowded(port: int, tool: str, arguments: dict[str, Any], count: int) -> float:
-    def work(client: Http) -> None:
+def _measure_crowd(port: int, tool: str, arguments: dict[str, Any], count: int) -> float:
+    def work(client: HttpClient) -> None:
         for _ in range(count):
             client.call(tool, arguments)
 
-    clients = [Http(port) for _ in range(8)]
+    clients = [HttpClient(port) for _ in range(8)]
     began = time.perf_counter()
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, clients))
@@ -207,10 +207,10 @@ def _crowded(port: int, tool: str, arguments: dict[str, Any], count: int) -> flo
 
 
 @contextmanager
-def _stdio_callers(folder: str) -> Iterator[tuple[dict[str, Caller], Caller]]:
+def _open_stdio_callers(folder: str) -> Iterator[tuple[dict[str, Caller], Caller]]:
     with ExitStack() as stack:
         opened = [
-            Stdio(str(HERE / "echo" / "raw.py")), Stdio(str(HERE / "echo" / "bare.py")), Stdio(*SERVE, folder),
+            StdioClient(str(HERE / "echo" / "raw.py")), StdioClient(str(HERE / "echo" / "bare.py")), StdioClient(*SERVE, folder),
         ]  # fmt: skip
         for each in opened:
             stack.callback(each.close)
@@ -218,22 +218,24 @@ def _stdio_callers(folder: str) -> Iterator[tuple[dict[str, Caller], Caller]]:
 
 
 @contextmanager
-def _http_callers(folder: str) -> Iterator[tuple[dict[str, Caller], Caller]]:
+def _open_http_callers(folder: str) -> Iterator[tuple[dict[str, Caller], Caller]]:
     bare = HttpServer(str(HERE / "echo" / "bare.py"), "{port}")
     ours = HttpServer(*SERVE, folder, "--transport", "http", "--port", "{port}", "--rate-limit", "0")
     try:
-        yield {"bare echo": Http(bare.port)}, Http(ours.port)
+        yield {"bare echo": HttpClient(bare.port)}, HttpClient(ours.port)
     finally:
         bare.close()
         ours.close()
 
 
-def _echo(caller: Caller) -> Call:
+def _build_echo_call(caller: Caller) -> Call:
     return lambda _: caller.call("echo", {"text": "hello"})
 
 
-def _tool(caller: Caller, tool: str, arguments: Callable[[Desk, int], dict[str, Any]], desk: Desk) -> Call:
-    return lambda number: caller.call(tool, arguments(desk, number))
+def _build_tool_call(
+    caller: Caller, tool: str, arguments: Callable[[Agents, int], dict[str, Any]], agents: Agents
+) -> Call:
+    return lambda number: caller.call(tool, arguments(agents, number))
 
 
 def _take_turns(work: dict[str, Call], rounds: int, count: int) -> dict[str, list[float]]:
@@ -250,7 +252,7 @@ def _take_turns(work: dict[str, Call], rounds: int, count: int) -> dict[str, lis
     return took
 
 
-def _row(name: str, values: list[float], echo: float, target: float | None = None) -> Figures:
+def _build_row(name: str, values: list[float], echo: float, target: float | None = None) -> Figures:
     ordered = sorted(values)
     p50, p99 = statistics.median(ordered), ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
     row: Figures = {
@@ -262,7 +264,7 @@ def _row(name: str, values: list[float], echo: float, target: float | None = Non
     return row | ({"target": target} if target else {})
 
 
-def table(rows: list[Figures]) -> str:
+def format_table(rows: list[Figures]) -> str:
     lines = [f"{'':<44}{'p50 ms':>10}{'p99 ms':>10}{'ratio':>8}{'target':>8}"]
     for row in rows:
         shown = f"{row['mb']:>7} MB{'':>10}" if "mb" in row else f"{row['p50_ms']:>10}{row['p99_ms']:>10}"
@@ -271,8 +273,8 @@ def table(rows: list[Figures]) -> str:
     return "\n".join(lines)
 
 
-def comparison(before: list[Figures], now: list[Figures]) -> str:
-    """What got slower than the saved baseline, by its ratio."""
+def compare_with_baseline(before: list[Figures], now: list[Figures]) -> str:
+    """List the rows whose ratio is worse than in the saved baseline."""
     known = {row["name"]: row["ratio"] for row in before}
     slower = [
         f"  {row['name']}: {known[row['name']]} → {row['ratio']}"
@@ -286,7 +288,7 @@ def comparison(before: list[Figures], now: list[Figures]) -> str:
     )
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=100)

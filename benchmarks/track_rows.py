@@ -1,4 +1,4 @@
-"""Tracking under the stopwatch: snapshots of many files, a few of which change; the state of many tasks."""
+"""Measures tracking: snapshots of many files of which a few change, and the context of many tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from deepwork.config import load_settings
 from deepwork.database.call import Call
 from deepwork.git.command import Git
-from deepwork.git.snapshot import Snapshots
+from deepwork.git.snapshot import SnapshotStore
 from deepwork.names import new_id
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
-from deepwork.tracking.models import CallerType, Task, TaskStatus
+from deepwork.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
 from deepwork.tracking.store import TrackStore
 
 FILES = (10_000, 100_000)
@@ -31,18 +31,18 @@ PLAIN, SNAPSHOT, AGAIN, FIRST = (
 YARDSTICKS = {
     f"{name} ({count:,})": f"{PLAIN} ({count:,})" for count in FILES for name in (SNAPSHOT, AGAIN, FIRST)
 }
-"""What a row is measured by: git's own two diffs, which see neither new files nor what was there before."""
+"""The row that another is compared with: two plain git diffs, which see neither new files nor earlier changes."""
 TARGETS = {f"{SNAPSHOT} (10,000)": 2.0, f"{SNAPSHOT} (100,000)": 2.5}
-"""The most that a median may be of its yardstick's."""
+"""The highest ratio of a median to its yardstick's."""
 
 CONTEXT_MS = 20.0
-"""How long the state of 10,000 tasks may take in the server."""
+"""The highest duration of `get_context` with 10,000 tasks in the server."""
 
 _YESTERDAY = time.time() - 24 * 3600
 
 
-def repository(root: Path, count: int) -> str:
-    """So many files in folders of twenty, committed; tells the commit."""
+def create_repository(root: Path, count: int) -> str:
+    """Create a repository with `count` files in folders of twenty; return the first commit."""
     for number in range(count):
         _write(
             root / f"src/part_{number // 1000}/area_{number // 20 % 50}/module_{number % 20}.py",
@@ -58,17 +58,17 @@ def repository(root: Path, count: int) -> str:
 
 
 def measure(folder: Path, rounds: int, count: int) -> dict[str, list[float]]:
-    """Milliseconds by row; each takes its turn with git's own, on the same changes."""
+    """Measure milliseconds by row; the rows take turns with git's diffs on the same changes."""
     root = folder / f"files-{count}"
-    start = repository(root, count)
-    snapshots = Snapshots(
+    start = create_repository(root, count)
+    snapshots = SnapshotStore(
         Git(root, environment={"PATH": os.environ["PATH"], "HOME": str(folder)}), root / ".deepwork/snapshots"
     )
     began = time.perf_counter()
     before = snapshots.take()
     took: dict[str, list[float]] = {FIRST: [(time.perf_counter() - began) * 1000]}
     work: dict[str, Callable[[], Any]] = {
-        PLAIN: lambda: _two_plain_diffs(root, start),
+        PLAIN: lambda: _run_plain_diffs(root, start),
         SNAPSHOT: lambda: snapshots.diff(before, snapshots.take()),
         AGAIN: snapshots.take,
     }
@@ -84,8 +84,8 @@ def measure(folder: Path, rounds: int, count: int) -> dict[str, list[float]]:
     return {f"{name} ({count:,})": values for name, values in took.items()}
 
 
-def context(folder: Path, count: int = 10_000) -> dict[str, list[float]]:
-    """Milliseconds in the server itself for the state of a workflow with so many tasks."""
+def measure_context(folder: Path, count: int = 10_000) -> dict[str, list[float]]:
+    """Measure milliseconds of `get_context` in the server itself, with `count` tasks."""
     folder.mkdir(parents=True)
     app = Application(load_settings(folder, {"toolsets": ("tracking",)}, environment={}))
 
@@ -100,7 +100,7 @@ def context(folder: Path, count: int = 10_000) -> dict[str, list[float]]:
     with app.database.transaction() as tx:
         store = TrackStore(tx)
         for number in range(count):
-            store.add_task(_task(workflow, phases[number % len(phases)], number, tx.now))
+            store.add_task(_build_task(workflow, phases[number % len(phases)], number, tx.now))
     parts = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
     took = []
     for _ in range(15):
@@ -111,22 +111,22 @@ def context(folder: Path, count: int = 10_000) -> dict[str, list[float]]:
     return {f"get_context ({count:,} tasks)": took}
 
 
-def _task(workflow: str, phase: str, number: int, now: int) -> Task:
-    return Task(
+def _build_task(workflow: str, phase: str, number: int, now: int) -> TrackedTask:
+    return TrackedTask(
         id=new_id("tt"), workflow_id=workflow, phase_id=phase, parent_task_id=None, name=f"task {number}",
-        goal="Weigh.", status=TaskStatus.SUCCESS, caller_type=CallerType.SUBAGENT, agent_name="ada",
+        goal="Weigh.", status=TrackedTaskStatus.SUCCESS, caller_type=CallerType.SUBAGENT, agent_name="ada",
         areas=("src",), started_at=now + number, last_sign_at=now + number, completed_at=now + number + 1000,
         outcome={"summary": f"What came of {number}."},
     )  # fmt: skip
 
 
-def _two_plain_diffs(root: Path, start: str) -> None:
+def _run_plain_diffs(root: Path, start: str) -> None:
     _git(root, "diff", "--name-status", start, "HEAD")
     _git(root, "diff", "--name-status", "HEAD")
 
 
 def _change(root: Path, number: int) -> None:
-    """Edit some files and write some new ones, each time with other content."""
+    """Edit some files and write some new ones, with different content each time."""
     for each in range(CHANGED):
         (root / f"src/part_1/area_{each}/module_3.py").write_text(f"round {number}\n" * 40)
         (root / f"src/part_2/area_{each}/new.py").write_text(f"round {number}\n" * 40)
@@ -135,7 +135,7 @@ def _change(root: Path, number: int) -> None:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    os.utime(path, (_YESTERDAY, _YESTERDAY))  # of files as new as its index git would read the content
+    os.utime(path, (_YESTERDAY, _YESTERDAY))  # git reads the content of files that are as new as its index
 
 
 def _commit(root: Path, message: str) -> None:

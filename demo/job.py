@@ -1,4 +1,4 @@
-"""A job of three steps, with a workflow inside it and a review that fails and then passes: part of `make demo`."""
+"""Part of `make demo`: a job of three steps with a nested workflow and a review that first fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastmcp.client.transports import StdioTransport
 
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 
-# It only counts words. A real one is Claude Code, which deepwork starts in the same way.
+# It only looks for a word. A real reviewer is Claude Code, which deepwork starts in the same way.
 REVIEWER = """#!{python}
 import json, sys
 text = sys.stdin.read().partition("BEGIN OUTPUTS")[2].partition("END OUTPUTS")[0]
@@ -29,7 +29,7 @@ print(json.dumps({{"is_error": False, "structured_output": {{
 """
 
 
-def step(id: str, does: str, *reviews: dict[str, Any]) -> dict[str, Any]:
+def build_step(id: str, does: str, *reviews: dict[str, Any]) -> dict[str, Any]:
     outputs = {f"{id}.md": {"type": "file", "description": does, "required": True}}
     return {
         "id": id, "name": id.title(), "description": does, "instructions_file": f"steps/{id}.md",
@@ -49,22 +49,24 @@ def write_job(project: Path, name: str, summary: str, *steps: dict[str, Any]) ->
 
 
 def set_up(project: Path, programs: Path) -> None:
-    """Two jobs, and a program called `claude`."""
+    """Write two jobs, and a stand-in for the program `claude`."""
     criteria = {"run_each": "step", "quality_criteria": {"When": "Does it say when?"}}
     write_job(
         project, "announce", "Write an announcement",
-        step("facts", "Collect what is known"),
-        step("announcement", "Write the announcement", criteria),
-        step("send", "Write down to whom it went"),
+        build_step("facts", "Collect what is known"),
+        build_step("announcement", "Write the announcement", criteria),
+        build_step("send", "Write down to whom it went"),
     )  # fmt: skip
-    write_job(project, "ask_around", "Find out something", step("answer", "Ask, and write down the answer"))
+    write_job(
+        project, "ask_around", "Find out something", build_step("answer", "Ask, and write down the answer")
+    )
     program = programs / "claude"
     program.write_text(REVIEWER.format(python=sys.executable))
     program.chmod(0o755)
 
 
 class Agent:
-    """Somebody who does what the steps say."""
+    """An agent that follows the steps."""
 
     def __init__(self, client: Client[Any], project: Path) -> None:
         self._client, self._project = client, project
@@ -72,13 +74,15 @@ class Agent:
 
     async def start(self, goal: str, job: str) -> None:
         answer = await self._call("start_workflow", goal=goal, job_name=job, workflow_name="main")
-        print(f"  starts {job:<12} {_where(answer)}")
+        print(f"  starts {job:<12} {_format_stack(answer)}")
 
     async def deliver(self, name: str, text: str) -> Any:
         (self._project / name).write_text(text)
         answer = await self._call("finished_step", outputs={name: name})
-        told = answer["feedback"] or answer["summary"] or f"next: {answer['begin_step']['step_id']}"
-        print(f"  writes {name:<16} {text!r}\n         {answer['status']}: {told}   {_where(answer)}")
+        outcome = answer["feedback"] or answer["summary"] or f"next: {answer['begin_step']['step_id']}"
+        print(
+            f"  writes {name:<16} {text!r}\n         {answer['status']}: {outcome}   {_format_stack(answer)}"
+        )
         self.reviews_failed += answer["status"] == "needs_work"
         return answer
 
@@ -86,7 +90,7 @@ class Agent:
         return (await self._client.call_tool(tool, arguments)).structured_content
 
 
-def _where(answer: Any) -> str:
+def _format_stack(answer: Any) -> str:
     return "[" + " > ".join(f"{each['workflow']} at {each['step']}" for each in answer["stack"]) + "]"
 
 
@@ -110,7 +114,7 @@ async def work(project: Path, programs: Path) -> Any:
 
 
 def show(project: Path) -> None:
-    """A job from its first step to its last, in this project."""
+    """Run a job from its first step to its last in this project."""
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         programs = Path(folder)
         set_up(project, programs)

@@ -1,6 +1,6 @@
-"""What `make demo` runs: two agents that meet, a job behind a gate, reviews of a change, a plan, a record.
+"""`make demo`: two agents exchange messages, then a job with a quality gate, reviews, a plan and tracked work.
 
-All in one project. In a terminal its dashboard stays open at the end, until Ctrl-C; then everything is removed.
+All parts share one temporary project. In a terminal its dashboard stays open at the end until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DASHBOARD = [sys.executable, "-P", "-m", "deepwork", "dashboard"]
 
 
 def main() -> None:
-    # The parts lie beside this file, wherever it is started from.
+    # The parts are modules next to this file, whatever the current folder is.
     sys.path.insert(0, str(Path(__file__).parent))
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         project = Path(folder) / "project"
@@ -28,26 +28,26 @@ def main() -> None:
                 print(f"\n{LINE}\n", flush=True)
             importlib.import_module(part).show(project)
         if sys.stdin.isatty() and sys.stdout.isatty():
-            look(project)
+            open_dashboard(project)
 
 
-def look(project: Path) -> None:
-    """Leave the page of the project open until its reader has seen enough."""
+def open_dashboard(project: Path) -> None:
+    """Serve the project's dashboard until Ctrl-C."""
     print(
         f"\n{LINE}\n\nAll of this as a page; Ctrl-C ends it, and the demo's project goes with it:\n",
         flush=True,
     )
-    dashboard = subprocess.Popen([*DASHBOARD, "--path", str(project), "--port", str(free_port())])
+    dashboard = subprocess.Popen([*DASHBOARD, "--path", str(project), "--port", str(find_free_port())])
     try:
         dashboard.wait()
-    except KeyboardInterrupt:  # the dashboard, in the same terminal, hears it too
+    except KeyboardInterrupt:  # the dashboard, in the same terminal, gets it too
         dashboard.wait(timeout=20)
     finally:
         dashboard.kill()
 
 
-def free_port() -> int:
-    """Any that is free: the usual one may be in use by a dashboard of the reader's own."""
+def find_free_port() -> int:
+    """Find a free port: the default one may be in use by the user's own dashboard."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

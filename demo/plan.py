@@ -1,4 +1,4 @@
-"""A plan of eight tasks, three agent processes, and one of them dies: part of `make demo`."""
+"""Part of `make demo`: a plan of eight tasks and three agent processes, one of which dies."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ PLAN = {
             {"name": f"test {part}", "description": f"Try the {part}.", "sequence": 4, "parallel_group": "test"}
             for part in ("buying", "returning")
         ),
-        {"name": "write the manual", "description": "For whoever sells.", "sequence": 5},
+        {"name": "write the manual", "description": "For the salespeople.", "sequence": 5},
     ],
 }  # fmt: skip
 
 
-def server(project: Path) -> StdioTransport:
-    """A server of one's own, on the project's one store."""
+def build_transport(project: Path) -> StdioTransport:
+    """Build the transport to a new server process on the project's store."""
     arguments = [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "plans,agents"]
     environment = {**os.environ, "DEEPWORK_LEASE_SECONDS": str(LEASE_SECONDS)}
     return StdioTransport(DEEPWORK[0], arguments, env=environment, keep_alive=False)
@@ -51,8 +51,8 @@ async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
 
 
 async def work(project: Path, workflow_id: str, name: str) -> None:
-    """What an agent does: take what is free, note what it does, report; until nothing is left."""
-    async with Client(server(project)) as client:
+    """Work as an agent: claim tasks, add checkpoints, report results, until the plan is done."""
+    async with Client(build_transport(project)) as client:
         me = (await call(client, "agent_register", name=name, runtime="custom"))["id"]
         while True:
             free = (await call(client, "task_get_available", agent_id=me, workflow_id=workflow_id))["tasks"]
@@ -67,7 +67,7 @@ async def work(project: Path, workflow_id: str, name: str) -> None:
 
 
 async def do(client: Client[Any], task: dict[str, Any], me: str, name: str) -> None:
-    """Begin, note how far it is, and finish; or, for one of us, never finish."""
+    """Start a task, add a checkpoint, and complete it; the doomed agent never completes."""
     context = await call(client, "task_load_context", task_id=task["id"], max_tokens=2000)
     checkpoints = context["current_task"]["checkpoints"]
     notes = [note["summary"] for note in checkpoints if note["type"] == "progress"]
@@ -85,13 +85,13 @@ async def do(client: Client[Any], task: dict[str, Any], me: str, name: str) -> N
 
 
 def begin_agent(project: Path, workflow_id: str, name: str) -> subprocess.Popen[str]:
-    """A process of its own, with a server of its own; both in a group that one signal reaches."""
+    """Start an agent process, which starts its own server; both are in one process group."""
     command = [sys.executable, "-P", __file__, name, str(project), workflow_id]
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, start_new_session=True)
 
 
 def follow(process: subprocess.Popen[str]) -> None:
-    """Show what an agent says; end the doomed one when it is in the middle of its task."""
+    """Print an agent's output; kill the doomed agent in the middle of its task."""
     assert process.stdout is not None
     for line in process.stdout:
         print(line, end="", flush=True)
@@ -101,7 +101,7 @@ def follow(process: subprocess.Popen[str]) -> None:
 
 
 async def main(project: Path) -> None:
-    async with Client(server(project)) as client:
+    async with Client(build_transport(project)) as client:
         made = await call(
             client, "workflow_create", name="shop", source_type="prompt", max_parallel_tasks=3,
             source_content="We want to sell things on the web.",
@@ -119,11 +119,11 @@ async def main(project: Path) -> None:
         summary = await call(client, "workflow_get_summary", id=made["id"], format="markdown")
         print(f"\n{summary['summary']}")
         status = (await call(client, "workflow_get", id=made["id"]))["status"]
-        print(f"\nThe workflow is {status}; the task of {DOOMED} was taken over when its lease ran out.")
+        print(f"\nThe workflow is {status}; the task of {DOOMED} was taken over when its lease expired.")
 
 
 def show(project: Path) -> None:
-    """A plan and its crew, in this project."""
+    """Run a plan with three agents in this project."""
     print("A plan, three agents, and one of them dies\n")
     anyio.run(main, project)
 

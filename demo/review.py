@@ -1,4 +1,4 @@
-"""A change, two rules, and the reviews that they make: part of `make demo`."""
+"""Part of `make demo`: a change, two review rules, and the reviews that result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write(project: Path, name: str, text: str) -> None:
 
 
 def set_up(project: Path) -> None:
-    """A repository with two rules on main, and a branch with a change of three files."""
+    """Create a repository with two rules on main, and a branch with a change of three files."""
     git(project, "init", "-q", "-b", "main")
     write(project, ".deepreview", RULES)
     write(project, "docs/start.md", "# Start\n")
@@ -58,8 +58,8 @@ def set_up(project: Path) -> None:
     write(project, "docs/login.md", "# Login\n")
 
 
-def verdict(project: Path, instructions: str) -> str:
-    """What a reviewer finds. No model here: it reads its instructions and looks for two things."""
+def review_files(project: Path, instructions: str) -> str:
+    """Review as a stand-in for a model: check the files in the instructions for two problems."""
     under_review = instructions.partition("## Files to Review")[2].partition("\n## ")[0]
     for file in re.findall(r"^- @(.+)$", under_review, re.MULTILINE):
         text = (project / file).read_text()
@@ -71,23 +71,23 @@ def verdict(project: Path, instructions: str) -> str:
 
 
 class Agent:
-    """Somebody who has changed something and has it reviewed."""
+    """An agent that has its changes reviewed."""
 
     def __init__(self, client: Client[Any], project: Path) -> None:
         self._client, self._project = client, project
 
     async def review(self) -> int:
-        """One round: ask what must be reviewed, have it done, record what passed; how many there were."""
-        told = (await self._client.call_tool("get_review_instructions")).structured_content["result"]  # type: ignore[index]
+        """Run one round: get the due reviews, run them, record those that passed; return how many were due."""
+        instructions = (await self._client.call_tool("get_review_instructions")).structured_content["result"]  # type: ignore[index]
         tasks = re.findall(
-            r'^name: "(.+)"\n.*\n\tsubagent_type: (.+)\n\tprompt: "@(.+)"$', told, re.MULTILINE
+            r'^name: "(.+)"\n.*\n\tsubagent_type: (.+)\n\tprompt: "@(.+)"$', instructions, re.MULTILINE
         )
         for name, kind, path in tasks:
-            found = verdict(self._project, (self._project / path).read_text())
+            found = review_files(self._project, (self._project / path).read_text())
             print(f"  {name:<32} by {kind:<16} {found or 'PASSED'}")
             if not found:
                 await self._client.call_tool("mark_review_passed", {"review_id": Path(path).stem})
-        if "passed before" in (last := told.splitlines()[-1]) or not tasks:
+        if "passed before" in (last := instructions.splitlines()[-1]) or not tasks:
             print(f"  {last}")
         return len(tasks)
 
@@ -107,7 +107,7 @@ async def work(project: Path) -> list[int]:
 
 
 def show(_: Path) -> None:
-    """Reviews of a change, in a repository of their own: what is changed there is all that is looked at."""
+    """Review a change, in a repository of its own so that nothing else has changed there."""
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         project = Path(folder)
         set_up(project)

@@ -1,4 +1,4 @@
-"""A tracked workflow with two phases: two agents at once in one tree, and who changed what; part of `make demo`."""
+"""Part of `make demo`: a tracked workflow of two phases with parallel agents in one tree, and who changed what."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
-NOBODY = {
+GIT_IDENTITY = {
     "GIT_AUTHOR_NAME": "demo", "GIT_AUTHOR_EMAIL": "demo@example.org",
     "GIT_COMMITTER_NAME": "demo", "GIT_COMMITTER_EMAIL": "demo@example.org",
 }  # fmt: skip
 
 
 def git(project: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=project, env={**os.environ, **NOBODY}, check=True)
+    subprocess.run(["git", *arguments], cwd=project, env={**os.environ, **GIT_IDENTITY}, check=True)
 
 
-def server(project: Path) -> StdioTransport:
-    """A server of one's own, on the project's one store."""
+def build_transport(project: Path) -> StdioTransport:
+    """Build the transport to a new server process on the project's store."""
     return StdioTransport(
         DEEPWORK[0],
         [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "tracking"],
@@ -37,11 +37,11 @@ async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
     return (await client.call_tool(tool, arguments)).structured_content
 
 
-async def subagent(
+async def run_subagent(
     project: Path, ids: dict[str, str], name: str, area: str, begun: anyio.Event, go: anyio.Event
 ) -> None:
-    """Begin, write into one's own area, say why, and end; with a server of one's own."""
-    async with Client(server(project)) as client:
+    """Start a task, write into its area, log a decision and complete the task, with a server of its own."""
+    async with Client(build_transport(project)) as client:
         task = await call(
             client, "start_task", **ids, caller_type="subagent", agent_name=name, name=f"write the {area}",
             goal=f"A first {area}", areas=[area],
@@ -63,8 +63,8 @@ async def subagent(
             print(f"  {name:<4} changed {path:<14} ({how})", flush=True)
 
 
-async def phase(client: Client[Any], project: Path, workflow_id: str, number: int, **crew: str) -> None:
-    """A phase: its agents run at once, and it ends when they have."""
+async def run_phase(client: Client[Any], project: Path, workflow_id: str, number: int, **crew: str) -> None:
+    """Run a phase: its agents work in parallel, and it ends after all of them."""
     name = ("Draft", "Finish")[number - 1]
     print(f"Phase {number}: {name}")
     started = await call(
@@ -74,7 +74,7 @@ async def phase(client: Client[Any], project: Path, workflow_id: str, number: in
     begun, go = [anyio.Event() for _ in crew], anyio.Event()
     async with anyio.create_task_group() as group:
         for event, (agent, area) in zip(begun, crew.items(), strict=True):
-            group.start_soon(subagent, project, ids, agent, area, event, go)
+            group.start_soon(run_subagent, project, ids, agent, area, event, go)
         for event in begun:
             await event.wait()
         go.set()
@@ -86,10 +86,10 @@ async def main(project: Path) -> None:
     (project / "notes.md").write_text("Notes\n")
     git(project, "add", "--all")
     git(project, "commit", "--quiet", "--message", "first")
-    async with Client(server(project)) as client:
+    async with Client(build_transport(project)) as client:
         workflow = await call(client, "start_workflow", name="manual", objective="A manual that is read")
-        await phase(client, project, workflow["workflow_id"], 1, Ada="guide", Bo="examples")
-        await phase(client, project, workflow["workflow_id"], 2, Cy="index")
+        await run_phase(client, project, workflow["workflow_id"], 1, Ada="guide", Bo="examples")
+        await run_phase(client, project, workflow["workflow_id"], 2, Cy="index")
         ended = await call(
             client, "complete_workflow", workflow_id=workflow["workflow_id"], status="completed",
             summary="The manual has a guide, examples and an index.",
@@ -106,7 +106,7 @@ async def main(project: Path) -> None:
 
 
 def show(project: Path) -> None:
-    """A tracked workflow, in this project."""
+    """Run a tracked workflow in this project."""
     print("A record of work as it happens: three agents, two phases, and who changed what\n")
     anyio.run(main, project)
 

@@ -1,4 +1,4 @@
-"""Two agents meet on a real deepwork server: what `make demo` shows."""
+"""Part of `make demo`: two agents exchange messages through real servers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fastmcp.client.transports import StdioTransport
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 
 
-class Desk:
-    """One agent's client: a server process of its own, as Claude Code or Codex would start it."""
+class AgentClient:
+    """One agent with its own server process, as Claude Code or Codex would start it."""
 
     def __init__(self, name: str, client: Client[Any]) -> None:
         self.name, self._client = name, client
@@ -32,20 +32,20 @@ class Desk:
         self.id = (await self.call("agent_register", name=self.name, runtime=runtime, **more))["id"]
         print(f"  {self.name:<6} registers as {self.id} ({runtime})")
 
-    async def send(self, to: Desk, kind: str, body: Any, **more: Any) -> Any:
+    async def send(self, to: AgentClient, kind: str, body: Any, **more: Any) -> Any:
         print(f"  {self.name:<6} → {to.name}: {body}")
         return await self.call(
             "message_send", sender_id=self.id, recipient_id=to.id, message_type=kind, body=body, **more
         )
 
 
-def desk(project: str) -> Client[Any]:
+def connect_client(project: str) -> Client[Any]:
     return Client(StdioTransport(DEEPWORK[0], [*DEEPWORK[1:], "serve", "--path", project], keep_alive=False))
 
 
-async def conversation(project: str) -> None:
-    async with desk(project) as first, desk(project) as second:
-        ada, bob = Desk("Ada", first), Desk("Bob", second)
+async def hold_conversation(project: str) -> None:
+    async with connect_client(project) as first, connect_client(project) as second:
+        ada, bob = AgentClient("Ada", first), AgentClient("Bob", second)
 
         print("Two MCP clients, two server processes over stdio, one project:\n")
         await ada.register("claude_code", role="coordinator")
@@ -65,26 +65,28 @@ async def conversation(project: str) -> None:
         print("  Bob    takes his leave\n")
 
 
-def deepwork(project: str, *words: str) -> str:
+def run_deepwork(project: str, *words: str) -> str:
     return subprocess.run(
         [*DEEPWORK, *words, "--path", project], check=True, capture_output=True, text=True, timeout=60
     ).stdout
 
 
-def say(title: str, project: str, *words: str) -> None:
-    print(f"{title}\n\n$ deepwork {' '.join(words)}\n{deepwork(project, *words)}")
+def print_command(title: str, project: str, *words: str) -> None:
+    print(f"{title}\n\n$ deepwork {' '.join(words)}\n{run_deepwork(project, *words)}")
 
 
 def show(folder: Path) -> None:
-    """The whole conversation, in this project, and what a person sees of it."""
+    """Run the conversation in this project, then show it with commands."""
     project = str(folder)
-    anyio.run(conversation, project)
-    say("Everything was stored before it was answered. From a terminal:", project, "agents", "list")
-    say("Every change was told once, in order:", project, "events", "tail", "--since", "0", "--no-follow")
-    told = deepwork(project, "events", "tail", "--since", "0", "--no-follow", "--json").splitlines()
-    kinds = Counter(json.loads(line)["type"] for line in told)
+    anyio.run(hold_conversation, project)
+    print_command("Everything was stored before it was answered. From a terminal:", project, "agents", "list")
+    print_command(
+        "Every change was told once, in order:", project, "events", "tail", "--since", "0", "--no-follow"
+    )
+    events = run_deepwork(project, "events", "tail", "--since", "0", "--no-follow", "--json").splitlines()
+    kinds = Counter(json.loads(line)["type"] for line in events)
     print(
-        f"Summary: {kinds['agent:registered']} agents, {kinds['message:created']} messages, {len(told)} events."
+        f"Summary: {kinds['agent:registered']} agents, {kinds['message:created']} messages, {len(events)} events."
     )
     print("To use deepwork in your own project, see docs/quickstart.md.")
 

@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the command line itself; a test holds the page to it."""
+"""Generates docs/commands.md from the commands; a test checks that the page is up to date."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ are for. Left out below, because nearly every command has them:
 """
 
 
-def page() -> str:
-    """The whole page."""
-    sections = [_section(path, command) for path, command in _commands(deepwork, ("deepwork",))]
+def render_page() -> str:
+    """Render the whole page."""
+    sections = [_render_section(path, command) for path, command in _walk_commands(deepwork, ("deepwork",))]
     return HEAD + "".join(sections)
 
 
-def _commands(
+def _walk_commands(
     command: click.Command, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if len(path) > 1 and not command.hidden:
@@ -45,63 +45,65 @@ def _commands(
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
-                yield from _commands(inner, (*path, name))
+                yield from _walk_commands(inner, (*path, name))
 
 
-def _section(path: tuple[str, ...], command: click.Command) -> str:
-    about = _paragraphs(command)
+def _render_section(path: tuple[str, ...], command: click.Command) -> str:
+    about = _render_help(command)
     if len(path) == 2:
         title = f"\n## deepwork {path[1]}\n\n"
         usage = (
             ""
             if isinstance(command, click.Group) and not command.invoke_without_command
-            else _usage(path, command)
+            else _render_usage(path, command)
         )
-        return title + usage + about + _options(command)
-    return f"\n### {' '.join(path[1:])}\n\n{_usage(path, command)}{about}{_options(command)}"
+        return title + usage + about + _render_options(command)
+    return f"\n### {' '.join(path[1:])}\n\n{_render_usage(path, command)}{about}{_render_options(command)}"
 
 
-def _usage(path: tuple[str, ...], command: click.Command) -> str:
-    words = [*path, *(_argument(each) for each in command.params if isinstance(each, click.Argument))]
+def _render_usage(path: tuple[str, ...], command: click.Command) -> str:
+    words = [*path, *(_format_argument(each) for each in command.params if isinstance(each, click.Argument))]
     return f"```text\n{' '.join(words)}\n```\n\n"
 
 
-def _argument(argument: click.Argument) -> str:
+def _format_argument(argument: click.Argument) -> str:
     name = argument.metavar or argument.human_readable_name.upper()
     many = "..." if argument.nargs == -1 and not name.endswith("...") else ""
     return f"[{name}]{many}" if not argument.required and not name.startswith("[") else name + many
 
 
-def _paragraphs(command: click.Command) -> str:
+def _render_help(command: click.Command) -> str:
     text = (command.help or command.short_help or "").partition("\f")[0].replace("\b\n", "")
     lines = [line.strip() for line in text.splitlines()]
-    return _plain("\n".join(lines)).strip() + "\n"
+    return _escape_markdown("\n".join(lines)).strip() + "\n"
 
 
-def _options(command: click.Command) -> str:
+def _render_options(command: click.Command) -> str:
     rows = [
-        f"| {_names(each)} | {_plain(each.help or '')} |"
+        f"| {_format_option(each)} | {_escape_markdown(each.help or '')} |"
         for each in command.params
         if isinstance(each, click.Option) and not each.hidden and not EVERYWHERE & set(each.opts)
     ]
     return "\n" + "\n".join(["| option | |", "|---|---|", *rows]) + "\n" if rows else ""
 
 
-def _names(option: click.Option) -> str:
+def _format_option(option: click.Option) -> str:
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
     choices = option.type.choices if isinstance(option.type, click.Choice) else ()
-    value = " \\| ".join(f"`{word}`" for word in choices) or ("" if option.is_flag else _metavar(option))
+    value = " \\| ".join(f"`{word}`" for word in choices) or (
+        "" if option.is_flag else _format_metavar(option)
+    )
     return f"{names} {value}".strip()
 
 
-def _metavar(option: click.Option) -> str:
+def _format_metavar(option: click.Option) -> str:
     return f"`{option.metavar or option.type.name.upper()}`".replace("|", "\\|")
 
 
-def _plain(text: str) -> str:
-    """Text that Markdown leaves as it is."""
+def _escape_markdown(text: str) -> str:
+    """Escape characters that mean something in Markdown."""
     return re.sub(r"([<>*|])", r"\\\1", text)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(render_page(), encoding="utf-8")

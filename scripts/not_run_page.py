@@ -1,4 +1,4 @@
-"""Writes the list of commands that no test runs into docs/about-these-pages.md; a test holds the page to it."""
+"""Generates the list of commands that no test runs, in docs/about-these-pages.md; a test checks it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from scripts.pages import ROOT, Block, all_pages, blocks, steps
+from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 
 PAGE = ROOT / "docs" / "about-these-pages.md"
 HEAD = "| page | commands | why not |\n|---|--:|---|\n"
 
 
-def not_run() -> list[Block]:
-    """Blocks that say why they cannot be run."""
-    return [block for page in all_pages() for block in blocks(page) if block.why_not_run]
+def list_unrun_blocks() -> list[Block]:
+    """List the blocks that are marked as not run."""
+    return [block for page in list_pages() for block in parse_blocks(page) if block.why_not_run]
 
 
-def page() -> str:
-    """The page with its table made anew; the words around it are kept."""
+def render_page() -> str:
+    """Render the page with a new table; the text before it is kept."""
     before = PAGE.read_text(encoding="utf-8").partition(HEAD)[0]
-    rows = [f"| {_link(block.page)} | {len(steps(block))} | {block.why_not_run} |\n" for block in not_run()]
+    rows = [
+        f"| {_format_link(block.page)} | {len(parse_steps(block))} | {block.why_not_run} |\n"
+        for block in list_unrun_blocks()
+    ]
     return before + HEAD + "".join(rows)
 
 
-def _link(page: Path) -> str:
+def _format_link(page: Path) -> str:
     path = page.relative_to(ROOT)
     return f"[{path}]({path.relative_to('docs') if path.parts[0] == 'docs' else Path('..') / path})"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(render_page(), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""The pages as data: their fenced blocks, in order, with what the fences say about them.
+"""Parses the documentation: fenced blocks, their attributes, and the commands in them.
 
-The notation is described for writers in docs/about-these-pages.md.
+docs/about-these-pages.md describes the notation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NOTE = re.compile(r"<!-- fence: (.*?) -->\n$")
 _ATTRIBUTE = re.compile(r'([\w-]+)(?:="([^"]*)")?')
 
 
-class BadFence(ValueError):
-    """A fence says something that nobody understands."""
+class FenceError(ValueError):
+    """A fence has an unknown or incomplete attribute."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class Block:
 
     @property
     def title(self) -> str:
-        """The file that the block is."""
+        """The name of the file whose content the block shows."""
         return self.attributes.get("title", "")
 
     @property
     def why_not_run(self) -> str:
-        """The reason, where the commands cannot be run by a test."""
+        """Why a test cannot run the commands; empty if it can."""
         return self.attributes.get("not-run", "")
 
     @property
     def stays(self) -> bool:
-        """Whether its last command goes on while the rest of the page is followed."""
+        """Whether its last command keeps running for the rest of the page."""
         return "stays" in self.attributes
 
     @property
@@ -63,20 +63,20 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and what the page shows of its output; nothing shown, nothing compared."""
+    """One command and its output on the page; empty output is not compared."""
 
     command: str
     shown: str
     line: int
 
 
-def all_pages() -> list[Path]:
-    """Every page a user reads: the README and the documentation."""
+def list_pages() -> list[Path]:
+    """List the pages for users: the README and the documentation."""
     return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
-def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in order; commands in a comment stand among them."""
+def parse_blocks(page: Path) -> list[Block]:
+    """Parse the fenced blocks of a page, in order, including commands in HTML comments."""
     text = page.read_text(encoding="utf-8")
     found = []
     for match in _BLOCK.finditer(text):
@@ -86,24 +86,24 @@ def blocks(page: Path) -> list[Block]:
             continue
         language, _, rest = match["header"].strip().partition(" ")
         note = _NOTE.search(text[: match.start()])
-        attributes = _attributes(f"{rest} {note[1] if note else ''}", f"{page.name}:{line}")
+        attributes = _parse_attributes(f"{rest} {note[1] if note else ''}", f"{page.name}:{line}")
         body = re.sub(rf"^{match['indent']}", "", match["body"], flags=re.MULTILINE)
         found.append(Block(page, line, language, body, attributes))
     return found
 
 
-def _attributes(text: str, place: str) -> dict[str, str]:
+def _parse_attributes(text: str, place: str) -> dict[str, str]:
     found: dict[str, str] = dict(_ATTRIBUTE.findall(text))
     unknown = set(found) - KNOWN
     if unknown:
-        raise BadFence(f"{place}: a fence cannot say {', '.join(sorted(unknown))}.")
+        raise FenceError(f"{place}: a fence cannot say {', '.join(sorted(unknown))}.")
     if "not-run" in found and not found["not-run"]:
-        raise BadFence(f"{place}: not-run needs its reason.")
+        raise FenceError(f"{place}: not-run needs its reason.")
     return found
 
 
-def steps(block: Block) -> list[Step]:
-    """The commands of a block: in `console` after `$ `, else the whole block is one script."""
+def parse_steps(block: Block) -> list[Step]:
+    """Split a block into commands: a `console` block at `$ `; any other block is one script."""
     if block.language != "console":
         return [Step(block.text.rstrip("\n"), "", block.line + 1)]
     found: list[Step] = []
@@ -111,13 +111,13 @@ def steps(block: Block) -> list[Step]:
     shown: list[str] = []
     began = block.line
 
-    def keep() -> None:
+    def add_step() -> None:
         if command:
             found.append(Step("\n".join(command), "\n".join(shown).strip("\n"), began))
 
     for number, line in enumerate(block.text.splitlines(), start=block.line + 1):
         if line.startswith("$ "):
-            keep()
+            add_step()
             command, shown, began = [line[2:]], [], number
         elif command and not shown and command[-1].endswith("\\"):
             command.append(line)
@@ -126,6 +126,6 @@ def steps(block: Block) -> list[Step]:
         elif command:
             shown.append(line)
         else:
-            raise BadFence(f"{block.page.name}:{number}: output before any command.")
-    keep()
+            raise FenceError(f"{block.page.name}:{number}: output before any command.")
+    add_step()
     return found

@@ -1,4 +1,4 @@
-"""Writes the schema snapshots that new stores are created from; a test holds them to the migrations."""
+"""Generates the schema snapshots that new stores are created from; a test compares them with the migrations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HEAD = "-- Written from the migrations by `make schema`; do not edit.\n"
 
 
 def dump_sqlite() -> str:
-    """The statements that make an empty SQLite file what all migrations make of it."""
+    """Return the statements that create the same SQLite store as all migrations do."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         schema.migrate("sqlite+pysqlite://", connection, sqlite3)
-        # The shadow tables of a full-text index come with it, and internal indexes with their tables.
+        # SQLite creates shadow tables with their full-text index, and internal indexes with their tables.
         statements = connection.execute(
             "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'plan!_words!_%' ESCAPE '!'"
             " ORDER BY rowid"
@@ -33,13 +33,13 @@ def _is_row(line: str) -> bool:
 
 
 def dump_postgresql() -> str:
-    """The statements that all migrations run on an empty PostgreSQL database."""
+    """Return the statements that all migrations run on an empty PostgreSQL database."""
     output = io.StringIO()
     config = Config(output_buffer=output)
     config.set_main_option("script_location", str(schema.MIGRATIONS).replace("%", "%%"))
     config.attributes["dialect_name"] = "postgresql"
     command.upgrade(config, "head", sql=True)
-    # The driver's escape of "%", which a statement without parameters does not have.
+    # Undo the driver's escaping of "%": these statements run without parameters.
     text = output.getvalue().replace("%%", "%")
     lines = (line.rstrip() for line in text.splitlines())
     kept = (
@@ -50,7 +50,7 @@ def dump_postgresql() -> str:
 
 def main() -> None:
     for dialect, dump in (("sqlite", dump_sqlite), ("postgresql", dump_postgresql)):
-        schema.snapshot_path(dialect).write_text(dump(), encoding="utf-8")
+        schema.get_snapshot_path(dialect).write_text(dump(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes the table in docs/settings.md from the settings themselves; a test holds the page to it."""
+"""Generates the table in docs/settings.md from the settings; a test checks that it is up to date."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 HEAD = "| key in config.yml | variable | what it does | allowed | default |\n|---|---|---|---|---|\n"
 
 
-def page() -> str:
-    """The page with its table made anew; the words around it are kept."""
+def render_page() -> str:
+    """Render the page with a new table; the text around it is kept."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
     after = rest[rest.index("\n\n") :] if "\n\n" in rest else "\n"
-    return before + HEAD + "\n".join(map(_row, OPTIONS)) + after
+    return before + HEAD + "\n".join(map(_render_row, OPTIONS)) + after
 
 
-def _row(option: Option) -> str:
+def _render_row(option: Option) -> str:
     where = " Only as a variable." if option.is_secret else "" if option.in_file else " Not in config.yml."
-    default = _shown(getattr(Settings(Path()), option.name))
+    default = _format_value(getattr(Settings(Path()), option.name))
     allowed = option.allowed.replace("|", "\\|")
     return (
         f"| `{option.key}` | `{option.environment_variable}` | {option.help}{where} | {allowed} | {default} |"
     )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = (
         ", ".join(value)
         if isinstance(value, tuple)
@@ -39,4 +39,4 @@ def _shown(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(render_page(), encoding="utf-8")

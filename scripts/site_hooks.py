@@ -1,4 +1,4 @@
-"""What MkDocs is told while it builds the site: our fences, and links that leave the documentation."""
+"""MkDocs hooks: remove our fence attributes, and resolve links to files outside docs/."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """The page without what only tests read, and with links into the repository made whole."""
+    """Remove what only tests need, and make links into the repository absolute."""
     shown = _FOR_TESTS.sub("", markdown)
     shown = _FENCE.sub(lambda fence: fence[1] + "".join(_TITLE.findall(fence[2])), shown)
-    return _LINK.sub(lambda link: link[1] + _outside(page.file.src_uri, link[2]), shown)
+    return _LINK.sub(lambda link: link[1] + _resolve_link(page.file.src_uri, link[2]), shown)
 
 
-def _outside(page: str, target: str) -> str:
-    """A path that leaves docs/ becomes the file's address in the repository."""
+def _resolve_link(page: str, target: str) -> str:
+    """Convert a path that leaves docs/ into the file's URL in the repository."""
     path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), target))
     return target if path.startswith("docs/") else SOURCE + path

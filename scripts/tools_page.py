@@ -1,4 +1,4 @@
-"""Writes docs/tools.md from the registry; a test holds the page to it."""
+"""Generates docs/tools.md from the registry; a test checks that the page is up to date."""
 
 from __future__ import annotations
 
@@ -41,41 +41,43 @@ Tokens (o200k_base) that an agent pays for names, descriptions and input schemas
 """
 
 
-def page() -> str:
-    """The whole page."""
-    specs = list(registry().values())
+def render_page() -> str:
+    """Render the whole page."""
+    specs = list(load_registry().values())
     by_toolset = {
         toolset: list(members)
         for toolset, members in groupby(
             sorted(specs, key=lambda s: (s.toolset, s.name)), key=lambda s: s.toolset
         )
     }
-    costs = [_cost_row(toolset, members) for toolset, members in by_toolset.items()]
-    total = _cost_row("**all**", specs)
+    costs = [_render_cost_row(toolset, members) for toolset, members in by_toolset.items()]
+    total = _render_cost_row("**all**", specs)
     sections = [
-        f"## {toolset.capitalize()}\n\n" + "\n".join(map(_section, members))
+        f"## {toolset.capitalize()}\n\n" + "\n".join(map(_render_section, members))
         for toolset, members in by_toolset.items()
     ]
     return HEAD + "\n".join([*costs, total]) + "\n\n" + "\n".join(sections)
 
 
-def registry() -> dict[str, ToolSpec]:
-    """Every tool; the folder only has to exist, nothing is opened."""
-    return Application(load_settings(Path(__file__).parent, {"database": "unused.db"}, environment={})).registry
+def load_registry() -> dict[str, ToolSpec]:
+    """Load every tool; the database is never opened."""
+    return Application(
+        load_settings(Path(__file__).parent, {"database": "unused.db"}, environment={})
+    ).registry
 
 
-def tokens(spec: ToolSpec) -> int:
-    """What one tool costs in every session of every agent."""
+def count_tokens(spec: ToolSpec) -> int:
+    """Count the tokens that a tool's definition costs in every session."""
     shown = {"name": spec.name, "description": spec.description, "inputSchema": spec.input_schema}
     return int(openai.o200k_base().count(json.dumps(shown, separators=(",", ":"))))
 
 
-def _cost_row(name: str, specs: list[ToolSpec]) -> str:
-    cost = sum(map(tokens, specs))
+def _render_cost_row(name: str, specs: list[ToolSpec]) -> str:
+    cost = sum(map(count_tokens, specs))
     return f"| {name} | {len(specs)} | {cost} | {cost / len(specs):.0f} |"
 
 
-def _section(spec: ToolSpec) -> str:
+def _render_section(spec: ToolSpec) -> str:
     traits = [
         word
         for word, holds in [
@@ -88,24 +90,24 @@ def _section(spec: ToolSpec) -> str:
     marks = f" *({', '.join(traits)})*" if traits else ""
     required = set(spec.input_schema.get("required", []))
     rows = [
-        f"| `{name}` | {_kind(shape)} | {'yes' if name in required else ''} | {_remark(shape)} |"
+        f"| `{name}` | {_format_type(shape)} | {'yes' if name in required else ''} | {_format_remark(shape)} |"
         for name, shape in spec.input_schema["properties"].items()
     ]
     table = "| parameter | type | required | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
-    answer = f"Answers {_answer(spec)}.\n" if _answer(spec) else ""
+    answer = f"Answers {_format_answer(spec)}.\n" if _format_answer(spec) else ""
     return f"### `{spec.name}`\n\n{spec.description}{marks}\n\n{table}\n{answer}"
 
 
-def _kind(shape: dict[str, object]) -> str:
+def _format_type(shape: dict[str, object]) -> str:
     if "enum" in shape:
         return " \\| ".join(f"`{word}`" for word in shape["enum"])  # type: ignore[attr-defined]
     if shape.get("type") == "array":
-        return f"list of {_kind(shape['items'])}"  # type: ignore[arg-type]
+        return f"list of {_format_type(shape['items'])}"  # type: ignore[arg-type]
     kind = shape.get("type")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
-def _remark(shape: dict[str, object]) -> str:
+def _format_remark(shape: dict[str, object]) -> str:
     limits = [
         f"{word} {shape[key]}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in shape
     ]
@@ -116,7 +118,7 @@ def _remark(shape: dict[str, object]) -> str:
     return "; ".join([*described, *keys, *limits, *default])
 
 
-def _answer(spec: ToolSpec) -> str:
+def _format_answer(spec: ToolSpec) -> str:
     schema = spec.output_schema or {}
     required = set(schema.get("required", []))
     return ", ".join(
@@ -126,4 +128,4 @@ def _answer(spec: ToolSpec) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(render_page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A whole deepwork for a test: real databases, real tools, and a clock to turn."""
+"""A complete application for a test: real databases, real tools, and a manual clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEASE_MS = 90_000
 
 
 class Clock:
-    """Time that passes only when told to, in milliseconds."""
+    """A manual clock in milliseconds, moved only by `advance`."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -34,28 +34,30 @@ class Clock:
 
 
 def make_app(folder: Path, location: str, clock: Clock | None = None, **flags: Any) -> Application:
-    """The parts on this database, with a project in this folder."""
+    """Create an application on this database, with a project in this folder."""
     return Application(load_settings(folder, {"database": location, **flags}, environment={}), clock)
 
 
-def ask(app: Application, tool: str, key: str | None = None, caller: str = "local", **arguments: Any) -> Any:
-    """Call a tool as a front door would, checks and idempotency included."""
+def call_tool(
+    app: Application, tool: str, key: str | None = None, caller: str = "local", **arguments: Any
+) -> Any:
+    """Call a tool as a transport does, with input checks and idempotency."""
     return invoke(app.database, app.registry[tool], arguments, Call(caller, tool, key, account=caller))
 
 
-def events(app: Application, since: int = 0) -> list[Event]:
-    """What has been told."""
+def list_events(app: Application, since: int = 0) -> list[Event]:
+    """List the recorded events."""
     with app.database.reading() as tx:
-        return EventStore(tx).after(since, 10_000)
+        return EventStore(tx).list_after(since, 10_000)
 
 
-def told(app: Application) -> list[str]:
-    """The names of what has been told, in order."""
-    return [event.type for event in events(app)]
+def list_event_types(app: Application) -> list[str]:
+    """List the types of the recorded events, in order."""
+    return [event.type for event in list_events(app)]
 
 
-def clean(url: str) -> None:
-    """Empty a PostgreSQL database, making its tables if it is new."""
+def empty_database(url: str) -> None:
+    """Empty a PostgreSQL database; creates its tables if it is new."""
     import psycopg
 
     engine = open_engine(url)
@@ -73,13 +75,13 @@ def clean(url: str) -> None:
         connection.execute("UPDATE audit_head SET seq = 0, chain = ''")
 
 
-def size(answer: Any) -> int:
-    """How many bytes an answer has on the wire."""
+def measure_bytes(answer: Any) -> int:
+    """Return the size of an answer as JSON, in bytes."""
     return len(json.dumps(answer).encode())
 
 
-def leave_out(reason: str) -> NoReturn:
-    """Leave a test out because this machine lacks something; where the run must be complete, fail instead."""
+def skip_or_fail(reason: str) -> NoReturn:
+    """Skip a test because this machine lacks something; fail instead if the run must be complete."""
     if os.environ.get("DEEPWORK_TESTS_COMPLETE"):
         pytest.fail(f"{reason}, and this run may leave nothing out.")
     pytest.skip(reason)

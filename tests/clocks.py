@@ -10,7 +10,7 @@ from deepwork.database.sqlite import SQLite
 
 
 def coarsen_clocks() -> None:
-    """Let the databases' clocks move in steps, if asked to, so that many rows get the same time."""
+    """Make the databases' clocks move in steps, if configured, so that many rows get the same time."""
     if not (step := int(os.environ.get("DEEPWORK_TESTS_CLOCK_MS", "0"))):
         return
 

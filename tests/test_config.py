@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from deepwork.config import OPTIONS, Settings, child_environment, load_settings, unknown_keys
+from application import call_tool
+from deepwork.config import OPTIONS, Settings, build_child_environment, find_unknown_keys, load_settings
 from deepwork.errors import DefinitionError
+from deepwork.server.application import Application
 
 
-def written(root: Path, text: str) -> Path:
+def write_config(root: Path, text: str) -> Path:
     (root / ".deepwork").mkdir(exist_ok=True)
     (root / ".deepwork" / "config.yml").write_text(text)
     return root
@@ -30,7 +32,7 @@ def test_a_project_without_settings_has_the_defaults(tmp_path: Path):
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path):
-    root = written(tmp_path, "lease_seconds: 10\nlog_level: error\ntoolsets: [agents]\n")
+    root = write_config(tmp_path, "lease_seconds: 10\nlog_level: error\ntoolsets: [agents]\n")
 
     settings = load_settings(
         root, {"toolsets": "messages"}, {"DEEPWORK_LEASE_SECONDS": "20", "DEEPWORK_TOOLSETS": "all"}
@@ -40,7 +42,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path):
 
 
 def test_nested_keys_and_platforms_are_read_from_the_file(tmp_path: Path):
-    root = written(
+    root = write_config(
         tmp_path,
         'version: "1.0"\nplatforms: [gemini, claude]\nquality_gate:\n  enabled: false\n  max_attempts: 5\n',
     )
@@ -76,7 +78,7 @@ def test_nested_keys_and_platforms_are_read_from_the_file(tmp_path: Path):
 def test_a_bad_value_is_one_clear_sentence(
     tmp_path: Path, flags: dict[str, Any], environment: dict[str, str], file: str, said: str
 ):
-    root = written(tmp_path, file)
+    root = write_config(tmp_path, file)
 
     with pytest.raises(DefinitionError) as refused:
         load_settings(root, flags, environment)
@@ -111,7 +113,7 @@ def test_a_database_of_another_kind_is_refused(tmp_path: Path, database: str):
 
 
 def test_a_file_in_the_repository_cannot_open_this_machine(tmp_path: Path):
-    root = written(
+    root = write_config(
         tmp_path, "host: 0.0.0.0\nallowed_hosts: [evil.example]\ntoken: aaaaaaaaaaaaaaaaaaaa\nrate_limit: 0\n"
     )
 
@@ -123,15 +125,26 @@ def test_a_file_in_the_repository_cannot_open_this_machine(tmp_path: Path):
         "",
         50,
     )
-    assert "host" in unknown_keys(root)
+    assert "host" in find_unknown_keys(root)
+
+
+@pytest.mark.parametrize("policy", ["warn", "refuse", "ignore"])
+def test_the_config_file_sets_the_file_conflicts_of_new_plans(tmp_path: Path, policy: str):
+    root = write_config(tmp_path, f"file_conflicts: {policy}\n")
+    app = Application(load_settings(root, environment={}))
+
+    plan = call_tool(app, "workflow_create", name="p", source_type="prompt", source_content="x")
+
+    assert call_tool(app, "workflow_get", id=plan["id"])["file_conflicts"] == policy
+    app.close()
 
 
 def test_keys_that_mean_nothing_are_named(tmp_path: Path):
-    assert unknown_keys(written(tmp_path, "toolset: [agents]\nversion: 1\n")) == ["toolset"]
+    assert find_unknown_keys(write_config(tmp_path, "toolset: [agents]\nversion: 1\n")) == ["toolset"]
 
 
 def test_children_see_no_secrets():
-    seen = child_environment(
+    seen = build_child_environment(
         {
             "PATH": "/bin",
             "LC_ALL": "C",

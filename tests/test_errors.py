@@ -6,17 +6,17 @@ from deepwork import errors
 from deepwork.errors import Code, DeepworkError, NotFound
 
 
-def subclasses(kind: type[DeepworkError]) -> list[type[DeepworkError]]:
-    return [kind, *(below for each in kind.__subclasses__() for below in subclasses(each))]
+def list_subclasses(kind: type[DeepworkError]) -> list[type[DeepworkError]]:
+    return [kind, *(below for each in kind.__subclasses__() for below in list_subclasses(each))]
 
 
 def test_the_tree_in_the_docstring_is_the_tree():
-    for kind in subclasses(DeepworkError):
+    for kind in list_subclasses(DeepworkError):
         assert kind.__name__ in str(errors.__doc__)
 
 
 def test_an_error_has_the_four_keys_that_clients_read():
-    assert NotFound("agent", "ag_1").as_dict() == {
+    assert NotFound("agent", "ag_1").to_dict() == {
         "code": "AGENT_NOT_FOUND",
         "message": "There is no agent 'ag_1'.",
         "recoverable": False,
@@ -33,6 +33,6 @@ def test_a_code_is_its_own_name():
     assert all(code.name == code.value for code in Code)
 
 
-@pytest.mark.parametrize("kind", subclasses(DeepworkError))
+@pytest.mark.parametrize("kind", list_subclasses(DeepworkError))
 def test_what_kind_of_error_it_is_says_its_docstring(kind: type[DeepworkError]):
     assert kind.__doc__

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
-/** The theme must be known before the first paint: a plain script in the head, small and with a hash in its name. */
+/** Adds a small script to the head that sets the theme before the first paint. Its name contains a hash. */
 function themeFirst(): Plugin {
   const text = readFileSync(new URL("./src/theme-first.js", import.meta.url), "utf8").replace(/\/\*[\s\S]*?\*\/\s*/g, "").trim();
   const name = `assets/theme-${createHash("sha256").update(text).digest("hex").slice(0, 8)}.js`;

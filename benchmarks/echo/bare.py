@@ -1,4 +1,4 @@
-"""The yardstick: a bare FastMCP server with one tool, over standard input and output or HTTP."""
+"""The yardstick: a bare FastMCP server with one echo tool, over standard input and output or HTTP."""
 
 from __future__ import annotations
 

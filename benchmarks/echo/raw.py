@@ -1,4 +1,4 @@
-"""The floor: JSON-RPC over standard input and output by hand, with one tool that says what it is told."""
+"""The lower bound: hand-written JSON-RPC over standard input and output with one echo tool."""
 
 from __future__ import annotations
 

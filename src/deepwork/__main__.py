@@ -6,9 +6,9 @@ import sys
 
 
 def main() -> None:
-    """Run the command; a hook without what only the other commands need, as an agent waits for it."""
+    """Run the command; hooks skip the imports of the other commands, because an agent waits for them."""
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
-        from deepwork.hooks.door import main as answer_event  # noqa: PLC0415
+        from deepwork.hooks.entrypoint import main as answer_event  # noqa: PLC0415
 
         answer_event(sys.argv[2:])
     from deepwork.cli.main import main as run_command  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""Settings: flags win over the environment, that over `.deepwork/config.yml`, that over the defaults.
+"""Settings from flags, then the environment, then `.deepwork/config.yml`, then defaults.
 
-The only reader of the environment. Plain on purpose: every command starts here.
+The only module that reads the environment. It imports little, because every command loads it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TMP_FOLDER = f"{STATE_FOLDER}/tmp"  # noqa: S108 - a folder of the project
 
 @dataclass(frozen=True)
 class Settings:
-    """How one deepwork process behaves."""
+    """The settings of one deepwork process."""
 
     project_root: Path
     toolsets: tuple[str, ...] = ("all",)
@@ -40,6 +40,7 @@ class Settings:
     lease_seconds: int = 90
     additional_jobs_folders: tuple[str, ...] = ()
     git_branch: str = "switch"
+    file_conflicts: str = "warn"
     quality_gate: bool = True
     external_runner: str = ""
     quality_gate_timeout: int = 120
@@ -49,28 +50,28 @@ class Settings:
 
     @property
     def state_folder(self) -> Path:
-        """Where this project keeps what deepwork remembers."""
+        """The folder of this project's state."""
         return self.project_root / STATE_FOLDER
 
     @cached_property
     def repository_root(self) -> Path:
-        """The folder of the repository itself: that of a git worktree is its main tree."""
+        """The root of the repository; for a git worktree, that of its main tree."""
         root = self.project_root
         tree = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
-        main = main_tree(tree)
+        main = find_main_tree(tree)
         if main is None:
             return root
-        same = main / root.relative_to(tree)  # a folder of a worktree stands for that of the main tree
+        same = main / root.relative_to(tree)  # the same folder in the main tree
         return same if same.is_dir() else main
 
     @property
     def store_folder(self) -> Path:
-        """Where plans, agents and messages are kept: all trees of a repository share one store."""
+        """The folder of the store; all worktrees of a repository share one."""
         return (Path.home() if self.global_store else self.repository_root) / STATE_FOLDER
 
     @property
     def token_file(self) -> Path:
-        """Where the token is kept that was made because none was set."""
+        """The file of the token that is generated when none is set."""
         return (Path.home() / STATE_FOLDER if self.global_store else self.state_folder) / "token"
 
     @property
@@ -85,18 +86,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class Option:
-    """One setting: where it may be given and what it may be."""
+    """One setting: where it can be set and which values it accepts."""
 
     name: str
-    read: Callable[[Any], Any]
+    parse: Callable[[Any], Any]
     allowed: str
     help: str
     file_key: tuple[str, ...] = ()
     variable: str = ""
     is_secret: bool = False
-    """Read from the environment alone: a command line is seen by others."""
+    """Read only from the environment: command lines are visible to other users."""
     in_file: bool = True
-    """Whether config.yml may set it: a file that came with a repository must not open this machine."""
+    """Whether config.yml may set it: a file from a cloned repository must not expose this machine."""
 
     @property
     def environment_variable(self) -> str:
@@ -104,50 +105,50 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Its place in config.yml, as one writes it in a sentence."""
+        """Its key in config.yml, with dots."""
         return ".".join(self.file_key or (self.name,))
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _parse_words(value: Any) -> tuple[str, ...]:
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         raise ValueError
     return tuple(item.strip() for item in items if item.strip())
 
 
-def _folders(value: Any) -> tuple[str, ...]:
-    return _words(value.replace(":", ",") if isinstance(value, str) else value)
+def _parse_folders(value: Any) -> tuple[str, ...]:
+    return _parse_words(value.replace(":", ",") if isinstance(value, str) else value)
 
 
-def _truth(value: Any) -> bool:
+def _parse_bool(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[value.lower()]
 
 
-def _text(value: Any) -> str:
+def _parse_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _database(value: Any) -> str:
-    text = _text(value).strip()
+def _parse_database(value: Any) -> str:
+    text = _parse_text(value).strip()
     scheme, found, rest = text.partition("://")
     if found:
         if scheme.lower() not in {"postgresql", "postgres"}:
             raise ValueError
         return f"postgresql://{rest}"
-    if text.startswith(":"):  # `:memory:` would be forgotten at once
+    if text.startswith(":"):  # `:memory:` would not be persistent
         raise ValueError
     return text
 
 
-def _first(value: Any) -> str:
-    return _words(value)[0] if value else "claude"
+def _parse_first_word(value: Any) -> str:
+    return _parse_words(value)[0] if value else "claude"
 
 
-def _one_of(*words: str) -> Callable[[Any], str]:
+def _build_choice_parser(*words: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if value not in words:
             raise ValueError
@@ -156,7 +157,7 @@ def _one_of(*words: str) -> Callable[[Any], str]:
     return read
 
 
-def _whole_number(lowest: int, highest: int) -> Callable[[Any], int]:
+def _build_integer_parser(lowest: int, highest: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         number = int(value) if not isinstance(value, bool | float) else None
         if number is None or not lowest <= number <= highest:
@@ -167,73 +168,88 @@ def _whole_number(lowest: int, highest: int) -> Callable[[Any], int]:
 
 
 OPTIONS: Final = (
-    Option("toolsets", _words, "names of toolsets, or `all`", "Which groups of tools the server offers."),
-    Option("tools", _words, "names of tools", "Offer only these tools."),
-    Option("exclude_tools", _words, "names of tools", "Leave these tools out."),
-    Option("read_only", _truth, "true or false", "Offer only tools that change nothing."),
-    Option("output_schemas", _truth, "true or false", "Send each tool's output schema too; costs tokens."),
     Option(
-        "transport", _one_of("stdio", "sse", "http"), "stdio, sse or http", "How clients reach the server.",
+        "toolsets", _parse_words, "names of toolsets, or `all`", "Which groups of tools the server offers.",
+    ),
+    Option("tools", _parse_words, "names of tools", "Offer only these tools."),
+    Option("exclude_tools", _parse_words, "names of tools", "Leave these tools out."),
+    Option("read_only", _parse_bool, "true or false", "Offer only tools that change nothing."),
+    Option(
+        "output_schemas", _parse_bool, "true or false", "Send each tool's output schema too; costs tokens.",
     ),
     Option(
-        "host", _text, "an address or a name", "Where to listen, with transport sse or http.", in_file=False,
+        "transport", _build_choice_parser("stdio", "sse", "http"), "stdio, sse or http",
+        "How clients reach the server.",
     ),
-    Option("port", _whole_number(1, 65_535), "a whole number from 1 to 65535", "The port to listen on."),
     Option(
-        "token", _text, "at least 16 characters",
+        "host", _parse_text, "an address or a name",
+        "Where to listen, with transport sse or http.", in_file=False,
+    ),
+    Option(
+        "port", _build_integer_parser(1, 65_535), "a whole number from 1 to 65535", "The port to listen on.",
+    ),
+    Option(
+        "token", _parse_text, "at least 16 characters",
         "What every request must show; needed to listen beyond this machine.", is_secret=True, in_file=False,
     ),
     Option(
-        "allowed_hosts", _words, "host names, with their port unless it is the usual one",
+        "allowed_hosts", _parse_words, "host names, with their port unless it is the usual one",
         "Further names this server answers to, such as that of a proxy.", in_file=False,
     ),
     Option(
-        "rate_limit", _whole_number(0, 1_000_000), "a whole number, 0 for none",
+        "rate_limit", _build_integer_parser(0, 1_000_000), "a whole number, 0 for none",
         "How many requests a second one caller may send, with bursts of four times that.", in_file=False,
     ),
     Option(
-        "database", _database, "a file path or a postgresql:// URL",
+        "database", _parse_database, "a file path or a postgresql:// URL",
         "Where everything is kept; default is a file in the project.", variable="DEEPWORK_DATABASE_URL",
     ),
     Option(
-        "global_store", _truth, "true or false",
+        "global_store", _parse_bool, "true or false",
         "Keep everything in ~/.deepwork, one store for all projects.", ("global",), "DEEPWORK_GLOBAL",
     ),
     Option(
-        "platform", _first, "a name such as claude",
+        "platform", _parse_first_word, "a name such as claude",
         "Which client to write review tasks for.", ("platforms",),
     ),
     Option(
-        "lease_seconds", _whole_number(1, 86_400), "a whole number from 1 to 86400",
+        "lease_seconds", _build_integer_parser(1, 86_400), "a whole number from 1 to 86400",
         "An agent silent for this long is offline, and its claims are free.",
     ),
     Option(
-        "additional_jobs_folders", _folders, "folders, separated by colons",
+        "additional_jobs_folders", _parse_folders, "folders, separated by colons",
         "Further places to look for jobs, after the project's and the shipped ones.",
     ),
     Option(
-        "git_branch", _one_of("switch", "create", "off"), "switch, create or off",
+        "git_branch", _build_choice_parser("switch", "create", "off"), "switch, create or off",
         "What a job session does with its git branch.",
     ),
-    Option("quality_gate", _truth, "true or false", "Review a step's outputs.", ("quality_gate", "enabled")),
     Option(
-        "external_runner", _one_of("", "claude"), "claude, or nothing for self-review",
+        "file_conflicts", _build_choice_parser("warn", "refuse", "ignore"), "warn, refuse or ignore",
+        "What claiming a task does about files of running tasks, in new plans.",
+    ),
+    Option(
+        "quality_gate", _parse_bool, "true or false", "Review a step's outputs.", ("quality_gate", "enabled"),
+    ),
+    Option(
+        "external_runner", _build_choice_parser("", "claude"), "claude, or nothing for self-review",
         "Who reviews a step.", ("quality_gate", "external_runner"),
     ),
     Option(
-        "quality_gate_timeout", _whole_number(1, 86_400), "seconds, from 1 to 86400",
+        "quality_gate_timeout", _build_integer_parser(1, 86_400), "seconds, from 1 to 86400",
         "How long one review may take.", ("quality_gate", "timeout"),
     ),
     Option(
-        "quality_gate_max_attempts", _whole_number(1, 100), "a whole number from 1 to 100",
+        "quality_gate_max_attempts", _build_integer_parser(1, 100), "a whole number from 1 to 100",
         "How often a step may fail its review.", ("quality_gate", "max_attempts"),
     ),
     Option(
-        "max_parallel_reviews", _whole_number(1, 64), "a whole number from 1 to 64",
+        "max_parallel_reviews", _build_integer_parser(1, 64), "a whole number from 1 to 64",
         "How many external reviewers run at once.", ("quality_gate", "max_parallel_reviews"),
     ),
     Option(
-        "log_level", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error",
+        "log_level", _build_choice_parser("debug", "info", "warning", "error"),
+        "debug, info, warning or error",
         "How much is written to standard error.",
     ),
 )  # fmt: skip
@@ -244,18 +260,18 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """The settings of a project; a value that cannot be used is one clear sentence."""
-    root = _folder(project_root)
-    file = _config_file(root)
+    """Load the settings of a project; raises DefinitionError for an invalid value."""
+    root = _resolve_folder(project_root)
+    file = _load_config_file(root)
     chosen = {}
     for option in OPTIONS:
-        given = _first_given(option, flags or {}, environment, file)
+        given = _find_given_value(option, flags or {}, environment, file)
         if given is not None:
-            chosen[option.name] = _usable(option, *given)
+            chosen[option.name] = _parse_value(option, *given)
     return Settings(project_root=root, **chosen)
 
 
-def _folder(project_root: Path | str) -> Path:
+def _resolve_folder(project_root: Path | str) -> Path:
     try:
         root = Path(project_root).expanduser().resolve()
     except RuntimeError:  # `~nobody`
@@ -268,10 +284,10 @@ def _folder(project_root: Path | str) -> Path:
     return root
 
 
-def project_around(folder: Path) -> Path:
-    """The project that a folder is in: people and agents wander into folders below it.
+def find_project(folder: Path) -> Path:
+    """Find the project that contains a folder, because commands are often run in subfolders.
 
-    That is the nearest in which deepwork keeps something, within the repository; else the folder itself.
+    It is the nearest folder with a state folder, within the repository; otherwise the folder itself.
     """
     here = folder.resolve()
     for each in (here, *here.parents):
@@ -284,15 +300,15 @@ def project_around(folder: Path) -> Path:
     return here
 
 
-def main_tree(root: Path) -> Path | None:
-    """The main tree of the repository that this folder is a linked worktree of.
+def find_main_tree(root: Path) -> Path | None:
+    """Return the main tree if this folder is a linked git worktree, otherwise None.
 
-    Read from git's own notes, which must point at each other: whoever unpacked a `.git` file into the
-    project does not choose our store by it.
+    The worktree's `.git` file and git's `gitdir` file must point at each other, so that a forged `.git` file
+    in a downloaded project cannot choose which store is used.
     """
     try:
-        gitdir = root / _noted(root / ".git", "gitdir: ")
-        points_back = (gitdir / _noted(gitdir / "gitdir")).resolve() == (root / ".git").resolve()
+        gitdir = root / _read_pointer(root / ".git", "gitdir: ")
+        points_back = (gitdir / _read_pointer(gitdir / "gitdir")).resolve() == (root / ".git").resolve()
     except (OSError, ValueError):
         return None
     main = gitdir.resolve().parents[2:3]
@@ -300,7 +316,7 @@ def main_tree(root: Path) -> Path | None:
     return main[0] if is_worktree and points_back and main else None
 
 
-def _noted(file: Path, before: str = "") -> str:
+def _read_pointer(file: Path, before: str = "") -> str:
     if file.is_dir():
         raise ValueError
     text = file.read_text(encoding="utf-8", errors="surrogateescape").removesuffix("\n")
@@ -309,40 +325,40 @@ def _noted(file: Path, before: str = "") -> str:
     return text.removeprefix(before)
 
 
-def unknown_keys(root: Path) -> list[str]:
-    """Keys of config.yml that mean nothing to us, most likely misspelt."""
+def find_unknown_keys(root: Path) -> list[str]:
+    """List keys of config.yml that are not settings, most likely misspelt."""
     known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS if option.in_file}
-    return sorted(set(_config_file(root)) - known - {"version", "file_conflicts"})
+    return sorted(set(_load_config_file(root)) - known - {"version"})
 
 
-def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What programs we start may see: enough to find themselves, none of our secrets."""
+def build_child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Build the environment of programs we start: a few harmless variables and no secrets."""
     kept = {"PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"}
     return {key: value for key, value in environment.items() if key in kept or key.startswith("LC_")}
 
 
-def reviewer_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a reviewer may see beyond that: its own settings and keys, and how to reach the network."""
+def build_reviewer_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Build the environment of an external reviewer: adds its settings, keys and proxy variables."""
     own = ("ANTHROPIC_", "CLAUDE_", "XDG_")
     ways = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"}
     more = {key: value for key, value in environment.items() if key.startswith(own) or key.upper() in ways}
-    return child_environment(environment) | more
+    return build_child_environment(environment) | more
 
 
-def keep_fastmcp_quiet() -> None:
-    """Keep FastMCP from reading the project's .env, asking for updates and printing logs of its own."""
+def silence_fastmcp() -> None:
+    """Keep FastMCP from reading the project's .env, checking for updates and printing its own logs."""
     os.environ["FASTMCP_ENV_FILE"] = os.devnull
     os.environ["FASTMCP_LOG_ENABLED"] = "false"
     os.environ["FASTMCP_CHECK_FOR_UPDATES"] = "off"
 
 
-def runtime_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """A folder of this user's own for sockets, which must have short paths."""
+def get_runtime_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return this user's private folder for sockets, which need short paths."""
     base = environment.get("XDG_RUNTIME_DIR") or environment.get("TMPDIR") or "/tmp"  # noqa: S108 - then 0700
     return Path(base) / f"deepwork-{os.getuid()}"
 
 
-def _first_given(
+def _find_given_value(
     option: Option, flags: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, Any]
 ) -> tuple[Any, str] | None:
     if (flag := flags.get(option.name)) not in (None, ()) and not option.is_secret:
@@ -355,9 +371,9 @@ def _first_given(
     return None if value is None else (value, f"`{option.key}` in {STATE_FOLDER}/config.yml")
 
 
-def _usable(option: Option, value: Any, origin: str) -> Any:
+def _parse_value(option: Option, value: Any, origin: str) -> Any:
     try:
-        return option.read(value)
+        return option.parse(value)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         # A database URL may hold a password: name the place, not the value.
         shown = "…" if option.is_secret or option.name == "database" else repr(value)
@@ -367,7 +383,7 @@ def _usable(option: Option, value: Any, origin: str) -> Any:
         ) from None
 
 
-def _config_file(root: Path) -> dict[str, Any]:
+def _load_config_file(root: Path) -> dict[str, Any]:
     path = root / STATE_FOLDER / "config.yml"
     try:
         text = path.read_text(encoding="utf-8")
@@ -379,7 +395,7 @@ def _config_file(root: Path) -> dict[str, Any]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{STATE_FOLDER}/config.yml cannot be read: {error}.") from error
-    # YAML costs as much to import as the rest of a small command: only where there is a file.
+    # Importing YAML costs as much as the rest of a small command, so only if there is a file.
     from deepwork.files.yaml import load_yaml  # noqa: PLC0415
 
     data = load_yaml(text, source=f"{STATE_FOLDER}/config.yml").data

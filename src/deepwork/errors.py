@@ -1,11 +1,11 @@
-"""What can go wrong, as a tree.
+"""All errors of deepwork, as a tree.
 
 DeepworkError
 ├── ToolError            the call cannot be carried out as asked
 │   ├── NotFound         no such thing
 │   ├── NotAllowed       it exists, but its state forbids this
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
-│   │   └── WrongForm    a request over HTTP that is none, whatever it is about
+│   │   └── HttpError    a malformed HTTP request; carries its own status
 │   ├── Conflict         somebody else was first
 │   └── ReviewerError    the external reviewer failed
 ├── StateError           no job session is active, or its file is damaged
@@ -14,7 +14,7 @@ DeepworkError
 │   └── NotARepository   there is no repository here
 └── StorageError         the database or a file cannot be read or written
 
-Every error has a code, a message that names the thing, whether the caller can mend it, and what to do next.
+Every error has a code, a message that names its subject, whether the caller can recover, and a suggestion.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from enum import StrEnum
 from typing import ClassVar
 
 MAX_ECHOED = 200
-"""How much of a caller's own words an error repeats."""
+"""How many characters of a caller's input an error message repeats."""
 
 
 class Code(StrEnum):
-    """What programs recognise an error by; the words around it may change."""
+    """Stable, machine-readable error codes; messages may change."""
 
     # no such thing
     AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
@@ -45,7 +45,7 @@ class Code(StrEnum):
     WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
     WORKSPACE_NOT_FOUND = "WORKSPACE_NOT_FOUND"
 
-    # it exists, but not like this
+    # invalid input, or not allowed in this state
     CIRCULAR_DEPENDENCY = "CIRCULAR_DEPENDENCY"
     DUPLICATE_TASK_NAME = "DUPLICATE_TASK_NAME"
     DUPLICATE_TEMPLATE = "DUPLICATE_TEMPLATE"
@@ -70,7 +70,7 @@ class Code(StrEnum):
     UNKNOWN_DEPENDENCY = "UNKNOWN_DEPENDENCY"
     WORKFLOW_MISMATCH = "WORKFLOW_MISMATCH"
 
-    # what we stand on failed
+    # a dependency failed
     GIT_ERROR = "GIT_ERROR"
     INTERNAL_ERROR = "INTERNAL_ERROR"
     REVIEWER_ERROR = "REVIEWER_ERROR"
@@ -80,7 +80,7 @@ class Code(StrEnum):
 
 
 class DeepworkError(Exception):
-    """Anything deepwork can say went wrong."""
+    """Base class of all errors that deepwork reports."""
 
     code: Code = Code.INTERNAL_ERROR
     recoverable: bool = False
@@ -100,8 +100,8 @@ class DeepworkError(Exception):
         self.suggestion = self.suggestion if suggestion is None else suggestion
         self.recoverable = self.recoverable if recoverable is None else recoverable
 
-    def as_dict(self) -> dict[str, str | bool]:
-        """The one form in which every client sees an error."""
+    def to_dict(self) -> dict[str, str | bool]:
+        """Return the error as every client receives it."""
         return {
             "code": self.code.value,
             "message": self.message,
@@ -115,7 +115,7 @@ class ToolError(DeepworkError):
 
 
 class NotFound(ToolError):
-    """No such thing."""
+    """It does not exist."""
 
     suggestion = "List what exists, then call again with an id from that list."
     _code_of: ClassVar[dict[str, Code]] = {
@@ -143,7 +143,7 @@ class InvalidInput(ToolError):
 
 
 class Conflict(ToolError):
-    """Somebody else was first."""
+    """Another caller was first."""
 
     code = Code.STALE_CLAIM
 

@@ -1,4 +1,4 @@
-"""The words and ids that callers and deepwork pass to each other."""
+"""Generated ids, and the base class of enums that callers pass by value."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import os
 from enum import StrEnum
 
 
-class Word(StrEnum):
-    """One of a few lower-case words; accepted in either case, always answered in lower case."""
+class CaseInsensitiveEnum(StrEnum):
+    """An enum of lower-case words; accepts any case and always returns lower case."""
 
     @classmethod
-    def _missing_(cls, value: object) -> Word | None:
+    def _missing_(cls, value: object) -> CaseInsensitiveEnum | None:
         if not isinstance(value, str):
             return None
         return cls._value2member_map_.get(value.strip().lower())  # type: ignore[return-value]
 
 
 def new_id(prefix: str) -> str:
-    """A fresh id such as `ag_3k9x0q2m7b1z`: 62 random bits, short because agents pay for it in tokens."""
-    return f"{prefix}_{as_letters(os.urandom(12))}"
+    """Return a new id such as `ag_3k9x0q2m7b1z`: 62 random bits, short because ids cost agents tokens."""
+    return f"{prefix}_{encode_letters(os.urandom(12))}"
 
 
-def as_letters(noise: bytes) -> str:
-    """Twelve letters and digits made of as many bytes: random ones, or those of a hash."""
+def encode_letters(noise: bytes) -> str:
+    """Encode the first twelve bytes, random or from a hash, as letters and digits."""
     return noise[:12].translate(_LETTERS).decode()
 
 

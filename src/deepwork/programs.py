@@ -1,4 +1,4 @@
-"""Run a program within a time and an amount of output; beyond them, end it with all its children."""
+"""Runs a program with limits on time and output; kills it and its children when it exceeds one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 _CHUNK = 64 * 1024
 
 
-_LOOK_EVERY = 0.2
+_POLL_SECONDS = 0.2
 
 
 class OutputTooLarge(Exception):
-    """The program wrote more than it may."""
+    """The program exceeded its output limit."""
 
 
-class NotWanted(Exception):
-    """Nobody waits for the program any more."""
+class ProgramCancelled(Exception):
+    """The program was killed because its result is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A program that came to its end."""
+class ProgramResult:
+    """The exit code and output of a finished program."""
 
     code: int
     stdout: bytes
@@ -40,8 +40,8 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """How long a program may run, and how many bytes it may write."""
+class ProgramLimits:
+    """The maximum run time and output bytes of a program."""
 
     seconds: float
     output: int
@@ -53,20 +53,20 @@ def run_bounded(
     cwd: Path,
     env: Mapping[str, str],
     input: bytes | None,
-    bounds: Bounds,
-    is_wanted: Callable[[], bool] | None = None,
-) -> Finished:
-    """Run to the end; at a bound kill program and children, and raise TimeoutError or OutputTooLarge.
+    bounds: ProgramLimits,
+    should_continue: Callable[[], bool] | None = None,
+) -> ProgramResult:
+    """Run a program; at a limit, kill it with its children and raise TimeoutError or OutputTooLarge.
 
-    With `is_wanted` also when that turns false, as NotWanted.
+    With `is_wanted` also when that turns false, as ProgramCancelled.
     """
     deadline = time.monotonic() + bounds.seconds
-    with _as_stdin(input) as stdin, _start(argv, cwd, env, stdin) as process:
+    with _open_stdin(input) as stdin, _start(argv, cwd, env, stdin) as process:
         try:
-            stdout, stderr = _read(process, deadline, bounds.output, is_wanted)
-            _wait(process, deadline)
+            stdout, stderr = _read_output(process, deadline, bounds.output, should_continue)
+            _wait_for_end(process, deadline)
             _end_with_children(process)
-            return Finished(process.returncode, stdout, stderr)
+            return ProgramResult(process.returncode, stdout, stderr)
         finally:
             _end_with_children(process)
 
@@ -82,13 +82,13 @@ def _start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         close_fds=True,
-        start_new_session=True,  # a group of its own, so that one signal reaches all its children
+        start_new_session=True,  # its own process group, so that one signal reaches all its children
     )
 
 
 @contextmanager
-def _as_stdin(content: bytes | None) -> Iterator[IO[bytes] | int]:
-    """A file rather than a pipe: nobody has to feed it while the output is being read."""
+def _open_stdin(content: bytes | None) -> Iterator[IO[bytes] | int]:
+    """Open stdin as a file, not a pipe, so that nothing has to write to it while output is read."""
     if content is None:
         yield subprocess.DEVNULL
         return
@@ -98,7 +98,7 @@ def _as_stdin(content: bytes | None) -> Iterator[IO[bytes] | int]:
         yield file
 
 
-def _read(
+def _read_output(
     process: subprocess.Popen[bytes], deadline: float, max_output: int, is_wanted: Callable[[], bool] | None
 ) -> tuple[bytes, bytes]:
     stdout, stderr = bytearray(), bytearray()
@@ -108,13 +108,13 @@ def _read(
             pipes.register(pipe, selectors.EVENT_READ, received)
         while pipes.get_map():
             has_ended = _has_ended(process)
-            ready = pipes.select(min(deadline - time.monotonic(), 0 if has_ended else _LOOK_EVERY))
+            ready = pipes.select(min(deadline - time.monotonic(), 0 if has_ended else _POLL_SECONDS))
             if has_ended and not ready:
-                break  # a child that it left behind holds the pipe, and nothing more will come
+                break  # a leftover child keeps the pipe open, but no more output is coming
             if time.monotonic() >= deadline:
                 raise TimeoutError
             if is_wanted is not None and not is_wanted():
-                raise NotWanted
+                raise ProgramCancelled
             for key, _ in ready:
                 _receive(pipes, key)
             if len(stdout) + len(stderr) > max_output:
@@ -129,22 +129,22 @@ def _receive(pipes: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         pipes.unregister(key.fileobj)
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> None:
-    pause = 0.0001  # most have closed their output because they are ending
+def _wait_for_end(process: subprocess.Popen[bytes], deadline: float) -> None:
+    pause = 0.0001  # most programs exit right after closing their output
     while not _has_ended(process):
         if time.monotonic() >= deadline:
             raise TimeoutError
         time.sleep(pause)
-        pause = min(pause * 2, _LOOK_EVERY)
+        pause = min(pause * 2, _POLL_SECONDS)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it stays a zombie, so that nobody else can get its number."""
+    """Return whether it has exited; leaves a zombie, so that its pid cannot be reused."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end_with_children(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of it; a program that has ended may have left children."""
+    """Kill the process group; a program that has exited may have left children."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -7,38 +7,38 @@ from pathlib import Path
 
 import pytest
 
-from access.make import run
+from access.make import run_sql
 from application import make_app
-from cli.run import deepwork
-from deepwork.access.rules import split
+from cli.run import run_deepwork
+from deepwork.access.rules import parse_token
 
 
-def database_of(project: Path) -> str:
+def get_database_path(project: Path) -> str:
     return str(project / ".deepwork" / "deepwork.db")
 
 
 def test_a_token_is_made_listed_and_ended(tmp_path: Path):
-    made = deepwork(tmp_path, "tokens", "create", "ci", "--scope", "work", "--expires", "30")
+    made = run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "work", "--expires", "30")
     assert re.fullmatch(r"dw_[0-9a-z]{12}_[\w-]{43}\n", made.out)
     assert "not shown again" in made.err
 
-    listed = deepwork(tmp_path, "tokens", "list")
-    parts = split(made.out.strip())
+    listed = run_deepwork(tmp_path, "tokens", "list")
+    parts = parse_token(made.out.strip())
     assert parts is not None
     assert "ci" in listed.out
     assert parts[1] not in listed.out
 
-    assert deepwork(tmp_path, "tokens", "revoke", "ci", "--json").json["name"] == "ci"
-    [token] = deepwork(tmp_path, "tokens", "list", "--json").json["tokens"]
+    assert run_deepwork(tmp_path, "tokens", "revoke", "ci", "--json").json["name"] == "ci"
+    [token] = run_deepwork(tmp_path, "tokens", "list", "--json").json["tokens"]
     assert token["status"] == "revoked"
 
 
 def test_what_cannot_be_done_says_why(tmp_path: Path):
-    deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
+    run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
 
-    taken = deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
-    unknown = deepwork(tmp_path, "tokens", "revoke", "nobody", "--json")
-    unscoped = deepwork(tmp_path, "tokens", "create", "x", "--scope", "root")
+    taken = run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
+    unknown = run_deepwork(tmp_path, "tokens", "revoke", "nobody", "--json")
+    unscoped = run_deepwork(tmp_path, "tokens", "create", "x", "--scope", "root")
 
     assert (taken.code, unknown.code, unscoped.code) == (1, 1, 2)
     assert "deepwork tokens revoke ci" in taken.err
@@ -46,46 +46,46 @@ def test_what_cannot_be_done_says_why(tmp_path: Path):
 
 
 def test_the_record_is_shown_narrowed_and_verified(tmp_path: Path):
-    deepwork(tmp_path, "agents", "register", "Ada", "codex")
-    deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
-    deepwork(tmp_path, "agents", "list")
+    run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
+    run_deepwork(tmp_path, "agents", "list")
 
-    everything = deepwork(tmp_path, "audit", "--json").json["calls"]
+    everything = run_deepwork(tmp_path, "audit", "--json").json["calls"]
     assert [call["tool"] for call in everything] == ["token_create", "agent_register"]
     assert everything[1]["arguments"] == {"name": None, "runtime": None}
     for narrowed, count in [
         (("--tool", "agent_register"), 1), (("--account", "ci"), 0), (("--account", "local"), 2),
         (("--limit", "1"), 1), (("--since", "1h"), 2), (("--since", "2199-01-01"), 0),
     ]:  # fmt: skip
-        assert len(deepwork(tmp_path, "audit", *narrowed, "--json").json["calls"]) == count
-    assert "agent_register" in deepwork(tmp_path, "audit").out
+        assert len(run_deepwork(tmp_path, "audit", *narrowed, "--json").json["calls"]) == count
+    assert "agent_register" in run_deepwork(tmp_path, "audit").out
 
-    whole = deepwork(tmp_path, "audit", "verify", "--json")
+    whole = run_deepwork(tmp_path, "audit", "verify", "--json")
     assert (whole.code, whole.json["intact"], whole.json["rows"]) == (0, True, 2)
 
 
 def test_a_record_that_was_touched_ends_with_code_1_and_names_the_row(tmp_path: Path):
     for name in ("Ada", "Bob", "Eve"):
-        deepwork(tmp_path, "agents", "register", name, "codex")
-    app = make_app(tmp_path, database_of(tmp_path))
-    run(app, "UPDATE audit SET account = 'eve' WHERE seq = 2")
+        run_deepwork(tmp_path, "agents", "register", name, "codex")
+    app = make_app(tmp_path, get_database_path(tmp_path))
+    run_sql(app, "UPDATE audit SET account = 'eve' WHERE seq = 2")
     app.close()
 
-    broken = deepwork(tmp_path, "audit", "verify")
+    broken = run_deepwork(tmp_path, "audit", "verify")
 
     assert broken.code == 1
     assert "row 2 is not what was written" in broken.out
-    assert deepwork(tmp_path, "audit", "verify", "--json").json["bad_row"] == 2
+    assert run_deepwork(tmp_path, "audit", "verify", "--json").json["bad_row"] == 2
 
 
 @pytest.mark.parametrize("when", ["yesterday", "", "5", "1y", "2026-13-01"])
 def test_a_moment_that_is_none_is_refused(tmp_path: Path, when: str):
-    refused = deepwork(tmp_path, "audit", "--since", when)
+    refused = run_deepwork(tmp_path, "audit", "--since", when)
 
     assert refused.code == 2
     assert "is no moment" in refused.err
 
 
 def test_an_empty_record_says_so(tmp_path: Path):
-    assert deepwork(tmp_path, "audit").out == "Nothing is recorded.\n"
-    assert deepwork(tmp_path, "audit", "verify").code == 0
+    assert run_deepwork(tmp_path, "audit").out == "Nothing is recorded.\n"
+    assert run_deepwork(tmp_path, "audit", "verify").code == 0

@@ -16,32 +16,40 @@ from typing import Any
 
 import pytest
 
-from access.make import ask_as, ask_tokens, make_token, outcomes, record, run, verdict
-from application import NOW, ask, make_app, told
-from deepwork.access import chain
-from deepwork.access.models import Entry, Head, Link
+from access.make import (
+    call_token_tool,
+    call_tool_as,
+    list_entries,
+    list_outcomes,
+    make_token,
+    run_sql,
+    verify_audit,
+)
+from application import NOW, call_tool, list_event_types, make_app
+from deepwork.access import audit_chain
+from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead
 from deepwork.agents.tools import AgentTools
 from deepwork.database.call import Call
 from deepwork.errors import DeepworkError, NotFound, StorageError
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
-from deepwork.server.mcp_server import server_of
+from deepwork.server.mcp_server import build_server
 
 
 def register(app: Application, caller: str = "local") -> str:
-    id: str = ask(app, "agent_register", caller=caller, name="Ada", runtime="codex")["id"]
+    id: str = call_tool(app, "agent_register", caller=caller, name="Ada", runtime="codex")["id"]
     return id
 
 
-def entry(outcome: str = "done") -> Entry:
-    return Entry(1, "ci", "ci", "vm", "agent_register", "{}", "d", outcome)
+def build_entry(outcome: str = "done") -> AuditEntry:
+    return AuditEntry(1, "ci", "ci", "vm", "agent_register", "{}", "d", outcome)
 
 
-def chained(*entries: Entry) -> list[Link]:
-    links: list[Link] = []
+def build_chain(*entries: AuditEntry) -> list[ChainedEntry]:
+    links: list[ChainedEntry] = []
     for number, each in enumerate(entries, 1):
         before = links[-1].chain if links else ""
-        links.append(Link(number, each, chain.linked(before, number, each)))
+        links.append(ChainedEntry(number, each, audit_chain.compute_chain(before, number, each)))
     return links
 
 
@@ -51,15 +59,17 @@ def chained(*entries: Entry) -> list[Link]:
 def test_a_call_is_written_down_with_its_names_and_ids(app: Application):
     id = register(app, "ci")
 
-    ask(app, "agent_update", caller="ci", id=id, workspace_path="/secret/place", metadata={"key": "hidden"})
+    call_tool(
+        app, "agent_update", caller="ci", id=id, workspace_path="/secret/place", metadata={"key": "hidden"}
+    )
 
-    first, second = record(app)
+    first, second = list_entries(app)
     arguments = {"id": id, "workspace_path": "/secret/place", "metadata": {"key": "hidden"}}
     assert (first.seq, second.seq) == (1, 2)
-    assert second.entry == Entry(
+    assert second.entry == AuditEntry(
         at=NOW, account="ci", caller="ci", host=socket.gethostname(), tool="agent_update",
         arguments=json.dumps({"id": id, "workspace_path": None, "metadata": None}, separators=(",", ":")),
-        digest=chain.digest(arguments), outcome="done",
+        digest=audit_chain.compute_digest(arguments), outcome="done",
     )  # fmt: skip
 
 
@@ -74,57 +84,57 @@ def test_no_text_of_a_caller_is_written_down(app: Application):
         {"id": f"{id}\n{secret}"},
     ):
         try:
-            ask(app, "agent_update", **arguments)
+            call_tool(app, "agent_update", **arguments)
         except DeepworkError:
             continue
 
-    assert len(record(app)) == 6
+    assert len(list_entries(app)) == 6
     # Longer than an id, which may hold any letters.
-    assert "s" * 13 not in str(record(app))
+    assert "s" * 13 not in str(list_entries(app))
 
 
 def test_a_list_tells_its_ids_and_only_so_many(app: Application):
     given = {"message_ids": [f"msg_{number:012}" for number in range(100)] + ["text"]}
 
-    told = json.loads(chain.told(["message_ids"], given))
+    told = json.loads(audit_chain.summarize_arguments(["message_ids"], given))
 
-    assert told == {"message_ids": [f"msg_{number:012}" for number in range(chain.MAX_IDS)]}
+    assert told == {"message_ids": [f"msg_{number:012}" for number in range(audit_chain.MAX_IDS)]}
 
 
 def test_reading_is_not_written_down(app: Application):
     id = register(app)
-    ask(app, "agent_get", id=id)
-    ask(app, "agent_list")
+    call_tool(app, "agent_get", id=id)
+    call_tool(app, "agent_list")
     with pytest.raises(NotFound):
-        ask(app, "agent_get", id="ag_none")
+        call_tool(app, "agent_get", id="ag_none")
 
-    assert outcomes(app) == [("agent_register", "done")]
+    assert list_outcomes(app) == [("agent_register", "done")]
 
 
 def test_a_message_that_is_looked_at_again_changes_nothing_and_is_not_written_down(app: Application):
     ada, bob = register(app), register(app)
-    sent = ask(app, "message_send", sender_id=ada, recipient_id=bob, message_type="query", body="hi")
+    sent = call_tool(app, "message_send", sender_id=ada, recipient_id=bob, message_type="query", body="hi")
 
     for mark_read in (False, True, True):
-        ask(app, "message_get", id=sent["id"], mark_read=mark_read)
+        call_tool(app, "message_get", id=sent["id"], mark_read=mark_read)
 
-    assert outcomes(app)[3:] == [("message_get", "done")]
+    assert list_outcomes(app)[3:] == [("message_get", "done")]
 
 
 def test_what_fails_is_written_down_by_its_code(app: Application):
     with pytest.raises(DeepworkError):
-        ask(app, "agent_heartbeat", agent_id="ag_none00000000")
+        call_tool(app, "agent_heartbeat", agent_id="ag_none00000000")
     with pytest.raises(DeepworkError):
-        ask(app, "agent_heartbeat")
+        call_tool(app, "agent_heartbeat")
     with pytest.raises(DeepworkError):
-        ask(app, "agent_heartbeat", agent_id="x\0y")
+        call_tool(app, "agent_heartbeat", agent_id="x\0y")
 
-    assert outcomes(app) == [
+    assert list_outcomes(app) == [
         ("agent_heartbeat", "AGENT_NOT_FOUND"),
         ("agent_heartbeat", "INVALID_INPUT"),
         ("agent_heartbeat", "INVALID_INPUT"),
     ]
-    assert verdict(app).problem is None
+    assert verify_audit(app).problem is None
 
 
 def test_a_fault_of_our_own_is_written_down_and_leaves_nothing_else(
@@ -138,47 +148,47 @@ def test_a_fault_of_our_own_is_written_down_and_leaves_nothing_else(
     monkeypatch.setattr(AgentTools, "agent_unregister", breaks)
 
     with pytest.raises(ZeroDivisionError):
-        ask(app, "agent_unregister", id="ag_1")
+        call_tool(app, "agent_unregister", id="ag_1")
 
-    assert outcomes(app) == [("agent_unregister", "INTERNAL_ERROR")]
-    assert told(app) == []
+    assert list_outcomes(app) == [("agent_unregister", "INTERNAL_ERROR")]
+    assert list_event_types(app) == []
 
 
 def test_a_refused_answer_is_written_down_as_one(app: Application):
     ada, bob = register(app), register(app)
-    workflow = ask(app, "workflow_create", name="w", source_type="prompt", source_content="x")["id"]
+    workflow = call_tool(app, "workflow_create", name="w", source_type="prompt", source_content="x")["id"]
     plan = {"summary": "s", "tasks": [{"name": "build", "description": "d"}]}
-    ask(app, "workflow_set_plan", id=workflow, plan=plan)
-    task = ask(app, "workflow_get", id=workflow, include_tasks=True)["tasks"][0]["id"]
-    ask(app, "workflow_update_status", id=workflow, status="in_progress")
-    ask(app, "task_claim", task_id=task, agent_id=ada)
+    call_tool(app, "workflow_set_plan", id=workflow, plan=plan)
+    task = call_tool(app, "workflow_get", id=workflow, include_tasks=True)["tasks"][0]["id"]
+    call_tool(app, "workflow_update_status", id=workflow, status="in_progress")
+    call_tool(app, "task_claim", task_id=task, agent_id=ada)
 
-    assert ask(app, "task_claim", task_id=task, agent_id=bob)["success"] is False
+    assert call_tool(app, "task_claim", task_id=task, agent_id=bob)["success"] is False
 
-    assert outcomes(app)[-2:] == [("task_claim", "done"), ("task_claim", "refused:claimed")]
+    assert list_outcomes(app)[-2:] == [("task_claim", "done"), ("task_claim", "refused:claimed")]
 
 
 def test_a_repeated_call_is_written_down_as_a_repetition(app: Application):
     for _ in range(2):
-        ask(app, "agent_register", key="k", name="Ada", runtime="codex")
+        call_tool(app, "agent_register", key="k", name="Ada", runtime="codex")
 
-    assert outcomes(app) == [("agent_register", "done"), ("agent_register", "repeated")]
+    assert list_outcomes(app) == [("agent_register", "done"), ("agent_register", "repeated")]
 
 
 def test_a_call_beyond_its_scope_is_written_down(app: Application):
     with pytest.raises(DeepworkError):
-        ask_as(app, "viewer", "agent_register", scope="read", name="Ada", runtime="codex")
+        call_tool_as(app, "viewer", "agent_register", scope="read", name="Ada", runtime="codex")
 
-    [link] = record(app)
+    [link] = list_entries(app)
     assert (link.entry.account, link.entry.outcome) == ("viewer", "UNAUTHORIZED")
 
 
 def test_tokens_made_and_ended_are_written_down(app: Application):
     make_token(app, "ci")
-    ask_tokens(app, "token_list")
-    ask_tokens(app, "token_revoke", name="ci")
+    call_token_tool(app, "token_list")
+    call_token_tool(app, "token_revoke", name="ci")
 
-    assert outcomes(app) == [("token_create", "done"), ("token_revoke", "done")]
+    assert list_outcomes(app) == [("token_create", "done"), ("token_revoke", "done")]
 
 
 def test_a_tool_that_works_in_files_is_written_down_too(app: Application):
@@ -191,26 +201,29 @@ def test_a_tool_that_works_in_files_is_written_down_too(app: Application):
     with pytest.raises(DeepworkError):
         call("abort_workflow", explanation="x")
 
-    assert outcomes(app) == [("start_workflow", "JOB_NOT_FOUND"), ("abort_workflow", "NO_ACTIVE_SESSION")]
+    assert list_outcomes(app) == [
+        ("start_workflow", "JOB_NOT_FOUND"),
+        ("abort_workflow", "NO_ACTIVE_SESSION"),
+    ]
 
 
 def test_a_read_only_server_writes_nothing_down(tmp_path: Path):
     app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
     ada = register(app)
-    sent = ask(app, "message_send", sender_id=ada, recipient_id=ada, message_type="query", body="hi")
+    sent = call_tool(app, "message_send", sender_id=ada, recipient_id=ada, message_type="query", body="hi")
     reading = make_app(tmp_path, str(tmp_path / "deepwork.db"), read_only=True)
 
     async def look() -> None:
         from fastmcp import Client
 
-        async with Client(server_of(reading)) as client:
+        async with Client(build_server(reading)) as client:
             await client.call_tool("message_get", {"id": sent["id"]})
             await client.call_tool("message_get", {"id": "msg_x"}, raise_on_error=False)
 
     asyncio.run(look())
     reading.close()
 
-    assert [tool for tool, _ in outcomes(app)] == ["agent_register", "message_send"]
+    assert [tool for tool, _ in list_outcomes(app)] == ["agent_register", "message_send"]
     app.close()
 
 
@@ -218,28 +231,28 @@ def test_a_read_only_server_writes_nothing_down(tmp_path: Path):
 
 
 @contextmanager
-def broken(app: Application, table: str) -> Iterator[None]:
-    run(app, f"ALTER TABLE {table} RENAME TO {table}_away")
+def break_table(app: Application, table: str) -> Iterator[None]:
+    run_sql(app, f"ALTER TABLE {table} RENAME TO {table}_away")
     try:
         yield
     finally:
-        run(app, f"ALTER TABLE {table}_away RENAME TO {table}")
+        run_sql(app, f"ALTER TABLE {table}_away RENAME TO {table}")
 
 
 def test_what_cannot_be_written_down_does_not_happen(app: Application):
-    with broken(app, "audit"), pytest.raises(StorageError):
+    with break_table(app, "audit"), pytest.raises(StorageError):
         register(app)
 
-    assert ask(app, "agent_list")["total"] == 0
-    assert told(app) == []
-    assert verdict(app).problem is None
+    assert call_tool(app, "agent_list")["total"] == 0
+    assert list_event_types(app) == []
+    assert verify_audit(app).problem is None
 
 
 def test_an_error_is_not_masked_by_a_record_that_cannot_be_written(
     app: Application, caplog: pytest.LogCaptureFixture
 ):
-    with broken(app, "audit"), pytest.raises(NotFound):
-        ask(app, "agent_heartbeat", agent_id="ag_none")
+    with break_table(app, "audit"), pytest.raises(NotFound):
+        call_tool(app, "agent_heartbeat", agent_id="ag_none")
 
     assert "agent_heartbeat could not be recorded" in caplog.text
 
@@ -251,15 +264,15 @@ def test_whoever_writes_at_once_stands_in_one_chain(app: Application):
         agent = agents[number % 4]
         if number % 3 == 0:
             with pytest.raises(NotFound):
-                ask(app, "agent_update", id="ag_none")
+                call_tool(app, "agent_update", id="ag_none")
         else:
-            ask(app, "agent_heartbeat", agent_id=agent)
+            call_tool(app, "agent_heartbeat", agent_id=agent)
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(48)))
 
-    assert [link.seq for link in record(app)] == list(range(1, 53))
-    assert verdict(app).problem is None
+    assert [link.seq for link in list_entries(app)] == list(range(1, 53))
+    assert verify_audit(app).problem is None
 
 
 def test_processes_on_one_store_write_one_chain(app: Application, location: str, tmp_path: Path):
@@ -270,15 +283,15 @@ def test_processes_on_one_store_write_one_chain(app: Application, location: str,
     for other in others:
         other.close()
 
-    assert verdict(app).rows == 15
-    assert verdict(app).problem is None
+    assert verify_audit(app).rows == 15
+    assert verify_audit(app).problem is None
 
 
 # Whether it is whole
 
 
 def test_the_chain_of_nothing_is_whole(app: Application):
-    assert (verdict(app).rows, verdict(app).problem) == (0, None)
+    assert (verify_audit(app).rows, verify_audit(app).problem) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -291,74 +304,74 @@ def test_the_chain_of_nothing_is_whole(app: Application):
 def test_a_row_that_was_edited_is_found(app: Application, column: str, value: Any):
     for _ in range(4):
         register(app)
-    run(app, f"UPDATE audit SET {column} = :value WHERE seq = 2", value=value)
+    run_sql(app, f"UPDATE audit SET {column} = :value WHERE seq = 2", value=value)
 
-    assert (verdict(app).bad_row, verdict(app).problem) == (2, "row 2 is not what was written")
+    assert (verify_audit(app).bad_row, verify_audit(app).problem) == (2, "row 2 is not what was written")
 
 
 @pytest.mark.parametrize(("gone", "bad_row"), [(1, 1), (2, 2), (4, 4)])
 def test_a_row_that_was_deleted_is_found(app: Application, gone: int, bad_row: int):
     for _ in range(4):
         register(app)
-    run(app, "DELETE FROM audit WHERE seq = :gone", gone=gone)
+    run_sql(app, "DELETE FROM audit WHERE seq = :gone", gone=gone)
 
-    assert verdict(app).bad_row == bad_row
-    assert "missing" in str(verdict(app).problem)
+    assert verify_audit(app).bad_row == bad_row
+    assert "missing" in str(verify_audit(app).problem)
 
 
 def test_a_record_that_was_emptied_is_found(app: Application):
     register(app)
-    run(app, "DELETE FROM audit")
+    run_sql(app, "DELETE FROM audit")
 
-    assert verdict(app).problem == "rows 1 to 1 are missing at the end"
+    assert verify_audit(app).problem == "rows 1 to 1 are missing at the end"
 
 
 def test_rows_that_changed_places_are_found(app: Application):
     for _ in range(4):
         register(app)
-    run(app, "UPDATE audit SET seq = 99 WHERE seq = 2")
-    run(app, "UPDATE audit SET seq = 2 WHERE seq = 3")
-    run(app, "UPDATE audit SET seq = 3 WHERE seq = 99")
+    run_sql(app, "UPDATE audit SET seq = 99 WHERE seq = 2")
+    run_sql(app, "UPDATE audit SET seq = 2 WHERE seq = 3")
+    run_sql(app, "UPDATE audit SET seq = 3 WHERE seq = 99")
 
-    assert verdict(app).bad_row == 2
+    assert verify_audit(app).bad_row == 2
 
 
 def test_rows_that_were_closed_up_after_a_deletion_are_found(app: Application):
     for _ in range(4):
         register(app)
-    run(app, "DELETE FROM audit WHERE seq = 2")
-    run(app, "UPDATE audit SET seq = 2 WHERE seq = 3")
-    run(app, "UPDATE audit SET seq = 3 WHERE seq = 4")
+    run_sql(app, "DELETE FROM audit WHERE seq = 2")
+    run_sql(app, "UPDATE audit SET seq = 2 WHERE seq = 3")
+    run_sql(app, "UPDATE audit SET seq = 3 WHERE seq = 4")
 
-    assert verdict(app).bad_row == 2
+    assert verify_audit(app).bad_row == 2
 
 
 @pytest.mark.parametrize("seq", [-1, 0, 5])
 def test_a_row_that_was_put_in_is_found(app: Application, seq: int):
     for _ in range(4):
         register(app)
-    run(
+    run_sql(
         app,
         "INSERT INTO audit SELECT :seq, at, account, caller, host, tool, arguments, digest, outcome, chain"
         " FROM audit WHERE seq = 4",
         seq=seq,
     )
 
-    assert verdict(app).problem is not None
+    assert verify_audit(app).problem is not None
 
 
 def test_a_forged_end_is_found_by_the_head():
-    links = chained(entry(), entry(), entry())
-    forged = [*links[:2], *chained(entry(), entry(), entry("UNAUTHORIZED"))[2:]]
+    links = build_chain(build_entry(), build_entry(), build_entry())
+    forged = [*links[:2], *build_chain(build_entry(), build_entry(), build_entry("UNAUTHORIZED"))[2:]]
 
-    assert chain.verified(links, Head(3, links[2].chain)).problem is None
-    assert chain.verified(forged, Head(3, links[2].chain)).problem is not None
+    assert audit_chain.verify_chain(links, ChainHead(3, links[2].chain)).problem is None
+    assert audit_chain.verify_chain(forged, ChainHead(3, links[2].chain)).problem is not None
 
 
 def test_any_change_of_any_row_is_found():
     """Many small attacks on one record, each of which must be seen."""
-    links = chained(*[entry(f"done{number}") for number in range(30)])
-    head = Head(30, links[-1].chain)
+    links = build_chain(*[build_entry(f"done{number}") for number in range(30)])
+    head = ChainHead(30, links[-1].chain)
     chance = random.Random(7)
     for _ in range(300):
         attacked = list(links)
@@ -369,22 +382,26 @@ def test_any_change_of_any_row_is_found():
             case 1:
                 attacked[one], attacked[other] = attacked[other], attacked[one]
             case 2:
-                attacked[one] = Link(one + 1, links[other].entry, links[one].chain)
+                attacked[one] = ChainedEntry(one + 1, links[other].entry, links[one].chain)
             case _:
                 attacked.insert(one, links[other])
-        assert chain.verified(attacked, head).problem is not None
+        assert audit_chain.verify_chain(attacked, head).problem is not None
 
 
 def test_a_record_is_followed_as_it_comes_and_no_further_than_the_first_bad_row():
     given = 0
 
-    def links() -> Iterator[Link]:
+    def links() -> Iterator[ChainedEntry]:
         nonlocal given
-        for link in [*chained(entry(), entry()), Link(3, entry(), "x"), *chained(entry())]:
+        for link in [
+            *build_chain(build_entry(), build_entry()),
+            ChainedEntry(3, build_entry(), "x"),
+            *build_chain(build_entry()),
+        ]:
             given += 1
             yield link
 
-    found = chain.verified(links(), Head(9, "x"))
+    found = audit_chain.verify_chain(links(), ChainHead(9, "x"))
 
     assert (given, found.rows, found.bad_row) == (3, 2, 3)
 
@@ -394,7 +411,7 @@ def test_a_page_ends_no_chain(app: Application, monkeypatch: pytest.MonkeyPatch)
     for _ in range(5):
         register(app)
 
-    assert (verdict(app).rows, verdict(app).problem) == (5, None)
+    assert (verify_audit(app).rows, verify_audit(app).problem) == (5, None)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +424,7 @@ def test_verify_gives_a_verdict_whatever_was_done_to_the_record(tmp_path: Path, 
     where = ["--path", str(tmp_path / "p")]
     subprocess.run([*deepwork, "agents", "register", "Ada", "codex", *where], check=True, capture_output=True)
     app = make_app(tmp_path / "p", "")
-    run(app, tampering)
+    run_sql(app, tampering)
     app.close()
 
     done = subprocess.run([*deepwork, "audit", "verify", "--json", *where], capture_output=True, check=False)

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from access.make import ask_as
-from application import told
+from access.make import call_tool_as
+from application import list_event_types
 from deepwork.errors import Code, NotAllowed
 from deepwork.server.application import Application
 
 
 @pytest.fixture
-def letter(app: Application) -> str:
+def message(app: Application) -> str:
     """A message that waits for an agent of alice's."""
-    sender = ask_as(app, "bob", "agent_register", name="Bob", runtime="codex")["id"]
-    recipient = ask_as(app, "alice", "agent_register", name="Ada", runtime="codex")["id"]
-    sent = ask_as(
+    sender = call_tool_as(app, "bob", "agent_register", name="Bob", runtime="codex")["id"]
+    recipient = call_tool_as(app, "alice", "agent_register", name="Ada", runtime="codex")["id"]
+    sent = call_tool_as(
         app, "bob", "message_send", sender_id=sender, recipient_id=recipient, message_type="query", body="x"
     )
     id: str = sent["id"]
@@ -28,17 +28,17 @@ def letter(app: Application) -> str:
     ("tool", "arguments"),
     [("message_archive", "message_ids"), ("message_mark_read", "message_ids"), ("message_get", "id")],
 )
-def test_another_token_cannot_put_it_away(app: Application, letter: str, tool: str, arguments: str):
-    given: dict[str, Any] = {arguments: [letter] if arguments == "message_ids" else letter}
+def test_another_token_cannot_put_it_away(app: Application, message: str, tool: str, arguments: str):
+    given: dict[str, Any] = {arguments: [message] if arguments == "message_ids" else message}
 
     with pytest.raises(NotAllowed) as refused:
-        ask_as(app, "bob", tool, **given)
+        call_tool_as(app, "bob", tool, **given)
 
     assert refused.value.code is Code.UNAUTHORIZED
-    assert told(app)[-1] == "message:created"
-    ask_as(app, "alice", tool, **given)
-    ask_as(app, "owner", tool, scope="admin", **given)
+    assert list_event_types(app)[-1] == "message:created"
+    call_tool_as(app, "alice", tool, **given)
+    call_tool_as(app, "owner", tool, scope="admin", **given)
 
 
-def test_another_token_may_read_it(app: Application, letter: str):
-    assert ask_as(app, "bob", "message_get", id=letter, mark_read=False)["status"] == "unread"
+def test_another_token_may_read_it(app: Application, message: str):
+    assert call_tool_as(app, "bob", "message_get", id=message, mark_read=False)["status"] == "unread"

@@ -10,7 +10,7 @@ from application import make_app
 from deepwork.access import rules
 from deepwork.access.models import Scope, Token
 from deepwork.access.tools import TokenTools
-from deepwork.server.registry import ToolSpec, specs
+from deepwork.server.registry import ToolSpec, list_specs
 
 SECRET = "s" * 43
 ID = "3k9x0q2m7b1z"
@@ -33,12 +33,12 @@ def test_no_tool_has_two_scopes(registry: dict[str, ToolSpec]):
 
 
 def test_a_tool_that_nobody_has_thought_of_is_for_admins():
-    assert rules.needed("brand_new", read_only=False, arguments={}) is Scope.ADMIN
+    assert rules.get_required_scope("brand_new", read_only=False, arguments={}) is Scope.ADMIN
 
 
 def test_tokens_are_for_admins_even_to_look_at():
-    for spec in specs(TokenTools):
-        assert rules.needed(spec.name, read_only=spec.read_only, arguments={}) is Scope.ADMIN
+    for spec in list_specs(TokenTools):
+        assert rules.get_required_scope(spec.name, read_only=spec.read_only, arguments={}) is Scope.ADMIN
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_tokens_are_for_admins_even_to_look_at():
     ],
 )  # fmt: skip
 def test_what_a_call_needs(registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str):
-    assert rules.needed(tool, read_only=registry[tool].read_only, arguments=arguments) == scope
+    assert rules.get_required_scope(tool, read_only=registry[tool].read_only, arguments=arguments) == scope
 
 
 @pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
@@ -63,7 +63,7 @@ def test_no_spelling_of_true_gets_past_the_rule(registry: dict[str, ToolSpec], f
     """What a tool would take as true needs what true needs."""
     given = {"id": "wf_1", "status": "failed", "force": force}
 
-    assert rules.needed("workflow_update_status", read_only=False, arguments=given) is Scope.ADMIN
+    assert rules.get_required_scope("workflow_update_status", read_only=False, arguments=given) is Scope.ADMIN
 
 
 @pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
@@ -71,7 +71,7 @@ def test_no_spelling_of_false_makes_a_write_of_a_read(mark_read: Any):
     """Only what is false for certain spares the scope."""
     given = {"id": "msg_1", "mark_read": mark_read}
 
-    assert rules.needed("message_get", read_only=False, arguments=given) is Scope.WORK
+    assert rules.get_required_scope("message_get", read_only=False, arguments=given) is Scope.WORK
 
 
 def test_a_scope_includes_those_before_it():
@@ -81,11 +81,11 @@ def test_a_scope_includes_those_before_it():
 
 
 def test_a_tool_is_offered_if_any_call_of_it_is_covered():
-    assert rules.offered_to(Scope.READ, "agent_list", read_only=True)
-    assert rules.offered_to(Scope.READ, "message_get", read_only=False)
-    assert not rules.offered_to(Scope.READ, "message_send", read_only=False)
-    assert rules.offered_to(Scope.WORK, "workflow_update_status", read_only=False)
-    assert not rules.offered_to(Scope.WORK, "repository_register", read_only=False)
+    assert rules.is_offered_to(Scope.READ, "agent_list", read_only=True)
+    assert rules.is_offered_to(Scope.READ, "message_get", read_only=False)
+    assert not rules.is_offered_to(Scope.READ, "message_send", read_only=False)
+    assert rules.is_offered_to(Scope.WORK, "workflow_update_status", read_only=False)
+    assert not rules.is_offered_to(Scope.WORK, "repository_register", read_only=False)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_tool_is_offered_if_any_call_of_it_is_covered():
     ],
 )
 def test_in_whose_name_a_call_is_made(tool: str, arguments: dict[str, Any], named: list[str]):
-    assert rules.actors(tool, arguments, read_only=False) == named
-    assert rules.actors(tool, arguments, read_only=True) == []
+    assert rules.list_acting_agents(tool, arguments, read_only=False) == named
+    assert rules.list_acting_agents(tool, arguments, read_only=True) == []
 
 
 def test_every_tool_that_acts_for_an_agent_says_so_in_a_word_we_know(registry: dict[str, ToolSpec]):
@@ -121,7 +121,7 @@ def test_every_tool_that_acts_for_an_agent_says_so_in_a_word_we_know(registry: d
 
 @pytest.mark.parametrize("name", ["ci", "Ada-laptop", "build.7", "x" * 63, "0"])
 def test_names_that_a_token_may_have(name: str):
-    assert rules.is_name(name)
+    assert rules.is_token_name(name)
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_names_that_a_token_may_have(name: str):
     ],
 )  # fmt: skip
 def test_names_that_none_may_have(name: str):
-    assert not rules.is_name(name)
+    assert not rules.is_token_name(name)
 
 
 def test_a_token_comes_apart_as_it_was_put_together():
-    assert rules.split(rules.token_text(ID, SECRET)) == (ID, SECRET)
+    assert rules.parse_token(rules.format_token(ID, SECRET)) == (ID, SECRET)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_token_comes_apart_as_it_was_put_together():
     ],
 )  # fmt: skip
 def test_what_is_no_token_never_reaches_the_store(text: str):
-    assert rules.split(text) is None
+    assert rules.parse_token(text) is None
 
 
 def test_a_secret_is_compared_in_constant_time_and_by_its_digest(monkeypatch: pytest.MonkeyPatch):
@@ -161,9 +161,9 @@ def test_a_secret_is_compared_in_constant_time_and_by_its_digest(monkeypatch: py
 
     monkeypatch.setattr(hmac, "compare_digest", seen)
 
-    assert rules.is_secret(SECRET, rules.digest_of(SECRET))
-    assert not rules.is_secret("x" * 43, rules.digest_of(SECRET))
-    assert not rules.is_secret(SECRET, None)
+    assert rules.matches_secret(SECRET, rules.hash_secret(SECRET))
+    assert not rules.matches_secret("x" * 43, rules.hash_secret(SECRET))
+    assert not rules.matches_secret(SECRET, None)
     assert [len(given) == len(kept) == 64 for given, kept in compared] == [True] * 3
     assert SECRET not in str(compared)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from access.make import ask_tokens, make_token, record
+from access.make import call_token_tool, list_entries, make_token
 from application import NOW, Clock
-from deepwork.access.rules import digest_of
+from deepwork.access.rules import hash_secret
 from deepwork.access.store import TokenStore
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.server.application import Application
@@ -15,8 +15,8 @@ from deepwork.server.application import Application
 DAY_MS = 24 * 3600 * 1000
 
 
-def listed(app: Application) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ask_tokens(app, "token_list")["tokens"]
+def list_tokens(app: Application) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = call_token_tool(app, "token_list")["tokens"]
     return found
 
 
@@ -25,18 +25,18 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(app: Application):
 
     with app.database.reading() as tx:
         kept = TokenStore(tx).find(id)
-        row = tx.one("SELECT * FROM tokens WHERE id = :id", id=id)
+        row = tx.fetch_one("SELECT * FROM tokens WHERE id = :id", id=id)
     assert kept is not None
-    assert kept.digest == digest_of(secret)
+    assert kept.digest == hash_secret(secret)
     assert secret not in str(row)
-    assert secret not in str(listed(app))
-    assert text not in str(record(app))
+    assert secret not in str(list_tokens(app))
+    assert text not in str(list_entries(app))
 
 
 def test_a_list_tells_who_made_it_and_how_far_it_reaches(app: Application):
     _, id, _ = make_token(app, "ci", "work", expires_days=7)
 
-    assert listed(app) == [
+    assert list_tokens(app) == [
         {
             "name": "ci", "id": id, "scope": "work", "status": "valid", "created_by": "local",
             "created_at": NOW, "expires_at": NOW + 7 * DAY_MS,
@@ -59,11 +59,11 @@ def test_a_name_is_taken_while_its_token_is_valid(app: Application):
 
 def test_a_name_is_free_again_once_its_token_is_revoked(app: Application):
     first = make_token(app, "ci")
-    ask_tokens(app, "token_revoke", name="ci")
+    call_token_tool(app, "token_revoke", name="ci")
     second = make_token(app, "ci")
 
     assert first != second
-    assert sorted(each["status"] for each in listed(app)) == ["revoked", "valid"]
+    assert sorted(each["status"] for each in list_tokens(app)) == ["revoked", "valid"]
 
 
 def test_a_name_is_free_again_once_its_token_has_run_out(app: Application, clock: Clock):
@@ -75,7 +75,7 @@ def test_a_name_is_free_again_once_its_token_has_run_out(app: Application, clock
 
     make_token(app, "ci")
 
-    assert [each["status"] for each in listed(app)] == ["expired", "valid"]
+    assert [each["status"] for each in list_tokens(app)] == ["expired", "valid"]
 
 
 def test_of_many_that_want_a_name_at_once_one_gets_it(app: Application):
@@ -92,11 +92,11 @@ def test_of_many_that_want_a_name_at_once_one_gets_it(app: Application):
 
 def test_what_is_not_there_cannot_be_revoked(app: Application):
     make_token(app, "ci")
-    ask_tokens(app, "token_revoke", name="ci")
+    call_token_tool(app, "token_revoke", name="ci")
 
     for name in ("ci", "nobody"):
         with pytest.raises(NotAllowed, match="no token"):
-            ask_tokens(app, "token_revoke", name=name)
+            call_token_tool(app, "token_revoke", name=name)
 
 
 def test_a_token_given_for_its_name_is_not_repeated(app: Application):
@@ -104,9 +104,9 @@ def test_a_token_given_for_its_name_is_not_repeated(app: Application):
 
     for tool, more in (("token_revoke", {}), ("token_create", {"scope": "read"})):
         with pytest.raises(InvalidInput) as refused:
-            ask_tokens(app, tool, name=text, **more)
-        assert secret not in str(refused.value.as_dict())
-    assert secret not in str(record(app))
+            call_token_tool(app, tool, name=text, **more)
+        assert secret not in str(refused.value.to_dict())
+    assert secret not in str(list_entries(app))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_token_given_for_its_name_is_not_repeated(app: Application):
 )
 def test_a_scope_and_a_time_are_what_they_may_be(app: Application, given: dict[str, Any]):
     with pytest.raises(DeepworkError) as refused:
-        ask_tokens(app, "token_create", name="ci", **given)
+        call_token_tool(app, "token_create", name="ci", **given)
 
     assert refused.value.code == "INVALID_INPUT"
-    assert listed(app) == []
+    assert list_tokens(app) == []

@@ -1,16 +1,16 @@
-"""Agents for tests: say what matters, the rest is ordinary."""
+"""Agents for tests, with defaults for what a test leaves out."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from application import NOW, ask
+from application import NOW, call_tool
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
 from deepwork.server.application import Application
 
 
-def agent(**given: Any) -> Agent:
-    """An agent as a value."""
+def build_agent(**given: Any) -> Agent:
+    """Make an agent that is not stored."""
     ordinary: dict[str, Any] = {
         "id": "ag_1",
         "name": "worker",
@@ -31,7 +31,7 @@ def agent(**given: Any) -> Agent:
     return Agent(**(ordinary | given))
 
 
-def registered(app: Application, name: str = "worker", **given: Any) -> str:
-    """The id of an agent that has just registered."""
-    id: str = ask(app, "agent_register", name=name, **({"runtime": "custom"} | given))["id"]
+def register_agent(app: Application, name: str = "worker", **given: Any) -> str:
+    """Register an agent and return its id."""
+    id: str = call_tool(app, "agent_register", name=name, **({"runtime": "custom"} | given))["id"]
     return id

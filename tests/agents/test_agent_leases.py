@@ -20,12 +20,12 @@ def release(app: Application, what: str, who: str) -> bool:
         return LeaseStore(tx, LEASE_MS).release(what, who)
 
 
-def losses(app: Application, who: str) -> list[str]:
+def collect_losses(app: Application, who: str) -> list[str]:
     with app.database.transaction() as tx:
         return LeaseStore(tx, LEASE_MS).collect_losses(who)
 
 
-def epoch(lease: Lease | None) -> int:
+def get_epoch(lease: Lease | None) -> int:
     assert lease is not None
     return lease.epoch
 
@@ -36,10 +36,10 @@ def test_what_one_holds_another_cannot_take(app: Application):
     assert take(app, "task:a", "ag_2") is None
 
 
-def test_taking_what_one_holds_is_no_change_of_hands(app: Application):
+def test_taking_a_lease_twice_keeps_its_epoch(app: Application):
     first, second = take(app, "task:a", "ag_1"), take(app, "task:a", "ag_1")
 
-    assert epoch(first) == epoch(second) == 1
+    assert get_epoch(first) == get_epoch(second) == 1
 
 
 def test_an_expired_lease_passes_to_who_asks_with_the_next_epoch(app: Application, clock: Clock):
@@ -52,20 +52,20 @@ def test_an_expired_lease_passes_to_who_asks_with_the_next_epoch(app: Applicatio
     assert (taken.who, taken.epoch) == ("ag_2", 2)
 
 
-def test_who_lost_a_lease_is_told_once(app: Application, clock: Clock):
+def test_a_lost_lease_is_reported_once(app: Application, clock: Clock):
     take(app, "task:a", "ag_1")
     clock.advance(seconds=91)
     take(app, "task:a", "ag_2")
 
-    assert losses(app, "ag_1") == ["task:a"]
-    assert losses(app, "ag_1") == []
+    assert collect_losses(app, "ag_1") == ["task:a"]
+    assert collect_losses(app, "ag_1") == []
 
 
 def test_a_late_holder_keeps_what_nobody_took(app: Application, clock: Clock):
     take(app, "task:a", "ag_1")
     clock.advance(seconds=1000)
 
-    assert epoch(take(app, "task:a", "ag_1")) == 1
+    assert get_epoch(take(app, "task:a", "ag_1")) == 1
     assert take(app, "task:a", "ag_2") is None
 
 
@@ -84,7 +84,7 @@ def test_a_released_lease_is_free_and_its_epoch_never_comes_again(app: Applicati
 
     assert release(app, "task:a", "ag_1")
     assert not release(app, "task:a", "ag_1")
-    assert epoch(take(app, "task:a", "ag_1")) == 2
+    assert get_epoch(take(app, "task:a", "ag_1")) == 2
 
 
 def test_nobody_releases_what_another_holds(app: Application):
@@ -93,7 +93,7 @@ def test_nobody_releases_what_another_holds(app: Application):
     assert not release(app, "task:a", "ag_2")
 
 
-def test_of_many_asking_at_once_exactly_one_wins(app: Application):
+def test_of_many_concurrent_callers_exactly_one_wins(app: Application):
     with ThreadPoolExecutor(8) as agents:
         wins = list(agents.map(lambda number: take(app, "task:a", f"ag_{number}"), range(16)))
 

@@ -1,4 +1,4 @@
-"""What agents can ask, on every database."""
+"""Agent tools, on every database."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from agents.make import registered
-from application import LEASE_MS, NOW, Clock, ask, events, told
+from agents.make import register_agent
+from application import LEASE_MS, NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.agents.leases import LeaseStore
 from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
 from deepwork.server.application import Application
 
 
 def test_a_new_agent_is_online(app: Application):
-    answer = ask(app, "agent_register", name="Ada", runtime="claude_code")
+    answer = call_tool(app, "agent_register", name="Ada", runtime="claude_code")
 
     assert answer == {"id": answer["id"], "name": "Ada", "status": "online"}
     assert answer["id"].startswith("ag_")
@@ -23,12 +23,12 @@ def test_a_new_agent_is_online(app: Application):
 
 
 def test_an_agent_is_kept_as_it_was_given(app: Application):
-    id = registered(
+    id = register_agent(
         app, "Ada", runtime="codex", role="coordinator", capabilities=["python", "sql", "python"],
         workspace_path="/src", metadata={"model": "x", "nested": {"a": [1, None]}},
     )  # fmt: skip
 
-    assert ask(app, "agent_get", id=id) == {
+    assert call_tool(app, "agent_get", id=id) == {
         "id": id,
         "name": "Ada",
         "runtime": "codex",
@@ -44,53 +44,53 @@ def test_an_agent_is_kept_as_it_was_given(app: Application):
 
 
 def test_two_agents_may_have_one_name(app: Application):
-    assert registered(app, "Ada") != registered(app, "Ada")
+    assert register_agent(app, "Ada") != register_agent(app, "Ada")
 
 
 def test_a_word_is_understood_in_either_case(app: Application):
-    id = registered(app, runtime="CLAUDE_CODE", role="Coordinator")
+    id = register_agent(app, runtime="CLAUDE_CODE", role="Coordinator")
 
-    assert ask(app, "agent_get", id=id)["runtime"] == "claude_code"
+    assert call_tool(app, "agent_get", id=id)["runtime"] == "claude_code"
 
 
 def test_a_heartbeat_says_when_the_next_is_due(app: Application, clock: Clock):
-    id = registered(app)
+    id = register_agent(app)
     clock.advance(seconds=20)
 
-    assert ask(app, "agent_heartbeat", agent_id=id) == {"success": True, "next_heartbeat_ms": 30_000}
-    assert ask(app, "agent_get", id=id)["last_heartbeat"] == NOW + 20_000
+    assert call_tool(app, "agent_heartbeat", agent_id=id) == {"success": True, "next_heartbeat_ms": 30_000}
+    assert call_tool(app, "agent_get", id=id)["last_heartbeat"] == NOW + 20_000
 
 
 def test_a_heartbeat_may_say_what_the_agent_does(app: Application):
-    id = registered(app)
+    id = register_agent(app)
 
-    ask(app, "agent_heartbeat", agent_id=id, current_task_id="tt_1", status="busy")
+    call_tool(app, "agent_heartbeat", agent_id=id, current_task_id="tt_1", status="busy")
 
-    agent = ask(app, "agent_get", id=id)
+    agent = call_tool(app, "agent_get", id=id)
     assert (agent["status"], agent["current_task_id"]) == ("busy", "tt_1")
 
 
 def test_a_silent_agent_is_offline_without_anybody_writing_it(app: Application, clock: Clock):
-    id = registered(app)
+    id = register_agent(app)
     clock.advance(seconds=91)
 
-    assert ask(app, "agent_get", id=id)["status"] == "offline"
-    assert ask(app, "agent_list", status=["offline"])["total"] == 1
-    assert told(app) == ["agent:registered"]
+    assert call_tool(app, "agent_get", id=id)["status"] == "offline"
+    assert call_tool(app, "agent_list", status=["offline"])["total"] == 1
+    assert list_event_types(app) == ["agent:registered"]
 
 
 def test_the_next_write_tells_once_of_agents_that_fell_silent(app: Application, clock: Clock):
-    silent = registered(app, "silent")
+    silent = register_agent(app, "silent")
     clock.advance(seconds=91)
-    awake = registered(app, "awake")
-    ask(app, "agent_heartbeat", agent_id=awake)
+    awake = register_agent(app, "awake")
+    call_tool(app, "agent_heartbeat", agent_id=awake)
 
-    [news] = [event for event in events(app) if event.type == "agent:updated"]
+    [news] = [event for event in list_events(app) if event.type == "agent:updated"]
     assert (news.data["id"], news.data["status"]) == (silent, "offline")
 
 
 def test_a_heartbeat_brings_a_silent_agent_back_and_names_the_claims_it_lost(app: Application, clock: Clock):
-    first, second = registered(app), registered(app)
+    first, second = register_agent(app), register_agent(app)
     with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", first)
         LeaseStore(tx, LEASE_MS).take("task:tk_2", first)
@@ -98,108 +98,108 @@ def test_a_heartbeat_brings_a_silent_agent_back_and_names_the_claims_it_lost(app
     with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", second)
 
-    answer = ask(app, "agent_heartbeat", agent_id=first)
+    answer = call_tool(app, "agent_heartbeat", agent_id=first)
 
     assert answer["lost_claims"] == ["task:tk_1"]
-    assert ask(app, "agent_get", id=first)["status"] == "online"
-    assert "lost_claims" not in ask(app, "agent_heartbeat", agent_id=first)
+    assert call_tool(app, "agent_get", id=first)["status"] == "online"
+    assert "lost_claims" not in call_tool(app, "agent_heartbeat", agent_id=first)
 
 
 def test_a_heartbeat_renews_what_the_agent_holds(app: Application, clock: Clock):
-    id = registered(app)
+    id = register_agent(app)
     with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", id)
     clock.advance(seconds=60)
-    ask(app, "agent_heartbeat", agent_id=id)
+    call_tool(app, "agent_heartbeat", agent_id=id)
 
     with app.database.reading() as tx:
-        [lease] = LeaseStore(tx, LEASE_MS).held_by(id)
+        [lease] = LeaseStore(tx, LEASE_MS).list_held_by(id)
     assert lease.until == clock.now + LEASE_MS
 
 
 def test_an_agent_that_left_must_register_again(app: Application):
-    id = registered(app)
-    ask(app, "agent_unregister", id=id)
+    id = register_agent(app)
+    call_tool(app, "agent_unregister", id=id)
 
     for tool, name in (("agent_heartbeat", "agent_id"), ("agent_update", "id")):
         with pytest.raises(NotAllowed) as refused:
-            ask(app, tool, **{name: id})
+            call_tool(app, tool, **{name: id})
         assert refused.value.code is Code.INVALID_STATE
         assert "agent_register" in refused.value.suggestion
 
 
 def test_leaving_frees_everything_the_agent_holds(app: Application):
-    id = registered(app)
+    id = register_agent(app)
     with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", id)
 
-    assert ask(app, "agent_unregister", id=id) == {"success": True, "tasks_released": 1}
+    assert call_tool(app, "agent_unregister", id=id) == {"success": True, "tasks_released": 1}
 
     with app.database.reading() as tx:
-        assert LeaseStore(tx, LEASE_MS).held_by(id) == []
-    agent = ask(app, "agent_get", id=id)
+        assert LeaseStore(tx, LEASE_MS).list_held_by(id) == []
+    agent = call_tool(app, "agent_get", id=id)
     assert agent["status"] == "offline"
     assert "current_task_id" not in agent
 
 
 def test_leaving_twice_is_leaving_once(app: Application):
-    id = registered(app)
-    ask(app, "agent_unregister", id=id)
+    id = register_agent(app)
+    call_tool(app, "agent_unregister", id=id)
 
-    assert ask(app, "agent_unregister", id=id) == {"success": True, "tasks_released": 0}
-    assert told(app) == ["agent:registered", "agent:unregistered"]
+    assert call_tool(app, "agent_unregister", id=id) == {"success": True, "tasks_released": 0}
+    assert list_event_types(app) == ["agent:registered", "agent:unregistered"]
 
 
 def test_an_update_changes_what_it_names_and_leaves_the_rest(app: Application):
-    id = registered(app, metadata={"a": 1, "b": 2}, workspace_path="/old")
+    id = register_agent(app, metadata={"a": 1, "b": 2}, workspace_path="/old")
 
-    ask(app, "agent_update", id=id, status="busy", current_task_id="tt_1", metadata={"b": 3})
+    call_tool(app, "agent_update", id=id, status="busy", current_task_id="tt_1", metadata={"b": 3})
 
-    agent = ask(app, "agent_get", id=id)
+    agent = call_tool(app, "agent_get", id=id)
     assert agent["metadata"] == {"a": 1, "b": 3}
     assert (agent["status"], agent["current_task_id"], agent["workspace_path"]) == ("busy", "tt_1", "/old")
 
 
 def test_null_clears_the_task_and_absence_leaves_it(app: Application):
-    id = registered(app)
-    ask(app, "agent_update", id=id, current_task_id="tt_1")
+    id = register_agent(app)
+    call_tool(app, "agent_update", id=id, current_task_id="tt_1")
 
-    ask(app, "agent_update", id=id, status="busy")
-    assert ask(app, "agent_get", id=id)["current_task_id"] == "tt_1"
+    call_tool(app, "agent_update", id=id, status="busy")
+    assert call_tool(app, "agent_get", id=id)["current_task_id"] == "tt_1"
 
-    ask(app, "agent_update", id=id, current_task_id=None)
-    assert "current_task_id" not in ask(app, "agent_get", id=id)
-
-
-def test_an_update_that_changes_nothing_is_not_told(app: Application):
-    id = registered(app)
-
-    ask(app, "agent_update", id=id, status="online")
-
-    assert told(app) == ["agent:registered"]
+    call_tool(app, "agent_update", id=id, current_task_id=None)
+    assert "current_task_id" not in call_tool(app, "agent_get", id=id)
 
 
-def test_updates_at_once_lose_none(app: Application):
-    id = registered(app)
+def test_an_update_that_changes_nothing_emits_no_event(app: Application):
+    id = register_agent(app)
+
+    call_tool(app, "agent_update", id=id, status="online")
+
+    assert list_event_types(app) == ["agent:registered"]
+
+
+def test_concurrent_updates_are_all_kept(app: Application):
+    id = register_agent(app)
 
     def add(number: int) -> None:
-        ask(app, "agent_update", id=id, metadata={f"key{number}": number})
+        call_tool(app, "agent_update", id=id, metadata={f"key{number}": number})
 
     with ThreadPoolExecutor(8) as callers:
         list(callers.map(add, range(24)))
 
-    assert len(ask(app, "agent_get", id=id)["metadata"]) == 24
+    assert len(call_tool(app, "agent_get", id=id)["metadata"]) == 24
 
 
 def test_a_list_can_be_narrowed_by_every_filter(app: Application, clock: Clock):
-    ada = registered(app, "Ada", runtime="codex", role="coordinator")
+    ada = register_agent(app, "Ada", runtime="codex", role="coordinator")
     clock.advance(seconds=1)
-    bob = registered(app, "Bob", runtime="codex")
-    ask(app, "agent_update", id=bob, status="busy")
-    registered(app, "Eve")
+    bob = register_agent(app, "Bob", runtime="codex")
+    call_tool(app, "agent_update", id=bob, status="busy")
+    register_agent(app, "Eve")
 
     def ids(**filters: Any) -> list[str]:
-        return [agent["id"] for agent in ask(app, "agent_list", **filters)["agents"]]
+        return [agent["id"] for agent in call_tool(app, "agent_list", **filters)["agents"]]
 
     assert ids(role="coordinator") == [ada]
     assert ids(runtime="codex") == [ada, bob]
@@ -211,9 +211,9 @@ def test_a_list_can_be_narrowed_by_every_filter(app: Application, clock: Clock):
 
 def test_a_list_says_how_many_there_are_beyond_its_limit(app: Application):
     for _ in range(5):
-        registered(app)
+        register_agent(app)
 
-    answer = ask(app, "agent_list", limit=2)
+    answer = call_tool(app, "agent_list", limit=2)
 
     assert (len(answer["agents"]), answer["total"]) == (2, 5)
 
@@ -221,7 +221,7 @@ def test_a_list_says_how_many_there_are_beyond_its_limit(app: Application):
 @pytest.mark.parametrize("limit", [0, -1, 1001])
 def test_a_limit_out_of_range_is_an_input_error(app: Application, limit: int):
     with pytest.raises(InvalidInput, match="limit"):
-        ask(app, "agent_list", limit=limit)
+        call_tool(app, "agent_list", limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -235,29 +235,29 @@ def test_a_limit_out_of_range_is_an_input_error(app: Application, limit: int):
 )
 def test_an_unknown_agent_is_named(app: Application, tool: str, name: str):
     with pytest.raises(NotFound, match="ag_nobody") as missing:
-        ask(app, tool, **{name: "ag_nobody"})
+        call_tool(app, tool, **{name: "ag_nobody"})
 
     assert missing.value.code is Code.AGENT_NOT_FOUND
 
 
 def test_a_refused_call_leaves_nothing_behind(app: Application):
-    id = registered(app)
-    before = events(app)
+    id = register_agent(app)
+    before = list_events(app)
 
     with pytest.raises(DeepworkError):
-        ask(app, "agent_update", id=id, status="sleeping")
+        call_tool(app, "agent_update", id=id, status="sleeping")
 
-    assert events(app) == before
+    assert list_events(app) == before
 
 
-def test_every_change_is_told_with_the_agent_as_it_is(app: Application):
-    id = registered(app, "Ada")
-    ask(app, "agent_update", id=id, status="busy")
-    ask(app, "agent_unregister", id=id)
+def test_every_change_emits_the_agent_as_it_is(app: Application):
+    id = register_agent(app, "Ada")
+    call_tool(app, "agent_update", id=id, status="busy")
+    call_tool(app, "agent_unregister", id=id)
 
-    assert [(event.type, event.data["status"]) for event in events(app)] == [
+    assert [(event.type, event.data["status"]) for event in list_events(app)] == [
         ("agent:registered", "online"),
         ("agent:updated", "busy"),
         ("agent:unregistered", "offline"),
     ]
-    assert all(event.data["id"] == id and event.workflow_id is None for event in events(app))
+    assert all(event.data["id"] == id and event.workflow_id is None for event in list_events(app))

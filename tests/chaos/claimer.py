@@ -1,4 +1,4 @@
-"""A claimer: takes one task after the other until the plan is done, and writes down what it was answered."""
+"""Claims one task after another until the plan is done, and records the answers in a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.errors import DeepworkError
 from deepwork.server.application import Application
 
@@ -17,14 +17,14 @@ LOOKED_AT = 40
 
 
 def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, lease_seconds: int) -> int:
-    """Work on one plan after the other until nothing is left; how many tasks were completed here."""
+    """Work on one plan after another until none is left; return how many tasks were completed."""
     app = make_app(Path.cwd(), location, lease_seconds=lease_seconds)
-    agent_id = ask(app, "agent_register", name=f"claimer {seed}", runtime="custom")["id"]
+    agent_id = call_tool(app, "agent_register", name=f"claimer {seed}", runtime="custom")["id"]
     chance, done = random.Random(seed), 0
     with Path(ledger).open("ab", buffering=0) as notes:
         for workflow_id in workflow_ids:
-            while (offered := _offered(app, workflow_id)) is not None:
-                if not offered:  # others are at the last ones, or died at them: their leases will run out
+            while (offered := _list_claimable(app, workflow_id)) is not None:
+                if not offered:  # others hold the last tasks, or died holding them: their leases will expire
                     time.sleep(0.05)
                 else:
                     done += _work(app, chance.choice(offered)["id"], agent_id, notes)
@@ -33,28 +33,28 @@ def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, le
 
 
 def hold_and_finish(location: str, task_id: str, lease_seconds: int) -> dict[str, Any]:
-    """Claim a task, fall asleep over it (somebody stops us here), and finish it on waking up."""
+    """Claim a task, wait (the test stops this process meanwhile), and complete it afterwards."""
     app = make_app(Path.cwd(), location, lease_seconds=lease_seconds)
-    agent_id = ask(app, "agent_register", name="sleeper", runtime="custom")["id"]
-    claim = ask(app, "task_claim", task_id=task_id, agent_id=agent_id)
+    agent_id = call_tool(app, "agent_register", name="sleeper", runtime="custom")["id"]
+    claim = call_tool(app, "task_claim", task_id=task_id, agent_id=agent_id)
     Path(f"{task_id}.claimed").write_text(agent_id)
     while not Path(f"{task_id}.wake").exists():
         time.sleep(0.01)
     try:
-        ask(
+        call_tool(
             app, "task_update_status", id=task_id, status="completed", outcome="late",
             agent_id=agent_id, claim_epoch=claim["claim_epoch"],
         )  # fmt: skip
     except DeepworkError as error:
-        return error.as_dict()
+        return error.to_dict()
     finally:
         app.close()
     return {"code": "NONE"}
 
 
-def _offered(app: Application, workflow_id: str) -> list[dict[str, Any]] | None:
-    """What could be claimed now; None when all is done."""
-    found = ask(app, "workflow_next_tasks", workflow_id=workflow_id, limit=LOOKED_AT)
+def _list_claimable(app: Application, workflow_id: str) -> list[dict[str, Any]] | None:
+    """List the tasks that could be claimed now; None when all are done."""
+    found = call_tool(app, "workflow_next_tasks", workflow_id=workflow_id, limit=LOOKED_AT)
     tasks: list[dict[str, Any]] = found["tasks"]
     return None if found["all_complete"] else tasks
 
@@ -64,40 +64,40 @@ def _work(app: Application, task_id: str, agent_id: str, notes: Any) -> int:
     if not claim["success"]:
         assert claim["reason"] in {"claimed", "done"}, claim
         return 0
-    _note(notes, "claimed", task_id, agent_id, claim["claim_epoch"])
+    _record_note(notes, "claimed", task_id, agent_id, claim["claim_epoch"])
     try:
-        ask(
+        call_tool(
             app, "task_update_status", id=task_id, status="completed", outcome=agent_id,
             agent_id=agent_id, claim_epoch=claim["claim_epoch"],
         )  # fmt: skip
     except DeepworkError as error:
-        if error.code != "STALE_CLAIM":  # we were slow and somebody took over: that is how it should be
+        if error.code != "STALE_CLAIM":  # we were slow and another agent took over, as intended
             raise
         return 0
-    _note(notes, "completed", task_id, agent_id, claim["claim_epoch"])
+    _record_note(notes, "completed", task_id, agent_id, claim["claim_epoch"])
     return 1
 
 
 def _claim(app: Application, task_id: str, agent_id: str) -> dict[str, Any]:
     try:
-        answer: dict[str, Any] = ask(app, "task_claim", task_id=task_id, agent_id=agent_id)
+        answer: dict[str, Any] = call_tool(app, "task_claim", task_id=task_id, agent_id=agent_id)
     except DeepworkError as error:
-        if error.code != "INVALID_STATE":  # completed between our look and our claim
+        if error.code != "INVALID_STATE":  # completed after we listed it
             raise
         return {"success": False, "reason": "done"}
     return answer
 
 
-def _note(notes: Any, what: str, task_id: str, agent_id: str, epoch: int) -> None:
+def _record_note(notes: Any, what: str, task_id: str, agent_id: str, epoch: int) -> None:
     notes.write(json.dumps([what, task_id, agent_id, epoch]).encode() + b"\n")
 
 
-def notes_in(folder: Path) -> list[tuple[str, str, str, int]]:
-    """What all claimers wrote down; a line that a kill cut short is nobody's word."""
+def read_notes(folder: Path) -> list[tuple[str, str, str, int]]:
+    """Read the notes of all claimers; a line that a kill cut short is ignored."""
     lines = (line for file in sorted(folder.glob("*.notes")) for line in file.read_bytes().splitlines())
     return [tuple(json.loads(line)) for line in lines if line.endswith(b"]")]
 
 
 def scale(ordinary: int, long: int) -> int:
-    """How much to do: more in a long run, as `make chaos` asks for."""
+    """Choose the amount of work: more in a long run, as `make chaos` requests."""
     return long if os.environ.get("DEEPWORK_CHAOS") == "long" else ordinary

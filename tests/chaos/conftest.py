@@ -1,4 +1,4 @@
-"""What the reliability tests share: processes to order about, new databases, and a seed to repeat a run by."""
+"""Fixtures of the reliability tests: worker processes, new databases, and a seed to repeat a run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import psycopg
 import pytest
 
 from application import make_app
-from chaos.crew import Worker
 from chaos.team_hosts import Network
 from chaos.team_postgres import TeamPostgres
+from chaos.workers import Worker
 from deepwork.server.application import Application
 
 CREW = 8
 A_DAY = 86_400
 LONG = 900
-"""Seconds: many processes on few cores are slow, and only what hangs takes longer."""
+"""Seconds. Many processes on few cores are slow; only a hanging test takes longer."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder time, unless they say how much themselves."""
+    """Give the tests of this folder a long timeout, unless they set one."""
     for item in items:
         if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG))
@@ -40,9 +40,9 @@ def all_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Worke
 
 @pytest.fixture
 def crew(all_workers: list[Worker], tmp_path_factory: pytest.TempPathFactory) -> list[Worker]:
-    """Eight processes with nothing else to do."""
+    """Eight idle worker processes."""
     for number, worker in enumerate(all_workers):
-        if not worker.is_idle:  # a test failed and left it at its work
+        if not worker.is_idle:  # a failed test left it working
             worker.close()
             all_workers[number] = Worker(tmp_path_factory.mktemp("crew"))
     return all_workers
@@ -50,13 +50,13 @@ def crew(all_workers: list[Worker], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def worker(crew: list[Worker]) -> Worker:
-    """One process with nothing else to do."""
+    """One idle worker process."""
     return crew[0]
 
 
 @pytest.fixture
 def seed() -> int:
-    """The same chance every time; another with DEEPWORK_CHAOS_SEED=NUMBER, or =random to look for news."""
+    """The same seed every time; set DEEPWORK_CHAOS_SEED=NUMBER, or =random for a new one."""
     given = os.environ.get("DEEPWORK_CHAOS_SEED") or "1"
     chosen = random.SystemRandom().randrange(1_000_000) if given == "random" else int(given)
     print(f"DEEPWORK_CHAOS_SEED={chosen}")
@@ -65,7 +65,7 @@ def seed() -> int:
 
 @pytest.fixture
 def new_database(postgres_url: str) -> Iterator[Callable[[], str]]:
-    """Makes databases that nobody has opened yet, on the PostgreSQL of these tests."""
+    """Returns a function that creates empty databases on the tests' PostgreSQL."""
     made: list[str] = []
 
     def make() -> str:
@@ -83,7 +83,7 @@ def new_database(postgres_url: str) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def new_location(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
-    """Makes places for a store that nobody has opened yet, on each kind of database."""
+    """Returns a function that creates locations for new stores, on each kind of database."""
     if request.param == "postgres":
         make: Callable[[], str] = request.getfixturevalue("new_database")
         return make
@@ -93,7 +93,7 @@ def new_location(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
 
 @pytest.fixture
 def open_app(tmp_path: Path) -> Iterator[Callable[[str], Application]]:
-    """Opens a store as its next user would; closed when the test is over."""
+    """Returns a function that opens a store; closed at the end of the test."""
     opened: list[Application] = []
 
     def open_at(location: str) -> Application:

@@ -1,6 +1,6 @@
-"""What a call leaves behind, told twice: as the caller meant it, and as the store tells it.
+"""The effect of a call, built twice for comparison: from the caller's arguments, and from the store's events.
 
-Calls are made so that each is news of its own: names, bodies and tasks carry the key of their call.
+Each call has a unique effect: names, bodies and tasks contain the key of the call.
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from application import ask, events
+from application import call_tool, list_events
 from deepwork.events.log import Event
 from deepwork.server.application import Application
 
 
-def intended(tool: str, arguments: dict[str, Any]) -> str:
-    """The effect of a call."""
+def build_intended_effect(tool: str, arguments: dict[str, Any]) -> str:
+    """Build the effect that a call should have."""
     return json.dumps(_INTENDED[tool](arguments), sort_keys=True)
 
 
-def told(app: Application) -> list[str]:
-    """The effects in the store's log, in order."""
-    return [json.dumps(_told(event), sort_keys=True) for event in events(app)]
+def list_effects(app: Application) -> list[str]:
+    """List the effects in the store's event log, in order."""
+    return [json.dumps(build_effect(event), sort_keys=True) for event in list_events(app)]
 
 
 def is_without_gaps(app: Application) -> bool:
     """Whether events are numbered 1, 2, 3 … and inboxes likewise."""
     with app.database.reading() as tx:
-        seqs = [row["seq"] for row in tx.all("SELECT seq FROM events ORDER BY seq")]
-        last = tx.value("SELECT last_seq FROM event_sequence")
-        broken = tx.all(
+        seqs = [row["seq"] for row in tx.fetch_all("SELECT seq FROM events ORDER BY seq")]
+        last = tx.fetch_value("SELECT last_seq FROM event_sequence")
+        broken = tx.fetch_all(
             """
             SELECT agent_id FROM inboxes
              WHERE received <> (SELECT count(*) FROM messages WHERE recipient_id = agent_id)
@@ -38,36 +38,40 @@ def is_without_gaps(app: Application) -> bool:
     return seqs == list(range(1, last + 1)) and not broken
 
 
-def disagreements(app: Application) -> list[str]:
-    """Agents and messages that are not kept as they were last told."""
-    newest = {event.data["id"]: event for event in events(app)}
-    kept = _kept(app)
-    wrong = [id for id in newest.keys() & kept.keys() if _lasting(newest[id].data) != _lasting(kept[id])]
+def find_mismatches(app: Application) -> list[str]:
+    """List agents and messages whose rows differ from their last event."""
+    newest = {event.data["id"]: event for event in list_events(app)}
+    kept = _load_current(app)
+    wrong = [
+        id
+        for id in newest.keys() & kept.keys()
+        if _without_heartbeat(newest[id].data) != _without_heartbeat(kept[id])
+    ]
     return sorted([*wrong, *(newest.keys() ^ kept.keys())])
 
 
-def damage(app: Application) -> list[Any]:
-    """What SQLite itself finds wrong with the file."""
+def find_damage(app: Application) -> list[Any]:
+    """List the problems that SQLite finds in the file."""
     with app.database.reading() as tx:
-        found = [row["integrity_check"] for row in tx.all("PRAGMA integrity_check")]
-        return [*(each for each in found if each != "ok"), *tx.all("PRAGMA foreign_key_check")]
+        found = [row["integrity_check"] for row in tx.fetch_all("PRAGMA integrity_check")]
+        return [*(each for each in found if each != "ok"), *tx.fetch_all("PRAGMA foreign_key_check")]
 
 
-def _kept(app: Application) -> dict[str, dict[str, Any]]:
+def _load_current(app: Application) -> dict[str, dict[str, Any]]:
     with app.database.reading() as tx:
-        agents = [row["id"] for row in tx.all("SELECT id FROM agents")]
-        messages = [row["id"] for row in tx.all("SELECT id FROM messages")]
-    return {id: ask(app, "agent_get", id=id) for id in agents} | {
-        id: ask(app, "message_get", id=id, mark_read=False) for id in messages
+        agents = [row["id"] for row in tx.fetch_all("SELECT id FROM agents")]
+        messages = [row["id"] for row in tx.fetch_all("SELECT id FROM messages")]
+    return {id: call_tool(app, "agent_get", id=id) for id in agents} | {
+        id: call_tool(app, "message_get", id=id, mark_read=False) for id in messages
     }
 
 
-def _lasting(data: dict[str, Any]) -> dict[str, Any]:
-    """Without what changes and is not told: signs of life are no news."""
+def _without_heartbeat(data: dict[str, Any]) -> dict[str, Any]:
+    """Remove the heartbeat, which changes without an event."""
     return {key: value for key, value in data.items() if key != "last_heartbeat"}
 
 
-def _told(event: Event) -> list[Any]:
+def build_effect(event: Event) -> list[Any]:
     data = event.data
     match event.type:
         case "agent:registered":

@@ -1,7 +1,7 @@
-"""What a client meant to do and what it was told was done: the truth that a store is measured by.
+"""Records which calls a client intended and which were acknowledged, to check a store against.
 
-The intent is written down before a call and the answer after its reply, each into the client's own file. So
-when a process is killed at any moment, the file says of every call: never begun, perhaps done, surely done.
+The client writes its intent before a call and the answer after it, into its own file. Whenever it is killed, the
+file shows for every call: never started, possibly done, certainly done.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from chaos.effects import intended
+from chaos.effects import build_intended_effect
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One call of a client, under a key of its own."""
+    """One call of a client, with its own idempotency key."""
 
     key: str
     tool: str
@@ -32,15 +32,15 @@ class Entry:
 
     @property
     def effect(self) -> str:
-        """What the call leaves behind, once."""
-        return intended(self.tool, self.arguments)
+        """The effect that the call must have exactly once."""
+        return build_intended_effect(self.tool, self.arguments)
 
 
 class Ledger:
-    """One client's file; a new process of the same client goes on where the last one was killed."""
+    """One client's file; a new process of the same client continues where the last one was killed."""
 
     def __init__(self, path: Path) -> None:
-        self.entries = read(path)
+        self.entries = read_entries(path)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def intend(self, key: str, tool: str, arguments: dict[str, Any]) -> Entry:
@@ -59,14 +59,14 @@ class Ledger:
         os.close(self._file)
 
     def _append(self, line: dict[str, Any]) -> None:
-        # A newline first: a line that a kill cut short stays alone.
+        # A newline first, so that a line cut short by a kill does not damage the next one.
         os.write(self._file, b"\n" + json.dumps(line).encode())
 
 
-def read(path: Path) -> list[Entry]:
-    """Everything in the file, in the order of the intents."""
+def read_entries(path: Path) -> list[Entry]:
+    """Read all entries of the file, in the order of the intents."""
     entries: dict[str, Entry] = {}
-    for line in _lines(path):
+    for line in _read_lines(path):
         if "intent" in line:
             entries[line["intent"]] = Entry(line["intent"], line["tool"], line["arguments"])
         else:
@@ -74,14 +74,14 @@ def read(path: Path) -> list[Entry]:
     return list(entries.values())
 
 
-def faults(entries: Iterable[Entry], effects: Iterable[str], *, acknowledged: float = 0.5) -> list[str]:
-    """What is wrong with a store that has these effects, a sentence each; empty when all is well."""
+def find_faults(entries: Iterable[Entry], effects: Iterable[str], *, acknowledged: float = 0.5) -> list[str]:
+    """List lost, duplicate and unintended effects of a store, one message each."""
     entries, found = list(entries), Counter(effects)
     meant = {entry.effect for entry in entries}
     acks = sum(entry.is_acknowledged for entry in entries)
     lost = [entry.effect for entry in entries if entry.is_acknowledged and not found[entry.effect]]
     doubled = [effect for effect, count in found.items() if count > 1]
-    # A run in which every call failed loses nothing, and says nothing.
+    # A run in which most calls failed loses nothing, but proves nothing either.
     idle = [] if acks >= acknowledged * len(entries) and acks else [f"{acks} of {len(entries)} calls"]
     return [
         *(f"was acknowledged and is lost: {effect}" for effect in lost),
@@ -91,7 +91,7 @@ def faults(entries: Iterable[Entry], effects: Iterable[str], *, acknowledged: fl
     ]
 
 
-def _lines(path: Path) -> Iterable[dict[str, Any]]:
+def _read_lines(path: Path) -> Iterable[dict[str, Any]]:
     if not path.exists():
         return
     for line in path.read_bytes().splitlines():

@@ -1,4 +1,4 @@
-"""Watching the system calls of a running process, and ending it at one of them."""
+"""Traces the system calls of a running process, and kills it at one of them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from application import leave_out
-from chaos.crew import Outcome, Worker
+from application import skip_or_fail
+from chaos.workers import Outcome, Worker
 
 CHANGES = "pwrite64,fsync,fdatasync,ftruncate,unlink,rename"
-"""The calls between which a file on disk can be half done."""
+"""The system calls that change files: between them a file can be half written."""
 
 _CALL = re.compile(r"^\d+\s+(\w+)\(")
 
 
 @contextmanager
-def attached(process: int, trace: Path, *options: str) -> Iterator[None]:
-    """Watch a process, all of its threads, while the block runs."""
+def attach(process: int, trace: Path, *options: str) -> Iterator[None]:
+    """Trace all threads of a process while the block runs."""
     command = ["strace", "-f", "-y", "-o", str(trace), *options, "-p", str(process)]
     strace = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert strace.stderr is not None
-    # It says so once it holds every thread that is there.
-    said = strace.stderr.readline()
-    if b"Operation not permitted" in said:  # by kernel.yama.ptrace_scope, or in a container
+    # strace prints this line once it is attached to every thread.
+    line = strace.stderr.readline()
+    if b"Operation not permitted" in line:  # by kernel.yama.ptrace_scope, or in a container
         strace.communicate()
-        leave_out("strace may not attach to a running process (see kernel.yama.ptrace_scope)")
-    assert b"attached" in said, said
+        skip_or_fail("strace may not attach to a running process (see kernel.yama.ptrace_scope)")
+    assert b"attached" in line, line
     try:
         yield
     finally:
@@ -37,19 +37,19 @@ def attached(process: int, trace: Path, *options: str) -> Iterator[None]:
         strace.communicate(timeout=120)
 
 
-def changes(worker: Worker, trace: Path) -> Counter[str]:
-    """Let a worker that waits go; how often it made each call that changes a file."""
-    outcome = _watched(worker, trace, f"trace={CHANGES}")
+def count_changes(worker: Worker, trace: Path) -> Counter[str]:
+    """Start a waiting worker; count its system calls that change files."""
+    outcome = _run_traced(worker, trace, f"trace={CHANGES}")
     assert outcome.is_well, outcome
     return Counter(found[1] for line in trace.read_text().splitlines() if (found := _CALL.match(line)))
 
 
-def killed_at(worker: Worker, trace: Path, call: str, number: int) -> Outcome:
-    """Let a worker that waits go, and kill -9 it as it begins its call of this number."""
-    return _watched(worker, trace, f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}")
+def kill_at(worker: Worker, trace: Path, call: str, number: int) -> Outcome:
+    """Start a waiting worker, and kill -9 it at the start of its n-th system call of this name."""
+    return _run_traced(worker, trace, f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}")
 
 
-def _watched(worker: Worker, trace: Path, *expressions: str) -> Outcome:
-    with attached(worker.number, trace, "-e", *expressions):
+def _run_traced(worker: Worker, trace: Path, *expressions: str) -> Outcome:
+    with attach(worker.number, trace, "-e", *expressions):
         worker.go()
-        return worker.outcome()
+        return worker.wait_for_outcome()

@@ -1,7 +1,7 @@
-"""Whether a server that answered had its data on disk, by its own system calls.
+"""Checks in a trace of system calls whether a server had flushed its data to disk before it answered.
 
-Killing a process does not show it: what was written and not flushed is only lost with the machine. So the
-order of the calls is the proof: each answer begins after a flush of the log ended well, and that flush began
+Killing a process does not show this: data that was written but not flushed is lost only if the machine crashes.
+The order of the calls proves it: each answer starts after a successful flush of the log, and that flush started
 after the last write to the log.
 """
 
@@ -20,7 +20,7 @@ _REQUEST = re.compile(r'\\"id\\":(\d+)')
 
 @dataclass
 class SystemCall:
-    """One call: the lines of the trace at which it began and ended."""
+    """One system call, with the lines of the trace at which it began and ended."""
 
     name: str
     given: str
@@ -30,12 +30,12 @@ class SystemCall:
 
     @property
     def file(self) -> str:
-        """What it was about, by strace's -y."""
+        """The file of the call, as shown by strace's -y."""
         return self.given.partition("<")[2].partition(">")[0]
 
 
-def system_calls(trace: str) -> list[SystemCall]:
-    """The calls of a trace by `strace -f -y`, in the order in which they began."""
+def parse_trace(trace: str) -> list[SystemCall]:
+    """Parse the output of `strace -f -y`; calls are in the order in which they began."""
     calls: list[SystemCall] = []
     open_calls: dict[str, SystemCall] = {}
     for number, line in enumerate(trace.splitlines()):
@@ -53,16 +53,16 @@ def system_calls(trace: str) -> list[SystemCall]:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer on the wire: to which request, after how many writes to the log, and whether too early."""
+    """An answer: its request, the number of writes to the log before it, and whether they were flushed."""
 
     request: int
     writes: int
     is_safe: bool
 
 
-def replies(trace: str, wire: str, log: str) -> list[Reply]:
-    """Every answer on the wire, judged by what happened to the log before it."""
-    calls = system_calls(trace)
+def find_replies(trace: str, wire: str, log: str) -> list[Reply]:
+    """Find every answer in the trace, and check the log before each."""
+    calls = parse_trace(trace)
     found: list[Reply] = []
     since = -1
     for call in calls:

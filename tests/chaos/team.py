@@ -1,4 +1,4 @@
-"""A team: two hosts with a server each, one database, and a storm of calls while something of it is broken."""
+"""Two hosts with a server each, one database, and many calls while parts of the system fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from chaos import effects, ledger
 from chaos.team_hosts import Network
-from chaos.team_members import Connected, Crier, Follower, Member, Scribe
+from chaos.team_members import Crier, Follower, McpConnection, Member, Scribe
 from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
 from deepwork.events.log import Event
@@ -24,7 +24,7 @@ PATIENCE = 180
 
 
 class Team:
-    """Two servers that know nothing of each other but the database."""
+    """Two servers that share only the database."""
 
     def __init__(self, network: Network, postgres: TeamPostgres, left: TeamServer, right: TeamServer) -> None:
         self.network, self.postgres, self.left, self.right = network, postgres, left, right
@@ -33,16 +33,16 @@ class Team:
     def servers(self) -> tuple[TeamServer, TeamServer]:
         return self.left, self.right
 
-    def ask(self, server: TeamServer, tool: str, **arguments: Any) -> Any:
-        """One call by somebody on that server's host."""
-        return server.host.run(lambda: _each(server, [(tool, arguments)]))[0]
+    def call(self, server: TeamServer, tool: str, **arguments: Any) -> Any:
+        """Call a tool from the server's host."""
+        return server.host.run(lambda: _call_each(server, [(tool, arguments)]))[0]
 
 
 @contextmanager
-def assembled(
+def assemble_team(
     network: Network, postgres: TeamPostgres, folder: Path, lease_seconds: int = 86_400
 ) -> Iterator[Team]:
-    """A team with a new database."""
+    """Start a team with an empty database."""
     postgres.empty()
     with ExitStack() as held:
         hosts = (network.left, network.right)
@@ -53,12 +53,12 @@ def assembled(
 
 
 class Storm:
-    """Members on both hosts at work, and a follower of each server's stream."""
+    """Clients on both hosts at work, and a follower of each server's event stream."""
 
     def __init__(self, team: Team, folder: Path, *, writes: int, cries: int, seed: int) -> None:
-        """So many writes of each of four scribes, and cries of each of two criers."""
+        """`writes`: by each of four scribes. `cries`: broadcasts by each of two criers."""
         self._total = 4 * writes + 2 * cries
-        self.crowd, self._met = self._gathered(team, folder)
+        self.crowd, self._met = self._register_crowd(team, folder)
         self.followers = [Follower(server) for server in team.servers]
         self.scribes = [
             Scribe(server, folder / f"scribe-{number}", writes, seed + number, shared=self.crowd[0])
@@ -68,7 +68,7 @@ class Storm:
         self.members: list[Member] = [*self.scribes, *self.criers]
 
     def break_often(self, times: int, breakage: Callable[[], None]) -> None:
-        """Break something so many times, spread over the work: never before it begins or after it has ended."""
+        """Cause `times` failures, spread over the work: never before it starts or after it ends."""
         for number in range(times):
             self._wait_until_done(self._total * (number + 0.5) / (times + 1))
             breakage()
@@ -77,27 +77,27 @@ class Storm:
         for member in self.members:
             member.finish()
 
-    def faults(self, app: Application) -> list[str]:
-        """What was lost, doubled, made up or seen out of order; empty when all is well."""
-        log = [event for event in app.feed.stored(0) if isinstance(event, Event)]
+    def find_faults(self, app: Application) -> list[str]:
+        """List effects and events that are lost, duplicate, unintended or out of order."""
+        log = [event for event in app.feed.iterate_stored(0) if isinstance(event, Event)]
         for follower in self.followers:
             follower.wait_for(log[-1].seq)
             follower.close()
-        cries = Counter(_cry(event) for event in log if _is_cry(event))
+        cries = Counter(_get_cry(event) for event in log if _is_cry(event))
         meant = Counter(
             (cry, each) for crier in self.criers for cry in crier.cries for each in self.crowd[1:]
         )
         entries = [entry for scribe in self.scribes for entry in scribe.ledger.entries]
-        found = [_effect(event) for event in log if not _is_cry(event)]
+        found = [_format_effect(event) for event in log if not _is_cry(event)]
         return [
-            *ledger.faults([*self._met, *entries], found, acknowledged=1.0),
+            *ledger.find_faults([*self._met, *entries], found, acknowledged=1.0),
             *(f"cry {cry} came {cries[cry]} times" for cry in cries.keys() | meant.keys() if cries[cry] != meant[cry]),
             *(["events or inboxes have gaps"] if not effects.is_without_gaps(app) else []),
-            *(f"a follower saw {wrong}" for each in self.followers for wrong in _misseen(each, log)),
+            *(f"a follower saw {wrong}" for each in self.followers for wrong in _compare_stream(each, log)),
         ]  # fmt: skip
 
-    def _gathered(self, team: Team, folder: Path) -> tuple[list[str], list[ledger.Entry]]:
-        """Agents that are written to from both hosts; the first of them cries."""
+    def _register_crowd(self, team: Team, folder: Path) -> tuple[list[str], list[ledger.Entry]]:
+        """Register agents that both hosts write to; the first of them broadcasts."""
         kept = ledger.Ledger(folder / "founder")
         calls = [
             kept.intend(
@@ -106,7 +106,7 @@ class Storm:
             for number in range(CROWD_SIZE + 1)
         ]
         answers = team.left.host.run(
-            lambda: _each(team.left, [(call.tool, call.arguments) for call in calls])
+            lambda: _call_each(team.left, [(call.tool, call.arguments) for call in calls])
         )
         for call, answer in zip(calls, answers, strict=True):
             kept.acknowledge(call, answer)
@@ -123,8 +123,8 @@ class Storm:
             time.sleep(0.01)
 
 
-def _misseen(follower: Follower, log: list[Event]) -> list[str]:
-    """Where a stream differs from the log."""
+def _compare_stream(follower: Follower, log: list[Event]) -> list[str]:
+    """Describe where a stream differs from the log."""
     seen = [Event(**each) for each in follower.seen]
     if seen == log:
         return []
@@ -136,16 +136,16 @@ def _is_cry(event: Event) -> bool:
     return event.type == "message:created" and "cry" in event.data["body"]
 
 
-def _effect(event: Event) -> str:
-    return json.dumps(effects._told(event), sort_keys=True)
+def _format_effect(event: Event) -> str:
+    return json.dumps(effects.build_effect(event), sort_keys=True)
 
 
-def _cry(event: Event) -> tuple[str, str]:
+def _get_cry(event: Event) -> tuple[str, str]:
     return event.data["body"]["cry"], event.data["recipient_id"]
 
 
-def _each(server: TeamServer, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
-    client = Connected(server)
+def _call_each(server: TeamServer, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+    client = McpConnection(server)
     try:
         return [client.call(tool, arguments) for tool, arguments in calls]
     finally:

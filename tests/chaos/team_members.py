@@ -1,4 +1,4 @@
-"""Who works on the hosts of a team: writers over MCP that repeat what was cut short, and followers of the stream."""
+"""Clients on the hosts of a team: writers over MCP that repeat interrupted calls, and followers of the stream."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from chaos.writer import Writer
 from deepwork.server.registration import KEY
 
 CALL_SECONDS = 120
-"""A call that has neither answer nor error after this long hangs."""
+"""Seconds after which a call without an answer or error counts as hanging."""
 
 
 class Refused(Exception):
-    """The server said no, in its one form of error."""
+    """The server answered with an error."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
         self.error = error
 
 
-def wait_for_door(server: TeamServer) -> None:
-    """Until somebody listens there again: a knock costs nothing, a client that fails costs the others' time."""
+def wait_for_port(server: TeamServer) -> None:
+    """Wait until the server listens again: trying to connect is cheap, a failing MCP client is not."""
     deadline = time.monotonic() + CALL_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.05)
@@ -47,8 +47,8 @@ def wait_for_door(server: TeamServer) -> None:
             return
 
 
-class Connected:
-    """A real MCP client over HTTP, for one thread; its calls wait for their answers."""
+class McpConnection:
+    """A real MCP client over HTTP with blocking calls, for one thread."""
 
     def __init__(self, server: TeamServer) -> None:
         self._server = server
@@ -59,26 +59,26 @@ class Connected:
         self.cuts: Counter[str] = Counter()
 
     def call(self, tool: str, arguments: dict[str, Any], key: str | None = None) -> Any:
-        """The answer; refusals of the server are `Refused`, anything else that goes wrong is as it comes."""
+        """Call a tool; errors of the server raise `Refused`, other failures raise what the client raises."""
         return self._loop.run_until_complete(self._call(tool, arguments, key))
 
     def persist(self, tool: str, arguments: dict[str, Any], key: str) -> Any:
-        """The answer, however often the call must be repeated, always under its key."""
+        """Call a tool with a key, and repeat the call until it is answered."""
         while True:
             try:
                 return self.call(tool, arguments, key)
             except Refused as refused:
-                # Only one kind of refusal may be met by a call that is right: the database was away.
+                # A correct call may be refused for one reason only: the database was unavailable.
                 if refused.error["code"] != "STORAGE_ERROR" or not refused.error["recoverable"]:
                     raise
                 self.cuts[refused.error["message"]] += 1
                 time.sleep(0.02)
             except TimeoutError:
                 raise AssertionError(f"{tool} hangs") from None
-            except Exception as error:  # noqa: BLE001 - the server was killed; clients name that in many ways
+            except Exception as error:  # noqa: BLE001 - the server was killed; clients raise many kinds of errors then
                 self.cuts[type(error).__name__] += 1
                 self._loop.run_until_complete(self._hang_up())
-                wait_for_door(self._server)
+                wait_for_port(self._server)
 
     def close(self) -> None:
         self._loop.run_until_complete(self._hang_up())
@@ -86,16 +86,16 @@ class Connected:
 
     async def _call(self, tool: str, arguments: dict[str, Any], key: str | None) -> Any:
         async with asyncio.timeout(CALL_SECONDS):
-            client = await self._connected()
+            client = await self._connect()
             meta = {} if key is None else {KEY: key}
             result = await client.call_tool(tool, arguments, meta=meta, raise_on_error=False)
         if result.is_error:
-            [said] = result.content
-            assert isinstance(said, TextContent)
-            raise Refused(json.loads(said.text))
+            [content] = result.content
+            assert isinstance(content, TextContent)
+            raise Refused(json.loads(content.text))
         return result.structured_content
 
-    async def _connected(self) -> Client[Any]:
+    async def _connect(self) -> Client[Any]:
         if self._client is None:
             held = AsyncExitStack()
             client = Client(StreamableHttpTransport(self._url, headers=BEARER, httpx_client_factory=_direct))
@@ -108,7 +108,7 @@ class Connected:
         if held is not None:
             try:
                 await held.aclose()
-            except Exception:  # noqa: BLE001 - nobody is there to say goodbye to
+            except Exception:  # noqa: BLE001 - the server is gone
                 return
 
 
@@ -118,12 +118,12 @@ def _direct(
     auth: httpx2.Auth | None = None,
     **more: Any,
 ) -> httpx2.AsyncClient:
-    """A client that ignores the proxies of this machine."""
+    """Build a client that ignores proxy settings."""
     return httpx2.AsyncClient(trust_env=False, headers=headers, timeout=timeout, auth=auth, **more)
 
 
 class Member:
-    """Somebody on a host of the team, at work in a thread there; what goes wrong is told when it is waited for."""
+    """A client that works in a thread on a host; `finish` raises its error."""
 
     def __init__(self, server: TeamServer) -> None:
         self.server = server
@@ -138,29 +138,29 @@ class Member:
         if self._fault is not None:
             raise self._fault
 
-    def work(self, client: Connected) -> None:
+    def work(self, client: McpConnection) -> None:
         raise NotImplementedError
 
     def _begin(self) -> None:
-        client = Connected(self.server)
+        client = McpConnection(self.server)
         self.cuts = client.cuts
         try:
             self.work(client)
-        except BaseException as error:  # noqa: BLE001 - told when it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised by `finish`
             self._fault = error
         finally:
             client.close()
 
 
 class Scribe(Member):
-    """Writes a bit of everything, and keeps a ledger of it."""
+    """Makes all kinds of writes, and records them in a ledger."""
 
     def __init__(self, server: TeamServer, ledger: Path, count: int, seed: int, shared: str = "") -> None:
         self.ledger = Ledger(ledger)
         self._name, self._count, self._seed, self._shared = ledger.name, count, seed, shared
         super().__init__(server)
 
-    def work(self, client: Connected) -> None:
+    def work(self, client: McpConnection) -> None:
         def ask(entry: Entry) -> Any:
             answer = client.persist(entry.tool, entry.arguments, entry.key)
             self.done += 1
@@ -173,14 +173,14 @@ class Scribe(Member):
 
 
 class Crier(Member):
-    """Tells a crowd the news, each with one call and an event for everybody in the crowd."""
+    """Broadcasts messages: one call each, which emits an event for every recipient."""
 
     def __init__(self, server: TeamServer, sender: str, crowd: str, count: int) -> None:
         self._sender, self._crowd, self._count = sender, crowd, count
         self.cries: list[str] = []
         super().__init__(server)
 
-    def work(self, client: Connected) -> None:
+    def work(self, client: McpConnection) -> None:
         for number in range(self._count):
             cry = f"{self.server.host.name}-cry-{number}"
             answer = client.persist(
@@ -197,7 +197,7 @@ class Crier(Member):
 
 
 class Claimer(Member):
-    """Claims tasks of a plan and does them until none are left; nobody does a second before all did a first."""
+    """Claims and completes tasks until none is left; none starts a second task before all have done a first."""
 
     def __init__(
         self, server: TeamServer, name: str, workflow_id: str, all_at_work: threading.Barrier
@@ -207,19 +207,19 @@ class Claimer(Member):
         self.completed: list[tuple[str, str]] = []
         super().__init__(server)
 
-    def work(self, client: Connected) -> None:
+    def work(self, client: McpConnection) -> None:
         registration = {"name": self._name, "runtime": "custom"}
         agent_id = client.persist("agent_register", registration, f"{self._name}-registers")["id"]
         chance, number = random.Random(self._name), 0
-        while tasks := self._offered(client):
+        while tasks := self._list_claimable(client):
             number += 1
             before = self.done
             self._take(client, chance.choice(tasks)["id"], agent_id, f"{self._name}-{number}")
             if (before, self.done) == (0, 1):
                 self._all_at_work.wait(timeout=CALL_SECONDS)
 
-    def _offered(self, client: Connected) -> list[dict[str, Any]]:
-        """What could be claimed; a wait while others hold the last ones."""
+    def _list_claimable(self, client: McpConnection) -> list[dict[str, Any]]:
+        """List claimable tasks; waits while others hold the last ones."""
         while True:
             found = client.persist("workflow_next_tasks", {"workflow_id": self._workflow_id, "limit": 5}, "-")
             if found["tasks"] or found["all_complete"]:
@@ -227,11 +227,11 @@ class Claimer(Member):
                 return tasks
             time.sleep(0.05)
 
-    def _take(self, client: Connected, task_id: str, agent_id: str, key: str) -> None:
+    def _take(self, client: McpConnection, task_id: str, agent_id: str, key: str) -> None:
         try:
             claim = client.persist("task_claim", {"task_id": task_id, "agent_id": agent_id}, f"{key}-claim")
         except Refused as refused:
-            if refused.error["code"] != "INVALID_STATE":  # done since we looked
+            if refused.error["code"] != "INVALID_STATE":  # completed after we listed it
                 raise
             return
         if not claim["success"]:
@@ -244,7 +244,9 @@ class Claimer(Member):
         try:
             client.persist("task_update_status", report, f"{key}-done")
         except Refused as refused:
-            if refused.error["code"] != "STALE_CLAIM":  # we were slow and somebody took over, as it should be
+            if (
+                refused.error["code"] != "STALE_CLAIM"
+            ):  # we were slow and another agent took over, as intended
                 raise
             return
         self.completed.append((task_id, agent_id))
@@ -252,7 +254,7 @@ class Claimer(Member):
 
 
 class Follower:
-    """Follows the stream of one server; each time it is cut, it goes on after the last number it saw."""
+    """Follows a server's event stream; after an interruption it continues after the last event it saw."""
 
     def __init__(self, server: TeamServer) -> None:
         self._server = server
@@ -266,23 +268,23 @@ class Follower:
         return self.seen[-1]["seq"] if self.seen else 0
 
     def wait_for(self, seq: int) -> None:
-        """Until this event was seen."""
+        """Wait until this event was seen."""
         self._wait_until(lambda: self.last >= seq, f"event {seq}")
 
     def wait_for_type(self, type: str) -> int:
-        """Until an event of this type was seen; its number."""
+        """Wait until an event of this type was seen; return its number."""
         self._wait_until(lambda: any(event["type"] == type for event in self.seen), type)
         return next(int(event["seq"]) for event in self.seen if event["type"] == type)
 
     def wait_for_connections(self, count: int) -> None:
-        """Until it was connected so many times."""
+        """Wait until it was connected `count` times."""
         self._wait_until(lambda: self.connections >= count, f"{count} connections")
 
     def _wait_until(self, is_so: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + CALL_SECONDS
         while not is_so():
-            said = f"no {what} after events up to {self.last} and {self.connections} connections"
-            assert time.monotonic() < deadline, said
+            problem = f"no {what} after events up to {self.last} and {self.connections} connections"
+            assert time.monotonic() < deadline, problem
             time.sleep(0.02)
 
     def close(self) -> None:
@@ -293,7 +295,7 @@ class Follower:
         while not self._is_over.is_set():
             try:
                 url = f"ws://{self._server.place}/ws?since={self.last}"
-                # Only the end of the server ends the stream, however slow it answers.
+                # No timeouts: only the end of the server ends the stream, however slowly it answers.
                 with connect(
                     url, additional_headers=BEARER, proxy=None, open_timeout=CALL_SECONDS, ping_interval=None
                 ) as stream:
@@ -301,7 +303,7 @@ class Follower:
                     self._listen(stream)
             except (OSError, WebSocketException):
                 self.cuts += 1
-                wait_for_door(self._server)
+                wait_for_port(self._server)
 
     def _listen(self, stream: Any) -> None:
         while not self._is_over.is_set():

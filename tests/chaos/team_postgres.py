@@ -1,4 +1,4 @@
-"""A PostgreSQL of the team's own: on a host, under the role of deploy/role.sql, to be restarted without warning."""
+"""A PostgreSQL server on its own host, with the role of deploy/role.sql, that tests can crash and restart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TeamPostgres:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
-        # Not pytest's own folder: the server gives up root, and must still reach its files.
+        # Not in pytest's temporary folder: the server drops root, and must still be able to read its files.
         self._folder.chmod(0o755)
         self._socket = self._folder / "socket"
         self._socket.mkdir()
@@ -49,16 +49,16 @@ class TeamPostgres:
 
     @property
     def admin_url(self) -> str:
-        """For whoever may do everything, through a socket that the network does not reach."""
+        """URL for the superuser, through a Unix socket."""
         return f"postgresql://postgres@/postgres?host={self._socket}&port={self._port}"
 
     @property
     def local_url(self) -> str:
-        """The team's database, as deepwork's own role, through that socket."""
+        """URL for the deepwork role, through a Unix socket."""
         return f"postgresql://deepwork@/deepwork?host={self._socket}&port={self._port}"
 
     def url(self, host: Host) -> str:
-        """The team's database as a host reaches it."""
+        """Return the database's URL as seen from a host."""
         address = self._network.database_address(host)
         return f"postgresql://deepwork:{PASSWORD.replace(' ', '%20')}@{address}:{self._port}/deepwork"
 
@@ -66,11 +66,11 @@ class TeamPostgres:
         self._control("start", "-l", str(self._socket / "log"))
 
     def stop(self) -> None:
-        """Away at once, as after a power cut."""
+        """Stop immediately, as after a power failure."""
         self._control("stop", "-m", "immediate")
 
     def restart(self) -> None:
-        """Away at once and back as soon as it has recovered."""
+        """Stop immediately and start again, with recovery."""
         self._control("restart", "-m", "immediate", "-l", str(self._socket / "log"))
 
     def is_up(self) -> bool:
@@ -82,7 +82,7 @@ class TeamPostgres:
         return str(moment)
 
     def empty(self) -> None:
-        """Forget everything, tables included."""
+        """Drop everything, including the tables."""
         with psycopg.connect(self.admin_url.replace("/postgres?", "/deepwork?")) as connection:
             connection.execute("DROP SCHEMA deepwork CASCADE")
             connection.execute("CREATE SCHEMA deepwork AUTHORIZATION deepwork")
@@ -96,15 +96,15 @@ class TeamPostgres:
         self._run("pg_ctl", "-w", "-s", "-D", str(self._folder / "data"), *order)
 
     def _run(self, program: str, *arguments: str) -> None:
-        # Into a file, not a pipe: the server would inherit the pipe and keep it open for ever.
-        with tempfile.TemporaryFile() as said:
+        # Output goes to a file: the server would inherit a pipe and keep it open forever.
+        with tempfile.TemporaryFile() as output:
             done = self._network.database.run(
                 lambda: subprocess.run(
                     [self._wheel.bin_path / program, *arguments],
-                    check=False, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/",
+                    check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/",
                     user=self._wheel.system_user,
                     env={**os.environ, "DEEPWORK_DATABASE_PASSWORD": PASSWORD},
                 )
             )  # fmt: skip
-            said.seek(0)
-            assert done.returncode == 0, said.read().decode()
+            output.seek(0)
+            assert done.returncode == 0, output.read().decode()

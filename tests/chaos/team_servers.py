@@ -1,4 +1,4 @@
-"""`deepwork serve` on a host of the team, which comes back each time it is killed."""
+"""`deepwork serve` on a host of the team; tests can kill and restart it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TeamServer:
             "DEEPWORK_LEASE_SECONDS": str(lease_seconds),
         }
         self._log = (self._project / "server.log").open("ab")
-        self._process = self._started()
+        self._process = self._start_process()
 
     def __enter__(self) -> Self:
         self.wait_until_up()
@@ -48,11 +48,11 @@ class TeamServer:
         return f"{self.host.address}:{self.port}"
 
     def kill_and_start(self) -> None:
-        """kill -9, once it is at work, and a new process at once, as a supervisor would."""
+        """Kill -9 the running server and start a new one, as a supervisor would."""
         self.wait_until_up()
         self._process.kill()
         assert self._process.wait(timeout=START_SECONDS) == -signal.SIGKILL
-        self._process = self._started()
+        self._process = self._start_process()
 
     def wait_until_up(self) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -75,7 +75,7 @@ class TeamServer:
         finally:
             connection.close()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         command = [
             sys.executable, "-P", "-m", "deepwork", "serve", "--path", str(self._project), "--transport", "http",
             "--host", self.host.address, "--port", str(self.port), "--rate-limit", "0",

@@ -1,4 +1,4 @@
-"""Eight processes claim the tasks of one plan while some of them die: each task is done once, and by its holder."""
+"""Eight processes claim tasks of one plan while some of them die: each task is done once, by its holder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, events
-from chaos.claimer import notes_in, scale
-from chaos.crew import Outcome, Worker
+from application import call_tool, list_events
+from chaos.claimer import read_notes, scale
+from chaos.workers import Outcome, Worker
 from deepwork.server.application import Application
 
 KILLS = 5
@@ -23,14 +23,14 @@ SHORTEST_LEASE = 1
 LARGEST = 10_000
 
 
-def planned(app: Application, count: int) -> list[str]:
+def create_plans(app: Application, count: int) -> list[str]:
     """Plans of so many tasks together, none of which waits for another."""
     sizes = [min(LARGEST, count - start) for start in range(0, count, LARGEST)]
-    return [_plan(app, size) for size in sizes]
+    return [_create_plan(app, size) for size in sizes]
 
 
-def _plan(app: Application, size: int) -> str:
-    made = ask(
+def _create_plan(app: Application, size: int) -> str:
+    made = call_tool(
         app,
         "workflow_create",
         name="storm",
@@ -39,7 +39,7 @@ def _plan(app: Application, size: int) -> str:
         max_parallel_tasks=1000,
     )
     tasks = [{"name": f"task {number}", "depends_on": []} for number in range(size)]
-    ask(app, "workflow_set_plan", id=made["id"], plan={"summary": "storm", "tasks": tasks})
+    call_tool(app, "workflow_set_plan", id=made["id"], plan={"summary": "storm", "tasks": tasks})
     id: str = made["id"]
     return id
 
@@ -62,11 +62,11 @@ class Storm:
             place = self._chance.randrange(len(self._crew))
             self.spared.discard(place)
             self._crew[place].kill()
-            assert self._crew[place].outcome().signal in (signal.SIGKILL, None)
+            assert self._crew[place].wait_for_outcome().signal in (signal.SIGKILL, None)
             self._begin(self._crew[place])
 
     def outcomes(self) -> list[Outcome]:
-        return [worker.outcome() for worker in self._crew]
+        return [worker.wait_for_outcome() for worker in self._crew]
 
     def _begin(self, worker: Worker) -> None:
         self._number += 1
@@ -92,15 +92,15 @@ def test_eight_processes_and_five_kills_do_every_task_once(
         str(tmp_path / "deepwork.db") if kind == "sqlite" else request.getfixturevalue("new_database")()
     )
     app = open_app(location)
-    plans = planned(app, count)
+    plans = create_plans(app, count)
 
     storm = Storm(crew, tmp_path, location, plans, seed)
     storm.kill_some(KILLS)
     outcomes = storm.outcomes()
 
     assert [outcome for outcome in outcomes if not outcome.is_well] == []
-    assert {ask(app, "workflow_get", id=plan)["status"] for plan in plans} == {"completed"}
-    notes = notes_in(tmp_path)
+    assert {call_tool(app, "workflow_get", id=plan)["status"] for plan in plans} == {"completed"}
+    notes = read_notes(tmp_path)
     assert_each_was_done_once(app, count, notes)
     shares = Counter(agent for what, _, agent, _ in notes if what == "completed")
     spared = sorted(outcomes[place].answer for place in storm.spared)
@@ -108,20 +108,20 @@ def test_eight_processes_and_five_kills_do_every_task_once(
 
 
 def assert_each_was_done_once(app: Application, count: int, notes: list[tuple[str, str, str, int]]) -> None:
-    """By what the claimers were answered, and by what the store tells."""
+    """Check the answers that the claimers got, and the store."""
     completed = [(task, agent, epoch) for what, task, agent, epoch in notes if what == "completed"]
     claimed = Counter((task, epoch) for what, task, _, epoch in notes if what == "claimed")
     assert len({task for task, _, _ in completed}) == len(completed), "a task was completed twice"
     assert max(claimed.values()) == 1, "two agents were given the same claim"
     with app.database.reading() as tx:
-        rows = tx.all(
+        rows = tx.fetch_all(
             """
             SELECT t.id, t.outcome, max(c.epoch) AS epoch
               FROM plan_tasks t JOIN plan_claims c ON c.task_id = t.id
              WHERE t.status = 'completed' GROUP BY t.id, t.outcome
             """
         )
-        held = tx.value("SELECT count(*) FROM leases WHERE who IS NOT NULL")
+        held = tx.fetch_value("SELECT count(*) FROM leases WHERE who IS NOT NULL")
     last = {row["id"]: (row["outcome"], row["epoch"]) for row in rows}
     assert len(last) == count
     assert all(last[task] == (agent, epoch) for task, agent, epoch in completed), "a stale holder completed"
@@ -137,21 +137,23 @@ def test_a_holder_that_slept_through_its_lease_cannot_finish_what_another_took(
     rounds, at_once = scale(20, 200), len(crew)
     location = new_location()
     app = open_app(location)
-    [workflow_id] = planned(app, rounds)
-    tasks = ask(app, "workflow_get", id=workflow_id, include_tasks=True, task_limit=1000)["tasks"]
+    [workflow_id] = create_plans(app, rounds)
+    tasks = call_tool(app, "workflow_get", id=workflow_id, include_tasks=True, task_limit=1000)["tasks"]
 
     verdicts: list[str] = []
     for start in range(0, rounds, at_once):
         part = [task["id"] for task in tasks[start : start + at_once]]
-        verdicts += slept_through(app, crew, location, part)
+        verdicts += claim_while_stopped(app, crew, location, part)
 
     assert verdicts == ["STALE_CLAIM"] * rounds
-    told = [event for event in events(app) if event.type == "plan_task:released"]
+    told = [event for event in list_events(app) if event.type == "plan_task:released"]
     assert len(told) == rounds
-    assert ask(app, "workflow_progress", workflow_id=workflow_id)["by_status"]["completed"] == rounds
+    assert call_tool(app, "workflow_progress", workflow_id=workflow_id)["by_status"]["completed"] == rounds
 
 
-def slept_through(app: Application, crew: list[Worker], location: str, task_ids: list[str]) -> list[str]:
+def claim_while_stopped(
+    app: Application, crew: list[Worker], location: str, task_ids: list[str]
+) -> list[str]:
     """Holders claim, are stopped until their lease has run out and another is done, and then go on."""
     sleepers = list(zip(crew, task_ids, strict=False))
     for worker, task_id in sleepers:
@@ -162,14 +164,14 @@ def slept_through(app: Application, crew: list[Worker], location: str, task_ids:
         wait_for(homes[task_id] / f"{task_id}.claimed")
         os.kill(worker.number, signal.SIGSTOP)
     time.sleep(SHORTEST_LEASE + 0.2)
-    taker = ask(app, "agent_register", name="taker", runtime="custom")["id"]
+    taker = call_tool(app, "agent_register", name="taker", runtime="custom")["id"]
     for _, task_id in sleepers:
-        assert ask(app, "task_claim", task_id=task_id, agent_id=taker)["success"]
-        ask(app, "task_update_status", id=task_id, status="completed", outcome="mine", agent_id=taker)
+        assert call_tool(app, "task_claim", task_id=task_id, agent_id=taker)["success"]
+        call_tool(app, "task_update_status", id=task_id, status="completed", outcome="mine", agent_id=taker)
     for worker, task_id in sleepers:
         (homes[task_id] / f"{task_id}.wake").touch()
         os.kill(worker.number, signal.SIGCONT)
-    return [worker.outcome().answer["code"] for worker, _ in sleepers]
+    return [worker.wait_for_outcome().answer["code"] for worker, _ in sleepers]
 
 
 def wait_for(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""A damaged file is named and kept: never a crash, a hang, a wrong answer or a fresh start in its place."""
+"""A damaged file is reported and kept: no crash, no hang, no wrong answer, no new store in its place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from application import ask, make_app
+from application import call_tool, make_app
 from chaos import corruption
-from chaos.crew import Worker
+from chaos.workers import Worker
 from deepwork.server.application import Application
 
 AGENTS = 40
@@ -26,7 +26,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     app = make_app(path.parent, str(path), lease_seconds=86_400)
     agents = [register(app, number) for number in range(AGENTS)]
     for number in range(3 * AGENTS):
-        ask(app, "message_send", sender_id=agents[0], recipient_id=agents[number % AGENTS],
+        call_tool(app, "message_send", sender_id=agents[0], recipient_id=agents[number % AGENTS],
             message_type="query", body={"number": number, "text": "x" * 700})  # fmt: skip
     app.close()
     assert not path.with_name("deepwork.db-wal").exists()
@@ -36,7 +36,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def right(sound: Path, tmp_path: Path, worker: Worker) -> list[Any]:
     """What a sound file answers."""
-    answers: list[Any] = worker.do("look", location=str(copied(sound, tmp_path / "right"))).answer
+    answers: list[Any] = worker.do("look", location=str(copy_store(sound, tmp_path / "right"))).answer
     assert all("answer" in each for each in answers)
     return answers
 
@@ -51,7 +51,7 @@ def test_a_damaged_file_gives_right_answers_or_an_error_that_names_it(
     seed: int,
 ):
     for number in range(TIMES):
-        path = copied(sound, tmp_path / f"{how.__name__}-{number}")
+        path = copy_store(sound, tmp_path / f"{how.__name__}-{number}")
         corruption.spoil(path, how, random.Random(seed + number))
         before = path.read_bytes()
 
@@ -69,7 +69,7 @@ def test_damage_that_no_checksum_shows_gives_answers_or_one_of_our_errors(
     how: corruption.Damage, sound: Path, tmp_path: Path, worker: Worker, seed: int
 ):
     for number in range(TIMES):
-        path = copied(sound, tmp_path / f"{how.__name__}-{number}")
+        path = copy_store(sound, tmp_path / f"{how.__name__}-{number}")
         corruption.spoil(path, how, random.Random(seed + number))
 
         outcome = worker.do("look", location=str(path))
@@ -82,7 +82,7 @@ def test_damage_that_no_checksum_shows_gives_answers_or_one_of_our_errors(
 def test_a_stored_value_that_is_no_longer_what_it_was_is_an_error_that_names_the_file(
     sound: Path, tmp_path: Path, worker: Worker
 ):
-    path = copied(sound, tmp_path / "value")
+    path = copy_store(sound, tmp_path / "value")
     file = path.read_bytes()
     assert file.count(b'{"number": 7,')
     path.write_bytes(file.replace(b'{"number": 7,', b'{"number"? 7,'))
@@ -100,7 +100,7 @@ def test_garbage_beside_a_sound_file_changes_nothing(
     suffix: str, sound: Path, right: list[Any], tmp_path: Path, worker: Worker, seed: int
 ):
     for number in range(TIMES):
-        path = copied(sound, tmp_path / f"beside-{number}")
+        path = copy_store(sound, tmp_path / f"beside-{number}")
         garbage = random.Random(seed + number).randbytes(random.Random(number).randrange(1, 100_000))
         path.with_name(path.name + suffix).write_bytes(garbage)
 
@@ -111,26 +111,26 @@ def test_garbage_beside_a_sound_file_changes_nothing(
 
 
 def register(app: Application, number: int) -> str:
-    id: str = ask(
+    id: str = call_tool(
         app, "agent_register", name=f"agent {number}", runtime="custom", capabilities=["python"],
         metadata={"number": number, "notes": "y" * 300},
     )["id"]  # fmt: skip
     return id
 
 
-def copied(sound: Path, folder: Path) -> Path:
+def copy_store(sound: Path, folder: Path) -> Path:
     folder.mkdir()
     return Path(shutil.copy(sound, folder))
 
 
 def is_honest(said: dict[str, Any], right: dict[str, Any]) -> bool:
     """The right answer, or an error that names the file."""
-    return same(said, right) if "answer" in said else "error" in said and is_named(said["error"])
+    return is_same(said, right) if "answer" in said else "error" in said and is_named(said["error"])
 
 
 def is_named(error: dict[str, Any]) -> bool:
     return error["code"] == "STORAGE_ERROR" and "deepwork.db" in error["message"]
 
 
-def same(said: dict[str, Any], right: dict[str, Any]) -> bool:
+def is_same(said: dict[str, Any], right: dict[str, Any]) -> bool:
     return json.dumps(said, sort_keys=True) == json.dumps(right, sort_keys=True)

@@ -1,4 +1,4 @@
-"""No room left: the call is refused in so many words, reads go on, and so do writes once there is room."""
+"""The disk is full: writes fail with a clear error, reads work, and writes work again once there is space."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, leave_out
-from chaos.crew import Worker
-from chaos.effects import damage, disagreements, is_without_gaps
+from application import call_tool, skip_or_fail
+from chaos.effects import find_damage, find_mismatches, is_without_gaps
+from chaos.workers import Worker
 from deepwork.errors import Code, StorageError
 from deepwork.server.application import Application
 
@@ -22,11 +22,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.geteuid() != 0:
-        leave_out("only root can mount a small disk")
+        skip_or_fail("only root can mount a small disk")
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
     mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
-        leave_out(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+        skip_or_fail(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
@@ -44,10 +44,10 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
-def registered(app: Application, count: int) -> int:
+def register_agents(app: Application, count: int) -> int:
     notes = {f"note {number}": "y" * 2000 for number in range(10)}
     for number in range(count):
-        ask(app, "agent_register", name=f"no {number}", runtime="custom", metadata=notes)
+        call_tool(app, "agent_register", name=f"no {number}", runtime="custom", metadata=notes)
     return count
 
 
@@ -55,28 +55,28 @@ def test_a_full_disk_refuses_writes_answers_reads_and_recovers(
     small_disk: Path, open_app: Callable[[str], Application]
 ):
     app = open_app(str(small_disk / "deepwork.db"))
-    registered(app, 3)
+    register_agents(app, 3)
     ballast = fill(small_disk)
 
     with pytest.raises(StorageError) as full:
-        registered(app, 200)
+        register_agents(app, 200)
 
     assert (full.value.code, full.value.recoverable) == (Code.STORAGE_FULL, True)
     assert "deepwork.db" in full.value.message
-    kept = ask(app, "agent_list")["total"]
+    kept = call_tool(app, "agent_list")["total"]
     assert kept >= 3
     with pytest.raises(StorageError) as still_full:
-        registered(app, 200)
+        register_agents(app, 200)
     assert still_full.value.code is Code.STORAGE_FULL
 
-    kept = ask(app, "agent_list")["total"]
+    kept = call_tool(app, "agent_list")["total"]
     ballast.unlink()
 
-    assert registered(app, 3) == 3
-    assert ask(app, "agent_list")["total"] == kept + 3
+    assert register_agents(app, 3) == 3
+    assert call_tool(app, "agent_list")["total"] == kept + 3
     assert is_without_gaps(app)
-    assert disagreements(app) == []
-    assert damage(app) == []
+    assert find_mismatches(app) == []
+    assert find_damage(app) == []
 
 
 # Room in KiB. Between 0 and 32 lies the shared index of the log, of which SQLite only says "I/O error".
@@ -88,18 +88,18 @@ def test_a_process_that_starts_on_a_full_disk_says_so_and_works_once_there_is_ro
     os.truncate(ballast, ballast.stat().st_size - room * 1024)
 
     with pytest.raises(StorageError) as full:
-        registered(open_app(location), 10)
+        register_agents(open_app(location), 10)
 
     assert full.value.code is Code.STORAGE_FULL
     ballast.unlink()
-    assert registered(open_app(location), 1) == 1
+    assert register_agents(open_app(location), 1) == 1
 
 
 def test_a_file_that_may_not_grow_refuses_writes_answers_reads_and_recovers(
     tmp_path: Path, worker: Worker, open_app: Callable[[str], Application]
 ):
     app = open_app(str(tmp_path / "deepwork.db"))
-    registered(app, 3)
+    register_agents(app, 3)
     app.close()
 
     outcome = worker.do("outgrow", location=str(tmp_path / "deepwork.db"), limit=1_000_000)
@@ -110,4 +110,4 @@ def test_a_file_that_may_not_grow_refuses_writes_answers_reads_and_recovers(
     assert refused["error"]["code"] in (Code.STORAGE_FULL, Code.STORAGE_ERROR)
     assert before["answer"] > 3
     assert (written["answer"], after["answer"]) == (3, before["answer"] + 3)
-    assert damage(open_app(str(tmp_path / "deepwork.db"))) == []
+    assert find_damage(open_app(str(tmp_path / "deepwork.db"))) == []

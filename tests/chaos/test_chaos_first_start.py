@@ -1,4 +1,4 @@
-"""Many processes meet a database that is not there yet."""
+"""Many processes open a database that does not exist yet."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from application import ask, events
-from chaos.crew import Worker, together
+from application import call_tool, list_events
+from chaos.workers import Worker, run_together
 from deepwork.server.application import Application
 
 ROUNDS = 10
@@ -17,7 +17,7 @@ NAMES = [f"agent {number}" for number in range(8)]
 
 
 def names(app: Application) -> list[str]:
-    return sorted(agent["name"] for agent in ask(app, "agent_list")["agents"])
+    return sorted(agent["name"] for agent in call_tool(app, "agent_list")["agents"])
 
 
 def test_eight_processes_can_start_together_on_a_new_database(
@@ -26,12 +26,14 @@ def test_eight_processes_can_start_together_on_a_new_database(
     for _ in range(ROUNDS):
         location = new_location()
 
-        outcomes = together(crew, [{"do": "register", "location": location, "name": name} for name in NAMES])
+        outcomes = run_together(
+            crew, [{"do": "register", "location": location, "name": name} for name in NAMES]
+        )
 
         assert [outcome for outcome in outcomes if not outcome.is_well] == []
         app = open_app(location)
         assert names(app) == NAMES
-        assert [event.seq for event in events(app)] == list(range(1, 9))
+        assert [event.seq for event in list_events(app)] == list(range(1, 9))
         app.close()
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chaos.strace import attached
-from chaos.strace_oracle import CALLS, Reply, replies
+from chaos.strace import attach
+from chaos.strace_oracle import CALLS, Reply, find_replies
 from deepwork.server.registration import KEY
-from protocol.wire import Wire
+from protocol.stdio_server import StdioServer
 from quick import PLAIN
 
 WRITE = '7 pwrite64(9</p/d.db-wal>, "..."..., 4096, 56) = 4096'
@@ -19,12 +19,12 @@ FLUSH = "7 fdatasync(9</p/d.db-wal>) = 0"
 REPLY = '8 write(4<pipe:[11]>, "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":3,\\"result\\""..., 90) = 90'
 
 
-def judged(*lines: str) -> list[Reply]:
-    return replies("\n".join(lines), "pipe:[11]", "-wal")
+def check_lines(*lines: str) -> list[Reply]:
+    return find_replies("\n".join(lines), "pipe:[11]", "-wal")
 
 
 def test_an_answer_after_its_flush_is_safe():
-    assert judged(WRITE, WRITE, FLUSH, REPLY) == [Reply(3, 2, is_safe=True)]
+    assert check_lines(WRITE, WRITE, FLUSH, REPLY) == [Reply(3, 2, is_safe=True)]
 
 
 @pytest.mark.parametrize(
@@ -46,30 +46,30 @@ def test_an_answer_after_its_flush_is_safe():
     ],
 )
 def test_an_answer_before_its_flush_is_noticed(lines: tuple[str, ...]):
-    assert [reply.is_safe for reply in judged(*lines)] == [False]
+    assert [reply.is_safe for reply in check_lines(*lines)] == [False]
 
 
 def test_a_flush_that_another_thread_interrupted_counts_from_its_end():
     begun, ended = "7 fdatasync(9</p/d.db-wal> <unfinished ...>", "7 <... fdatasync resumed>) = 0"
 
-    assert judged(WRITE, begun, ended, REPLY) == [Reply(3, 1, is_safe=True)]
+    assert check_lines(WRITE, begun, ended, REPLY) == [Reply(3, 1, is_safe=True)]
 
 
 def test_only_the_wire_counts_as_an_answer():
-    assert judged(WRITE, REPLY.replace("pipe:[11]", "pipe:[12]")) == []
+    assert check_lines(WRITE, REPLY.replace("pipe:[11]", "pipe:[12]")) == []
 
 
 @pytest.mark.needs("strace")
 def test_every_answer_of_a_real_server_comes_after_its_flush(tmp_path: Path):
     trace = tmp_path / "trace"
-    with Wire(tmp_path, command=PLAIN) as wire:
+    with StdioServer(tmp_path, command=PLAIN) as wire:
         assert wire.process.stdout is not None
         pipe = f"pipe:[{os.fstat(wire.process.stdout.fileno()).st_ino}]"
-        with attached(wire.process.pid, trace, "-s", "64", "-e", f"trace={CALLS}"):
-            mutations = asked_for_everything(wire)
+        with attach(wire.process.pid, trace, "-s", "64", "-e", f"trace={CALLS}"):
+            mutations = call_all_writing_tools(wire)
             wire.call("agent_list")
 
-    answered = replies(trace.read_text(), pipe, "deepwork.db-wal")
+    answered = find_replies(trace.read_text(), pipe, "deepwork.db-wal")
     assert len(answered) == mutations + 1
     assert [reply for reply in answered if not reply.is_safe] == []
     # Each wrote something of its own, so none was safe for want of a write; and a read wrote nothing.
@@ -77,7 +77,7 @@ def test_every_answer_of_a_real_server_comes_after_its_flush(tmp_path: Path):
     assert answered[-1].writes == 0
 
 
-def asked_for_everything(wire: Wire) -> int:
+def call_all_writing_tools(wire: StdioServer) -> int:
     """Call every tool that writes, with a key and without; how many calls that were."""
     count = 0
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from chaos import ledger
-from chaos.crew import Worker
-from chaos.effects import damage, disagreements, is_without_gaps, told
+from chaos.effects import find_damage, find_mismatches, is_without_gaps, list_effects
 from chaos.ledger import Entry, Ledger
+from chaos.workers import Worker
 from chaos.writer import Writer
 from deepwork.server.application import Application
 from deepwork.server.registration import KEY
-from protocol.wire import Wire
+from protocol.stdio_server import StdioServer
 from quick import PLAIN
 
 KILLS = 30
@@ -41,15 +41,15 @@ def test_thirty_kills_during_writes_lose_no_acknowledged_write(
         for worker in chance.sample(pair, len(pair)):
             time.sleep(chance.uniform(0.005, 0.12))
             worker.kill()
-        outcomes = [worker.outcome() for worker in pair]
+        outcomes = [worker.wait_for_outcome() for worker in pair]
         assert [outcome for outcome in outcomes if outcome.signal != signal.SIGKILL] == []
 
     app = open_app(location)
-    entries = [entry for path in ledgers for entry in ledger.read(path)]
-    assert ledger.faults(entries, told(app)) == []
+    entries = [entry for path in ledgers for entry in ledger.read_entries(path)]
+    assert ledger.find_faults(entries, list_effects(app)) == []
     assert is_without_gaps(app)
-    assert disagreements(app) == []
-    assert damage(app) == []
+    assert find_mismatches(app) == []
+    assert find_damage(app) == []
 
 
 def size(path: Path) -> int:
@@ -71,33 +71,33 @@ def test_a_call_repeated_after_the_server_was_killed_has_one_effect(
     kept = Ledger(path)
 
     for kill in range(SERVER_KILLS + 1):
-        with Wire(tmp_path, environment={"DEEPWORK_LEASE_SECONDS": "86400"}, command=PLAIN) as wire:
-            writer = Writer("client", kept, lambda entry: asked(wire, entry), chance)
+        with StdioServer(tmp_path, environment={"DEEPWORK_LEASE_SECONDS": "86400"}, command=PLAIN) as wire:
+            writer = Writer("client", kept, lambda entry: call_entry(wire, entry), chance)
             writer.resume()
             for _ in range(chance.randint(5, 15)):
                 writer.write()
             if kill < SERVER_KILLS:
-                wire.send(request(writer.intend()))
+                wire.send(build_request(writer.intend()))
                 time.sleep(chance.uniform(0, 0.02))
                 wire.stop(signal.SIGKILL)
 
     kept.close()
     app = open_app(str(tmp_path / ".deepwork" / "deepwork.db"))
-    entries = ledger.read(path)
+    entries = ledger.read_entries(path)
     assert all(entry.is_acknowledged for entry in entries)
-    assert ledger.faults(entries, told(app)) == []
+    assert ledger.find_faults(entries, list_effects(app)) == []
     assert is_without_gaps(app)
-    assert disagreements(app) == []
-    assert damage(app) == []
+    assert find_mismatches(app) == []
+    assert find_damage(app) == []
 
 
-def asked(wire: Wire, entry: Entry) -> Any:
+def call_entry(wire: StdioServer, entry: Entry) -> Any:
     answer = wire.call(entry.tool, entry.arguments, **{KEY: entry.key})
     assert "code" not in answer, answer
     return answer
 
 
-def request(entry: Entry) -> dict[str, Any]:
-    """The same call, for somebody who will not wait for the answer."""
+def build_request(entry: Entry) -> dict[str, Any]:
+    """Build the call as a message, for a caller that does not wait for the answer."""
     params = {"name": entry.tool, "arguments": entry.arguments, "_meta": {KEY: entry.key}}
     return {"jsonrpc": "2.0", "id": entry.key, "method": "tools/call", "params": params}

@@ -1,14 +1,14 @@
-"""Many processes write into one file, a bit of everything."""
+"""Many processes make all kinds of writes into one file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from application import ask
+from application import call_tool
 from chaos import ledger
-from chaos.crew import Worker, together
-from chaos.effects import damage, disagreements, is_without_gaps, told
+from chaos.effects import find_damage, find_mismatches, is_without_gaps, list_effects
+from chaos.workers import Worker, run_together
 from deepwork.server.application import Application
 
 WRITES = 200
@@ -19,10 +19,10 @@ def test_eight_processes_with_two_hundred_writes_each_lose_nothing_and_meet_no_e
 ):
     location = str(tmp_path / "deepwork.db")
     app = open_app(location)
-    shared = ask(app, "agent_register", name="everybody's", runtime="custom", metadata={})["id"]
+    shared = call_tool(app, "agent_register", name="everybody's", runtime="custom", metadata={})["id"]
     ledgers = [tmp_path / f"ledger-{number}" for number in range(len(crew))]
 
-    outcomes = together(
+    outcomes = run_together(
         crew,
         [
             {
@@ -34,10 +34,10 @@ def test_eight_processes_with_two_hundred_writes_each_lose_nothing_and_meet_no_e
     )  # fmt: skip
 
     assert [outcome for outcome in outcomes if not outcome.is_well] == []
-    entries = [entry for path in ledgers for entry in ledger.read(path)]
+    entries = [entry for path in ledgers for entry in ledger.read_entries(path)]
     assert len(entries) == len(crew) * WRITES
-    assert ledger.faults(entries, told(app)[1:], acknowledged=1.0) == []
-    assert len(told(app)) == 1 + len(entries)
+    assert ledger.find_faults(entries, list_effects(app)[1:], acknowledged=1.0) == []
+    assert len(list_effects(app)) == 1 + len(entries)
     assert is_without_gaps(app)
-    assert disagreements(app) == []
-    assert damage(app) == []
+    assert find_mismatches(app) == []
+    assert find_damage(app) == []

@@ -1,4 +1,4 @@
-"""A migration happens, or it does not: a crash in its middle leaves the old schema or the new one."""
+"""Migrations are atomic: a crash leaves the old schema or the new one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from application import ask
-from chaos import tomorrow
-from chaos.crew import Worker
-from chaos.effects import damage
-from chaos.strace import changes, killed_at
+from application import call_tool
+from chaos import next_version
+from chaos.effects import find_damage
+from chaos.strace import count_changes, kill_at
+from chaos.workers import Worker
 from deepwork.database import schema
 from deepwork.errors import StorageError
 from deepwork.server.application import Application
@@ -31,9 +31,9 @@ Schema = frozenset[tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def successor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    """A process of tomorrow's program."""
+    """A worker that runs the next version."""
     folder = tmp_path_factory.mktemp("tomorrow")
-    worker = Worker(folder, tomorrow.tomorrows_program(folder))
+    worker = Worker(folder, next_version.build_next_version(folder))
     yield worker
     worker.close()
 
@@ -44,7 +44,7 @@ def used(tmp_path: Path, open_app: Callable[[str], Application]) -> Path:
     path = tmp_path / "used" / "deepwork.db"
     app = open_app(str(path))
     for number in range(5):
-        ask(app, "agent_register", name=f"agent {number}", runtime="custom")
+        call_tool(app, "agent_register", name=f"agent {number}", runtime="custom")
     app.close()
     return path
 
@@ -55,20 +55,20 @@ def test_a_crash_while_a_new_database_is_made_leaves_none_or_all_of_it(
 ):
     path, trace = tmp_path / "whole" / "deepwork.db", tmp_path / "trace"
     worker.order("prepare", location=str(path))
-    points = chosen(changes(worker, trace), seed)
-    whole = stored(path)
+    points = choose_points(count_changes(worker, trace), seed)
+    whole = read_schema(path)
 
     for call, number in points:
         path = tmp_path / f"{call}-{number}" / "deepwork.db"
         worker.order("prepare", location=str(path))
-        assert killed_at(worker, trace, call, number).signal == signal.SIGKILL
+        assert kill_at(worker, trace, call, number).signal == signal.SIGKILL
 
-        assert stored(path) in (frozenset(), whole), f"half a schema after a kill at {call} {number}"
+        assert read_schema(path) in (frozenset(), whole), f"half a schema after a kill at {call} {number}"
         app = open_app(str(path))
-        ask(app, "agent_register", name="after the crash", runtime="custom")
-        assert damage(app) == []
+        call_tool(app, "agent_register", name="after the crash", runtime="custom")
+        assert find_damage(app) == []
         app.close()
-        assert stored(path) == whole
+        assert read_schema(path) == whole
 
 
 @pytest.mark.needs("strace")
@@ -76,21 +76,21 @@ def test_a_crash_while_an_old_database_is_brought_forward_leaves_the_old_schema_
     tmp_path: Path, used: Path, successor: Worker, seed: int
 ):
     trace = tmp_path / "trace"
-    before, path = stored(used), copy(used, tmp_path / "whole")
+    before, path = read_schema(used), copy(used, tmp_path / "whole")
     successor.order("prepare", location=str(path))
-    points = chosen(changes(successor, trace), seed)
-    after = stored(path)
+    points = choose_points(count_changes(successor, trace), seed)
+    after = read_schema(path)
 
     for call, number in points:
         path = copy(used, tmp_path / f"{call}-{number}")
         successor.order("prepare", location=str(path))
-        assert killed_at(successor, trace, call, number).signal == signal.SIGKILL
+        assert kill_at(successor, trace, call, number).signal == signal.SIGKILL
 
-        assert stored(path) in (before, after), f"half a schema after a kill at {call} {number}"
+        assert read_schema(path) in (before, after), f"half a schema after a kill at {call} {number}"
         again = successor.do("prepare", location=str(path))
         assert again.is_well, f"after a kill at {call} {number}: {again}"
-        assert stored(path) == after
-        assert agents(path) == [f"agent {number}" for number in range(5)]
+        assert read_schema(path) == after
+        assert list_agents(path) == [f"agent {number}" for number in range(5)]
 
 
 @pytest.mark.needs("strace")
@@ -99,16 +99,16 @@ def test_whatever_is_named_a_backup_is_whole_even_after_a_crash(
 ):
     trace = tmp_path / "trace"
     successor.order("prepare", location=str(copy(used, tmp_path / "whole")))
-    points = chosen(changes(successor, trace), seed)
+    points = choose_points(count_changes(successor, trace), seed)
 
     for call, number in points:
         path = copy(used, tmp_path / f"{call}-{number}")
         successor.order("prepare", location=str(path))
-        killed_at(successor, trace, call, number)
+        kill_at(successor, trace, call, number)
 
         for backup in path.parent.glob("*.backup"):
-            assert stored(backup) == stored(used), f"a torn backup after a kill at {call} {number}"
-            assert agents(backup) == agents(used)
+            assert read_schema(backup) == read_schema(used), f"a torn backup after a kill at {call} {number}"
+            assert list_agents(backup) == list_agents(used)
 
 
 def test_a_process_killed_while_it_migrates_a_server_leaves_none_or_all_of_it(
@@ -123,11 +123,11 @@ def test_a_process_killed_while_it_migrates_a_server_leaves_none_or_all_of_it(
         worker.go()
         time.sleep(chance.uniform(0, 0.15))
         worker.kill()
-        worker.outcome()
+        worker.wait_for_outcome()
 
         assert tables(url) in ([], tables(whole))
         app = open_app(url)
-        ask(app, "agent_register", name="after the crash", runtime="custom")
+        call_tool(app, "agent_register", name="after the crash", runtime="custom")
         app.close()
         assert tables(url) == tables(whole)
 
@@ -135,16 +135,16 @@ def test_a_process_killed_while_it_migrates_a_server_leaves_none_or_all_of_it(
 def test_an_old_database_is_backed_up_before_it_is_brought_forward(
     used: Path, successor: Worker, open_app: Callable[[str], Application]
 ):
-    before = stored(used)
+    before = read_schema(used)
 
     assert successor.do("prepare", location=str(used)).is_well
 
     [backup] = used.parent.glob("*.backup")
-    assert ("version", tomorrow.HEAD) in stored(used)
-    assert stored(backup) == before
+    assert ("version", next_version.HEAD) in read_schema(used)
+    assert read_schema(backup) == before
     assert backup.stat().st_mode & 0o077 == 0
     restored = open_app(str(copy(backup, used.parent / "restored")))
-    assert ask(restored, "agent_list")["total"] == 5
+    assert call_tool(restored, "agent_list")["total"] == 5
 
 
 def test_a_new_database_has_nothing_to_back_up(tmp_path: Path, worker: Worker):
@@ -153,42 +153,42 @@ def test_a_new_database_has_nothing_to_back_up(tmp_path: Path, worker: Worker):
     assert list(tmp_path.glob("*.backup")) == []
 
 
-def test_a_file_of_tomorrows_program_is_refused_with_both_versions_and_left_alone(
+def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left_alone(
     used: Path, successor: Worker, open_app: Callable[[str], Application]
 ):
     successor.do("prepare", location=str(used))
     before = used.read_bytes()
 
     for tool, arguments in (("agent_list", {}), ("agent_register", {"name": "Ada", "runtime": "custom"})):
-        with pytest.raises(StorageError, match=rf"deepwork\.db .*{tomorrow.HEAD}.*{schema.HEAD}"):
-            ask(open_app(str(used)), tool, **arguments)
+        with pytest.raises(StorageError, match=rf"deepwork\.db .*{next_version.HEAD}.*{schema.HEAD}"):
+            call_tool(open_app(str(used)), tool, **arguments)
 
     assert used.read_bytes() == before
 
 
-def test_a_server_of_tomorrows_program_is_refused_with_both_versions_and_left_alone(
+def test_a_database_server_of_a_newer_version_is_refused_with_both_versions_and_left_alone(
     new_database: Callable[[], str], successor: Worker, open_app: Callable[[str], Application]
 ):
     url = new_database()
     assert successor.do("register", location=url, name="Ada").is_well
     before = tables(url)
 
-    with pytest.raises(StorageError, match=rf"{tomorrow.HEAD}.*{schema.HEAD}"):
-        ask(open_app(url), "agent_register", name="Bob", runtime="custom")
+    with pytest.raises(StorageError, match=rf"{next_version.HEAD}.*{schema.HEAD}"):
+        call_tool(open_app(url), "agent_register", name="Bob", runtime="custom")
 
     assert tables(url) == before
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT name FROM agents").fetchall() == [("Ada",)]
 
 
-def chosen(counts: dict[str, int], seed: int) -> list[tuple[str, int]]:
+def choose_points(counts: dict[str, int], seed: int) -> list[tuple[str, int]]:
     """Some of the calls, evenly spread over all there were."""
     every = [(call, number) for call, count in counts.items() for number in range(1, count + 1)]
     assert len(every) > 10
     return every if len(every) <= POINTS else random.Random(seed).sample(every, POINTS)
 
 
-def stored(path: Path) -> Schema:
+def read_schema(path: Path) -> Schema:
     """The schema in a file as its next user will find it, without touching the file."""
     if not path.exists():
         return frozenset()
@@ -201,7 +201,7 @@ def stored(path: Path) -> Schema:
     return frozenset(rows)
 
 
-def agents(path: Path) -> list[str]:
+def list_agents(path: Path) -> list[str]:
     seen = copy(path, path.parent / "seen")
     with closing(sqlite3.connect(seen)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM agents ORDER BY name")]

@@ -1,4 +1,4 @@
-"""The database goes away at the worst moments: what was acknowledged is there once, and everybody goes on."""
+"""The database fails at the worst moments: acknowledged calls have one effect, and clients continue."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, leave_out
+from application import call_tool, skip_or_fail
 from chaos.claimer import scale
-from chaos.team import Storm, Team, assembled
+from chaos.team import Storm, Team, assemble_team
 from chaos.team_hosts import Network
-from chaos.team_members import Connected, Follower, Refused
+from chaos.team_members import Follower, McpConnection, Refused
 from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
 from deepwork.server.application import Application
@@ -43,7 +43,7 @@ def test_restarts_of_the_database_under_load_lose_and_double_nothing(
         team_postgres.restart()
         starts.add(team_postgres.started_at())
 
-    with assembled(network, team_postgres, tmp_path) as team:
+    with assemble_team(network, team_postgres, tmp_path) as team:
         storm = Storm(team, tmp_path, writes=scale(60, 600), cries=scale(10, 450), seed=seed)
 
         storm.break_often(restarts, restart)
@@ -52,7 +52,7 @@ def test_restarts_of_the_database_under_load_lose_and_double_nothing(
         # `finish` has already said no to every refusal but one: the database was away, call again.
         print({message: count for member in storm.members for message, count in member.cuts.items()})
         assert len(starts) == restarts + 1
-        assert storm.faults(open_app(team_postgres.local_url)) == []
+        assert storm.find_faults(open_app(team_postgres.local_url)) == []
         assert "INTERNAL_ERROR" not in team.left.log() + team.right.log()
         assert "Traceback" not in team.left.log() + team.right.log()
 
@@ -62,14 +62,14 @@ def test_a_server_that_was_there_before_its_database_works_once_that_is_up(
 ):
     team_postgres.empty()
     url = team_postgres.url(network.left)
-    with away(team_postgres), TeamServer(network.left, tmp_path, url) as server:
+    with stop_database(team_postgres), TeamServer(network.left, tmp_path, url) as server:
         team = Team(network, team_postgres, server, server)
         with pytest.raises(Refused) as refused:
-            team.ask(server, "agent_register", name="Ada", runtime="custom")
+            team.call(server, "agent_register", name="Ada", runtime="custom")
         follower = Follower(server)
         team_postgres.start()
 
-        registered = team.ask(server, "agent_register", name="Ada", runtime="custom")
+        registered = team.call(server, "agent_register", name="Ada", runtime="custom")
         follower.wait_for(1)
         follower.close()
 
@@ -85,7 +85,7 @@ def test_a_tail_waits_until_the_database_is_back_and_misses_nothing(
 ):
     team_postgres.empty()
     app = open_app(team_postgres.local_url)
-    ask(app, "agent_register", name="before", runtime="custom")
+    call_tool(app, "agent_register", name="before", runtime="custom")
     tail = subprocess.Popen(
         [sys.executable, "-P", "-m", "deepwork", "events", "tail", "--since", "0", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -95,10 +95,10 @@ def test_a_tail_waits_until_the_database_is_back_and_misses_nothing(
     assert tail.stderr is not None
     with tail:
         heard = [json.loads(tail.stdout.readline())]
-        with away(team_postgres):
+        with stop_database(team_postgres):
             noted = [tail.stderr.readline()]
             team_postgres.start()
-            ask(app, "agent_register", name="after", runtime="custom")
+            call_tool(app, "agent_register", name="after", runtime="custom")
             heard.append(json.loads(tail.stdout.readline()))
             noted.append(tail.stderr.readline())
         tail.terminate()
@@ -112,14 +112,14 @@ def test_a_call_to_a_database_that_fell_silent_fails_in_bounded_time(
     network: Network, team_postgres: TeamPostgres, tmp_path: Path
 ):
     if not network.is_real:
-        leave_out("network namespaces cannot be made")
+        skip_or_fail("network namespaces cannot be made")
     team_postgres.empty()
     url = f"{team_postgres.url(network.left)}?{SILENCE}"
     with TeamServer(network.left, tmp_path, url) as server:
         heard: list[dict[str, object]] = []
 
         def write_until_refused() -> None:
-            client = Connected(server)
+            client = McpConnection(server)
             try:
                 while True:
                     client.call("agent_register", {"name": "Ada", "runtime": "custom"})
@@ -130,7 +130,7 @@ def test_a_call_to_a_database_that_fell_silent_fails_in_bounded_time(
 
         writer: threading.Thread = server.host.thread(write_until_refused)
         team = Team(network, team_postgres, server, server)
-        while team.ask(server, "agent_list")["total"] == 0:
+        while team.call(server, "agent_list")["total"] == 0:
             time.sleep(0.01)
         network.cut(network.left, is_cut=True)
         writer.join(timeout=PATIENCE)
@@ -138,11 +138,11 @@ def test_a_call_to_a_database_that_fell_silent_fails_in_bounded_time(
 
         assert [error["code"] for error in heard] == ["STORAGE_ERROR"], "it hangs"
         assert heard[0]["recoverable"]
-        assert team.ask(server, "agent_register", name="Bob", runtime="custom")["name"] == "Bob"
+        assert team.call(server, "agent_register", name="Bob", runtime="custom")["name"] == "Bob"
 
 
 @contextmanager
-def away(postgres: TeamPostgres) -> Iterator[None]:
+def stop_database(postgres: TeamPostgres) -> Iterator[None]:
     """The database is down at the beginning of the block, and surely up at its end."""
     postgres.stop()
     try:

@@ -1,4 +1,4 @@
-"""Two hosts with a server each and one PostgreSQL: what holds on one machine holds for a team."""
+"""Two hosts with a server each and one PostgreSQL: the guarantees of one machine hold for a team."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.claimer import scale
-from chaos.team import Storm, Team, assembled
+from chaos.team import Storm, Team, assemble_team
 from chaos.team_hosts import Network
 from chaos.team_members import Claimer, Follower, Refused
 from chaos.team_postgres import TeamPostgres
@@ -29,18 +29,18 @@ def team(
     network: Network, team_postgres: TeamPostgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Team]:
     """Two servers whose agents must not be silent for long."""
-    with assembled(network, team_postgres, tmp_path_factory.mktemp("team"), LEASE_SECONDS) as made:
+    with assemble_team(network, team_postgres, tmp_path_factory.mktemp("team"), LEASE_SECONDS) as made:
         yield made
 
 
 def test_tasks_are_each_done_once_by_agents_of_two_hosts(team: Team):
     count, kills = scale(40, 500), scale(0, 5)
-    plan = team.ask(
+    plan = team.call(
         team.left, "workflow_create", name="storm", source_type="prompt", source_content="x",
         max_parallel_tasks=1000,
     )["id"]  # fmt: skip
     tasks = [{"name": f"task {number}", "depends_on": []} for number in range(count)]
-    team.ask(team.left, "workflow_set_plan", id=plan, plan={"summary": "storm", "tasks": tasks})
+    team.call(team.left, "workflow_set_plan", id=plan, plan={"summary": "storm", "tasks": tasks})
 
     all_at_work = threading.Barrier(4)
     claimers = [
@@ -59,32 +59,32 @@ def test_tasks_are_each_done_once_by_agents_of_two_hosts(team: Team):
     done = dict(pair for claimer in claimers for pair in claimer.completed)
     assert set(claims.values()) == {1}, "a claim was given to two agents"
     assert sum(claimer.done for claimer in claimers) == len(done) == count
-    assert team.ask(team.right, "workflow_get", id=plan)["status"] == "completed"
+    assert team.call(team.right, "workflow_get", id=plan)["status"] == "completed"
     assert {claimer.server for claimer in claimers if claimer.done} == set(team.servers), "one host did all"
 
 
 def test_what_an_agent_of_a_dead_host_held_passes_to_one_of_the_other(team: Team):
     followers = [Follower(server) for server in team.servers]
-    ada = team.ask(team.left, "agent_register", name="Ada", runtime="custom")["id"]
-    bob = team.ask(team.right, "agent_register", name="Bob", runtime="custom")["id"]
-    plan = team.ask(team.left, "workflow_create", name="p", source_type="prompt", source_content="x")["id"]
-    team.ask(team.right, "workflow_set_plan", id=plan, plan={"summary": "p", "tasks": [{"name": "build"}]})
-    [task] = team.ask(team.right, "workflow_next_tasks", workflow_id=plan)["tasks"]
+    ada = team.call(team.left, "agent_register", name="Ada", runtime="custom")["id"]
+    bob = team.call(team.right, "agent_register", name="Bob", runtime="custom")["id"]
+    plan = team.call(team.left, "workflow_create", name="p", source_type="prompt", source_content="x")["id"]
+    team.call(team.right, "workflow_set_plan", id=plan, plan={"summary": "p", "tasks": [{"name": "build"}]})
+    [task] = team.call(team.right, "workflow_next_tasks", workflow_id=plan)["tasks"]
 
-    first = team.ask(team.left, "task_claim", task_id=task["id"], agent_id=ada)
-    team.ask(
+    first = team.call(team.left, "task_claim", task_id=task["id"], agent_id=ada)
+    team.call(
         team.left, "message_send", sender_id=ada, recipient_id=bob, message_type="query", body="I have it"
     )
     team.left.kill_and_start()
-    [message] = team.ask(team.right, "message_list", agent_id=bob)["messages"]
+    [message] = team.call(team.right, "message_list", agent_id=bob)["messages"]
     deadline = time.monotonic() + PATIENCE
-    while not (second := team.ask(team.right, "task_claim", task_id=task["id"], agent_id=bob))["success"]:
+    while not (second := team.call(team.right, "task_claim", task_id=task["id"], agent_id=bob))["success"]:
         assert second["already_claimed_by"] == ada
         assert time.monotonic() < deadline, second
         time.sleep(0.2)
     team.left.wait_until_up()
     with pytest.raises(Refused) as late:
-        team.ask(
+        team.call(
             team.left, "task_update_status", id=task["id"], status="completed", outcome="mine",
             agent_id=ada, claim_epoch=first["claim_epoch"],
         )  # fmt: skip
@@ -92,7 +92,7 @@ def test_what_an_agent_of_a_dead_host_held_passes_to_one_of_the_other(team: Team
     assert message["body"] == "I have it"
     assert second["claim_epoch"] == first["claim_epoch"] + 1
     assert late.value.error["code"] == "STALE_CLAIM"
-    team.ask(team.right, "agent_unregister", id=bob)
+    team.call(team.right, "agent_unregister", id=bob)
     # What comes after it, as when agents of other tests fall silent, one may have seen and the other not yet.
     [last] = {follower.wait_for_type("agent:unregistered") for follower in followers}
     for follower in followers:
@@ -110,7 +110,7 @@ def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
     seed: int,
 ):
     kills = scale(5, 20)
-    with assembled(network, team_postgres, tmp_path) as team:
+    with assemble_team(network, team_postgres, tmp_path) as team:
         storm = Storm(team, tmp_path, writes=scale(50, 500), cries=scale(45, 450), seed=seed)
 
         cut, spared = storm.followers
@@ -125,7 +125,7 @@ def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
         storm.finish()
 
         app = open_app(team_postgres.local_url)
-        assert storm.faults(app) == []
-        assert app.feed.last() >= scale(2_000, 20_000)
+        assert storm.find_faults(app) == []
+        assert app.feed.get_last_seq() >= scale(2_000, 20_000)
         assert cut.cuts >= kills, "the kills were not noticed"
         assert spared.cuts == 0, "a server that lived let its follower down"

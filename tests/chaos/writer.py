@@ -1,4 +1,4 @@
-"""A client that writes as agents do, a bit of everything, and keeps a ledger of it."""
+"""A client that makes all kinds of writes, as agents do, and records them in a ledger."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Ask = Callable[[Entry], Any]
 
 
 class Writer:
-    """Chooses the next write from what the ledger says is there; only its own keys tell it apart."""
+    """Chooses each write from the agents and messages in its ledger; its name makes its keys unique."""
 
     def __init__(self, name: str, ledger: Ledger, ask: Ask, chance: random.Random, shared: str = "") -> None:
-        """`shared` is an agent that every writer writes to; `ask` carries out a call."""
+        """`shared` is an agent that every writer writes to; `ask` executes a call."""
         self._name, self._ledger, self._ask, self._chance = name, ledger, ask, chance
         self._shared = [shared] if shared else []
         self._agents: list[str] = []
@@ -25,16 +25,16 @@ class Writer:
             self._learn(entry)
 
     def resume(self) -> None:
-        """Repeat, under its key, what was never acknowledged."""
+        """Repeat calls that were never acknowledged, with their keys."""
         for entry in [entry for entry in self._ledger.entries if not entry.is_acknowledged]:
             self._carry_out(entry)
 
     def write(self) -> Entry:
-        """One more write."""
+        """Make one more write."""
         return self._carry_out(self.intend())
 
     def intend(self) -> Entry:
-        """Choose the next write and put it into the ledger."""
+        """Choose the next write and record its intent."""
         key = f"{self._name}-{len(self._ledger.entries)}"
         tool, arguments = self._next(key)
         return self._ledger.intend(key, tool, arguments)

@@ -1,4 +1,4 @@
-"""The command, run as a person would: a new process, its output and its exit code; in a terminal if need be."""
+"""Runs `deepwork` in a new process, in a pipe or in a terminal; returns its exit code and output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import quick
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -29,9 +29,9 @@ class Ran:
         return json.loads(self.out)
 
 
-def deepwork(project: Path, *words: str, environment: dict[str, str] | None = None) -> Ran:
+def run_deepwork(project: Path, *words: str, environment: dict[str, str] | None = None) -> CommandResult:
     done = subprocess.run(
-        [*quick.command(), *words],
+        [*quick.build_command(), *words],
         cwd=project,
         capture_output=True,
         text=True,
@@ -39,17 +39,17 @@ def deepwork(project: Path, *words: str, environment: dict[str, str] | None = No
         check=False,
         env={**os.environ, "COLUMNS": "200", **(environment or {})},
     )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
-def in_terminal(
+def run_in_terminal(
     project: Path,
     *words: str,
     columns: int = 100,
     environment: dict[str, str] | None = None,
     program: Sequence[str] = (sys.executable, "-P", "-m", "deepwork"),
-) -> Ran:
-    """The command in a real terminal of that width; all it prints is its output."""
+) -> CommandResult:
+    """Run the command in a real terminal of this width; standard error is part of the output."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     plain = {
@@ -60,16 +60,16 @@ def in_terminal(
         env={**plain, "TERM": "xterm-256color", **(environment or {})},
     )  # fmt: skip
     os.close(theirs)
-    told = b"".join(_until_closed(ours))
+    output = b"".join(_read_until_closed(ours))
     os.close(ours)
-    return Ran(process.wait(timeout=60), told.decode().replace("\r\n", "\n"), "")
+    return CommandResult(process.wait(timeout=60), output.decode().replace("\r\n", "\n"), "")
 
 
-def _until_closed(terminal: int) -> Iterator[bytes]:
+def _read_until_closed(terminal: int) -> Iterator[bytes]:
     while True:
         try:
             piece = os.read(terminal, 65536)
-        except OSError:  # Linux: nobody has it open any more
+        except OSError:  # Linux: no process has it open any more
             return
         if not piece:
             return

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import deepwork as package
-from cli.run import deepwork
+from cli.run import run_deepwork
 from deepwork.database.schema import HEAD
 
 
 def test_the_version_is_the_packages(tmp_path: Path):
-    assert deepwork(tmp_path, "--version").out == f"deepwork, version {package.__version__}\n"
+    assert run_deepwork(tmp_path, "--version").out == f"deepwork, version {package.__version__}\n"
 
 
 def test_help_names_every_command_and_imports_none(tmp_path: Path):
@@ -31,7 +31,7 @@ def test_help_names_every_command_and_imports_none(tmp_path: Path):
 
 
 def test_a_verb_imports_neither_mcp_nor_a_migration_on_a_known_database(tmp_path: Path):
-    deepwork(tmp_path, "agents", "list")
+    run_deepwork(tmp_path, "agents", "list")
     code = (
         f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(tmp_path)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
@@ -53,9 +53,9 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_the_doctor_says_what_is_there_and_that_it_is_well(tmp_path: Path):
-    deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
 
-    ran = deepwork(tmp_path, "doctor")
+    ran = run_deepwork(tmp_path, "doctor")
 
     assert ran.code == 0
     for fact in ("deepwork.db", "SQLite 3.", HEAD, "git", "Everything is in order."):
@@ -63,16 +63,16 @@ def test_the_doctor_says_what_is_there_and_that_it_is_well(tmp_path: Path):
 
 
 def test_the_doctor_makes_nothing(tmp_path: Path):
-    assert deepwork(tmp_path, "doctor").code == 0
+    assert run_deepwork(tmp_path, "doctor").code == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_doctor_names_what_is_wrong_and_how_to_mend_it(tmp_path: Path):
+def test_the_doctor_reports_problems_and_suggests_fixes(tmp_path: Path):
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / ".deepwork" / "config.yml").write_text("toolset: agents\n")
     (tmp_path / ".deepwork" / "deepwork.db").write_bytes(b"no database" * 1000)
 
-    ran = deepwork(tmp_path, "doctor", "--json")
+    ran = run_deepwork(tmp_path, "doctor", "--json")
 
     assert ran.code == 1
     problems = " ".join(ran.json["problems"])
@@ -81,19 +81,19 @@ def test_the_doctor_names_what_is_wrong_and_how_to_mend_it(tmp_path: Path):
 
 
 def test_events_can_be_printed_and_filtered(tmp_path: Path):
-    ada = deepwork(tmp_path, "agents", "register", "Ada", "codex", "--json").json["id"]
-    deepwork(tmp_path, "agents", "update", ada, "--status", "busy")
+    ada = run_deepwork(tmp_path, "agents", "register", "Ada", "codex", "--json").json["id"]
+    run_deepwork(tmp_path, "agents", "update", ada, "--status", "busy")
 
-    told = deepwork(tmp_path, "events", "tail", "--since", "0", "--no-follow", "--json").out.splitlines()
+    told = run_deepwork(tmp_path, "events", "tail", "--since", "0", "--no-follow", "--json").out.splitlines()
 
     assert [json.loads(line)["type"] for line in told] == ["agent:registered", "agent:updated"]
-    assert "agent:registered" in deepwork(tmp_path, "events", "tail", "--since", "0", "--no-follow").out
-    assert deepwork(tmp_path, "events", "tail", "--since", "2", "--no-follow").out == ""
-    assert "no longer kept" in deepwork(tmp_path, "events", "tail", "--since", "99", "--no-follow").out
+    assert "agent:registered" in run_deepwork(tmp_path, "events", "tail", "--since", "0", "--no-follow").out
+    assert run_deepwork(tmp_path, "events", "tail", "--since", "2", "--no-follow").out == ""
+    assert "no longer kept" in run_deepwork(tmp_path, "events", "tail", "--since", "99", "--no-follow").out
 
 
 def test_events_are_followed_as_they_happen(tmp_path: Path):
-    deepwork(tmp_path, "agents", "list")
+    run_deepwork(tmp_path, "agents", "list")
     tail = subprocess.Popen(
         [sys.executable, "-P", "-m", "deepwork", "events", "tail", "--since", "0", "--json"],
         cwd=tmp_path,
@@ -101,7 +101,7 @@ def test_events_are_followed_as_they_happen(tmp_path: Path):
         text=True,
     )
     assert tail.stdout is not None
-    deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
 
     assert json.loads(tail.stdout.readline())["data"]["name"] == "Ada"
 

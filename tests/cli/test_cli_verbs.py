@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.run import deepwork
+from cli.run import run_deepwork
 
 
 def register(project: Path, name: str) -> str:
-    id: str = deepwork(project, "agents", "register", name, "custom", "--json").json["id"]
+    id: str = run_deepwork(project, "agents", "register", name, "custom", "--json").json["id"]
     return id
 
 
 def test_a_conversation_can_be_had_from_a_terminal(tmp_path: Path):
     ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
 
-    sent = deepwork(
+    sent = run_deepwork(
         tmp_path, "messages", "send", ada, bob, "query", "up?", "--priority", "HIGH", "--json"
     ).json
-    listed = deepwork(tmp_path, "messages", "list", bob)
-    read = deepwork(tmp_path, "messages", "mark-read", sent["id"], "msg_x", "--json").json
+    listed = run_deepwork(tmp_path, "messages", "list", bob)
+    read = run_deepwork(tmp_path, "messages", "mark-read", sent["id"], "msg_x", "--json").json
 
     assert "up?" in listed.out
     assert "high" in listed.out
     assert read == {"success": True, "unknown": ["msg_x"]}
-    assert deepwork(tmp_path, "messages", "count-unread", bob, "--json").json["count"] == 0
+    assert run_deepwork(tmp_path, "messages", "count-unread", bob, "--json").json["count"] == 0
 
 
 def test_options_carry_lists_objects_flags_and_numbers(tmp_path: Path):
-    deepwork(
+    run_deepwork(
         tmp_path, "agents", "register", "Ada", "codex", "--capabilities", "python", "--capabilities", "sql",
         "--metadata", '{"model": "x"}',
     )  # fmt: skip
 
-    [agent] = deepwork(tmp_path, "agents", "list", "--status", "online", "--limit", "5", "--json").json[
+    [agent] = run_deepwork(tmp_path, "agents", "list", "--status", "online", "--limit", "5", "--json").json[
         "agents"
     ]
 
@@ -42,49 +42,49 @@ def test_options_carry_lists_objects_flags_and_numbers(tmp_path: Path):
 
 def test_a_message_can_be_looked_at_without_reading_it(tmp_path: Path):
     ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
-    sent = deepwork(tmp_path, "messages", "send", ada, bob, "query", "up?", "--json").json
+    sent = run_deepwork(tmp_path, "messages", "send", ada, bob, "query", "up?", "--json").json
 
     assert (
-        deepwork(tmp_path, "messages", "get", sent["id"], "--no-mark-read", "--json").json["status"]
+        run_deepwork(tmp_path, "messages", "get", sent["id"], "--no-mark-read", "--json").json["status"]
         == "unread"
     )
 
 
 def test_an_error_is_a_sentence_and_what_to_do(tmp_path: Path):
-    ran = deepwork(tmp_path, "agents", "get", "ag_x")
+    ran = run_deepwork(tmp_path, "agents", "get", "ag_x")
 
     assert ran.code == 1
     assert ran.out == ""
     assert ran.err == (
-        "Error: There is no agent 'ag_x'.\nSee `deepwork agents list` for the agents there are, or register one.\n"
+        "Error: There is no agent 'ag_x'.\nList agents with `deepwork agents list`, or register one.\n"
     )
 
 
 def test_an_error_can_be_had_as_json(tmp_path: Path):
-    ran = deepwork(tmp_path, "agents", "get", "ag_x", "--json")
+    ran = run_deepwork(tmp_path, "agents", "get", "ag_x", "--json")
 
     assert (ran.code, '"AGENT_NOT_FOUND"' in ran.err) == (1, True)
 
 
 def test_bad_words_are_answered_with_usage(tmp_path: Path):
-    assert "Missing argument 'RUNTIME'" in deepwork(tmp_path, "agents", "register", "Ada").err
-    assert "not JSON" in deepwork(tmp_path, "agents", "register", "Ada", "codex", "--metadata", "{").err
-    assert "'cobol' is not one of" in deepwork(tmp_path, "agents", "register", "Ada", "cobol").err
-    assert deepwork(tmp_path, "agents", "fly").code == 2
+    assert "Missing argument 'RUNTIME'" in run_deepwork(tmp_path, "agents", "register", "Ada").err
+    assert "not JSON" in run_deepwork(tmp_path, "agents", "register", "Ada", "codex", "--metadata", "{").err
+    assert "'cobol' is not one of" in run_deepwork(tmp_path, "agents", "register", "Ada", "cobol").err
+    assert run_deepwork(tmp_path, "agents", "fly").code == 2
 
 
 def test_a_repeated_command_with_one_key_has_one_effect(tmp_path: Path):
     words = ("agents", "register", "Ada", "codex", "--idempotency-key", "k1", "--json")
 
-    assert deepwork(tmp_path, *words).json == deepwork(tmp_path, *words).json
-    assert deepwork(tmp_path, "agents", "list", "--json").json["total"] == 1
+    assert run_deepwork(tmp_path, *words).json == run_deepwork(tmp_path, *words).json
+    assert run_deepwork(tmp_path, "agents", "list", "--json").json["total"] == 1
 
 
 def test_text_that_would_drive_the_terminal_is_shown_not_sent(tmp_path: Path):
     ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
-    deepwork(tmp_path, "messages", "send", ada, bob, "query", "\x1b[2Jgone\u202e")
+    run_deepwork(tmp_path, "messages", "send", ada, bob, "query", "\x1b[2Jgone\u202e")
 
-    listed = deepwork(tmp_path, "messages", "list", bob).out
+    listed = run_deepwork(tmp_path, "messages", "list", bob).out
 
     assert "\\x1b[2Jgone\\u202e" in listed
     assert "\x1b" not in listed
@@ -92,7 +92,7 @@ def test_text_that_would_drive_the_terminal_is_shown_not_sent(tmp_path: Path):
 
 def test_every_verb_has_help(tmp_path: Path):
     for words in (("agents",), ("messages",), ("agents", "register"), ("messages", "send"), ("serve",)):
-        ran = deepwork(tmp_path, *words, "--help")
+        ran = run_deepwork(tmp_path, *words, "--help")
         assert (ran.code, ran.err) == (0, "")
         assert "Usage: deepwork" in ran.out
     assert list(tmp_path.iterdir()) == []
@@ -101,8 +101,10 @@ def test_every_verb_has_help(tmp_path: Path):
 def test_another_database_can_be_named(tmp_path: Path, postgres_url: str):
     register(tmp_path, "Ada")
 
-    elsewhere = deepwork(tmp_path, "agents", "list", "--db", "other.db", "--json")
-    team = deepwork(tmp_path, "agents", "list", "--json", environment={"DEEPWORK_DATABASE_URL": postgres_url})
+    elsewhere = run_deepwork(tmp_path, "agents", "list", "--db", "other.db", "--json")
+    team = run_deepwork(
+        tmp_path, "agents", "list", "--json", environment={"DEEPWORK_DATABASE_URL": postgres_url}
+    )
 
     assert elsewhere.json["total"] == 0
     assert team.code == 0
@@ -110,7 +112,7 @@ def test_another_database_can_be_named(tmp_path: Path, postgres_url: str):
 
 
 def test_a_password_on_the_command_line_is_refused_unseen(tmp_path: Path):
-    ran = deepwork(tmp_path, "agents", "list", "--db", "postgresql://ada:geheim@host/db")
+    ran = run_deepwork(tmp_path, "agents", "list", "--db", "postgresql://ada:geheim@host/db")
 
     assert ran.code == 2
     assert "DEEPWORK_DATABASE_URL" in ran.err

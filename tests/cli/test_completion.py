@@ -1,4 +1,4 @@
-"""Completion, as a shell asks for it."""
+"""Shell completion, called as a shell calls it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, make_app
-from cli.run import deepwork
+from application import call_tool, make_app
+from cli.run import run_deepwork
 
 HEAVY = {"pydantic", "sqlalchemy", "fastmcp", "rich", "psycopg", "asyncio"}
 
@@ -23,23 +23,23 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".deepwork" / "tmp").mkdir()
     (folder / ".deepwork" / "tmp" / "session_ab12cd34.json").write_text("{}")
     app = make_app(folder, str(folder / ".deepwork" / "deepwork.db"))
-    agent = ask(app, "agent_register", name="Ada\n\x1b[2J", runtime="codex")["id"]
-    plan = ask(app, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
-    ask(
+    agent = call_tool(app, "agent_register", name="Ada\n\x1b[2J", runtime="codex")["id"]
+    plan = call_tool(app, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
+    call_tool(
         app,
         "workflow_set_plan",
         id=plan,
         plan={"summary": "s", "tasks": [{"name": "a", "description": "", "sequence": 1}]},
     )
-    [task] = [each["id"] for each in ask(app, "workflow_get", id=plan, include_tasks=True)["tasks"]]
-    ask(app, "template_create", name="login", from_workflow_id=plan)
-    ask(app, "template_create", name="$(touch oops)", from_workflow_id=plan)
+    [task] = [each["id"] for each in call_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"]]
+    call_tool(app, "template_create", name="login", from_workflow_id=plan)
+    call_tool(app, "template_create", name="$(touch oops)", from_workflow_id=plan)
     app.close()
     (folder / "ids").write_text(f"{agent} {plan} {task}")
     return folder
 
 
-def completed_by_bash(project: Path, *lines: str) -> list[list[str]]:
+def complete_with_bash(project: Path, *lines: str) -> list[list[str]]:
     """What a real bash offers after each of these lines, TAB pressed at the end."""
     asked = "\n".join(
         f'COMP_LINE="{line}"; read -ra COMP_WORDS <<< "$COMP_LINE"; [[ "$COMP_LINE" == *" " ]] && COMP_WORDS+=("")\n'
@@ -66,7 +66,7 @@ def completed_by_bash(project: Path, *lines: str) -> list[list[str]]:
 def test_bash_completes_commands_options_words_and_ids(project: Path):
     agent, plan, task = (project / "ids").read_text().split()
 
-    offered = completed_by_bash(
+    offered = complete_with_bash(
         project,
         "deepwork se",
         "deepwork tasks cl",
@@ -119,7 +119,7 @@ def test_where_there_is_no_store_nothing_is_offered_and_nothing_made(tmp_path: P
 
     for words in ((), ("--db", "postgresql://nowhere.invalid/x")):
         typed = " ".join(["deepwork", "agents", "get", *words, "a"])
-        ran = deepwork(
+        ran = run_deepwork(
             tmp_path, environment={**asked, "COMP_WORDS": typed, "COMP_CWORD": str(3 + len(words))}
         )
         assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")

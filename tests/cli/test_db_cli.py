@@ -1,4 +1,4 @@
-"""The store from a terminal: looked at, copied, backed up and put back."""
+"""`deepwork db`: inspect, copy, back up and restore the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cli.run import deepwork
+from cli.run import run_deepwork
 from deepwork.database.schema import HEAD
 
 
@@ -42,15 +42,17 @@ def server(postgres_url: str) -> Iterator[Callable[[], str]]:
 
 
 def register(project: Path, name: str, *place: str) -> None:
-    assert deepwork(project, "agents", "register", name, "custom", *place).code == 0
+    assert run_deepwork(project, "agents", "register", name, "custom", *place).code == 0
 
 
-def names(project: Path, *place: str) -> list[str]:
-    return [agent["name"] for agent in deepwork(project, "agents", "list", "--json", *place).json["agents"]]
+def list_names(project: Path, *place: str) -> list[str]:
+    return [
+        agent["name"] for agent in run_deepwork(project, "agents", "list", "--json", *place).json["agents"]
+    ]
 
 
 def test_a_store_that_is_not_there_is_not_made_by_looking(tmp_path: Path):
-    ran = deepwork(tmp_path, "db", "info", "--json")
+    ran = run_deepwork(tmp_path, "db", "info", "--json")
 
     assert ran.json == {
         "kind": "sqlite",
@@ -61,11 +63,11 @@ def test_a_store_that_is_not_there_is_not_made_by_looking(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_is_told_at_a_glance(tmp_path: Path):
+def test_info_describes_a_store(tmp_path: Path):
     register(tmp_path, "Ada")
     register(tmp_path, "Bob")
 
-    seen = deepwork(tmp_path, "db", "info", "--json").json
+    seen = run_deepwork(tmp_path, "db", "info", "--json").json
 
     file = tmp_path / ".deepwork" / "deepwork.db"
     rows = {table["table"]: table["rows"] for table in seen["tables"]}
@@ -73,17 +75,17 @@ def test_a_store_is_told_at_a_glance(tmp_path: Path):
     assert (seen["schema"], seen["last_event"], seen["bytes"]) == (HEAD, 2, file.stat().st_size)
     assert (rows["agents"], rows["events"], rows["plans"]) == (2, 2, 0)
     assert "alembic_version" not in rows
-    assert "agents             2" in deepwork(tmp_path, "db", "info").out
+    assert "agents             2" in run_deepwork(tmp_path, "db", "info").out
 
 
-def test_the_way_a_store_was_chosen_is_told(tmp_path: Path, home: Path, server: Callable[[], str]):
+def test_info_shows_how_the_store_was_chosen(tmp_path: Path, home: Path, server: Callable[[], str]):
     url = server()
     register(tmp_path, "Ada", "--global")
     register(tmp_path, "Ada", "--db", "own.db")
 
-    everywhere = deepwork(tmp_path, "db", "info", "--global", "--json").json
-    given = deepwork(tmp_path, "db", "info", "--db", "own.db", "--json").json
-    new = deepwork(
+    everywhere = run_deepwork(tmp_path, "db", "info", "--global", "--json").json
+    given = run_deepwork(tmp_path, "db", "info", "--db", "own.db", "--json").json
+    new = run_deepwork(
         tmp_path, "db", "info", "--json",
         environment={"DEEPWORK_DATABASE_URL": url.replace("postgres@", "postgres:geheim@")},
     )  # fmt: skip
@@ -95,7 +97,7 @@ def test_the_way_a_store_was_chosen_is_told(tmp_path: Path, home: Path, server: 
     assert new.json["location"] == url
 
 
-def test_whoever_else_has_a_store_open_is_told(tmp_path: Path, server: Callable[[], str]):
+def test_info_lists_other_processes_that_have_the_store_open(tmp_path: Path, server: Callable[[], str]):
     for location in (str(tmp_path / "own.db"), server()):
         register(tmp_path, "Ada", "--db", location)
         other = subprocess.Popen(
@@ -105,7 +107,7 @@ def test_whoever_else_has_a_store_open_is_told(tmp_path: Path, server: Callable[
         assert other.stdout is not None
         assert "Ada" in other.stdout.readline()
 
-        during = deepwork(tmp_path, "db", "info", "--db", location, "--json").json["open_elsewhere"]
+        during = run_deepwork(tmp_path, "db", "info", "--db", location, "--json").json["open_elsewhere"]
         other.kill()
         other.communicate()
 
@@ -132,15 +134,15 @@ def test_a_project_moves_to_a_server_and_back(tmp_path: Path, server: Callable[[
     back.mkdir()
     register(project, "Ada")
 
-    there = deepwork(project, "db", "copy", "project", url, "--json")
+    there = run_deepwork(project, "db", "copy", "project", url, "--json")
     register(project, "Bob", "--db", url)
-    again = deepwork(back, "db", "copy", url, "project")
+    again = run_deepwork(back, "db", "copy", url, "project")
 
     assert (there.json["verified"], there.json["tables"]["agents"], there.json["to"]) == (True, 1, url)
     assert again.code == 0, again.err
-    assert names(back) == ["Ada", "Bob"]
+    assert list_names(back) == ["Ada", "Bob"]
     assert (back / ".deepwork" / ".gitignore").exists()
-    assert deepwork(back, "db", "info", "--json").json["last_event"] == 2
+    assert run_deepwork(back, "db", "info", "--json").json["last_event"] == 2
 
 
 def test_files_are_looked_for_from_here_and_words_mean_the_usual_places(tmp_path: Path, home: Path):
@@ -150,21 +152,21 @@ def test_files_are_looked_for_from_here_and_words_mean_the_usual_places(tmp_path
     other = {"DEEPWORK_DATABASE_URL": str(tmp_path / "unused.db")}
 
     for words in (("project", "global"), ("global", "copy.db")):
-        ran = deepwork(elsewhere, "db", "copy", *words, "--path", "..", environment=other)
+        ran = run_deepwork(elsewhere, "db", "copy", *words, "--path", "..", environment=other)
         assert ran.code == 0, ran.err
 
     assert (home / ".deepwork" / "deepwork.db").exists()
-    assert names(elsewhere, "--db", str(elsewhere / "copy.db")) == ["Ada"]
+    assert list_names(elsewhere, "--db", str(elsewhere / "copy.db")) == ["Ada"]
 
 
 def test_a_copy_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path, server: Callable[[], str]):
     register(tmp_path, "Ada")
     secret = server().replace("postgres@", "postgres:geheim@")
 
-    full = deepwork(tmp_path, "db", "copy", "project", "project")
-    password = deepwork(tmp_path, "db", "copy", "project", secret)
-    other = deepwork(tmp_path, "db", "copy", "project", "mysql://host/db")
-    wrong = deepwork(
+    full = run_deepwork(tmp_path, "db", "copy", "project", "project")
+    password = run_deepwork(tmp_path, "db", "copy", "project", secret)
+    other = run_deepwork(tmp_path, "db", "copy", "project", "mysql://host/db")
+    wrong = run_deepwork(
         tmp_path,
         "db",
         "copy",
@@ -172,7 +174,7 @@ def test_a_copy_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path, server: 
         "postgresql://host:port/db",
         environment={"DEEPWORK_DATABASE_URL": secret},
     )
-    missing = deepwork(tmp_path, "db", "copy", "none.db", "new.db", "--json")
+    missing = run_deepwork(tmp_path, "db", "copy", "none.db", "new.db", "--json")
 
     assert (full.code, "FROM and TO are both" in full.err) == (1, True)
     assert (password.code, "take no password" in password.err) == (2, True)
@@ -184,32 +186,32 @@ def test_a_copy_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path, server: 
 
 
 def test_the_password_of_a_url_is_taken_from_the_settings():
-    from deepwork.cli.database import _is_meant
+    from deepwork.cli.database import _is_configured_url
 
     known = "postgresql://ada:geheim@db.example/work"
 
-    assert _is_meant("postgresql://ada@db.example/work", known)
-    assert _is_meant("postgresql://db.example:5432/work", known)
-    assert not _is_meant("postgresql://bob@db.example/work", known)
-    assert not _is_meant("postgresql://ada@db.example/other", known)
-    assert not _is_meant("postgresql://ada@other.example/work", known)
-    assert not _is_meant("postgresql://ada@db.example/work", "own.db")
+    assert _is_configured_url("postgresql://ada@db.example/work", known)
+    assert _is_configured_url("postgresql://db.example:5432/work", known)
+    assert not _is_configured_url("postgresql://bob@db.example/work", known)
+    assert not _is_configured_url("postgresql://ada@db.example/other", known)
+    assert not _is_configured_url("postgresql://ada@other.example/work", known)
+    assert not _is_configured_url("postgresql://ada@db.example/work", "own.db")
 
 
 def test_a_store_is_backed_up_and_put_back(tmp_path: Path, server: Callable[[], str]):
     for number, place in enumerate(([], ["--db", server()])):
         file = f"{number}.backup"
         register(tmp_path, "Ada", *place)
-        made = deepwork(tmp_path, "db", "backup", file, "--json", *place)
+        made = run_deepwork(tmp_path, "db", "backup", file, "--json", *place)
         register(tmp_path, "Bob", *place)
 
-        refused = deepwork(tmp_path, "db", "restore", file, *place)
-        done = deepwork(tmp_path, "db", "restore", file, "--replace", "--json", *place)
+        refused = run_deepwork(tmp_path, "db", "restore", file, *place)
+        done = run_deepwork(tmp_path, "db", "restore", file, "--replace", "--json", *place)
 
         assert (made.json["backup"], made.json["tables"]["agents"]) == (str(tmp_path / file), 1)
         assert (refused.code, "--replace" in refused.err) == (1, True)
-        assert names(tmp_path, *place) == ["Ada"]
-        assert names(tmp_path, "--db", done.json["kept"]) == ["Ada", "Bob"]
+        assert list_names(tmp_path, *place) == ["Ada"]
+        assert list_names(tmp_path, "--db", done.json["kept"]) == ["Ada", "Bob"]
 
 
 def test_a_lost_store_is_put_back_where_the_project_keeps_it(tmp_path: Path):
@@ -217,32 +219,32 @@ def test_a_lost_store_is_put_back_where_the_project_keeps_it(tmp_path: Path):
     lost.mkdir()
     new.mkdir()
     register(lost, "Ada")
-    deepwork(lost, "db", "backup", "../safe.backup")
+    run_deepwork(lost, "db", "backup", "../safe.backup")
 
-    ran = deepwork(new, "db", "restore", "../safe.backup")
+    ran = run_deepwork(new, "db", "restore", "../safe.backup")
 
     assert ran.code == 0, ran.err
-    assert names(new) == ["Ada"]
+    assert list_names(new) == ["Ada"]
     assert (new / ".deepwork" / ".gitignore").exists()
 
 
 def test_a_wrong_file_makes_nothing(tmp_path: Path):
     (tmp_path / "notes").write_text("notes")
 
-    ran = deepwork(tmp_path, "db", "restore", "notes")
+    ran = run_deepwork(tmp_path, "db", "restore", "notes")
 
     assert (ran.code, "is no SQLite file" in ran.err) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 
-def test_a_backup_goes_where_it_is_told_and_errors_name_files_whole(tmp_path: Path):
+def test_a_backup_goes_to_the_given_file_and_errors_show_full_paths(tmp_path: Path):
     register(tmp_path, "Ada")
     nowhere, taken = tmp_path / "typo" / "x.backup", tmp_path / "x.backup"
     taken.touch()
 
-    missing = deepwork(tmp_path, "db", "backup", str(nowhere))
-    exists = deepwork(tmp_path, "db", "backup", "x.backup")
-    absent = deepwork(tmp_path, "db", "copy", "none.db", "new.db")
+    missing = run_deepwork(tmp_path, "db", "backup", str(nowhere))
+    exists = run_deepwork(tmp_path, "db", "backup", "x.backup")
+    absent = run_deepwork(tmp_path, "db", "copy", "none.db", "new.db")
 
     assert (missing.code, exists.code, absent.code) == (1, 1, 1)
     assert f"The folder {tmp_path / 'typo'} does not exist." in missing.err

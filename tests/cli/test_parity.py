@@ -1,4 +1,4 @@
-"""Every tool has its verb, and both say and do the same."""
+"""Every tool has a command, and both do and answer the same."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from application import told
-from cli.tree import answer, verbs, words_for
+from application import list_event_types
+from cli.command_tree import build_arguments, map_tool_commands, run_command
 from deepwork.config import load_settings
 from deepwork.database.call import Call
-from deepwork.database.overview import overview
+from deepwork.database.store_overview import load_overview
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async
-from jobs.project import job, step
-from workspaces.make_workspaces import repository
+from jobs.project import make_step, write_job
+from workspaces.make import create_repository
 
 NO_VERB: dict[str, str] = {}
 """Tools that no verb calls, each with the reason; there is none."""
@@ -58,24 +58,24 @@ class World:
         """What the verbs of a tool that take these arguments answer; one of them unless all are wanted."""
         fitting = [
             (words, given)
-            for words, command in verbs()[tool]
-            if (given := words_for(command, arguments, self.scratch)) is not None
+            for words, command in map_tool_commands()[tool]
+            if (given := build_arguments(command, arguments, self.scratch)) is not None
         ]
         assert fitting, f"no verb of {tool} takes {sorted(arguments)}"
-        return [answer(words, given, self.project) for words, given in fitting[: None if all else 1]]
+        return [run_command(words, given, self.project) for words, given in fitting[: None if all else 1]]
 
     @property
     def effects(self) -> tuple[Counter[str], dict[str, int]]:
-        seen = overview(self.app.database.engine)
+        seen = load_overview(self.app.database.engine)
         assert seen is not None
-        return Counter(told(self.app)), dict(seen.rows)
+        return Counter(list_event_types(self.app)), dict(seen.rows)
 
 
 def prepared(folder: Path) -> World:
-    project = repository(folder / "project")
+    project = create_repository(folder / "project")
     (project / "a.py").write_text("print()\n")
     (project / ".deepreview").write_text(RULE)
-    job(project, "report", [step("gather"), step("write")])
+    write_job(project, "report", [make_step("gather"), make_step("write")])
     # A slow machine must not make an agent fall silent in one of the two stories.
     (project / ".deepwork" / "config.yml").write_text("git_branch: 'off'\nlease_seconds: 86400\n")
     (project / "gather.md").write_text("Facts.")
@@ -237,7 +237,7 @@ def runs(do: Do, ids: dict[str, str]) -> None:
 
 def reviews(do: Do, ids: dict[str, str], world: World) -> None:
     assert "a.py" in do("get_review_instructions", files=["a.py"])
-    [due] = world.app.reviews.desk.docket(["a.py"]).reviews
+    [due] = world.app.reviews.planner.plan(["a.py"]).reviews
     do("mark_review_passed", review_id=due.id)
 
 
@@ -283,7 +283,7 @@ def shape(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, World]]:
-    """The same story, told twice: by tools, and by verbs."""
+    """Run the same calls twice: through tools and through commands."""
     one, other = (prepared(tmp_path_factory.mktemp(by)) for by in ("tools", "verbs"))
     story(one, one.by_tool)
     story(other, other.by_verb)
@@ -295,7 +295,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
 def test_every_tool_has_its_verb_and_every_verb_its_tool(worlds: tuple[World, World]):
     registry = worlds[0].app.registry
 
-    assert set(verbs()) | set(NO_VERB) == set(registry)
+    assert set(map_tool_commands()) | set(NO_VERB) == set(registry)
 
 
 def test_every_tool_is_part_of_this_comparison(worlds: tuple[World, World]):
@@ -331,5 +331,5 @@ def test_a_verb_that_reads_gives_the_data_of_its_tool(worlds: tuple[World, World
 
 def test_a_verb_takes_everything_its_tool_takes(worlds: tuple[World, World]):
     for tool, spec in worlds[0].app.registry.items():
-        taken = {parameter.name for _, command in verbs()[tool] for parameter in command.params}
+        taken = {parameter.name for _, command in map_tool_commands()[tool] for parameter in command.params}
         assert set(spec.input_schema["properties"]) <= taken, tool

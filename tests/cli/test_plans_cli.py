@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import quick
-from cli.run import Ran, deepwork
+from cli.run import CommandResult, run_deepwork
 
 PLAN = """\
 summary: Login by SSO
@@ -34,97 +34,97 @@ tasks:
 """
 
 
-def piped(project: Path, text: str, *words: str) -> Ran:
+def run_with_stdin(project: Path, text: str, *words: str) -> CommandResult:
     """The command with something on its standard input."""
     done = subprocess.run(
-        [*quick.command(), *words],
+        [*quick.build_command(), *words],
         cwd=project, input=text, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
 def workflow(tmp_path: Path) -> str:
     """A workflow with a plan."""
-    id: str = deepwork(tmp_path, "plans", "create", "SSO", "--prompt", "Let people log in.", "--json").json[
-        "id"
-    ]
+    id: str = run_deepwork(
+        tmp_path, "plans", "create", "SSO", "--prompt", "Let people log in.", "--json"
+    ).json["id"]
     (tmp_path / "plan.yml").write_text(PLAN)
-    ran = deepwork(tmp_path, "plans", "set-plan", id, "plan.yml")
+    ran = run_deepwork(tmp_path, "plans", "set-plan", id, "plan.yml")
     assert ran.code == 0, ran.err
     return id
 
 
 def tasks(project: Path, workflow: str) -> dict[str, Any]:
-    shown = deepwork(project, "plans", "show", workflow, "--json").json
+    shown = run_deepwork(project, "plans", "show", workflow, "--json").json
     return {task["name"]: task for task in shown["tasks"]}
 
 
 def test_a_plan_is_made_worked_off_and_seen_to_its_end(tmp_path: Path, workflow: str):
-    ada = deepwork(tmp_path, "agents", "register", "Ada", "custom", "--json").json["id"]
-    [first] = deepwork(tmp_path, "plans", "next", workflow, "--json").json["tasks"]
+    ada = run_deepwork(tmp_path, "agents", "register", "Ada", "custom", "--json").json["id"]
+    [first] = run_deepwork(tmp_path, "plans", "next", workflow, "--json").json["tasks"]
     design = first["id"]
 
-    assert deepwork(tmp_path, "tasks", "claim", design, ada, "--json").json["success"]
-    planned = piped(
+    assert run_deepwork(tmp_path, "tasks", "claim", design, ada, "--json").json["success"]
+    planned = run_with_stdin(
         tmp_path, "approach: Ask.\nsteps: [ask, write]\n", "tasks", "set-plan", design, "--agent-id", ada
     )
     assert planned.code == 0, planned.err
-    assert deepwork(tmp_path, "tasks", "start", design).code == 0
-    noted = deepwork(
+    assert run_deepwork(tmp_path, "tasks", "start", design).code == 0
+    noted = run_deepwork(
         tmp_path, "tasks", "checkpoint-add", design, "decision", "Use OIDC", "--files-changed", "a.md",
         "--detail", '{"why": "simple"}', "--json",
     )  # fmt: skip
     assert noted.json["sequence"] == 2
-    assert deepwork(tmp_path, "tasks", "done", design, "--outcome", "Designed.").code == 0
-    shown = deepwork(tmp_path, "tasks", "show", design)
+    assert run_deepwork(tmp_path, "tasks", "done", design, "--outcome", "Designed.").code == 0
+    shown = run_deepwork(tmp_path, "tasks", "show", design)
     assert "Think first.\n" in shown.out
     assert "Designed." in shown.out
-    assert "Use OIDC" in deepwork(tmp_path, "tasks", "checkpoint-list", design).out
+    assert "Use OIDC" in run_deepwork(tmp_path, "tasks", "checkpoint-list", design).out
 
     rest = tasks(tmp_path, workflow)
-    failed = deepwork(tmp_path, "tasks", "fail", rest["Build"]["id"], "--error", "No network.")
+    failed = run_deepwork(tmp_path, "tasks", "fail", rest["Build"]["id"], "--error", "No network.")
     assert failed.code == 0, failed.err
-    assert deepwork(tmp_path, "tasks", "start", rest["Build"]["id"]).code == 0
-    assert deepwork(tmp_path, "tasks", "done", rest["Build"]["id"], "--outcome", "Built.").code == 0
-    assert deepwork(tmp_path, "tasks", "skip", rest["Test"]["id"]).code == 0
-    assert deepwork(tmp_path, "tasks", "done", rest["Ship"]["id"], "--outcome", "Shipped.").code == 0
+    assert run_deepwork(tmp_path, "tasks", "start", rest["Build"]["id"]).code == 0
+    assert run_deepwork(tmp_path, "tasks", "done", rest["Build"]["id"], "--outcome", "Built.").code == 0
+    assert run_deepwork(tmp_path, "tasks", "skip", rest["Test"]["id"]).code == 0
+    assert run_deepwork(tmp_path, "tasks", "done", rest["Ship"]["id"], "--outcome", "Shipped.").code == 0
 
-    progress = deepwork(tmp_path, "plans", "progress", workflow, "--json").json
+    progress = run_deepwork(tmp_path, "plans", "progress", workflow, "--json").json
     assert (progress["by_status"]["completed"], progress["by_status"]["skipped"]) == (3, 1)
-    listed = deepwork(tmp_path, "plans", "list", "--status", "completed")
+    listed = run_deepwork(tmp_path, "plans", "list", "--status", "completed")
     assert "SSO" in listed.out
 
 
 def test_a_friendly_verb_asks_only_for_what_it_needs(tmp_path: Path, workflow: str):
     design = tasks(tmp_path, workflow)["Design"]["id"]
 
-    without = deepwork(tmp_path, "tasks", "done", design, "--json")
+    without = run_deepwork(tmp_path, "tasks", "done", design, "--json")
 
     assert (without.code, '"MISSING_OUTCOME"' in without.err) == (1, True)
-    assert "No such option '--error'" in deepwork(tmp_path, "tasks", "done", design, "--error", "x").err
-    assert "STATUS" not in deepwork(tmp_path, "tasks", "start", "--help").out
+    assert "No such option '--error'" in run_deepwork(tmp_path, "tasks", "done", design, "--error", "x").err
+    assert "STATUS" not in run_deepwork(tmp_path, "tasks", "start", "--help").out
 
 
 def test_a_wish_can_come_on_standard_input_and_from_elsewhere(tmp_path: Path):
-    made = piped(
+    made = run_with_stdin(
         tmp_path, "Line one\nLine two\n", "plans", "create", "W", "--prompt", "-", "--source-type", "github_issue",
         "--source-ref", "https://example.org/1", "--max-parallel-tasks", "3", "--json",
     ).json  # fmt: skip
 
-    shown = deepwork(tmp_path, "plans", "get", made["id"], "--json").json
+    shown = run_deepwork(tmp_path, "plans", "get", made["id"], "--json").json
 
     assert made["max_parallel_tasks"] == 3
     assert (shown["source_type"], shown["source_ref"]) == ("github_issue", "https://example.org/1")
     assert shown["source_content"] == "Line one\nLine two\n"
-    assert "Missing option '--prompt'" in deepwork(tmp_path, "plans", "create", "W").err
+    assert "Missing option '--prompt'" in run_deepwork(tmp_path, "plans", "create", "W").err
 
 
 @pytest.mark.parametrize("words", [(), ("-",)])
 def test_a_plan_can_come_on_standard_input(tmp_path: Path, words: tuple[str, ...]):
-    id = deepwork(tmp_path, "plans", "create", "W", "--prompt", "x", "--json").json["id"]
+    id = run_deepwork(tmp_path, "plans", "create", "W", "--prompt", "x", "--json").json["id"]
 
-    assert piped(tmp_path, PLAN, "plans", "set-plan", id, *words, "--json").json == {
+    assert run_with_stdin(tmp_path, PLAN, "plans", "set-plan", id, *words, "--json").json == {
         "workflow_id": id,
         "tasks_created": 4,
         "parallelizable_groups": 1,
@@ -134,13 +134,13 @@ def test_a_plan_can_come_on_standard_input(tmp_path: Path, words: tuple[str, ...
 
 def test_a_plan_can_be_json_in_a_file_or_in_the_argument(tmp_path: Path):
     one, two = (
-        deepwork(tmp_path, "plans", "create", "W", "--prompt", "x", "--json").json["id"] for _ in "ab"
+        run_deepwork(tmp_path, "plans", "create", "W", "--prompt", "x", "--json").json["id"] for _ in "ab"
     )
     text = '{"summary": "s",\n\t"tasks": [{"name": "\\ud83d\\ude80"}]}'
     (tmp_path / "plan.json").write_text(text)
 
-    assert deepwork(tmp_path, "plans", "set-plan", one, "plan.json").code == 0
-    assert deepwork(tmp_path, "plans", "set-plan", two, text).code == 0
+    assert run_deepwork(tmp_path, "plans", "set-plan", one, "plan.json").code == 0
+    assert run_deepwork(tmp_path, "plans", "set-plan", two, text).code == 0
     assert list(tasks(tmp_path, one)) == ["🚀"]
 
 
@@ -157,10 +157,10 @@ def test_a_plan_can_be_json_in_a_file_or_in_the_argument(tmp_path: Path):
         ("", "p.yml:1: Input should be a valid dictionary or instance of Plan."),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_plan_is_said_by_line(tmp_path: Path, text: str, said: str):
+def test_problems_of_a_plan_are_reported_by_line(tmp_path: Path, text: str, said: str):
     (tmp_path / "p.yml").write_text(text)
 
-    ran = deepwork(tmp_path, "plans", "set-plan", "wf_x", "p.yml")
+    ran = run_deepwork(tmp_path, "plans", "set-plan", "wf_x", "p.yml")
 
     assert ran.code == 2
     assert ran.err == f"Error: {said}\nCorrect the file and call again.\n"
@@ -168,60 +168,64 @@ def test_what_is_wrong_with_a_plan_is_said_by_line(tmp_path: Path, text: str, sa
 
 
 def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path):
-    ran = deepwork(tmp_path, "plans", "set-plan", "wf_x", "none.yml")
+    ran = run_deepwork(tmp_path, "plans", "set-plan", "wf_x", "none.yml")
 
     assert (ran.code, "none.yml: No such file or directory." in ran.err) == (2, True)
 
 
 def test_a_plan_changes_on_the_way(tmp_path: Path, workflow: str):
-    added = piped(tmp_path, "name: Tell\n", "plans", "add-task", workflow, "--after", "Ship", "--json")
+    added = run_with_stdin(
+        tmp_path, "name: Tell\n", "plans", "add-task", workflow, "--after", "Ship", "--json"
+    )
     assert added.code == 0, added.err
     assert tasks(tmp_path, workflow)["Tell"]["depends_on"] == ["Ship"]
 
-    removed = deepwork(tmp_path, "plans", "remove-task", workflow, tasks(tmp_path, workflow)["Tell"]["id"])
+    removed = run_deepwork(
+        tmp_path, "plans", "remove-task", workflow, tasks(tmp_path, workflow)["Tell"]["id"]
+    )
     assert removed.code == 0, removed.err
 
     (tmp_path / "new.yml").write_text(PLAN.replace("Ship", "Publish"))
-    again = deepwork(tmp_path, "plans", "replan", workflow, "Another name.", "new.yml", "--json").json
+    again = run_deepwork(tmp_path, "plans", "replan", workflow, "Another name.", "new.yml", "--json").json
     assert (again["tasks_created"], again["tasks_removed"]) == (4, 4)
     assert "Publish" in tasks(tmp_path, workflow)
-    assert piped(tmp_path, "- name: All\n", "plans", "replan", workflow, "Simpler.").code == 0
+    assert run_with_stdin(tmp_path, "- name: All\n", "plans", "replan", workflow, "Simpler.").code == 0
     assert list(tasks(tmp_path, workflow)) == ["All"]
-    assert "Simpler." in deepwork(tmp_path, "plans", "show", workflow, "--history").out
+    assert "Simpler." in run_deepwork(tmp_path, "plans", "show", workflow, "--history").out
 
 
 def test_a_plan_is_shown_and_drawn(tmp_path: Path, workflow: str):
-    shown = deepwork(tmp_path, "plans", "show", workflow)
-    drawn = deepwork(tmp_path, "plans", "show", workflow, "--graph")
-    mermaid = deepwork(tmp_path, "plans", "show", workflow, "--mermaid")
+    shown = run_deepwork(tmp_path, "plans", "show", workflow)
+    drawn = run_deepwork(tmp_path, "plans", "show", workflow, "--graph")
+    mermaid = run_deepwork(tmp_path, "plans", "show", workflow, "--mermaid")
 
     assert all(word in shown.out for word in ("Design", "waits", "Small steps.", "tasks_total"))
     assert drawn.out == (
         "SSO: ready\n  1.   ○ Design\n  2. ┌ · Build\n     └ · Test\n  3.   · Ship\n\n○ ready 1  · waits 3\n"
     )
     assert mermaid.out.startswith('flowchart TD\n    t1["Design"]\n')
-    as_json = deepwork(tmp_path, "plans", "show", workflow, "--graph", "--json").json
+    as_json = run_deepwork(tmp_path, "plans", "show", workflow, "--graph", "--json").json
     assert as_json["drawing"] in drawn.out
     assert (as_json["id"], as_json["status"]) == (workflow, "ready")
 
 
 def test_names_cannot_drive_the_terminal(tmp_path: Path):
-    id = deepwork(tmp_path, "plans", "create", "W\x1b[2J", "--prompt", "x", "--json").json["id"]
-    piped(tmp_path, '{"summary": "s", "tasks": [{"name": "a\\u001b[2J"}]}', "plans", "set-plan", id)
+    id = run_deepwork(tmp_path, "plans", "create", "W\x1b[2J", "--prompt", "x", "--json").json["id"]
+    run_with_stdin(tmp_path, '{"summary": "s", "tasks": [{"name": "a\\u001b[2J"}]}', "plans", "set-plan", id)
 
     for words in (("--graph",), ("--mermaid",), ()):
-        assert "\x1b" not in deepwork(tmp_path, "plans", "show", id, *words).out
+        assert "\x1b" not in run_deepwork(tmp_path, "plans", "show", id, *words).out
 
 
 def test_plans_are_searched(tmp_path: Path, workflow: str):
-    found = deepwork(tmp_path, "plans", "search", "think", "--json").json
+    found = run_deepwork(tmp_path, "plans", "search", "think", "--json").json
 
     assert [each["name"] for each in found["results"]] == ["Design"]
 
 
 def test_unknown_ids_are_errors(tmp_path: Path):
     for words in (("plans", "show", "wf_x"), ("plans", "show", "wf_x", "--graph"), ("tasks", "show", "tk_x")):
-        ran = deepwork(tmp_path, *words)
+        ran = run_deepwork(tmp_path, *words)
         assert (ran.code, ran.err.startswith("Error: There is no ")) == (1, True)
 
 
@@ -240,7 +244,7 @@ def test_every_verb_has_help_and_opens_nothing(tmp_path: Path):
 
 
 def test_a_verb_of_plans_imports_nothing_it_does_not_need(tmp_path: Path):
-    deepwork(tmp_path, "plans", "list")
+    run_deepwork(tmp_path, "plans", "list")
     code = (
         f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'plans', 'list', '--path', {str(tmp_path)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"

@@ -1,4 +1,4 @@
-"""`deepwork review`: what a person sees, and what a pipeline goes by."""
+"""`deepwork review`: its text, JSON and exit codes."""
 
 from __future__ import annotations
 
@@ -12,46 +12,48 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from application import ask, make_app
-from cli.run import deepwork
+from application import call_tool, make_app
+from cli.run import run_deepwork
 from deepwork.cli.review import review
 from deepwork.errors import DeepworkError, GitError, InvalidInput, NotFound
-from reviews.make import Reviewed, a_rule, ids, names, reviewed
+from reviews.make import ReviewProject, make_project, make_rule_data, parse_ids, parse_names
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Reviewed:
+def project(tmp_path: Path) -> ReviewProject:
     """Two rules and a change under each."""
-    project = reviewed(
+    project = make_project(
         tmp_path / "project",
-        python=a_rule("*.py", agent={"codex": "coder"}),
-        docs=a_rule("*.md", strategy="matches_together"),
+        python=make_rule_data("*.py", agent={"codex": "coder"}),
+        docs=make_rule_data("*.md", strategy="matches_together"),
     )
     project.write("a.py", "b.py", "x.md")
     return project
 
 
-def run(project: Reviewed, *words: str, input: bytes | None = None) -> Result:
+def run(project: ReviewProject, *words: str, input: bytes | None = None) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(
         review, [*words, "--path", str(project.root)], input=input
     )
 
 
-def answer(project: Reviewed, *words: str, **more: Any) -> Any:
+def run_json(project: ReviewProject, *words: str, **more: Any) -> Any:
     return json.loads(run(project, *words, "--json", **more).stdout)
 
 
-def reviewed_files(project: Reviewed, *words: str, **more: Any) -> list[str]:
-    return [task["name"].partition(" of ")[2] for task in answer(project, *words, **more)["tasks"]]
+def list_reviewed_files(project: ReviewProject, *words: str, **more: Any) -> list[str]:
+    return [task["name"].partition(" of ")[2] for task in run_json(project, *words, **more)["tasks"]]
 
 
-def complaint(project: Reviewed, *words: str, kind: type[DeepworkError]) -> str:
+def get_error(project: ReviewProject, *words: str, kind: type[DeepworkError]) -> str:
     error = run(project, *words).exception
     assert isinstance(error, kind)
     return error.message
 
 
-def piped(project: Reviewed, *words: str, stdin: Any, **more: Any) -> subprocess.CompletedProcess[bytes]:
+def run_with_stdin(
+    project: ReviewProject, *words: str, stdin: Any, **more: Any
+) -> subprocess.CompletedProcess[bytes]:
     """The command in a process of its own, with this as its standard input: texts are in the pipe when it starts."""
     reader, writer = os.pipe()
     try:
@@ -68,102 +70,105 @@ def piped(project: Reviewed, *words: str, stdin: Any, **more: Any) -> subprocess
 # Which files
 
 
-def test_what_changed_in_git_is_reviewed(project: Reviewed):
-    assert reviewed_files(project) == ["a.py", "b.py", "x.md"]
+def test_what_changed_in_git_is_reviewed(project: ReviewProject):
+    assert list_reviewed_files(project) == ["a.py", "b.py", "x.md"]
 
 
-def test_the_text_is_that_of_the_tool(project: Reviewed, tmp_path: Path):
+def test_the_text_is_that_of_the_tool(project: ReviewProject, tmp_path: Path):
     for platform in ("claude", "generic"):
         app = make_app(project.root, str(tmp_path / "elsewhere.db"), platform=platform)
-        text = ask(app, "get_review_instructions")
+        text = call_tool(app, "get_review_instructions")
         app.close()
 
         assert run(project, "--platform", platform).stdout == f"{text}\n"
 
 
-def test_files_can_be_named(project: Reviewed):
-    assert reviewed_files(project, "--files", "b.py", "--files", "./b.py") == ["b.py"]
+def test_files_can_be_named(project: ReviewProject):
+    assert list_reviewed_files(project, "--files", "b.py", "--files", "./b.py") == ["b.py"]
 
 
 @pytest.mark.parametrize(
     "content", [b"b.py\nx.md\n", b"b.py\r\n\r\nx.md", b"b.py\0x.md\0", b"./b.py\nx.md\nx.md\n"]
 )
-def test_files_can_come_on_standard_input(project: Reviewed, content: bytes):
-    assert reviewed_files(project, "--files", "-", input=content) == ["b.py", "x.md"]
+def test_files_can_come_on_standard_input(project: ReviewProject, content: bytes):
+    assert list_reviewed_files(project, "--files", "-", input=content) == ["b.py", "x.md"]
 
 
-def test_named_and_piped_files_add_up(project: Reviewed):
-    assert reviewed_files(project, "--files", "-", "--files", "a.py", input=b"b.py\n") == ["a.py", "b.py"]
+def test_named_and_piped_files_add_up(project: ReviewProject):
+    assert list_reviewed_files(project, "--files", "-", "--files", "a.py", input=b"b.py\n") == [
+        "a.py",
+        "b.py",
+    ]
 
 
-def test_no_file_on_standard_input_is_no_file(project: Reviewed):
+def test_no_file_on_standard_input_is_no_file(project: ReviewProject):
     assert run(project, "--files", "-", input=b"").stdout == "No changed files detected.\n"
 
 
-def test_a_pipe_need_not_be_asked_for(project: Reviewed):
-    by_line = piped(project, stdin=b"b.py\n")
-    by_nul = piped(project, stdin=b"b.py\0new\nline.py\0")
+def test_a_pipe_need_not_be_asked_for(project: ReviewProject):
+    by_line = run_with_stdin(project, stdin=b"b.py\n")
+    by_nul = run_with_stdin(project, stdin=b"b.py\0new\nline.py\0")
 
-    assert names(by_line.stdout.decode()) == ["python review of b.py"]
+    assert parse_names(by_line.stdout.decode()) == ["python review of b.py"]
     assert "new" in by_nul.stdout.decode().splitlines()[0]
-    assert names(by_nul.stdout.decode()) == ["python review of b.py"]
+    assert parse_names(by_nul.stdout.decode()) == ["python review of b.py"]
 
 
-def test_a_file_as_standard_input_counts_too(project: Reviewed, tmp_path: Path):
+def test_a_file_as_standard_input_counts_too(project: ReviewProject, tmp_path: Path):
     (tmp_path / "list").write_text("b.py\n")
     with (tmp_path / "list").open("rb") as listed:
-        ran = piped(project, stdin=listed)
+        ran = run_with_stdin(project, stdin=listed)
 
-    assert names(ran.stdout.decode()) == ["python review of b.py"]
+    assert parse_names(ran.stdout.decode()) == ["python review of b.py"]
 
 
 @pytest.mark.parametrize("kind", ["empty pipe", "nothing", "closed"])
-def test_without_a_name_on_standard_input_git_is_asked(project: Reviewed, kind: str):
+def test_without_a_name_on_standard_input_git_is_asked(project: ReviewProject, kind: str):
     if kind == "closed":
-        ran = piped(project, stdin=None, preexec_fn=lambda: os.close(0))
+        ran = run_with_stdin(project, stdin=None, preexec_fn=lambda: os.close(0))
     else:
-        ran = piped(project, stdin=b"" if kind == "empty pipe" else subprocess.DEVNULL)
+        ran = run_with_stdin(project, stdin=b"" if kind == "empty pipe" else subprocess.DEVNULL)
 
-    assert len(ids(ran.stdout.decode())) == 3
+    assert len(parse_ids(ran.stdout.decode())) == 3
     assert ran.stderr == b""
 
 
-def test_a_pipe_that_nobody_closes_holds_nothing_up(project: Reviewed):
+def test_a_pipe_that_nobody_closes_holds_nothing_up(project: ReviewProject):
     reader, writer = os.pipe()
     try:
-        ran = piped(project, stdin=reader)
+        ran = run_with_stdin(project, stdin=reader)
     finally:
         os.close(reader)
         os.close(writer)
 
-    assert len(ids(ran.stdout.decode())) == 3
+    assert len(parse_ids(ran.stdout.decode())) == 3
     assert ran.stderr == b"Nothing came on standard input; looking at git instead.\n"
 
 
-def test_a_base_can_be_named(project: Reviewed):
+def test_a_base_can_be_named(project: ReviewProject):
     project.commit("c.py")
     project.write("d.py")
 
-    assert reviewed_files(project, "--base-ref", "HEAD") == ["d.py"]
-    assert answer(project, "--base-ref", "HEAD")["base"] == "HEAD"
-    assert answer(project)["base"] == "main"
+    assert list_reviewed_files(project, "--base-ref", "HEAD") == ["d.py"]
+    assert run_json(project, "--base-ref", "HEAD")["base"] == "HEAD"
+    assert run_json(project)["base"] == "main"
 
 
-def test_a_base_that_is_none_is_refused(project: Reviewed):
-    assert "'nowhere'" in complaint(project, "--base-ref", "nowhere", kind=InvalidInput)
-    assert "'--exec=x'" in complaint(project, "--base-ref=--exec=x", kind=InvalidInput)
+def test_a_base_that_is_none_is_refused(project: ReviewProject):
+    assert "'nowhere'" in get_error(project, "--base-ref", "nowhere", kind=InvalidInput)
+    assert "'--exec=x'" in get_error(project, "--base-ref=--exec=x", kind=InvalidInput)
 
 
-def test_a_base_means_nothing_for_files_that_are_named(project: Reviewed):
-    assert "--base-ref" in complaint(project, "--base-ref", "main", "--files", "a.py", kind=InvalidInput)
+def test_a_base_means_nothing_for_files_that_are_named(project: ReviewProject):
+    assert "--base-ref" in get_error(project, "--base-ref", "main", "--files", "a.py", kind=InvalidInput)
 
 
-def test_a_file_outside_the_project_is_refused(project: Reviewed):
-    assert "not inside the project" in complaint(project, "--files", "../x", kind=InvalidInput)
+def test_a_file_outside_the_project_is_refused(project: ReviewProject):
+    assert "not inside the project" in get_error(project, "--files", "../x", kind=InvalidInput)
 
 
-def test_names_that_are_not_utf_8_are_told_and_break_nothing(project: Reviewed):
-    ran = piped(project, "--json", "--files", "-", stdin=b"caf\xe9.txt\n")
+def test_names_that_are_not_utf_8_are_shown_and_break_nothing(project: ReviewProject):
+    ran = run_with_stdin(project, "--json", "--files", "-", stdin=b"caf\xe9.txt\n")
 
     assert ran.returncode == 0
     assert json.loads(ran.stdout)["missing"] == [r"caf\xe9.txt"]
@@ -172,17 +177,17 @@ def test_names_that_are_not_utf_8_are_told_and_break_nothing(project: Reviewed):
 # Whose form
 
 
-def test_the_platform_shapes_the_text(project: Reviewed):
+def test_the_platform_shapes_the_text(project: ReviewProject):
     ran = run(project, "--platform", "codex")
 
     assert ran.stdout.startswith("Make these reviews, in parallel if you can: ")
     assert "\n   subagent_type: coder\n" in ran.stdout
 
 
-def test_an_answer_for_programs_has_every_part(project: Reviewed):
-    project.rules("sub", bad=1)
+def test_an_answer_for_programs_has_every_part(project: ReviewProject):
+    project.write_rules("sub", bad=1)
 
-    told = answer(project, "--files", "a.py", "--files", "none")
+    told = run_json(project, "--files", "a.py", "--files", "none")
 
     [task] = told.pop("tasks")
     assert (task["name"], task["prompt"]) == (
@@ -195,15 +200,15 @@ def test_an_answer_for_programs_has_every_part(project: Reviewed):
     assert told == {"passed_before": 0, "base": None, "message": None, "missing": ["none"]}
 
 
-def test_why_there_is_nothing_to_do_is_told_to_programs_too(project: Reviewed):
-    told = answer(project, "--files", "-", input=b"")
+def test_json_says_why_there_is_nothing_to_review(project: ReviewProject):
+    told = run_json(project, "--files", "-", input=b"")
 
     assert (told["tasks"], told["message"]) == ([], "No changed files detected.")
 
 
-def test_a_hostile_name_cannot_drive_the_terminal(project: Reviewed):
+def test_a_hostile_name_cannot_drive_the_terminal(project: ReviewProject):
     project.write("\x1b[2J.py", ".deepreview", content="\x1b]0;owned\x07: 1\n")
-    project.rules("sub", **{"\x1b[2J": 1, "python": a_rule()})
+    project.write_rules("sub", **{"\x1b[2J": 1, "python": make_rule_data()})
     project.write("sub/\x1b[2J.py")
 
     for words in ([], ["--platform", "generic"], ["rules"], ["--files", "\x1b[2K"]):
@@ -213,51 +218,51 @@ def test_a_hostile_name_cannot_drive_the_terminal(project: Reviewed):
 # Memory
 
 
-def test_a_review_is_marked_as_passed_and_left_out(project: Reviewed):
-    first, *others = ids(run(project).stdout)
+def test_a_review_is_marked_as_passed_and_left_out(project: ReviewProject):
+    first, *others = parse_ids(run(project).stdout)
 
     marked = run(project, "mark-passed", first)
 
     assert (marked.exit_code, first in marked.stdout) == (0, True)
-    assert ids(run(project).stdout) == others
+    assert parse_ids(run(project).stdout) == others
     assert run(project).stdout.splitlines()[-1].startswith("1 review was left out")
-    assert answer(project)["passed_before"] == 1
-    assert ids(run(project, "--again").stdout) == [first, *others]
+    assert run_json(project)["passed_before"] == 1
+    assert parse_ids(run(project, "--again").stdout) == [first, *others]
 
 
-def test_several_are_marked_at_once(project: Reviewed):
-    marked = answer(project, "mark-passed", *ids(run(project).stdout))
+def test_several_reviews_are_marked_in_one_call(project: ReviewProject):
+    marked = run_json(project, "mark-passed", *parse_ids(run(project).stdout))
 
     assert len(marked["passed"]) == 3
     assert run(project).stdout.startswith("Nothing is left to review: the 3 reviews that apply have passed")
 
 
-def test_an_unknown_review_cannot_be_marked(project: Reviewed):
-    complaint(project, "mark-passed", "rv_000000000000", kind=NotFound)
+def test_an_unknown_review_cannot_be_marked(project: ReviewProject):
+    get_error(project, "mark-passed", "rv_000000000000", kind=NotFound)
 
 
 # For pipelines
 
 
-def test_check_says_by_its_exit_code_whether_a_review_is_due(project: Reviewed):
+def test_check_says_by_its_exit_code_whether_a_review_is_due(project: ReviewProject):
     assert run(project).exit_code == 0
     assert run(project, "--check").exit_code == 1
     assert run(project, "--check", "--json").exit_code == 1
-    run(project, "mark-passed", *ids(run(project).stdout))
+    run(project, "mark-passed", *parse_ids(run(project).stdout))
     assert run(project, "--check").exit_code == 0
     assert run(project, "--check", "--again").exit_code == 1
     assert run(project, "--check", "--files", "none").exit_code == 0
 
 
-def test_check_fails_otherwise_when_a_rule_is_broken(project: Reviewed):
-    project.rules("sub", bad=1)
+def test_check_fails_otherwise_when_a_rule_is_broken(project: ReviewProject):
+    project.write_rules("sub", bad=1)
 
     assert run(project, "--check").exit_code == 2
     assert run(project).exit_code == 0
 
 
 @pytest.mark.parametrize("words", [["--base-ref", "nowhere"], ["--files", "../x"]])
-def test_check_never_takes_trouble_for_an_answer(project: Reviewed, words: list[str]):
+def test_check_never_takes_trouble_for_an_answer(project: ReviewProject, words: list[str]):
     ran = run(project, "--check", *words)
 
     assert ran.exit_code == 2
@@ -266,21 +271,21 @@ def test_check_never_takes_trouble_for_an_answer(project: Reviewed, words: list[
 
 
 def test_check_in_a_folder_that_is_no_repository_is_trouble(tmp_path: Path):
-    assert run(Reviewed(tmp_path), "--check").exit_code == 2
-    complaint(Reviewed(tmp_path), kind=GitError)
+    assert run(ReviewProject(tmp_path), "--check").exit_code == 2
+    get_error(ReviewProject(tmp_path), kind=GitError)
 
 
-def test_exit_codes_reach_the_shell(project: Reviewed):
-    assert deepwork(project.root, "review", "--check").code == 1
-    assert deepwork(project.root, "review", "--check", "--base-ref", "nowhere").code == 2
-    refused = deepwork(project.root, "review", "--base-ref", "nowhere", "--json")
+def test_exit_codes_reach_the_shell(project: ReviewProject):
+    assert run_deepwork(project.root, "review", "--check").code == 1
+    assert run_deepwork(project.root, "review", "--check", "--base-ref", "nowhere").code == 2
+    refused = run_deepwork(project.root, "review", "--base-ref", "nowhere", "--json")
     assert (refused.code, json.loads(refused.err)["code"]) == (1, "INVALID_INPUT")
 
 
 # Rules
 
 
-def test_rules_are_listed_with_where_they_are(project: Reviewed):
+def test_rules_are_listed_with_where_they_are(project: ReviewProject):
     ran = run(project, "rules")
 
     assert ran.exit_code == 0
@@ -290,10 +295,10 @@ def test_rules_are_listed_with_where_they_are(project: Reviewed):
     ]
 
 
-def test_rules_that_match_a_file_are_listed(project: Reviewed):
+def test_rules_that_match_a_file_are_listed(project: ReviewProject):
     def matching(*files: str) -> list[str]:
         words = [word for file in files for word in ("--matching", file)]
-        return [row["name"] for row in answer(project, "rules", *words)["rules"]]
+        return [row["name"] for row in run_json(project, "rules", *words)["rules"]]
 
     assert matching("any.py") == ["python"]
     assert matching("any.py", "y.md") == ["python", "docs"]
@@ -301,8 +306,8 @@ def test_rules_that_match_a_file_are_listed(project: Reviewed):
     assert run(project, "rules", "--matching", "none").stdout == "There is no rule.\n"
 
 
-def test_a_broken_rule_is_printed_as_by_a_compiler_and_fails(project: Reviewed):
-    project.rules("sub", bad=a_rule("/x"))
+def test_a_broken_rule_is_printed_as_by_a_compiler_and_fails(project: ReviewProject):
+    project.write_rules("sub", bad=make_rule_data("/x"))
 
     ran = run(project, "rules")
 
@@ -311,30 +316,30 @@ def test_a_broken_rule_is_printed_as_by_a_compiler_and_fails(project: Reviewed):
         "sub/.deepreview:6: bad -> match -> include -> 0: the pattern '/x' starts with a slash; "
         in ran.stdout
     )
-    assert len(answer(project, "rules")["problems"]) == 1
+    assert len(run_json(project, "rules")["problems"]) == 1
 
 
-def test_options_count_before_a_command_as_well_as_after_it(project: Reviewed):
+def test_options_count_before_a_command_as_well_as_after_it(project: ReviewProject):
     def told(*words: str) -> str:
         ran = CliRunner(env={"COLUMNS": "200"}).invoke(review, list(words))
         assert ran.exit_code == 0, ran.output
         return ran.stdout
 
-    [first, *_] = ids(run(project).stdout)
+    [first, *_] = parse_ids(run(project).stdout)
     at = ("--path", str(project.root))
     assert told(*at, "rules") == told("rules", *at)
     assert told(*at, "--json", "rules") == told("rules", *at, "--json")
     assert told(*at, "mark-passed", first) == told("mark-passed", first, *at)
 
 
-def test_an_option_that_means_nothing_for_a_command_is_refused(project: Reviewed):
+def test_an_option_that_means_nothing_for_a_command_is_refused(project: ReviewProject):
     for words in (["--files", "a.py"], ["--check"], ["--again"], ["--base-ref", "x"], ["--platform", "x"]):
         ran = CliRunner().invoke(review, [*words, "rules", "--path", str(project.root)])
         assert ran.exit_code == 2
         assert f"{words[0]} means nothing for rules." in ran.output
 
 
-def test_to_look_at_rules_writes_nothing(project: Reviewed):
+def test_to_look_at_rules_writes_nothing(project: ReviewProject):
     run(project, "rules")
 
     assert not (project.root / ".deepwork").exists()

@@ -1,4 +1,4 @@
-"""`deepwork status`: what is going on here."""
+"""`deepwork status`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from application import ask, make_app
-from cli.run import deepwork
+from application import call_tool, make_app
+from cli.run import run_deepwork
 from deepwork.cli import status as command
-from deepwork.dashboard.endpoints import Nothing, Sight
-from deepwork.dashboard.home import home
+from deepwork.dashboard.endpoints import NoParameters, ReadContext
+from deepwork.dashboard.home import read_home
 from deepwork.database.engine import open_engine
 from deepwork.database.transaction import Transaction
-from deepwork.hooks.clients import TOOL_USE
-from deepwork.hooks.failures import note
-from hooks.make_hooks import Project, tool_event
+from deepwork.hooks.failure_log import record_failure
+from deepwork.hooks.protocol import TOOL_USE
+from hooks.make import Project, build_tool_event
 
 
 @pytest.fixture
@@ -28,39 +28,41 @@ def project(tmp_path: Path, location: str) -> Any:
     made.app.close()
 
 
-def shown(project: Project) -> dict[str, Any]:
+def get_status(project: Project) -> dict[str, Any]:
     """The answer, as a program gets it."""
     settings = project.app.settings
-    answer = command.found(settings, open_engine(settings.database_location))
+    answer = command.build_status(settings, open_engine(settings.database_location))
     plain: dict[str, Any] = json.loads(json.dumps(answer))
     return plain
 
 
-def test_an_empty_project_is_told_what_to_do_first_and_nothing_is_made(tmp_path: Path):
-    ran = deepwork(tmp_path, "status")
+def test_an_empty_project_gets_first_steps_and_nothing_is_created(tmp_path: Path):
+    ran = run_deepwork(tmp_path, "status")
 
     assert ran.code == 0
     assert "Nothing is kept for" in ran.out
     assert "deepwork init" in ran.out
     assert "deepwork setup" in ran.out
     assert list(tmp_path.iterdir()) == []
-    assert deepwork(tmp_path, "status", "--json").json["store"] is None
+    assert run_deepwork(tmp_path, "status", "--json").json["store"] is None
 
 
-def test_everything_under_way_is_there(project: Project):
-    agent, task = project.at_work()
-    blocked, _ = project.plan("Another")
-    ask(project.app, "task_claim", task_id=blocked, agent_id=agent)
-    ask(project.app, "task_update_status", id=blocked, status="in_progress", agent_id=agent)
-    ask(project.app, "task_update_status", id=blocked, status="failed", error="No.", agent_id=agent)
-    tracked = project.app.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
-    other = project.agent("Bob")
-    ask(
+def test_all_running_work_is_listed(project: Project):
+    agent, task = project.start_task()
+    blocked, _ = project.create_plan("Another")
+    call_tool(project.app, "task_claim", task_id=blocked, agent_id=agent)
+    call_tool(project.app, "task_update_status", id=blocked, status="in_progress", agent_id=agent)
+    call_tool(project.app, "task_update_status", id=blocked, status="failed", error="No.", agent_id=agent)
+    tracked = project.app.build_toolset("tracking")["start_workflow"].method(
+        name="Move", objective="All moved."
+    )
+    other = project.register_agent("Bob")
+    call_tool(
         project.app, "message_send", sender_id=agent, recipient_id=other, message_type="query",
         body="?", priority="urgent",
     )  # fmt: skip
 
-    answer = shown(project)
+    answer = get_status(project)
 
     assert {run["name"] for run in answer["plans"]} == {"Login by SSO", "Another"}
     assert [run["id"] for run in answer["tracked"]] == [tracked.workflow_id]
@@ -74,16 +76,16 @@ def test_everything_under_way_is_there(project: Project):
 
 
 def test_what_waits_is_counted_as_the_dashboard_counts_it(project: Project):
-    [task, _] = project.plan()
-    agent = project.agent()
-    ask(project.app, "task_claim", task_id=task, agent_id=agent)
-    ask(project.app, "task_update_status", id=task, status="in_progress", agent_id=agent)
-    ask(project.app, "task_update_status", id=task, status="failed", error="No.", agent_id=agent)
+    [task, _] = project.create_plan()
+    agent = project.register_agent()
+    call_tool(project.app, "task_claim", task_id=task, agent_id=agent)
+    call_tool(project.app, "task_update_status", id=task, status="in_progress", agent_id=agent)
+    call_tool(project.app, "task_update_status", id=task, status="failed", error="No.", agent_id=agent)
 
-    answer = shown(project)
+    answer = get_status(project)
 
     with project.app.database.reading() as tx:
-        page = home(Sight(tx, project.app.presence, {}), Nothing())
+        page = read_home(ReadContext(tx, project.app.presence, {}), NoParameters())
     assert answer["needs_you_total"] == page.needs_you_total == 1
     assert answer["counts"] == page.counts.model_dump(mode="json")
 
@@ -99,28 +101,28 @@ def test_a_store_of_many_runs_is_asked_no_more_than_one_of_few(
         return usual(tx, sql, values)
 
     monkeypatch.setattr(Transaction, "_execute", counted)
-    project.at_work()
+    project.start_task()
     asked.clear()
-    shown(project)
+    get_status(project)
     few = len(asked)
     for number in range(8):
-        [task, _] = project.plan(f"Plan {number}")
-        ask(project.app, "task_claim", task_id=task, agent_id=project.agent(f"Agent {number}"))
+        [task, _] = project.create_plan(f"Plan {number}")
+        call_tool(project.app, "task_claim", task_id=task, agent_id=project.register_agent(f"Agent {number}"))
     asked.clear()
-    shown(project)
+    get_status(project)
 
     assert len(asked) <= few
 
 
 def test_failures_of_hooks_are_pointed_at(tmp_path: Path):
     project = Project(make_app(tmp_path, ""))
-    agent = project.agent()
-    project.hook(TOOL_USE, tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))
+    agent = project.register_agent()
+    project.run_hook(TOOL_USE, build_tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))
     folder = project.app.settings.store_folder
-    assert shown(project)["hook_failures"] is None
+    assert get_status(project)["hook_failures"] is None
 
-    note(folder, "stop --client codex", ValueError("\x1b[31mred"))
-    answer = shown(project)
+    record_failure(folder, "stop --client codex", ValueError("\x1b[31mred"))
+    answer = get_status(project)
     project.app.close()
     text = CliRunner().invoke(command.status, ["--path", str(tmp_path)]).output
 
@@ -130,12 +132,12 @@ def test_failures_of_hooks_are_pointed_at(tmp_path: Path):
     assert "\x1b" not in text
 
 
-def test_a_person_and_a_program_are_told_the_same(tmp_path: Path):
+def test_text_and_json_have_the_same_content(tmp_path: Path):
     project = Project(make_app(tmp_path, ""))
-    agent, task = project.at_work()
+    agent, task = project.start_task()
     project.app.close()
 
-    for_people, for_programs = deepwork(tmp_path, "status"), deepwork(tmp_path, "status", "--json")
+    for_people, for_programs = run_deepwork(tmp_path, "status"), run_deepwork(tmp_path, "status", "--json")
 
     assert (for_people.code, for_programs.code) == (0, 0)
     assert for_programs.json["held"][0]["task_id"] == task

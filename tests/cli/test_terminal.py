@@ -1,4 +1,4 @@
-"""What a person sees in a terminal, and a program in a pipe."""
+"""Output in a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, make_app
-from cli.run import deepwork, in_terminal
-from deepwork.cli.tables import aligned, fitting, shortened, width
+from application import call_tool, make_app
+from cli.run import run_deepwork, run_in_terminal
+from deepwork.cli.tables import align_rows, measure_width, select_columns, shorten
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
@@ -28,26 +28,26 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".deepwork" / "config.yml").write_text("lease_seconds: 86400\n")
     app = make_app(folder, str(folder / ".deepwork" / "deepwork.db"))
     for name in ("日本語エージェント", HOSTILE, "Ada " * 40):
-        ask(app, "agent_register", name=name, runtime="custom", capabilities=["python", "sql"])
-    plan = ask(app, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
+        call_tool(app, "agent_register", name=name, runtime="custom", capabilities=["python", "sql"])
+    plan = call_tool(app, "workflow_create", name="Login", source_type="prompt", source_content="x")["id"]
     tasks = [
         {"name": name, "description": "", "sequence": number} for number, name in enumerate(("a", "b"), 1)
     ]
-    ask(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
-    first = ask(app, "workflow_get", id=plan, include_tasks=True)["tasks"][0]["id"]
-    ask(app, "task_update_status", id=first, status="in_progress")
-    ask(app, "task_update_status", id=first, status="completed", outcome="Done.")
+    call_tool(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
+    first = call_tool(app, "workflow_get", id=plan, include_tasks=True)["tasks"][0]["id"]
+    call_tool(app, "task_update_status", id=first, status="in_progress")
+    call_tool(app, "task_update_status", id=first, status="completed", outcome="Done.")
     app.close()
     (folder / "plan").write_text(plan)
     return folder
 
 
 def test_a_table_fits_the_terminal_and_cuts_no_id(project: Path):
-    ids = [agent["id"] for agent in deepwork(project, "agents", "list", "--json").json["agents"]]
+    ids = [agent["id"] for agent in run_deepwork(project, "agents", "list", "--json").json["agents"]]
 
     for columns in (70, 200):
-        told = COLOUR.sub("", in_terminal(project, "agents", "list", columns=columns).out)
-        assert all(width(line) <= columns for line in told.splitlines()), columns
+        told = COLOUR.sub("", run_in_terminal(project, "agents", "list", columns=columns).out)
+        assert all(measure_width(line) <= columns for line in told.splitlines()), columns
         assert all(id in told for id in ids)
         assert ("No room for" in told) == (columns < 200)
         assert "--json has all" in told or columns == 200
@@ -56,9 +56,9 @@ def test_a_table_fits_the_terminal_and_cuts_no_id(project: Path):
 def test_a_status_is_a_word_with_a_colour(project: Path):
     plan = (project / "plan").read_text()
 
-    shown = in_terminal(project, "plans", "show", plan).out
-    without = in_terminal(project, "plans", "show", plan, environment={"NO_COLOR": "1"}).out
-    dumb = in_terminal(project, "plans", "show", plan, environment={"TERM": "dumb"}).out
+    shown = run_in_terminal(project, "plans", "show", plan).out
+    without = run_in_terminal(project, "plans", "show", plan, environment={"NO_COLOR": "1"}).out
+    dumb = run_in_terminal(project, "plans", "show", plan, environment={"TERM": "dumb"}).out
 
     assert "\x1b[32mcompleted" in shown
     assert "completed" in without
@@ -69,7 +69,7 @@ def test_a_status_is_a_word_with_a_colour(project: Path):
 
 def test_what_an_agent_wrote_is_neither_markup_nor_a_command_to_the_terminal(project: Path):
     for columns in (70, 200):
-        told = in_terminal(project, "agents", "list", columns=columns).out
+        told = run_in_terminal(project, "agents", "list", columns=columns).out
         assert COLOUR.sub("", told).count("\x1b") == 0
         assert "\x07" not in told
         assert "\u202e" not in told
@@ -79,19 +79,19 @@ def test_what_an_agent_wrote_is_neither_markup_nor_a_command_to_the_terminal(pro
 
 def test_wide_characters_are_aligned_in_both(project: Path):
     for told in (
-        deepwork(project, "agents", "list").out,
-        COLOUR.sub("", in_terminal(project, "agents", "list", columns=200).out),
+        run_deepwork(project, "agents", "list").out,
+        COLOUR.sub("", run_in_terminal(project, "agents", "list", columns=200).out),
     ):
         lines = [line for line in told.splitlines() if " custom " in line or " runtime " in line]
-        starts = {width(line[: re.search(r"custom|runtime", line).start()]) for line in lines}  # type: ignore[union-attr]
+        starts = {measure_width(line[: re.search(r"custom|runtime", line).start()]) for line in lines}  # type: ignore[union-attr]
         assert len(lines) == 4
         assert len(starts) == 1
 
 
 def test_json_is_the_same_wherever_it_goes(project: Path):
     assert (
-        in_terminal(project, "agents", "list", "--json").out
-        == deepwork(project, "agents", "list", "--json").out
+        run_in_terminal(project, "agents", "list", "--json").out
+        == run_deepwork(project, "agents", "list", "--json").out
     )
 
 
@@ -107,7 +107,7 @@ def test_in_a_pipe_there_is_no_colour_and_rich_is_not_imported(project: Path):
     assert "\x1b" not in ran.stdout
 
 
-def test_whoever_stops_reading_causes_no_complaint(project: Path):
+def test_a_reader_that_stops_causes_no_error(project: Path):
     words = [
         sys.executable,
         "-P",
@@ -131,7 +131,7 @@ def test_whoever_stops_reading_causes_no_complaint(project: Path):
         assert (process.wait(timeout=60), said) == (0, b"")
 
 
-def grown(project: Path, rows: int) -> None:
+def add_events(project: Path, rows: int) -> None:
     """So many events more than there are."""
     with sqlite3.connect(project / ".deepwork" / "deepwork.db") as connection:
         names = [row[1] for row in connection.execute("PRAGMA table_info(events)")]
@@ -149,26 +149,26 @@ import threading
 from deepwork.cli import progress
 from deepwork.cli.main import main
 
-progress.Waiting.__init__.__kwdefaults__["patience"] = 0
-report = progress.Waiting.report
+progress.ProgressBar.__init__.__kwdefaults__["delay"] = 0
+report = progress.ProgressBar.report
 
 def report_to_a_bar(*given):
     for timer in threading.enumerate():
         if isinstance(timer, threading.Timer): timer.join()
     report(*given)
 
-progress.Waiting.report = report_to_a_bar
+progress.ProgressBar.report = report_to_a_bar
 main()
 """
 
 
 def test_long_work_shows_how_far_it_is(tmp_path: Path):
-    deepwork(tmp_path, "agents", "register", "Ada", "codex")
-    grown(tmp_path, 20_000)
+    run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    add_events(tmp_path, 20_000)
     (tmp_path / "impatient.py").write_text(IMPATIENT)  # however fast the machine is, this takes long
 
     program = [sys.executable, "-P", str(tmp_path / "impatient.py")]
-    seen = in_terminal(tmp_path, "db", "copy", "project", "seen.db", program=program)
+    seen = run_in_terminal(tmp_path, "db", "copy", "project", "seen.db", program=program)
 
     assert seen.code == 0
     assert re.search(r"(Copying|Comparing) .*\d+%", seen.out)
@@ -177,23 +177,23 @@ def test_long_work_shows_how_far_it_is(tmp_path: Path):
 
 BAR = """
 import sys, threading
-from deepwork.cli.progress import Waiting
-with Waiting("Copying", quiet="--json" in sys.argv, patience=0) as waiting:
-    waiting.report("Comparing", 30, 40)
+from deepwork.cli.progress import ProgressBar
+with ProgressBar("Copying", quiet="--json" in sys.argv, delay=0) as bar:
+    bar.report("Comparing", 30, 40)
     for timer in threading.enumerate():
         if isinstance(timer, threading.Timer): timer.join()
-    waiting.report("Comparing", 40, 40)
+    bar.report("Comparing", 40, 40)
 """
 
 
-def test_nobody_is_told_how_far_it_is_in_a_pipe_or_with_json(tmp_path: Path):
+def test_no_progress_is_shown_in_a_pipe_or_with_json(tmp_path: Path):
     (tmp_path / "bar.py").write_text(BAR)
     program = [sys.executable, "-P", str(tmp_path / "bar.py")]
     piped = subprocess.run(program, capture_output=True, check=True)
 
-    assert re.search(r"Comparing .*100%", in_terminal(tmp_path, program=program).out)
-    assert in_terminal(tmp_path, program=[*program, "--json"]).out == ""
-    assert in_terminal(tmp_path, program=program, environment={"TERM": "dumb"}).out == ""
+    assert re.search(r"Comparing .*100%", run_in_terminal(tmp_path, program=program).out)
+    assert run_in_terminal(tmp_path, program=[*program, "--json"]).out == ""
+    assert run_in_terminal(tmp_path, program=program, environment={"TERM": "dumb"}).out == ""
     assert piped.stdout + piped.stderr == b""
 
 
@@ -207,14 +207,14 @@ def report(waiting, what, done=0, total=0):
         print("half of it is copied", flush=True)
         time.sleep(600)
 
-progress.Waiting.report = report
+progress.ProgressBar.report = report
 main()
 """
 
 
 def test_an_interrupted_copy_ends_without_a_word_and_leaves_nothing(tmp_path: Path):
-    deepwork(tmp_path, "agents", "register", "Ada", "codex")
-    grown(tmp_path, 20_000)
+    run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
+    add_events(tmp_path, 20_000)
     (tmp_path / "resting.py").write_text(RESTING)
     process = subprocess.Popen(
         [sys.executable, "-P", str(tmp_path / "resting.py"), "db", "copy", "project", "new.db"],
@@ -227,18 +227,18 @@ def test_an_interrupted_copy_ends_without_a_word_and_leaves_nothing(tmp_path: Pa
 
     assert "".join(process.communicate(timeout=100)).strip() == ""
     assert process.returncode == 130
-    assert deepwork(tmp_path, "agents", "list", "--db", "new.db", "--json").json["total"] == 0
+    assert run_deepwork(tmp_path, "agents", "list", "--db", "new.db", "--json").json["total"] == 0
 
 
 def test_a_text_takes_as_many_places_as_a_terminal_gives_it():
-    assert [width(text) for text in ("abc", "日本", "e\u0301", "")] == [3, 4, 1, 0]
-    assert shortened("日本語です", 5) == "日本…"
-    assert aligned([["id", "n"], ["日本", "x"]], ["id", "n"]) == ["id    n", "日本  x"]
+    assert [measure_width(text) for text in ("abc", "日本", "e\u0301", "")] == [3, 4, 1, 0]
+    assert shorten("日本語です", 5) == "日本…"
+    assert align_rows([["id", "n"], ["日本", "x"]], ["id", "n"]) == ["id    n", "日本  x"]
 
 
 def test_columns_are_left_out_from_the_last_but_never_ids_names_and_statuses():
     names = ["id", "name", "metadata", "status", "about"]
 
-    assert fitting(names, [15, 20, 30, 9, 30], 200) == names
-    assert fitting(names, [15, 20, 30, 9, 30], 64) == ["id", "name", "metadata", "status"]
-    assert fitting(names, [15, 20, 30, 9, 30], 10) == ["id", "name", "status"]
+    assert select_columns(names, [15, 20, 30, 9, 30], 200) == names
+    assert select_columns(names, [15, 20, 30, 9, 30], 64) == ["id", "name", "metadata", "status"]
+    assert select_columns(names, [15, 20, 30, 9, 30], 10) == ["id", "name", "status"]

@@ -1,4 +1,4 @@
-"""Codex's own server, asked what Codex makes of its files: `codex mcp list` starts no server."""
+"""A client of Codex's app server, which starts MCP servers; `codex mcp list` does not."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ class CodexServer:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._calls = 0
-        self._heard: list[dict[str, Any]] = []
+        self._notifications: list[dict[str, Any]] = []
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._calls += 1
         self._send({"id": self._calls, "method": method, "params": parameters})
-        while (answer := self._next()).get("id") != self._calls:
-            self._heard.append(answer)
+        while (answer := self._read_message()).get("id") != self._calls:
+            self._notifications.append(answer)
         assert "result" in answer, answer
         result: dict[str, Any] = answer["result"]
         return result
 
-    def started(self, server: str) -> dict[str, Any]:
+    def wait_until_started(self, server: str) -> dict[str, Any]:
         """Wait until Codex says how the start of an MCP server went."""
         while True:
-            message = self._heard.pop(0) if self._heard else self._next()
-            told = message.get("params", {})
-            if told.get("name") == server and told.get("status") in ("ready", "failed", "cancelled"):
-                return dict(told)
+            message = self._notifications.pop(0) if self._notifications else self._read_message()
+            params = message.get("params", {})
+            if params.get("name") == server and params.get("status") in ("ready", "failed", "cancelled"):
+                return dict(params)
 
-    def _next(self) -> dict[str, Any]:
+    def _read_message(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "Codex ended before it answered"
@@ -48,7 +48,7 @@ class CodexServer:
 
 
 @contextmanager
-def codex_server(machine: Machine) -> Iterator[CodexServer]:
+def start_codex_server(machine: Machine) -> Iterator[CodexServer]:
     process = subprocess.Popen(
         ["codex", "app-server"], cwd=machine.project, env=machine.environment, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

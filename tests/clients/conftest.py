@@ -1,4 +1,4 @@
-"""Real clients, each installed as its users install it; `make clients` says where they are."""
+"""Real clients, installed as users install them; `make clients` sets the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's machine: a home, a project in git, the clients and deepwork on PATH, and what the person agrees to."""
+"""A user's machine: a home folder, a git project, and the clients and deepwork on PATH."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PATIENCE_MS = 90_000
-"""How long clients are told to wait for a server: a busy machine needs longer than the few seconds they give."""
+START_TIMEOUT_MS = 90_000
+"""How long clients wait for a server; a busy machine needs more than their default of a few seconds."""
 
 
 class Machine:
@@ -31,7 +31,7 @@ class Machine:
         self.run("git", "init", "-q")
 
     def run(self, *words: str) -> str:
-        """What a program says, colours taken off."""
+        """Run a program and return its output without colours."""
         done = subprocess.run(
             words, cwd=self.project, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=180, check=False,
@@ -48,10 +48,10 @@ class Machine:
         return answer
 
     def read(self, name: str) -> str:
-        return self._path(name).read_text()
+        return self._resolve(name).read_text()
 
     def write(self, name: str, text: str) -> None:
-        path = self._path(name)
+        path = self._resolve(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
@@ -61,5 +61,5 @@ class Machine:
         data["mcpServers"]["deepwork"].update(values)
         self.write(name, json.dumps(data, indent=2))
 
-    def _path(self, name: str) -> Path:
+    def _resolve(self, name: str) -> Path:
         return self.home / name[2:] if name.startswith("~/") else self.project / name

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from clients.codex_server import codex_server
-from clients.machine import PATIENCE_MS, Machine
+from clients.codex_server import start_codex_server
+from clients.machine import START_TIMEOUT_MS, Machine
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -36,7 +36,7 @@ def test_claude_code_asks_before_it_starts_a_projects_server_then_connects(machi
     assert machine.setup("claude-code", "--hooks", "--check")["in_order"]
 
 
-def test_claude_code_has_written_its_file_anew_and_ours_is_still_taken_away(machine: Machine):
+def test_after_claude_code_rewrote_its_file_our_entry_can_still_be_removed(machine: Machine):
     machine.setup("claude-code", "--scope", "user")
     machine.run("claude", "mcp", "add", "-s", "user", "mine", "--", "true")
 
@@ -52,10 +52,10 @@ def test_codex_connects_reads_the_hooks_and_keeps_them_back_until_trusted(machin
     machine.write(".codex/config.toml", machine.read(".codex/config.toml") + "startup_timeout_sec = 90\n")
 
     listed = machine.run("codex", "mcp", "list")
-    with codex_server(machine) as codex:
+    with start_codex_server(machine) as codex:
         hooks = codex.call("hooks/list", cwds=[project])["data"][0]
         thread = codex.call("thread/start", cwd=project)["thread"]["id"]
-        started = codex.started("deepwork")
+        started = codex.wait_until_started("deepwork")
         [server] = codex.call("mcpServerStatus/list", threadId=thread, detail="toolsAndAuthOnly")["data"]
 
     assert "deepwork" in listed
@@ -72,7 +72,7 @@ def test_codex_connects_reads_the_hooks_and_keeps_them_back_until_trusted(machin
     assert machine.setup("codex", "--hooks", "--check")["in_order"]
 
 
-def test_codex_has_written_its_file_anew_and_ours_is_still_taken_away(machine: Machine):
+def test_after_codex_rewrote_its_file_our_entry_can_still_be_removed(machine: Machine):
     machine.write("~/.codex/config.toml", 'model = "gpt-5" # mine\n')
     machine.setup("codex", "--scope", "user")
     machine.run("codex", "mcp", "add", "mine", "--", "true")
@@ -88,7 +88,7 @@ def test_codex_has_written_its_file_anew_and_ours_is_still_taken_away(machine: M
 
 def test_gemini_connects_in_a_trusted_folder_and_only_there(machine: Machine):
     machine.setup("gemini", "--hooks")
-    machine.change(".gemini/settings.json", timeout=PATIENCE_MS)
+    machine.change(".gemini/settings.json", timeout=START_TIMEOUT_MS)
 
     untrusted = machine.run("gemini", "mcp", "list")
     machine.write("~/.gemini/trustedFolders.json", json.dumps({str(machine.project): "TRUST_FOLDER"}))

@@ -1,4 +1,4 @@
-"""The pages that list tools, events, errors and settings are held to the code."""
+"""The pages that list tools, events, errors and settings match the code."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import deepwork
 from deepwork.cli.main import COMMANDS
 from deepwork.config import OPTIONS
 from deepwork.errors import Code
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOT = DOCS.parent
 
 
 def event_names() -> set[str]:
-    """What the slices say they tell: the words of every class called …Event."""
+    """Return the event types of all slices: the values of every class named …Event."""
     for module in pkgutil.walk_packages(deepwork.__path__, "deepwork."):
         if module.name.endswith(".models"):
             importlib.import_module(module.name)
     kinds = [
         kind
-        for kind in Word.__subclasses__()
+        for kind in CaseInsensitiveEnum.__subclasses__()
         if kind.__name__.endswith("Event") and kind.__module__.startswith("deepwork.")
     ]
     return {str(word) for kind in kinds for word in kind}
@@ -37,7 +37,7 @@ def first_column(page: str) -> set[str]:
 
 
 def test_the_tools_page_is_what_the_registry_says():
-    assert tools_page.PAGE.read_text() == tools_page.page(), "run `make docs`"
+    assert tools_page.PAGE.read_text() == tools_page.render_page(), "run `make docs`"
 
 
 def test_the_events_page_names_every_event_and_no_other():
@@ -62,9 +62,9 @@ def test_the_command_line_page_names_every_command():
 
 
 def test_tools_cost_at_most_125_tokens_on_average():
-    registry = tools_page.registry()
+    registry = tools_page.load_registry()
 
-    assert sum(map(tools_page.tokens, registry.values())) <= 125 * len(registry)
+    assert sum(map(tools_page.count_tokens, registry.values())) <= 125 * len(registry)
 
 
 def test_links_between_pages_lead_somewhere():

@@ -1,4 +1,4 @@
-"""A browser before a store with some of everything."""
+"""Fixtures: a store with data of every kind, and an HTTP client for it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from application import Clock
-from dashboard.make_dashboard import World, browser, everything
+from dashboard.make import World, create_client, make_everything
 from deepwork.server.application import Application
 
 
 @pytest.fixture
 def world(app: Application, tmp_path: Path, clock: Clock) -> World:
-    return everything(app, tmp_path, clock)
+    return make_everything(app, tmp_path, clock)
 
 
 @pytest.fixture
 def page(app: Application) -> TestClient:
-    return browser(app)
+    return create_client(app)

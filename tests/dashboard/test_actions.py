@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from application import Clock, ask, events, make_app
-from dashboard.make_dashboard import HOST, World, browser, everything, named_token, read
+from application import Clock, call_tool, list_events, make_app
+from dashboard.make import HOST, World, create_client, create_token, make_everything, read
 from deepwork.access import rules
-from deepwork.dashboard.actions import ALLOWED
+from deepwork.dashboard.actions import ALLOWED_TOOLS
 from deepwork.server.application import Application
 
 
@@ -28,9 +28,9 @@ def test_a_person_resolves_a_blocker_and_the_record_says_so(world: World, app: A
     assert answer.json()["issue_id"] == world.blocker
     [resolved] = read(page, "/blockers", state="resolved")["blockers"]
     assert resolved["resolved_by"] == "human:owner"
-    assert events(app)[-1].type == "issue:resolved"
+    assert list_events(app)[-1].type == "issue:resolved"
     with app.database.reading() as tx:
-        last = tx.one("SELECT caller, tool, outcome FROM audit ORDER BY seq DESC LIMIT 1")
+        last = tx.fetch_one("SELECT caller, tool, outcome FROM audit ORDER BY seq DESC LIMIT 1")
     assert last == {"caller": "human:owner", "tool": "resolve_issue", "outcome": "done"}
 
 
@@ -53,7 +53,7 @@ def test_every_action_does_its_work(world: World, app: Application, page: TestCl
     assert read(page, f"/runs/{world.paused}")["status"] == "in_progress"
     assert read(page, f"/runs/{world.job}")["status"] == "aborted"
     assert read(page, f"/tasks/{world.tasks['part']}")["task"]["status"] == "failed"
-    assert done.keys() | {"resolve_issue", "workspace_update"} == ALLOWED
+    assert done.keys() | {"resolve_issue", "workspace_update"} == ALLOWED_TOOLS
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_a_person_has_looked_at_waits_no_longer(
     assert read(page, f"/tasks/{task_id}")["actions"] == [action]
 
     # Whatever an agent says of it, it still waits for a person.
-    ask(app, "log_milestone", task_id=task_id, message="Done.", metadata={"by": "Ada"})
+    call_tool(app, "log_milestone", task_id=task_id, message="Done.", metadata={"by": "Ada"})
     assert task_id in [each["id"] for each in read(page, "/home")["needs_you"]]
     answer = act(page, action["tool"], **action["arguments"], message="It is legal.")
 
@@ -81,7 +81,7 @@ def test_what_a_person_has_looked_at_waits_no_longer(
     approval = next(each for each in seen["milestones"] if each["message"] == "It is legal.")
     assert approval["metadata"] == {**action["arguments"]["metadata"], "by": "human:owner"}
     with app.database.reading() as tx:
-        last = tx.one("SELECT caller, tool FROM audit ORDER BY seq DESC LIMIT 1")
+        last = tx.fetch_one("SELECT caller, tool FROM audit ORDER BY seq DESC LIMIT 1")
     assert last == {"caller": "human:owner", "tool": "log_milestone"}
 
 
@@ -121,13 +121,13 @@ def test_an_action_sent_twice_under_one_key_is_done_once(world: World, app: Appl
 
 
 @pytest.mark.parametrize("scope", ["read", "work", "admin"])
-@pytest.mark.parametrize("tool", sorted(ALLOWED))
+@pytest.mark.parametrize("tool", sorted(ALLOWED_TOOLS))
 def test_each_action_needs_the_scope_of_its_tool(app: Application, tool: str, scope: str):
-    page = browser(app, named_token(app, "bob", scope))
+    page = create_client(app, create_token(app, "bob", scope))
 
     answer = act(page, tool)
 
-    needed = rules.needed(tool, read_only=False, arguments={})
+    needed = rules.get_required_scope(tool, read_only=False, arguments={})
     assert needed == "work"
     if scope == "read":
         assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")
@@ -138,19 +138,21 @@ def test_each_action_needs_the_scope_of_its_tool(app: Application, tool: str, sc
 
 
 def test_what_sets_rules_aside_needs_more(world: World, app: Application):
-    page = browser(app, named_token(app, "bob", "work"))
+    page = create_client(app, create_token(app, "bob", "work"))
 
     answer = act(page, "workflow_update_status", id=world.plan, status="completed", force=True)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")
     assert (
-        act(browser(app), "workflow_update_status", id=world.plan, status="completed", force=True).status_code
+        act(
+            create_client(app), "workflow_update_status", id=world.plan, status="completed", force=True
+        ).status_code
         == 200
     )
 
 
 def test_a_person_with_a_token_of_its_own_acts_under_its_name(world: World, app: Application):
-    page = browser(app, named_token(app, "bob", "work"))
+    page = create_client(app, create_token(app, "bob", "work"))
 
     act(page, "resolve_issue", issue_id=world.blocker, note="x")
 
@@ -158,8 +160,8 @@ def test_a_person_with_a_token_of_its_own_acts_under_its_name(world: World, app:
     assert read(page, "/me") == {"name": "bob", "scope": "work"}
 
 
-def test_whoever_may_only_read_reads_everything(world: World, app: Application):
-    page = browser(app, named_token(app, "eve", "read"))
+def test_a_read_only_token_reads_everything(world: World, app: Application):
+    page = create_client(app, create_token(app, "eve", "read"))
 
     for path in (
         "/home",
@@ -219,13 +221,13 @@ def test_an_action_is_a_post_of_json(page: TestClient):
 
 def test_a_server_that_only_reads_acts_for_nobody(tmp_path: Path, location: str, clock: Clock):
     writing = make_app(tmp_path, location, clock)
-    world = everything(writing, tmp_path)
+    world = make_everything(writing, tmp_path)
     app = make_app(tmp_path, location, clock, read_only=True)
 
-    answer = act(browser(app), "resolve_issue", issue_id=world.blocker, note="x")
+    answer = act(create_client(app), "resolve_issue", issue_id=world.blocker, note="x")
 
     assert (answer.status_code, answer.json()["message"]) == (409, "This server is read-only.")
-    assert read(browser(app), "/blockers")["total"] == 1
+    assert read(create_client(app), "/blockers")["total"] == 1
     writing.close()
     app.close()
 
@@ -235,7 +237,7 @@ class TestFromABrowser:
 
     @pytest.fixture
     def signed_in(self, app: Application) -> TestClient:
-        page = browser(app)
+        page = create_client(app)
         del page.headers["authorization"]
         answer = page.get(
             "/", params={"token": "the-token-of-the-owner-of-these-tests"}, follow_redirects=False
@@ -274,6 +276,6 @@ class TestFromABrowser:
 
 def test_ask_is_what_the_record_compares_with(world: World, app: Application):
     """What an agent does is not marked as a person's."""
-    ask(app, "resolve_issue", issue_id=world.blocker, note="x", caller="bob")
+    call_tool(app, "resolve_issue", issue_id=world.blocker, note="x", caller="bob")
 
-    assert read(browser(app), "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "bob"
+    assert read(create_client(app), "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "bob"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from application import Clock, ask
-from dashboard.make_dashboard import World, pages_of, read, refused
+from application import Clock, call_tool
+from dashboard.make import World, read, read_error, read_pages
 from deepwork.server.application import Application
-from jobs.runs import ask as ask_job
-from tracking import make_tracking as track
+from jobs.runs import call_job_tool as ask_job
+from tracking import make as track
 
 
 def needs(page: TestClient, kind: str) -> list[Any]:
@@ -64,21 +64,21 @@ def test_silence_is_a_need_too(world: World, page: TestClient, clock: Clock):
 
 def test_what_was_begun_again_needs_nobody(world: World, app: Application, page: TestClient, clock: Clock):
     clock.advance(seconds=1)
-    phase = track.phase(app, world.track, 3)
+    phase = track.create_phase(app, world.track, 3)
 
-    track.task(app, (world.track, phase), "migrate")
+    track.create_task(app, (world.track, phase), "migrate")
 
     assert [need["task"]["name"] for need in needs(page, "failed_task")] == ["frontend"]
 
 
 def test_what_is_settled_needs_nobody(world: World, app: Application, page: TestClient, clock: Clock):
-    ask(app, "resolve_issue", issue_id=world.blocker, note="Euro.")
-    ask(app, "task_update_status", id=world.planned["frontend"], status="skipped")
-    ask(app, "workflow_update_status", id=world.paused, status="abandoned", reason="No budget.")
+    call_tool(app, "resolve_issue", issue_id=world.blocker, note="Euro.")
+    call_tool(app, "task_update_status", id=world.planned["frontend"], status="skipped")
+    call_tool(app, "workflow_update_status", id=world.paused, status="abandoned", reason="No budget.")
     ask_job(app, "abort_workflow", explanation="No time.", session_id=world.job)
-    ask(app, "abandon_task", task_id=world.tasks["part"], reason="x")
-    ask(app, "abandon_task", task_id=world.tasks["build"], reason="x")
-    ask(app, "complete_workflow", workflow_id=world.track, status="failed", summary="No.")
+    call_tool(app, "abandon_task", task_id=world.tasks["part"], reason="x")
+    call_tool(app, "abandon_task", task_id=world.tasks["build"], reason="x")
+    call_tool(app, "complete_workflow", workflow_id=world.track, status="failed", summary="No.")
 
     assert [need["kind"] for need in read(page, "/home")["needs_you"]] == ["manual_review"]
     assert read(page, "/home")["counts"] == {
@@ -89,9 +89,9 @@ def test_what_is_settled_needs_nobody(world: World, app: Application, page: Test
 
 
 def test_more_needs_than_are_shown_are_counted(app: Application, page: TestClient):
-    id = track.task(app, track.begun(app))
+    id = track.create_task(app, track.create_workflow_and_phase(app))
     for number in range(103):
-        track.blocker(app, id, f"Which {number}?")
+        track.create_blocker(app, id, f"Which {number}?")
 
     home = read(page, "/home")
 
@@ -109,13 +109,13 @@ def test_an_empty_store_has_an_empty_home(page: TestClient):
 
 
 def test_blockers_are_open_or_resolved(world: World, app: Application, page: TestClient):
-    ask(app, "log_issue", task_id=world.tasks["build"], type="other", description="x", resolution="y")
+    call_tool(app, "log_issue", task_id=world.tasks["build"], type="other", description="x", resolution="y")
     assert [each["id"] for each in read(page, "/blockers")["blockers"]] == [world.blocker]
     assert read(page, "/blockers", type="bug_encountered")["blockers"] == []
     assert read(page, "/blockers", agent="Grace", type="unclear_requirement")["total"] == 1
     assert read(page, "/blockers", agent="Ada")["total"] == 0
 
-    ask(app, "resolve_issue", issue_id=world.blocker, note="Euro first.", caller="human:bob")
+    call_tool(app, "resolve_issue", issue_id=world.blocker, note="Euro first.", caller="human:bob")
 
     assert read(page, "/blockers")["blockers"] == []
     [resolved] = read(page, "/blockers", state="resolved")["blockers"]
@@ -141,14 +141,14 @@ def test_decisions_are_found_by_their_words(world: World, page: TestClient):
 
 
 def test_notes_are_turned_page_by_page_while_others_come(app: Application, page: TestClient, clock: Clock):
-    id = track.task(app, track.begun(app))
+    id = track.create_task(app, track.create_workflow_and_phase(app))
     for number in range(5):
-        track.blocker(app, id, f"Which {number}?")
+        track.create_blocker(app, id, f"Which {number}?")
         clock.advance(seconds=number % 2)
     first = read(page, "/blockers", limit=2)
-    track.blocker(app, id, "And this?")
+    track.create_blocker(app, id, "And this?")
 
-    rest = pages_of(page, "/blockers", "blockers", limit=2)
+    rest = read_pages(page, "/blockers", "blockers", limit=2)
 
     assert [len(part) for part in rest] == [2, 2, 2]
     second = read(page, "/blockers", limit=10, cursor=first["cursor"])["blockers"]
@@ -157,7 +157,7 @@ def test_notes_are_turned_page_by_page_while_others_come(app: Application, page:
     newest_first, oldest_first = (
         [
             each["id"]
-            for part in pages_of(page, "/blockers", "blockers", limit=2, order=order)
+            for part in read_pages(page, "/blockers", "blockers", limit=2, order=order)
             for each in part
         ]
         for order in ("desc", "asc")
@@ -175,7 +175,7 @@ def test_notes_are_turned_page_by_page_while_others_come(app: Application, page:
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(page: TestClient, path: str, query: dict[str, str]):
-    assert refused(page, path, **query) == (400, "INVALID_INPUT")
+    assert read_error(page, path, **query) == (400, "INVALID_INPUT")
 
 
 # Agents
@@ -199,26 +199,26 @@ def test_agents_tell_what_they_hold_and_how_they_did(world: World, page: TestCli
 
 
 def test_the_inbox_of_an_agent_is_turned_from_the_newest(app: Application, page: TestClient):
-    ada, bob = (ask(app, "agent_register", name=name, runtime="codex")["id"] for name in ("Ada", "Bob"))
+    ada, bob = (call_tool(app, "agent_register", name=name, runtime="codex")["id"] for name in ("Ada", "Bob"))
     for number in range(5):
-        ask(
+        call_tool(
             app, "message_send", sender_id=bob, recipient_id=ada, message_type="query", body=f"no. {number}"
         )  # fmt: skip
 
-    pages = pages_of(page, f"/agents/{ada}/messages", "messages", limit=2)
+    pages = read_pages(page, f"/agents/{ada}/messages", "messages", limit=2)
 
     assert [[message["body"] for message in part] for part in pages] == [
         ["no. 4", "no. 3"], ["no. 2", "no. 1"], ["no. 0"],
     ]  # fmt: skip
     assert read(page, f"/agents/{ada}")["unread"] == 5
     assert read(page, f"/agents/{bob}/messages") == {"total": 0, "cursor": None, "messages": []}
-    assert refused(page, "/agents/ag_x/messages") == (404, "AGENT_NOT_FOUND")
+    assert read_error(page, "/agents/ag_x/messages") == (404, "AGENT_NOT_FOUND")
 
 
 def test_agents_and_messages_have_cursors_like_every_list(app: Application, page: TestClient):
-    ids = [ask(app, "agent_register", name=f"a{n}", runtime="codex")["id"] for n in range(4)]
+    ids = [call_tool(app, "agent_register", name=f"a{n}", runtime="codex")["id"] for n in range(4)]
 
-    pages = pages_of(page, "/agents", "agents", limit=2)
+    pages = read_pages(page, "/agents", "agents", limit=2)
 
     assert sorted(agent["id"] for part in pages for agent in part) == sorted(ids)
     assert [len(part) for part in pages] == [2, 2]
@@ -240,7 +240,7 @@ def test_words_lead_to_runs_tasks_decisions_and_issues(world: World, page: TestC
     assert run["id"] == world.job
 
 
-def test_jobs_are_told_as_the_tool_tells_them(world: World, page: TestClient):
+def test_jobs_are_the_answer_of_the_tool(world: World, page: TestClient):
     answer = read(page, "/jobs")
 
     assert "letter" in [job["name"] for job in answer["jobs"]]
@@ -261,11 +261,11 @@ def test_the_status_tells_of_the_store(world: World, page: TestClient, location:
 
 def test_the_status_tells_how_long_the_last_look_at_the_files_took(app: Application, page: TestClient):
     assert read(page, "/status")["snapshots"] == {"mode": "none"}
-    where = (id := track.workflow(app), track.phase(app, id, 1))
-    task = track.task(app, where, "look")
+    where = (id := track.create_workflow(app), track.create_phase(app, id, 1))
+    task = track.create_task(app, where, "look")
 
     with app.database.transaction() as tx:
-        tx.run(
+        tx.execute(
             "UPDATE watches SET began = :began WHERE task_id = :id", id=task, began='{"kind": "git", "ms": 7}'
         )
 

@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from application import make_app
-from dashboard.make_dashboard import browser
-from deepwork.dashboard.pages import Pages
+from dashboard.make import create_client
+from deepwork.dashboard.pages import StaticPages
 from deepwork.errors import DefinitionError
 from deepwork.server.application import Application
 
@@ -34,7 +34,7 @@ def built(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def site(built: Path) -> TestClient:
-    return TestClient(Starlette(routes=Pages(built).routes()), base_url="http://127.0.0.1")
+    return TestClient(Starlette(routes=StaticPages(built).build_routes()), base_url="http://127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_page_is_only_read(site: TestClient):
 
 def test_a_build_that_is_missing_is_said_at_the_start(tmp_path: Path):
     with pytest.raises(DefinitionError, match=r"nowhere/index\.html is not there") as refused:
-        Pages(tmp_path / "nowhere")
+        StaticPages(tmp_path / "nowhere")
 
     assert "npm run build" in refused.value.suggestion
 
@@ -104,11 +104,11 @@ def test_a_build_that_is_not_whole_is_said_at_the_start(built: Path):
     (built / "assets" / "app-3c.css").unlink()
 
     with pytest.raises(DefinitionError, match=r"assets/app-3c\.css, which index\.html names"):
-        Pages(built)
+        StaticPages(built)
 
 
 def test_what_is_shipped_is_whole():
-    Pages()
+    StaticPages()
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ def alone(tmp_path: Path) -> Iterator[Application]:
     made.close()
 
 
-def test_a_browser_without_a_token_is_told_in_words_where_to_find_it(alone: Application):
-    stranger = browser(alone)
+def test_a_browser_without_a_token_gets_a_page_that_says_where_to_find_it(alone: Application):
+    stranger = create_client(alone)
     del stranger.headers["authorization"]
 
     answer = stranger.get("/runs", headers={"accept": "text/html"})
@@ -132,7 +132,7 @@ def test_a_browser_without_a_token_is_told_in_words_where_to_find_it(alone: Appl
 
 
 def test_a_wrong_link_says_so_without_echoing_it(alone: Application):
-    stranger = browser(alone)
+    stranger = create_client(alone)
     del stranger.headers["authorization"]
 
     answer = stranger.get("/?token=<b>wrong</b>", headers={"accept": "text/html"})
@@ -143,7 +143,7 @@ def test_a_wrong_link_says_so_without_echoing_it(alone: Application):
 
 
 def test_health_is_a_word_for_programs_and_a_page_for_people(alone: Application):
-    page = browser(alone)
+    page = create_client(alone)
 
     assert page.get("/health").json() == {"status": "ok"}
     assert (
@@ -153,6 +153,6 @@ def test_health_is_a_word_for_programs_and_a_page_for_people(alone: Application)
 
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/"])
 def test_a_dashboard_alone_speaks_no_mcp(alone: Application, path: str):
-    page = browser(alone)
+    page = create_client(alone)
 
     assert page.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}).status_code in (404, 405)

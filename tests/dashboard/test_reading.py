@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from application import Clock, ask
-from dashboard.make_dashboard import World, browser, read
-from deepwork.dashboard.addresses import ENDPOINTS, OWN, TOOL_ENDPOINTS
-from deepwork.dashboard.api import MOMENT_MS
+from application import Clock, call_tool
+from dashboard.make import World, create_client, read
+from deepwork.dashboard.api import TAG_PERIOD_MS
+from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
 from deepwork.database.transaction import Transaction
 from deepwork.server.application import Application
-from tracking import make_tracking as track
+from tracking import make as track
 
 FOLLOWING = [each.path for each in ENDPOINTS if each.follows_events]
 TIMED = [each.path for each in ENDPOINTS if not each.follows_events]
@@ -41,7 +41,7 @@ def every(world: World) -> list[str]:
 def test_what_has_not_changed_is_not_sent_again(
     world: World, app: Application, page: TestClient, clock: Clock
 ):
-    clock.now -= clock.now % MOMENT_MS  # the beginning of a moment
+    clock.now -= clock.now % TAG_PERIOD_MS  # the beginning of a moment
     for path in every(world):
         first = page.get(path)
         again = page.get(path, headers={"if-none-match": first.headers["etag"]})
@@ -50,10 +50,10 @@ def test_what_has_not_changed_is_not_sent_again(
 
 
 def test_an_event_makes_every_answer_new(world: World, app: Application, page: TestClient, clock: Clock):
-    clock.now -= clock.now % MOMENT_MS
+    clock.now -= clock.now % TAG_PERIOD_MS
     tags = {path: page.get(path).headers["etag"] for path in every(world)}
 
-    ask(app, "log_milestone", task_id=world.tasks["part"], message="further", progress=60)
+    call_tool(app, "log_milestone", task_id=world.tasks["part"], message="further", progress=60)
 
     for path, tag in tags.items():
         assert page.get(path, headers={"if-none-match": tag}).status_code == 200, path
@@ -80,7 +80,7 @@ def test_the_tag_begins_with_the_last_event(world: World, page: TestClient):
     assert answer.headers["etag"].startswith(f'W/"{answer.json()["last_seq"]}-')
 
 
-def test_large_answers_are_compressed_for_whoever_takes_them(world: World, page: TestClient):
+def test_large_answers_are_compressed_for_clients_that_accept_it(world: World, page: TestClient):
     path = f"/api/v1/runs/{world.track}/events"
     with page.stream("GET", path, headers={"accept-encoding": "gzip"}) as answer:
         raw = b"".join(answer.iter_raw())
@@ -93,11 +93,11 @@ def test_large_answers_are_compressed_for_whoever_takes_them(world: World, page:
 
 
 def test_texts_come_back_letter_by_letter_and_never_as_a_page(app: Application, page: TestClient):
-    id = track.workflow(app, name=SCRIPT, objective=SCRIPT)
-    where = (id, track.phase(app, id, name=SCRIPT))
-    task = track.task(app, where, SCRIPT, agent_name=SCRIPT, goal=SCRIPT)
-    track.blocker(app, task, SCRIPT)
-    ask(app, "log_milestone", task_id=task, message=SCRIPT)
+    id = track.create_workflow(app, name=SCRIPT, objective=SCRIPT)
+    where = (id, track.create_phase(app, id, name=SCRIPT))
+    task = track.create_task(app, where, SCRIPT, agent_name=SCRIPT, goal=SCRIPT)
+    track.create_blocker(app, task, SCRIPT)
+    call_tool(app, "log_milestone", task_id=task, message=SCRIPT)
 
     for path in (
         "/home",
@@ -147,7 +147,7 @@ def test_an_address_that_is_not_there_is_an_error_like_all_others(page: TestClie
 def test_the_interface_describes_every_address(page: TestClient):
     told = read(page, "/openapi.json")["paths"]
 
-    paths = {each.path for each in ENDPOINTS} | {each.path for each in TOOL_ENDPOINTS} | set(OWN)
+    paths = {each.path for each in ENDPOINTS} | {each.path for each in TOOL_ENDPOINTS} | set(SERVER_ENDPOINTS)
     assert paths < set(told)
     assert {"/api/v1/events", "/api/v1/actions/{tool}"} < set(told)
     names = {each["name"] for each in told["/api/v1/runs"]["get"]["parameters"]}
@@ -164,7 +164,7 @@ def test_every_answer_is_what_it_is_described_to_be(world: World, page: TestClie
 
 
 def test_no_token_no_answer(app: Application):
-    stranger = browser(app, token="x" * 40)
+    stranger = create_client(app, token="x" * 40)
 
     for path in ("/home", "/runs", "/me", "/status", "/nowhere"):
         assert stranger.get(f"/api/v1{path}").status_code in (401, 429)
@@ -186,14 +186,16 @@ def test_lists_take_so_many_statements_however_long_they_are(
         return original(self, sql, values)
 
     monkeypatch.setattr(Transaction, "_execute", counted)
-    where = track.begun(app)
-    track.blocker(app, track.task(app, where))
+    where = track.create_workflow_and_phase(app)
+    track.create_blocker(app, track.create_task(app, where))
     paths = ("/home", "/runs", "/agents", "/blockers", f"/runs/{where[0]}/tasks", f"/runs/{where[0]}/files")
     before = {path: statements(path) for path in paths}
     for number in range(10):
-        track.blocker(app, track.task(app, track.begun(app, name=f"run {number}")))
-        track.task(app, where, f"task {number}")
-        ask(app, "agent_register", name=f"a{number}", runtime="codex")
+        track.create_blocker(
+            app, track.create_task(app, track.create_workflow_and_phase(app, name=f"run {number}"))
+        )
+        track.create_task(app, where, f"task {number}")
+        call_tool(app, "agent_register", name=f"a{number}", runtime="codex")
 
     assert {path: statements(path) for path in paths} == before | {"/agents": statements("/agents")}
     assert statements("/agents") <= before["/agents"] + 3

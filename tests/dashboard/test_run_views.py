@@ -9,15 +9,15 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from application import NOW, Clock, ask, make_app, size
-from dashboard.make_dashboard import World, browser, everything, pages_of, read, refused, session
+from application import NOW, Clock, call_tool, make_app, measure_bytes
+from dashboard.make import World, create_client, make_everything, make_session, read, read_error, read_pages
 from deepwork.dashboard.tasks import COLUMNS
 from deepwork.server.application import Application
 from jobs import project as jobs
-from jobs.reviewer import Reviewer, failing
-from jobs.runs import finish, start
-from tracking import make_tracking as track
-from workspaces.make_workspaces import repository, workflow
+from jobs.reviewer import Reviewer, make_failing_verdict
+from jobs.runs import finish_step, start_job
+from tracking import make as track
+from workspaces.make import create_plan, create_repository
 
 VIEWS = ("", "/tasks", "/graph", "/files", "/decisions", "/issues", "/events")
 
@@ -62,9 +62,9 @@ def test_a_plan_tells_its_levels_its_reasons_and_its_history(world: World, page:
 
 
 def test_a_plan_tells_its_workspaces(app: Application, page: TestClient, tmp_path: Path):
-    repository(tmp_path)
-    id, [task] = workflow(app, "build", repository_path=str(tmp_path))
-    made = ask(
+    create_repository(tmp_path)
+    id, [task] = create_plan(app, "build", repository_path=str(tmp_path))
+    made = call_tool(
         app, "workspace_create", workflow_id=id, branch="feature", path=str(tmp_path.parent / "tree-x"),
         task_ids=[task],
     )  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_session_tells_its_steps_and_where_it_is(world: World, page: TestClien
 @pytest.mark.parametrize("id", ["tw_nothing", "wf_nothing", "nothing1", "<script>", "a%2Fb"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_run_that_is_not_there_is_said_to_be_not_there(page: TestClient, id: str, view: str):
-    status, code = refused(page, f"/runs/{id}{view}")
+    status, code = read_error(page, f"/runs/{id}{view}")
 
     assert status == 404
     assert code in {"WORKFLOW_NOT_FOUND", "SESSION_NOT_FOUND", "INVALID_INPUT"}
@@ -138,10 +138,10 @@ def test_the_table_of_a_plan_says_who_waits_and_who_works(world: World, page: Te
 
 def test_the_table_of_a_session_has_its_steps(world: World, app: Application, page: TestClient, clock: Clock):
     step = f"{world.job}/polish"
-    ask(app, "log_milestone", task_id=step, message="one of two", progress=50)
+    call_tool(app, "log_milestone", task_id=step, message="one of two", progress=50)
     clock.advance(seconds=5)
-    ask(app, "log_milestone", task_id=step, message="nearly")
-    track.blocker(app, step)
+    call_tool(app, "log_milestone", task_id=step, message="nearly")
+    track.create_blocker(app, step)
 
     rows = table(read(page, f"/runs/{world.job}/tasks"))
 
@@ -154,19 +154,19 @@ def test_the_table_of_a_session_has_its_steps(world: World, app: Application, pa
 def test_the_table_may_be_read_in_parts(world: World, page: TestClient, kind: str):
     path = f"/runs/{getattr(world, kind)}/tasks"
 
-    pages = pages_of(page, path, "rows", limit=2)
+    pages = read_pages(page, path, "rows", limit=2)
 
     assert [row for part in pages for row in part] == read(page, path)["rows"]
     assert max(len(part) for part in pages) == 2
 
 
 def test_tasks_that_are_begun_meanwhile_come_at_the_end(app: Application, page: TestClient, clock: Clock):
-    where = track.begun(app)
+    where = track.create_workflow_and_phase(app)
     for number in range(3):
-        track.task(app, where, f"task {number}")
+        track.create_task(app, where, f"task {number}")
         clock.advance(seconds=1)
     first = read(page, f"/runs/{where[0]}/tasks", limit=2)
-    track.task(app, where, "new")
+    track.create_task(app, where, "new")
 
     second = read(page, f"/runs/{where[0]}/tasks", limit=2, cursor=first["cursor"])
 
@@ -192,9 +192,9 @@ def test_the_graph_of_a_plan_has_edges_that_are_named_and_that_follow(world: Wor
 
 
 def test_levels_that_would_be_a_thicket_are_folded(app: Application, page: TestClient):
-    id, _ = workflow(app)
+    id, _ = create_plan(app)
     tasks = [{"name": f"t{n}", "description": "", "sequence": 1 + n // 60} for n in range(180)]
-    ask(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+    call_tool(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
 
     answer = read(page, f"/runs/{id}/graph")
 
@@ -222,8 +222,8 @@ def test_the_graph_of_a_session_goes_from_step_to_step(world: World, page: TestC
 
 
 def test_files_tell_which_tasks_changed_them(app: Application, page: TestClient, tmp_path: Path):
-    repository(tmp_path)
-    world = everything(app, tmp_path)
+    create_repository(tmp_path)
+    world = make_everything(app, tmp_path)
 
     answer = read(page, f"/runs/{world.track}/files")
 
@@ -238,14 +238,14 @@ def test_files_tell_which_tasks_changed_them(app: Application, page: TestClient,
 
 
 def test_files_are_turned_page_by_page(app: Application, page: TestClient, tmp_path: Path):
-    repository(tmp_path)
-    where = track.begun(app)
-    id = track.task(app, where)
+    create_repository(tmp_path)
+    where = track.create_workflow_and_phase(app)
+    id = track.create_task(app, where)
     for number in range(5):
         (tmp_path / f"file {number}.txt").write_text("x")
-    track.complete(app, id)
+    track.complete_task(app, id)
 
-    pages = pages_of(page, f"/runs/{where[0]}/files", "files", limit=2)
+    pages = read_pages(page, f"/runs/{where[0]}/files", "files", limit=2)
 
     assert [[file["path"] for file in part] for part in pages] == [
         ["file 0.txt", "file 1.txt"], ["file 2.txt", "file 3.txt"], ["file 4.txt"],
@@ -317,29 +317,29 @@ def test_a_step_is_a_task_with_a_slash_in_its_id(world: World, page: TestClient,
 
 
 def test_a_step_may_be_called_diff(app: Application, page: TestClient, tmp_path: Path):
-    jobs.job(tmp_path, "odd", [jobs.step("diff")])
-    id = start(app, "odd")
+    jobs.write_job(tmp_path, "odd", [jobs.make_step("diff")])
+    id = start_job(app, "odd")
 
     assert read(page, f"/tasks/{quote(f'{id}/diff', safe='')}")["task"]["name"] == "diff"
 
 
 @pytest.mark.parametrize("id", ["tt_nothing", "tk_nothing", "nothing1%2Fstep", "nothing1"])
 def test_a_task_that_is_not_there_is_said_to_be_not_there(page: TestClient, id: str):
-    assert refused(page, f"/tasks/{id}") == (404, "TASK_NOT_FOUND")
+    assert read_error(page, f"/tasks/{id}") == (404, "TASK_NOT_FOUND")
 
 
 def test_the_diff_of_a_task_that_is_not_there_is_an_error_too(page: TestClient):
-    assert refused(page, "/tasks/tt_nothing/diff")[0] == 404
+    assert read_error(page, "/tasks/tt_nothing/diff")[0] == 404
 
 
-def test_a_review_is_told_with_what_it_said(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    reviewer = Reviewer(tmp_path / "reviewer", failing("Not yet.", Clear="Too dull."), "pass")
+def test_a_review_is_shown_with_its_feedback(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    reviewer = Reviewer(tmp_path / "reviewer", make_failing_verdict("Not yet.", Clear="Too dull."), "pass")
     for name, value in reviewer.environment.items():
         monkeypatch.setenv(name, value)
     app = make_app(tmp_path, location, external_runner="claude")
-    page, world = browser(app), World()
+    page, world = create_client(app), World()
 
-    session(app, world, tmp_path)
+    make_session(app, world, tmp_path)
 
     [attempt] = read(page, f"/runs/{world.job}")["session"]["steps"][1]["attempts"]
     assert attempt["passed"] is False
@@ -347,31 +347,31 @@ def test_a_review_is_told_with_what_it_said(location: str, tmp_path: Path, monke
     [gate] = [need for need in read(page, "/home")["needs_you"] if need["kind"] == "gate"]
     assert gate["detail"] == attempt["feedback"]
     assert gate["since"] == attempt["at"]
-    finish(app, "polish.md", session_id=world.job)
+    finish_step(app, "polish.md", session_id=world.job)
     attempts = read(page, f"/tasks/{world.job}%2Fpolish")["task"]["attempts"]
     assert [each["passed"] for each in attempts] == [False, True]
     app.close()
 
 
 def test_ten_thousand_rows_are_small(app: Application, page: TestClient):
-    id, _ = workflow(app)
+    id, _ = create_plan(app)
     tasks = [{"name": f"task {n}", "description": "", "sequence": 1 + n // 100} for n in range(10_000)]
-    ask(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+    call_tool(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
 
     answer = page.get(f"/api/v1/runs/{id}/tasks")
 
     assert answer.headers["content-encoding"] == "gzip"
     assert len(answer.json()["rows"]) == answer.json()["total"] == 10_000
-    assert size(answer.json()) < 1_500_000
+    assert measure_bytes(answer.json()) < 1_500_000
 
 
 def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(app: Application, page: TestClient):
-    id = track.workflow(app, name="Crowd", objective="Many.")
-    where = (id, track.phase(app, id, 1))
-    first = track.task(app, where, "task 0", agent_name="Grace Hopper")
-    ask(app, "log_milestone", task_id=first, message="The first of two reviews has begun")
-    track.complete(app, first)
-    _multiplied(app, first, 10_000)
+    id = track.create_workflow(app, name="Crowd", objective="Many.")
+    where = (id, track.create_phase(app, id, 1))
+    first = track.create_task(app, where, "task 0", agent_name="Grace Hopper")
+    call_tool(app, "log_milestone", task_id=first, message="The first of two reviews has begun")
+    track.complete_task(app, first)
+    _copy_task(app, first, 10_000)
 
     answer = page.get(f"/api/v1/runs/{id}/tasks")
 
@@ -380,13 +380,13 @@ def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(app: Applic
     assert len(answer.content) < 1_500_000
 
 
-def _multiplied(app: Application, task_id: str, count: int) -> None:
+def _copy_task(app: Application, task_id: str, count: int) -> None:
     """So many tasks like this one, each with its milestone."""
     with app.database.transaction() as tx:
         for table, column in (("tracked_tasks", "id"), ("milestones", "task_id")):
-            row = tx.one(f"SELECT * FROM {table} WHERE {column} = :id", id=task_id)
+            row = tx.fetch_one(f"SELECT * FROM {table} WHERE {column} = :id", id=task_id)
             assert row is not None
             del row["created_seq"]
             ids = [{"id": f"{row['id'][:3]}{number:012d}"} for number in range(1, count)]
             others = [{column: f"tt_{number:012d}"} for number in range(1, count)]
-            tx.insert_all(table, [row | new | about for new, about in zip(ids, others, strict=True)])
+            tx.insert_many(table, [row | new | about for new, about in zip(ids, others, strict=True)])

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from application import NOW, Clock, ask
-from dashboard.make_dashboard import World, pages_of, read, refused
+from application import NOW, Clock, call_tool
+from dashboard.make import World, read, read_error, read_pages
 from deepwork.dashboard.runs import RunLine
 from deepwork.server.application import Application
-from tracking import make_tracking as track
+from tracking import make as track
 
 
-def names(answer: dict[str, Any]) -> list[str]:
+def list_names(answer: dict[str, Any]) -> list[str]:
     return [run["name"] for run in answer["runs"]]
 
 
@@ -23,7 +23,7 @@ def test_runs_of_every_kind_stand_in_one_list(world: World, page: TestClient):
     answer = read(page, "/runs", sort="name", order="asc")
 
     # The session keeps the time of its file, which no test turns; so they are looked at by name.
-    assert names(answer) == ["Docs", "Later", "letter/main", "Payments", "Release"]
+    assert list_names(answer) == ["Docs", "Later", "letter/main", "Payments", "Release"]
     assert (answer["total"], answer["cursor"]) == (5, None)
     assert [RunLine(**run).model_dump(mode="json") for run in answer["runs"]] == answer["runs"]
 
@@ -73,7 +73,7 @@ def test_a_line_says_how_far_a_run_is(world: World, page: TestClient):
 def test_runs_are_filtered(world: World, page: TestClient, query: dict[str, str], expected: list[str]):
     answer = read(page, "/runs", **query)
 
-    assert sorted(names(answer)) == expected
+    assert sorted(list_names(answer)) == expected
     assert answer["total"] == len(expected)
 
 
@@ -88,13 +88,13 @@ KEYS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_pages_hold_each_run_once(app: Application, page: TestClient, clock: Clock, sort: str, order: str):
     for number in range(5):
-        track.workflow(app, name=f"run {number}")
-        ask(
+        track.create_workflow(app, name=f"run {number}")
+        call_tool(
             app, "workflow_create", name=f"Run {number}b", source_type="prompt", source_content="x"
         )  # fmt: skip
         clock.advance(seconds=number % 2)  # some at the very same moment
 
-    pages = pages_of(page, "/runs", "runs", sort=sort, order=order, limit=3)
+    pages = read_pages(page, "/runs", "runs", sort=sort, order=order, limit=3)
 
     assert [len(part) for part in pages] == [3, 3, 3, 1]
     turned = [run["id"] for part in pages for run in part]
@@ -105,10 +105,10 @@ def test_pages_hold_each_run_once(app: Application, page: TestClient, clock: Clo
 
 
 def test_what_is_begun_meanwhile_moves_no_page(app: Application, page: TestClient, clock: Clock):
-    before = [track.workflow(app, name=f"run {number}") for number in range(4)]
+    before = [track.create_workflow(app, name=f"run {number}") for number in range(4)]
     first = read(page, "/runs", limit=2)
     clock.advance(seconds=1)
-    track.workflow(app, name="new")
+    track.create_workflow(app, name="new")
 
     second = read(page, "/runs", limit=2, cursor=first["cursor"])
 
@@ -124,22 +124,22 @@ def test_what_is_begun_meanwhile_moves_no_page(app: Application, page: TestClien
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(page: TestClient, query: dict[str, str]):
-    assert refused(page, "/runs", **query) == (400, "INVALID_INPUT")
+    assert read_error(page, "/runs", **query) == (400, "INVALID_INPUT")
 
 
 def test_a_cursor_belongs_to_its_order(app: Application, page: TestClient):
     for number in range(2):
-        track.workflow(app, name=f"run {number}")
+        track.create_workflow(app, name=f"run {number}")
     cursor = read(page, "/runs", limit=1, sort="name")["cursor"]
 
-    assert refused(page, "/runs", limit=1, sort="started", cursor=cursor) == (400, "INVALID_INPUT")
+    assert read_error(page, "/runs", limit=1, sort="started", cursor=cursor) == (400, "INVALID_INPUT")
 
 
 def test_since_and_until_go_by_the_start(app: Application, page: TestClient, clock: Clock):
-    track.workflow(app, name="old")
+    track.create_workflow(app, name="old")
     clock.advance(seconds=3600)
-    track.workflow(app, name="new")
+    track.create_workflow(app, name="new")
     assert NOW == 1_800_000_000_000
 
-    assert names(read(page, "/runs", since="2027-01-15T08:30:00Z")) == ["new"]
-    assert names(read(page, "/runs", until="2027-01-15T08:30:00+00:00")) == ["old"]
+    assert list_names(read(page, "/runs", since="2027-01-15T08:30:00Z")) == ["new"]
+    assert list_names(read(page, "/runs", until="2027-01-15T08:30:00+00:00")) == ["old"]

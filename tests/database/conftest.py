@@ -1,4 +1,4 @@
-"""Places for stores, and stores to copy from that are made only once."""
+"""Locations for stores, and stores to copy from that are created only once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from application import ask
-from database.stores import fill, large_plan, open_store
+from application import call_tool
+from database.stores import create_large_plan, fill_store, open_store
 
 TASKS = 10_000
 
@@ -20,26 +20,26 @@ Place = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def module_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """As `place`, for stores that the tests of a module share."""
-    yield from _places(request, tmp_path_factory.mktemp("stores"))
+    """Like `place`, for stores that the tests of a module share."""
+    yield from _open_locations(request, tmp_path_factory.mktemp("stores"))
 
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Gives places for stores of either kind that nobody has opened yet."""
-    yield from _places(request, tmp_path)
+    """Creates locations for new stores of either kind."""
+    yield from _open_locations(request, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def filled(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """A store of either kind with something of everything in it; only to be read."""
+    """A read-only store of either kind with every kind of data."""
     made: dict[str, str] = {}
 
     def of(kind: str) -> str:
         if kind not in made:
             folder, location = tmp_path_factory.mktemp("project"), module_place(kind)
             app = open_store(folder, location)
-            fill(app, folder)
+            fill_store(app, folder)
             app.close()
             made[kind] = location
         return made[kind]
@@ -49,17 +49,17 @@ def filled(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 @pytest.fixture(scope="module")
 def large(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """A store of either kind with a plan of 10,000 tasks, some of them under way; only to be read."""
+    """A read-only store of either kind with a plan of 10,000 tasks, some of them claimed."""
     made: dict[str, str] = {}
 
     def of(kind: str) -> str:
         if kind not in made:
             folder, location = tmp_path_factory.mktemp("project"), module_place(kind)
             app = open_store(folder, location)
-            workflow = large_plan(app, TASKS)
-            agent = ask(app, "agent_register", name="Ada", runtime="custom")["id"]
-            for task in ask(app, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
-                ask(app, "task_claim", task_id=task["id"], agent_id=agent)
+            workflow = create_large_plan(app, TASKS)
+            agent = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
+            for task in call_tool(app, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
+                call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)
             app.close()
             made[kind] = location
         return made[kind]
@@ -67,7 +67,7 @@ def large(module_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Call
     return of
 
 
-def _places(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
+def _open_locations(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
     made: list[str] = []
 
     def make(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Stores with something of everything in them, made by the tools, and how to look at all of it."""
+"""Creates stores with every kind of data, through the tools, and reads all their rows."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ from typing import Any
 
 import psycopg
 
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.database.call import Call
 from deepwork.database.engine import open_engine
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
-from jobs.project import job, step, write
+from jobs.project import make_step, write_files, write_job
 
 ODD = "ünï©ødé 日本語 \u202e \x01\x1b[31m \\N \\. \t\r\n '\"%s :name {} \U0001f600 e\u0301 ½ ²"
-"""Text that a copy could spoil: escapes, quotes, ends of files, signs of many bytes."""
+"""Text that a copy could corrupt: escapes, quotes, end-of-file markers, multi-byte characters."""
 BIG = "long " * 20_000
 A_DAY = 86_400
 PATIENCE = 100
-"""Seconds; only what hangs takes longer, however busy the machine is."""
+"""Seconds; only a hanging process takes longer, even on a busy machine."""
 KEY = "the-same-call"
 
 
-def fill(app: Application, folder: Path) -> dict[str, str]:
-    """Something of everything; the ids of a few."""
+def fill_store(app: Application, folder: Path) -> dict[str, str]:
+    """Create every kind of data; return the ids of some of it."""
     ada, bob = (
-        ask(app, "agent_register", name=name, runtime="custom", metadata={"odd": ODD})["id"] for name in "AB"
+        call_tool(app, "agent_register", name=name, runtime="custom", metadata={"odd": ODD})["id"]
+        for name in "AB"
     )
-    ask(app, "agent_register", KEY, name="once", runtime="custom")
-    talk(app, ada, bob)
-    made = plan(app, [{"name": "a", "description": ODD}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}])
+    call_tool(app, "agent_register", KEY, name="once", runtime="custom")
+    send_messages(app, ada, bob)
+    made = create_plan(
+        app, [{"name": "a", "description": ODD}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}]
+    )
     first = made["tasks"]["a"]
-    assert ask(app, "task_claim", task_id=first, agent_id=ada)["success"]
-    ask(
+    assert call_tool(app, "task_claim", task_id=first, agent_id=ada)["success"]
+    call_tool(
         app,
         "checkpoint_add",
         task_id=first,
@@ -48,49 +51,49 @@ def fill(app: Application, folder: Path) -> dict[str, str]:
         summary=f"checkpoint {ODD}",
         detail={"n": -1, "big": 2**53},
     )
-    ask(app, "checkpoint_add", task_id=first, type="progress", summary="echo " * 400)
-    ask(app, "task_update_status", id=made["tasks"]["c"], status="skipped")
-    ask(app, "template_create", name="ours", from_workflow_id=made["id"])
-    run_a_job(app, folder)
-    keep_by_hand(app)
+    call_tool(app, "checkpoint_add", task_id=first, type="progress", summary="echo " * 400)
+    call_tool(app, "task_update_status", id=made["tasks"]["c"], status="skipped")
+    call_tool(app, "template_create", name="ours", from_workflow_id=made["id"])
+    run_job(app, folder)
+    insert_odd_rows(app)
     return {"ada": ada, "bob": bob, "plan": made["id"], "claimed": first}
 
 
-def talk(app: Application, one: str, other: str) -> None:
-    """Messages that answer each other: whatever their ids, each refers to one that was there before."""
+def send_messages(app: Application, one: str, other: str) -> None:
+    """Send messages that reply to each other, so that each refers to an earlier one."""
     before = None
     for number in range(30):
-        sent = ask(
+        sent = call_tool(
             app, "message_send", sender_id=one, recipient_id=other, message_type="query", body=BIG if number == 3 else ODD,
             **({"reply_to_id": before} if before else {}),
         )  # fmt: skip
         before, one, other = sent["id"], other, one
 
 
-def plan(app: Application, tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    id = ask(
+def create_plan(app: Application, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    id = call_tool(
         app, "workflow_create", name="W", source_type="prompt", source_content=BIG, max_parallel_tasks=100
     )["id"]
-    ask(app, "workflow_set_plan", id=id, plan={"summary": "In steps.", "tasks": tasks})
+    call_tool(app, "workflow_set_plan", id=id, plan={"summary": "In steps.", "tasks": tasks})
     with app.database.reading() as tx:
-        rows = tx.all("SELECT id, name FROM plan_tasks WHERE workflow_id = :id", id=id)
+        rows = tx.fetch_all("SELECT id, name FROM plan_tasks WHERE workflow_id = :id", id=id)
     return {"id": id, "tasks": {row["name"]: row["id"] for row in rows}}
 
 
-def large_plan(app: Application, size: int) -> str:
-    """A plan of this many tasks, most of which wait for another."""
+def create_large_plan(app: Application, size: int) -> str:
+    """Create a plan with this many tasks, most of which depend on another."""
     tasks = [
         {"name": f"task {number}", "description": f"do {number}", "sequence": number // 100 + 1}
         | ({"depends_on": [f"task {number - 100}"]} if number >= 100 else {})
         for number in range(size)
     ]
-    id: str = plan(app, tasks)["id"]
+    id: str = create_plan(app, tasks)["id"]
     return id
 
 
-def run_a_job(app: Application, folder: Path) -> None:
-    write(folder, "a.md")
-    job(folder, "chain", [step("a"), step("b")])
+def run_job(app: Application, folder: Path) -> None:
+    write_files(folder, "a.md")
+    write_job(folder, "chain", [make_step("a"), make_step("b")])
     asyncio.run(
         invoke_async(
             app.registry["start_workflow"],
@@ -100,8 +103,8 @@ def run_a_job(app: Application, folder: Path) -> None:
     )
 
 
-def keep_by_hand(app: Application) -> None:
-    """Rows that no tool of this program makes, at the ends of what a column takes."""
+def insert_odd_rows(app: Application) -> None:
+    """Insert rows that no tool creates, at the limits of their columns."""
     with app.database.transaction() as tx:
         for number in (-(2**63), -1, 0, 2**63 - 1):
             tx.insert(
@@ -110,8 +113,8 @@ def keep_by_hand(app: Application) -> None:
         tx.insert("passed_reviews", {"mark": "", "passed_at": 0})
 
 
-def older_than(version: str, path: Path) -> Path:
-    """A store as the program of an older schema made it, with an agent in it."""
+def create_older_store(version: str, path: Path) -> Path:
+    """Create a store with an older schema and one agent."""
     import sqlalchemy as sa
     from alembic import command
     from alembic.config import Config
@@ -134,7 +137,7 @@ def older_than(version: str, path: Path) -> Path:
 
 
 def run_sql(location: str, *statements: str) -> None:
-    """Something that no tool does."""
+    """Execute statements directly on the database."""
     if "://" in location:
         with psycopg.connect(location, autocommit=True) as server:
             for statement in statements:
@@ -145,7 +148,7 @@ def run_sql(location: str, *statements: str) -> None:
             file.execute(statement)
 
 
-def spoil(path: Path, name: str) -> None:
+def corrupt_page(path: Path, name: str) -> None:
     """Overwrite the page on which a table or an index begins, as a failing disk does."""
     with contextlib.closing(sqlite3.connect(path)) as file:
         [(page,)] = file.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", [name])
@@ -155,10 +158,10 @@ def spoil(path: Path, name: str) -> None:
         raw.write(b"\xff" * size)
 
 
-def everything(location: str) -> dict[str, list[Any]]:
-    """Every row of every table, read without a line of what is tested; words as the set of them."""
+def read_all_rows(location: str) -> dict[str, list[Any]]:
+    """Read every row of every table without the code under test; words as a sorted set."""
     if "://" in location:
-        return _everything_of_server(location)
+        return _read_all_server_rows(location)
     with contextlib.closing(sqlite3.connect(location)) as file:
         file.row_factory = sqlite3.Row
         names = [
@@ -167,12 +170,12 @@ def everything(location: str) -> dict[str, list[Any]]:
             if not name.startswith(("plan_words_", "sqlite_"))
         ]
         return {
-            name: _plain([dict(row) for row in file.execute(f"SELECT * FROM {name}")])
+            name: _normalise_rows([dict(row) for row in file.execute(f"SELECT * FROM {name}")])
             for name in sorted(names)
         }
 
 
-def _everything_of_server(url: str) -> dict[str, list[Any]]:
+def _read_all_server_rows(url: str) -> dict[str, list[Any]]:
     with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as server:
         names = [
             row["t"]
@@ -185,15 +188,15 @@ def _everything_of_server(url: str) -> dict[str, list[Any]]:
             words = (
                 ", array_to_string(tsvector_to_array(words), ' ') AS words" if name == "plan_words" else ""
             )
-            found[name] = _plain(server.execute(f"SELECT *{words} FROM {name}").fetchall())
+            found[name] = _normalise_rows(server.execute(f"SELECT *{words} FROM {name}").fetchall())
         return found
 
 
-def _plain(rows: list[dict[str, Any]]) -> list[Any]:
+def _normalise_rows(rows: list[dict[str, Any]]) -> list[Any]:
     for row in rows:
         if "words" in row:
             row["words"] = sorted(set(row["words"].split()))
-    # What one database calls true is 1 in the other.
+    # A boolean of one database is an integer in the other.
     plain = [
         {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}
         for row in rows
@@ -202,10 +205,10 @@ def _plain(rows: list[dict[str, Any]]) -> list[Any]:
 
 
 def is_empty(location: str) -> bool:
-    """As new, or not there at all."""
+    """Return whether the store is new or does not exist."""
     if "://" not in location and not Path(location).exists():
         return True
-    found = everything(location)
+    found = read_all_rows(location)
     counters = {"alembic_version", "event_sequence", "audit_head"}
     return all(not rows for name, rows in found.items() if name not in counters) and all(
         row["last_seq"] == 0 for row in found.get("event_sequence", ())
@@ -217,10 +220,10 @@ def open_store(folder: Path, location: str) -> Application:
 
 
 def wait_until_closed(location: str) -> None:
-    """Until no other process has the store open; a server takes a moment to end a connection."""
+    """Wait until no other process has the store open; a server takes a moment to end a connection."""
     deadline = time.monotonic() + PATIENCE
     store = open_engine(location)
-    while others := store.others():
+    while others := store.list_other_processes():
         assert time.monotonic() < deadline, others
         time.sleep(0.01)
     store.close()
@@ -229,14 +232,14 @@ def wait_until_closed(location: str) -> None:
 _KILLED_AT = """
 import os, signal, sys
 from deepwork.cli.main import main
-from deepwork.cli.progress import Waiting
+from deepwork.cli.progress import ProgressBar
 stage, rows = sys.argv[1], int(sys.argv[2])
 
 def report(self, what, done=0, total=0):
     if what == stage and done >= rows:
         os.kill(os.getpid(), signal.SIGKILL)
 
-Waiting.report = report
+ProgressBar.report = report
 sys.argv[:3] = ["deepwork"]
 main()
 """
@@ -253,12 +256,12 @@ main()
 
 
 def run_until_killed_at(stage: str, rows: int, *words: str) -> None:
-    """Run a command that gets a kill -9 when it reports that it has done so many rows of a stage."""
+    """Run a command that is killed when it reports this many rows of a stage."""
     done = subprocess.run([sys.executable, "-P", "-c", _KILLED_AT, stage, str(rows), *words], check=False)
     assert done.returncode == -signal.SIGKILL, "the command was over before it was killed"
 
 
 def run_until_killed_at_size(size: int, *words: str) -> None:
-    """Run a command that the kernel kills as soon as any file it writes grows beyond so many bytes."""
+    """Run a command that the kernel kills when a file it writes exceeds this size."""
     done = subprocess.run([sys.executable, "-P", "-c", _KILLED_BY_SIZE, str(size), *words], check=False)
     assert done.returncode == -signal.SIGXFSZ, "the command was over before it was killed"

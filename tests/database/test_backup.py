@@ -13,25 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, events
+from application import call_tool, list_events
 from database.conftest import TASKS, Place
 from database.stores import (
     PATIENCE,
-    everything,
+    corrupt_page,
+    create_older_store,
     is_empty,
-    older_than,
     open_store,
+    read_all_rows,
     run_sql,
     run_until_killed_at,
     run_until_killed_at_size,
-    spoil,
     wait_until_closed,
 )
 from deepwork.database import schema
-from deepwork.database.backup import Restored, back_up, restore
-from deepwork.database.copying import Copied
+from deepwork.database.backup import RestoreResult, back_up, restore
+from deepwork.database.copying import CopyResult
 from deepwork.database.engine import open_engine
-from deepwork.database.processes import with_open
+from deepwork.database.processes import find_processes_with_open
 from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
 
 # Stores of 10,000 tasks are slow to make on a busy machine.
@@ -42,7 +42,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 ways = pytest.mark.parametrize(("one", "other"), [(one, other) for one in KINDS for other in KINDS])
 
 
-def saved(location: str, file: Path) -> Copied:
+def save_backup(location: str, file: Path) -> CopyResult:
     store = open_engine(location)
     try:
         return back_up(store, file)
@@ -50,7 +50,7 @@ def saved(location: str, file: Path) -> Copied:
         store.close()
 
 
-def put_back(file: Path, location: str, *, replace: bool = False) -> Restored:
+def restore_backup(file: Path, location: str, *, replace: bool = False) -> RestoreResult:
     store = open_engine(location)
     try:
         return restore(file, store, replace=replace)
@@ -58,20 +58,20 @@ def put_back(file: Path, location: str, *, replace: bool = False) -> Restored:
         store.close()
 
 
-def with_agents(folder: Path, location: str, *names: str) -> str:
+def create_store_with_agents(folder: Path, location: str, *names: str) -> str:
     app = open_store(folder, location)
     for name in names:
-        ask(app, "agent_register", name=name, runtime="custom")
+        call_tool(app, "agent_register", name=name, runtime="custom")
     app.close()
     wait_until_closed(location)
     return location
 
 
-def agents(location: str) -> list[str]:
-    return sorted(row["name"] for row in everything(location)["agents"])
+def list_agents(location: str) -> list[str]:
+    return sorted(row["name"] for row in read_all_rows(location)["agents"])
 
 
-def names_in(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -79,12 +79,12 @@ def names_in(folder: Path) -> list[str]:
 def test_a_backup_is_one_file_for_its_owner_alone(filled: Callable[[str], str], tmp_path: Path, kind: str):
     file = tmp_path / "safe" / "store.backup"
 
-    done = saved(filled(kind), file)
+    done = save_backup(filled(kind), file)
 
-    assert names_in(file.parent) == ["store.backup"]
+    assert list_names(file.parent) == ["store.backup"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    found = everything(str(file))
-    assert found == everything(filled(kind))
+    found = read_all_rows(str(file))
+    assert found == read_all_rows(filled(kind))
     assert done.rows == {name: len(rows) for name, rows in found.items() if name != "alembic_version"}
     with closing(sqlite3.connect(file)) as opened:
         assert opened.execute("PRAGMA journal_mode").fetchone() == ("delete",)
@@ -95,18 +95,18 @@ def test_what_is_put_back_is_what_was_backed_up(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     file, target = tmp_path / "store.backup", place(other)
-    saved(filled(one), file)
+    save_backup(filled(one), file)
     before = file.read_bytes()
 
-    done = put_back(file, target)
+    done = restore_backup(file, target)
 
     assert (done.from_schema, done.kept) == (schema.HEAD, None)
-    assert everything(target) == everything(filled(one))
+    assert read_all_rows(target) == read_all_rows(filled(one))
     assert file.read_bytes() == before
     app = open_store(tmp_path, target)
-    numbers = [event.seq for event in events(app)]
-    ask(app, "agent_register", name="new", runtime="custom")
-    assert [event.seq for event in events(app)] == [*numbers, numbers[-1] + 1]
+    numbers = [event.seq for event in list_events(app)]
+    call_tool(app, "agent_register", name="new", runtime="custom")
+    assert [event.seq for event in list_events(app)] == [*numbers, numbers[-1] + 1]
     app.close()
 
 
@@ -116,10 +116,10 @@ def test_ten_thousand_tasks_are_backed_up_and_put_back(
 ):
     file, target = tmp_path / "store.backup", place(kind)
 
-    assert saved(large(kind), file).rows["plan_tasks"] == TASKS
-    assert put_back(file, target).copied.rows["plan_tasks"] == TASKS
+    assert save_backup(large(kind), file).rows["plan_tasks"] == TASKS
+    assert restore_backup(file, target).copied.rows["plan_tasks"] == TASKS
 
-    assert everything(target) == everything(large(kind))
+    assert read_all_rows(target) == read_all_rows(large(kind))
 
 
 @kinds
@@ -130,10 +130,10 @@ def test_no_file_is_overwritten(filled: Callable[[str], str], tmp_path: Path, ki
 
     for name in ("precious", "leads-nowhere"):
         with pytest.raises(NotAllowed, match=f"{name} exists"):
-            saved(filled(kind), tmp_path / name)
+            save_backup(filled(kind), tmp_path / name)
 
     assert file.read_text() == "notes"
-    assert names_in(tmp_path) == ["leads-nowhere", "precious"]
+    assert list_names(tmp_path) == ["leads-nowhere", "precious"]
 
 
 @kinds
@@ -143,7 +143,7 @@ def test_a_backup_is_one_moment_of_a_store_that_is_written_to(place: Place, tmp_
 
     def write() -> None:
         while not is_over.is_set():
-            ask(app, "agent_register", name="busy", runtime="custom")
+            call_tool(app, "agent_register", name="busy", runtime="custom")
             written.set()
 
     writer = threading.Thread(target=write)
@@ -152,14 +152,14 @@ def test_a_backup_is_one_moment_of_a_store_that_is_written_to(place: Place, tmp_
         assert written.wait(PATIENCE)
         files = [tmp_path / f"{number}.backup" for number in range(5)]
         for file in files:
-            saved(location, file)
+            save_backup(location, file)
     finally:
         is_over.set()
         writer.join()
         app.close()
 
     for file in files:
-        found = everything(str(file))
+        found = read_all_rows(str(file))
         assert sorted(row["seq"] for row in found["events"]) == list(range(1, len(found["agents"]) + 1))
         assert found["event_sequence"] == [{"last_seq": len(found["agents"])}]
 
@@ -171,7 +171,7 @@ def test_a_kill_in_the_middle_leaves_no_file_with_the_name(
     file, whole = tmp_path / "safe" / "store.backup", tmp_path / "whole.backup"
     file.parent.mkdir()
     backup = ("db", "backup", str(file), "--db", large(kind))
-    saved(large(kind), whole)
+    save_backup(large(kind), whole)
 
     for share in (0.1, 0.5, 0.9):
         run_until_killed_at_size(int(whole.stat().st_size * share), *backup)
@@ -180,23 +180,23 @@ def test_a_kill_in_the_middle_leaves_no_file_with_the_name(
         run_until_killed_at(stage, 0, *backup)
         assert not file.exists()
 
-    saved(large(kind), file)
-    assert everything(str(file)) == everything(large(kind))
+    save_backup(large(kind), file)
+    assert read_all_rows(str(file)) == read_all_rows(large(kind))
 
 
 def test_a_damaged_store_gives_no_backup(filled: Callable[[str], str], place: Place, tmp_path: Path):
     for table in ("messages", "agents_by_age"):  # rows, and an index that no reader of rows would miss
         location, file = place("sqlite"), tmp_path / f"{table}.backup"
-        copy_of(filled("sqlite"), location)
-        spoil(Path(location), table)
+        copy_locations(filled("sqlite"), location)
+        corrupt_page(Path(location), table)
 
         with pytest.raises(StorageError, match="damaged"):
-            saved(location, file)
+            save_backup(location, file)
 
         assert not file.exists()
 
 
-def copy_of(source: str, target: str) -> None:
+def copy_locations(source: str, target: str) -> None:
     Path(target).parent.mkdir()
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
         old.backup(new)
@@ -206,33 +206,33 @@ def copy_of(source: str, target: str) -> None:
 def test_a_store_that_holds_something_is_not_replaced_unasked(
     filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
 ):
-    file, target = tmp_path / "store.backup", with_agents(tmp_path, place(kind), "Ada")
-    saved(filled("sqlite"), file)
-    before = everything(target)
+    file, target = tmp_path / "store.backup", create_store_with_agents(tmp_path, place(kind), "Ada")
+    save_backup(filled("sqlite"), file)
+    before = read_all_rows(target)
 
     with pytest.raises(NotAllowed, match="is not empty: it holds 1 row in agents") as refused:
-        put_back(file, target)
+        restore_backup(file, target)
 
     assert "--replace" in refused.value.suggestion
-    assert everything(target) == before
+    assert read_all_rows(target) == before
 
 
 @kinds
 def test_what_is_replaced_is_kept_and_can_be_put_back(place: Place, tmp_path: Path, kind: str):
-    target = with_agents(tmp_path, place(kind), "Ada", "Bob")
+    target = create_store_with_agents(tmp_path, place(kind), "Ada", "Bob")
     file = tmp_path / "store.backup"
-    saved(target, file)
-    with_agents(tmp_path, target, "Cleo")
-    replaced = everything(target)
+    save_backup(target, file)
+    create_store_with_agents(tmp_path, target, "Cleo")
+    replaced = read_all_rows(target)
 
-    done = put_back(file, target, replace=True)
+    done = restore_backup(file, target, replace=True)
 
-    assert agents(target) == ["Ada", "Bob"]
+    assert list_agents(target) == ["Ada", "Bob"]
     assert done.kept is not None
     assert done.kept.parent == (Path(target).parent if kind == "sqlite" else tmp_path)
-    assert everything(str(done.kept)) == replaced
-    put_back(done.kept, target, replace=True)
-    assert everything(target) == replaced
+    assert read_all_rows(str(done.kept)) == replaced
+    restore_backup(done.kept, target, replace=True)
+    assert read_all_rows(target) == replaced
 
 
 HOLDING = """
@@ -247,7 +247,7 @@ sys.stdin.read()
 
 
 @contextmanager
-def somebody_else(location: str) -> Iterator[int]:
+def open_elsewhere(location: str) -> Iterator[int]:
     """Another process that has the store open, and does nothing."""
     program = subprocess.Popen(
         [sys.executable, "-c", HOLDING, location], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -261,27 +261,27 @@ def somebody_else(location: str) -> Iterator[int]:
 
 @kinds
 def test_a_store_that_others_have_open_is_not_replaced(place: Place, tmp_path: Path, kind: str):
-    target = with_agents(tmp_path, place(kind), "Ada")
+    target = create_store_with_agents(tmp_path, place(kind), "Ada")
     file = tmp_path / "store.backup"
-    saved(target, file)
-    with_agents(tmp_path, target, "Bob")
+    save_backup(target, file)
+    create_store_with_agents(tmp_path, target, "Bob")
 
-    with somebody_else(target) as number:
+    with open_elsewhere(target) as number:
         with pytest.raises(NotAllowed, match="open in other processes: pid") as refused:
-            put_back(file, target, replace=True)
+            restore_backup(file, target, replace=True)
         assert kind == "postgres" or str(number) in refused.value.message
-        assert agents(target) == ["Ada", "Bob"]
+        assert list_agents(target) == ["Ada", "Bob"]
 
-    put_back(file, target, replace=True)
-    assert agents(target) == ["Ada"]
+    restore_backup(file, target, replace=True)
+    assert list_agents(target) == ["Ada"]
 
 
 def test_processes_that_have_a_file_open_are_known(tmp_path: Path):
-    location = with_agents(tmp_path, str(tmp_path / "deepwork.db"), "Ada")
+    location = create_store_with_agents(tmp_path, str(tmp_path / "deepwork.db"), "Ada")
 
-    with somebody_else(location) as number:
-        assert with_open(Path(location)) == [number]
-    assert with_open(Path(location)) == []
+    with open_elsewhere(location) as number:
+        assert find_processes_with_open(Path(location)) == [number]
+    assert find_processes_with_open(Path(location)) == []
 
 
 @kinds
@@ -289,31 +289,35 @@ def test_whoever_reads_meanwhile_sees_all_of_the_old_or_all_of_the_new(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ):
     """Where nobody can tell who has a store open, this is what keeps a reader from harm."""
-    target = with_agents(tmp_path, place(kind), "old 1", "old 2")
+    target = create_store_with_agents(tmp_path, place(kind), "old 1", "old 2")
     file = tmp_path / "store.backup"
-    other = with_agents(tmp_path, place("sqlite"), "new 1", "new 2", "new 3")
-    saved(other, file)
+    other = create_store_with_agents(tmp_path, place("sqlite"), "new 1", "new 2", "new 3")
+    save_backup(other, file)
     reader, store = open_store(tmp_path, target), open_engine(target)
 
     with reader.database.reading() as tx:
         names = "SELECT name FROM agents ORDER BY name"
-        before = tx.all(names)
-        monkeypatch.setattr(store, "others", lambda: None)
+        before = tx.fetch_all(names)
+        monkeypatch.setattr(store, "list_other_processes", lambda: None)
         restore(file, store, replace=True)
-        assert tx.all(names) == before
+        assert tx.fetch_all(names) == before
     store.close()
 
-    assert sorted(row["name"] for row in ask(reader, "agent_list")["agents"]) == ["new 1", "new 2", "new 3"]
+    assert sorted(row["name"] for row in call_tool(reader, "agent_list")["agents"]) == [
+        "new 1",
+        "new 2",
+        "new 3",
+    ]
     reader.close()
 
 
 @pytest.mark.parametrize("harm", ["a page", "the beginning", "everything"])
 def test_a_damaged_store_is_set_aside_as_it_is(place: Place, tmp_path: Path, harm: str):
-    location = Path(with_agents(tmp_path, place("sqlite"), "Ada"))
+    location = Path(create_store_with_agents(tmp_path, place("sqlite"), "Ada"))
     file = tmp_path / "store.backup"
-    saved(str(location), file)
+    save_backup(str(location), file)
     if harm == "a page":
-        spoil(location, "agents")
+        corrupt_page(location, "agents")
     elif harm == "the beginning":
         with location.open("r+b") as raw:
             raw.write(b"\0" * 100)
@@ -322,34 +326,34 @@ def test_a_damaged_store_is_set_aside_as_it_is(place: Place, tmp_path: Path, har
     damaged = location.read_bytes()
 
     with pytest.raises(DeepworkError):
-        put_back(file, str(location))
-    done = put_back(file, str(location), replace=True)
+        restore_backup(file, str(location))
+    done = restore_backup(file, str(location), replace=True)
 
     assert done.kept is not None
     assert "damaged" in done.kept.name
     assert done.kept.read_bytes() == damaged
-    assert agents(str(location)) == ["Ada"]
+    assert list_agents(str(location)) == ["Ada"]
     assert stat.S_IMODE(location.stat().st_mode) == 0o600
 
 
 @kinds
 def test_an_older_backup_is_brought_forward_and_stays_as_it_is(place: Place, tmp_path: Path, kind: str):
-    old, target = older_than("0003", tmp_path / "old.backup"), place(kind)
+    old, target = create_older_store("0003", tmp_path / "old.backup"), place(kind)
     before = old.read_bytes()
 
-    done = put_back(old, target)
+    done = restore_backup(old, target)
 
     assert (done.from_schema, done.copied.schema) == ("0003", schema.HEAD)
-    assert agents(target) == ["Old"]
+    assert list_agents(target) == ["Old"]
     assert old.read_bytes() == before
 
 
 def test_an_older_store_can_be_backed_up_as_it_is(tmp_path: Path):
-    old = older_than("0003", tmp_path / "old.db")
+    old = create_older_store("0003", tmp_path / "old.db")
 
-    assert saved(str(old), tmp_path / "store.backup").schema == "0003"
+    assert save_backup(str(old), tmp_path / "store.backup").schema == "0003"
 
-    assert everything(str(tmp_path / "store.backup")) == everything(str(old))
+    assert read_all_rows(str(tmp_path / "store.backup")) == read_all_rows(str(old))
 
 
 @kinds
@@ -359,10 +363,10 @@ def test_what_is_no_backup_is_refused_and_nothing_is_made(
     target = place(kind)
     (tmp_path / "notes").write_text("notes")
     run_sql(str(tmp_path / "songs.db"), "CREATE TABLE songs (name)")
-    saved(filled("sqlite"), tmp_path / "newer")
+    save_backup(filled("sqlite"), tmp_path / "newer")
     run_sql(str(tmp_path / "newer"), "UPDATE alembic_version SET version_num = '9999'")
-    saved(filled("sqlite"), tmp_path / "spoilt")
-    spoil(tmp_path / "spoilt", "messages")
+    save_backup(filled("sqlite"), tmp_path / "spoilt")
+    corrupt_page(tmp_path / "spoilt", "messages")
 
     for name, complaint in [
         ("notes", "notes is no SQLite file"),
@@ -372,20 +376,20 @@ def test_what_is_no_backup_is_refused_and_nothing_is_made(
         ("spoilt", "spoilt is damaged"),
     ]:
         with pytest.raises(StorageError, match=complaint):
-            put_back(tmp_path / name, target)
+            restore_backup(tmp_path / name, target)
 
     assert is_empty(target)
 
 
 def test_a_store_is_not_put_in_its_own_place(place: Place, tmp_path: Path):
-    location = with_agents(tmp_path, place("sqlite"), "Ada")
+    location = create_store_with_agents(tmp_path, place("sqlite"), "Ada")
     (tmp_path / "link").symlink_to(location)
 
     for file in (Path(location), tmp_path / "link"):
         with pytest.raises(NotAllowed, match="is the store itself"):
-            put_back(file, location, replace=True)
+            restore_backup(file, location, replace=True)
 
-    assert agents(location) == ["Ada"]
+    assert list_agents(location) == ["Ada"]
 
 
 @kinds
@@ -398,14 +402,14 @@ def test_a_backup_can_be_kept_on_a_network(
         monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
     for module in ("backup", "sqlite"):
         monkeypatch.setattr(
-            f"deepwork.database.{module}.network_file_system",
+            f"deepwork.database.{module}.find_network_file_system",
             lambda path: "nfs4" if str(path).startswith(on_share) else None,
         )
 
-    saved(filled(kind), file)
+    save_backup(filled(kind), file)
 
-    assert everything(str(file)) == everything(filled(kind))
-    assert names_in(file.parent) == ["store.backup"]
+    assert read_all_rows(str(file)) == read_all_rows(filled(kind))
+    assert list_names(file.parent) == ["store.backup"]
 
 
 @kinds
@@ -413,6 +417,6 @@ def test_a_folder_that_takes_no_file_is_said(filled: Callable[[str], str], tmp_p
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StorageError, match=r"Cannot write file/store\.backup") as refused:
-        saved(filled(kind), tmp_path / "file" / "store.backup")
+        save_backup(filled(kind), tmp_path / "file" / "store.backup")
 
     assert refused.value.code is Code.STORAGE_ERROR

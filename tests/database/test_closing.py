@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.files.lock import FileLock
 
 
-def open_below(folder: Path) -> set[str]:
+def list_open_files(folder: Path) -> set[str]:
     """The files of this process below a folder."""
     found = set()
     for number in Path("/dev/fd").iterdir():
@@ -21,26 +21,26 @@ def open_below(folder: Path) -> set[str]:
 
 def test_a_closed_application_leaves_no_file_open(tmp_path: Path):
     app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
-    ask(app, "agent_register", name="Ada", runtime="codex")
-    assert open_below(tmp_path)
+    call_tool(app, "agent_register", name="Ada", runtime="codex")
+    assert list_open_files(tmp_path)
 
     app.close()
 
-    assert open_below(tmp_path) == set()
-    assert ask(app, "agent_list")["agents"]
+    assert list_open_files(tmp_path) == set()
+    assert call_tool(app, "agent_list")["agents"]
     app.close()
-    assert open_below(tmp_path) == set()
+    assert list_open_files(tmp_path) == set()
 
 
 def test_a_lock_that_is_held_stays_held_when_somebody_closes_it(tmp_path: Path):
     lock, other = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
 
-    with lock.held():
+    with lock.hold():
         lock.close()
-        assert open_below(tmp_path)
+        assert list_open_files(tmp_path)
 
-    with other.held(timeout=100):
-        assert open_below(tmp_path)
+    with other.hold(timeout=100):
+        assert list_open_files(tmp_path)
     for each in (lock, other):
         each.close()
-    assert open_below(tmp_path) == set()
+    assert list_open_files(tmp_path) == set()

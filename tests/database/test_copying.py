@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, events, leave_out
+from application import call_tool, list_events, skip_or_fail
 from database.conftest import TASKS, Place
 from database.stores import (
     KEY,
     PATIENCE,
-    everything,
+    corrupt_page,
+    create_older_store,
     is_empty,
-    older_than,
     open_store,
+    read_all_rows,
     run_sql,
     run_until_killed_at,
-    spoil,
 )
 from deepwork.database import schema
-from deepwork.database.copying import Copied, copy
+from deepwork.database.copying import CopyResult, copy_store
 from deepwork.database.engine import open_engine
-from deepwork.database.tables import Table, Values, first_difference, in_order
+from deepwork.database.tables import Table, Values, find_first_difference, sort_by_reference
 from deepwork.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.server.application import Application
 
@@ -40,17 +40,17 @@ ways = pytest.mark.parametrize(("one", "other"), WAYS)
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-def copied(source: str, target: str) -> Copied:
+def copy_locations(source: str, target: str) -> CopyResult:
     old, new = open_engine(source), open_engine(target)
     try:
-        return copy(old, new)
+        return copy_store(old, new)
     finally:
         old.close()
         new.close()
 
 
 @contextmanager
-def opened(folder: Path, location: str) -> Iterator[Application]:
+def open_app(folder: Path, location: str) -> Iterator[Application]:
     app = open_store(folder, location)
     yield app
     app.close()
@@ -63,7 +63,7 @@ def test_tables_come_after_those_they_refer_to():
         Table("people", ("id",), ("id",)),
     ]
 
-    assert [table.name for table in in_order(tables)] == ["people", "questions", "answers"]
+    assert [table.name for table in sort_by_reference(tables)] == ["people", "questions", "answers"]
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,23 @@ def test_tables_come_after_those_they_refer_to():
     ],
 )
 def test_the_first_difference_is_found(one: list[Values], other: list[Values], where: Values | None):
-    assert first_difference(Table("t", ("id", "name"), ("id",)), one, other) == where
+    assert find_first_difference(Table("t", ("id", "name"), ("id",)), one, other) == where
 
 
 def test_rows_without_a_key_may_come_in_any_order_but_not_be_missing():
     words = Table("words", ("id", "said"), words=frozenset({"said"}))
 
-    assert first_difference(words, [("a", "x"), ("a", "y")], [("a", "y"), ("a", "x")]) is None
-    assert first_difference(words, [("a", "x"), ("a", "x")], [("a", "x")]) == ("a",)
+    assert find_first_difference(words, [("a", "x"), ("a", "y")], [("a", "y"), ("a", "x")]) is None
+    assert find_first_difference(words, [("a", "x"), ("a", "x")], [("a", "x")]) == ("a",)
 
 
 @ways
 def test_everything_arrives(filled: Callable[[str], str], place: Place, one: str, other: str):
     source, target = filled(one), place(other)
 
-    done = copied(source, target)
+    done = copy_locations(source, target)
 
-    before, after = everything(source), everything(target)
+    before, after = read_all_rows(source), read_all_rows(target)
     assert after == before
     counts = {name: len(rows) for name, rows in before.items() if name != "alembic_version"}
     assert (done.schema, done.rows) == (schema.HEAD, counts)
@@ -111,11 +111,11 @@ def test_the_tools_answer_from_a_copy_as_from_the_store(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     source, target = filled(one), place(other)
-    copied(source, target)
+    copy_locations(source, target)
 
-    with opened(tmp_path, source) as old, opened(tmp_path, target) as new:
-        [workflow] = ask(old, "workflow_list")["workflows"]
-        agents = [agent["id"] for agent in ask(old, "agent_list")["agents"]]
+    with open_app(tmp_path, source) as old, open_app(tmp_path, target) as new:
+        [workflow] = call_tool(old, "workflow_list")["workflows"]
+        agents = [agent["id"] for agent in call_tool(old, "agent_list")["agents"]]
         for tool, arguments in [
             ("agent_list", {}),
             *(("message_list", {"agent_id": agent}) for agent in agents),
@@ -123,15 +123,15 @@ def test_the_tools_answer_from_a_copy_as_from_the_store(
             ("workflow_next_tasks", {"workflow_id": workflow["id"]}),
             ("template_list", {"template_id": "ours"}),
         ]:
-            assert ask(new, tool, **arguments) == ask(old, tool, **arguments)
+            assert call_tool(new, tool, **arguments) == call_tool(old, tool, **arguments)
         for words in ("echo", "unico", "日", "progress", "steps"):
             found, expected = (
-                [hit["id"] for hit in ask(app, "workflow_search", query=words)["results"]]
+                [hit["id"] for hit in call_tool(app, "workflow_search", query=words)["results"]]
                 for app in (new, old)
             )
             assert sorted(found) == sorted(expected)
-        assert ask(new, "workflow_search", query="echo")["total"] == 1
-        assert events(new) == events(old)
+        assert call_tool(new, "workflow_search", query="echo")["total"] == 1
+        assert list_events(new) == list_events(old)
 
 
 @ways
@@ -139,25 +139,25 @@ def test_work_goes_on_in_a_copy_where_it_stood(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     target = place(other)
-    copied(filled(one), target)
+    copy_locations(filled(one), target)
 
-    with opened(tmp_path, target) as app:
-        numbers = [event.seq for event in events(app)]
-        agents = ask(app, "agent_list")["total"]
+    with open_app(tmp_path, target) as app:
+        numbers = [event.seq for event in list_events(app)]
+        agents = call_tool(app, "agent_list")["total"]
         # A call that had taken effect has none again; a claim is still its holder's; numbers have no gap.
-        ask(app, "agent_register", KEY, name="once", runtime="custom")
-        assert ask(app, "agent_list")["total"] == agents
-        newcomer = ask(app, "agent_register", name="new", runtime="custom")["id"]
+        call_tool(app, "agent_register", KEY, name="once", runtime="custom")
+        assert call_tool(app, "agent_list")["total"] == agents
+        newcomer = call_tool(app, "agent_register", name="new", runtime="custom")["id"]
         assert _agents_by_creation(app)[-1] == newcomer, "numbers go on after those of the copied rows"
         with app.database.reading() as tx:
-            claimed = tx.value("SELECT id FROM plan_tasks WHERE claimed_by IS NOT NULL")
-        assert ask(app, "task_claim", task_id=claimed, agent_id=newcomer)["reason"] == "claimed"
-        assert [event.seq for event in events(app)] == [*numbers, numbers[-1] + 1]
+            claimed = tx.fetch_value("SELECT id FROM plan_tasks WHERE claimed_by IS NOT NULL")
+        assert call_tool(app, "task_claim", task_id=claimed, agent_id=newcomer)["reason"] == "claimed"
+        assert [event.seq for event in list_events(app)] == [*numbers, numbers[-1] + 1]
 
 
 def _agents_by_creation(app: Application) -> list[str]:
     with app.database.reading() as tx:
-        return [row["id"] for row in tx.all("SELECT id FROM agents ORDER BY created_seq")]
+        return [row["id"] for row in tx.fetch_all("SELECT id FROM agents ORDER BY created_seq")]
 
 
 def test_there_and_back_again_is_the_same(filled: Callable[[str], str], place: Place):
@@ -165,9 +165,9 @@ def test_there_and_back_again_is_the_same(filled: Callable[[str], str], place: P
     stations = [place("postgres"), place("postgres"), place("sqlite")]
 
     for before, after in zip([source, *stations], stations, strict=False):
-        copied(before, after)
+        copy_locations(before, after)
 
-    assert everything(stations[-1]) == everything(source)
+    assert read_all_rows(stations[-1]) == read_all_rows(source)
 
 
 @pytest.mark.parametrize(("one", "other"), [("sqlite", "postgres"), ("postgres", "sqlite")])
@@ -176,12 +176,12 @@ def test_ten_thousand_tasks_arrive(
 ):
     source, target = large(one), place(other)
 
-    assert copied(source, target).rows["plan_tasks"] == TASKS
+    assert copy_locations(source, target).rows["plan_tasks"] == TASKS
 
-    assert everything(target) == everything(source)
-    with opened(tmp_path, source) as old, opened(tmp_path, target) as new:
-        [workflow] = ask(new, "workflow_list")["workflows"]
-        assert ask(new, "workflow_progress", workflow_id=workflow["id"]) == ask(
+    assert read_all_rows(target) == read_all_rows(source)
+    with open_app(tmp_path, source) as old, open_app(tmp_path, target) as new:
+        [workflow] = call_tool(new, "workflow_list")["workflows"]
+        assert call_tool(new, "workflow_progress", workflow_id=workflow["id"]) == call_tool(
             old, "workflow_progress", workflow_id=workflow["id"]
         )
 
@@ -206,7 +206,7 @@ def test_tables_of_tomorrow_are_copied_too(place: Place, one: str, other: str):
         "INSERT INTO \"a first\" VALUES ('a', true, 'z'), ('b', false, NULL)",
     )
 
-    assert copied(source, target).rows["a first"] == 2
+    assert copy_locations(source, target).rows["a first"] == 2
 
 
 @ways
@@ -218,8 +218,10 @@ def test_a_copy_is_one_moment_of_a_store_that_is_written_to(
 
     def write() -> None:
         while not is_over.is_set():
-            sender = ask(app, "agent_register", name="busy", runtime="custom")["id"]
-            ask(app, "message_send", sender_id=sender, recipient_id=sender, message_type="query", body="x")
+            sender = call_tool(app, "agent_register", name="busy", runtime="custom")["id"]
+            call_tool(
+                app, "message_send", sender_id=sender, recipient_id=sender, message_type="query", body="x"
+            )
             written.set()
 
     writer = threading.Thread(target=write)
@@ -228,14 +230,14 @@ def test_a_copy_is_one_moment_of_a_store_that_is_written_to(
         assert written.wait(PATIENCE)
         targets = [place(other) for _ in range(3)]
         for target in targets:
-            copied(source, target)
+            copy_locations(source, target)
     finally:
         is_over.set()
         writer.join()
         app.close()
 
     for target in targets:
-        found = everything(target)
+        found = read_all_rows(target)
         numbers = sorted(row["seq"] for row in found["events"])
         assert numbers == list(range(1, len(numbers) + 1))
         assert found["event_sequence"] == [{"last_seq": len(numbers)}]
@@ -249,14 +251,14 @@ def test_a_target_that_holds_something_is_refused_and_stays(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     target = place(other)
-    with opened(tmp_path, target) as app:
-        ask(app, "agent_register", name="Ada", runtime="custom")
-    before = everything(target)
+    with open_app(tmp_path, target) as app:
+        call_tool(app, "agent_register", name="Ada", runtime="custom")
+    before = read_all_rows(target)
 
     with pytest.raises(NotAllowed, match="not empty: it holds 1 row in agents, "):
-        copied(filled(one), target)
+        copy_locations(filled(one), target)
 
-    assert everything(target) == before
+    assert read_all_rows(target) == before
 
 
 @kinds
@@ -265,11 +267,11 @@ def test_a_copy_that_differs_is_named_and_not_kept(filled: Callable[[str], str],
     engine = open_engine(target)
     engine.prepare()
     engine.close()
-    first = min(row["id"] for row in everything(source)["agents"])
+    first = min(row["id"] for row in read_all_rows(source)["agents"])
     run_sql(target, *CHANGING[kind])
 
     with pytest.raises(StorageError, match=rf"differs from .* in agents with id '{first}'"):
-        copied(source, target)
+        copy_locations(source, target)
 
     assert is_empty(target)
 
@@ -304,18 +306,18 @@ def test_a_row_that_is_lost_is_named(filled: Callable[[str], str], place: Place,
     run_sql(target, *LOSING[kind])
 
     with pytest.raises(StorageError, match="in events with seq 3;"):
-        copied(filled("sqlite"), target)
+        copy_locations(filled("sqlite"), target)
 
     assert is_empty(target)
 
 
 @kinds
 def test_an_older_store_is_refused_with_what_to_do_and_not_changed(place: Place, tmp_path: Path, kind: str):
-    old, target = older_than("0003", tmp_path / "old.db"), place(kind)
+    old, target = create_older_store("0003", tmp_path / "old.db"), place(kind)
     before = old.read_bytes()
 
     with pytest.raises(NotAllowed, match=rf"old\.db has schema 0003.*{schema.HEAD}") as refused:
-        copied(str(old), target)
+        copy_locations(str(old), target)
 
     assert "Open it once" in refused.value.suggestion
     assert old.read_bytes() == before
@@ -335,7 +337,7 @@ def test_a_newer_store_is_refused_as_source_and_as_target(
 
     for source, target in ((newer, place(other)), (sound, newer)):
         with pytest.raises(StorageError, match="9999") as refused:
-            copied(source, target)
+            copy_locations(source, target)
         assert "Update deepwork" in refused.value.suggestion
 
 
@@ -354,7 +356,7 @@ def test_what_is_no_store_is_said_and_left_alone(filled: Callable[[str], str], p
         (str(tmp_path), place("sqlite"), "There is no store"),
     ]:
         with pytest.raises(DeepworkError, match=complaint):
-            copied(source, target)
+            copy_locations(source, target)
 
     assert notes.read_text() == "precious"
     assert other.read_bytes() == before
@@ -366,7 +368,7 @@ def test_tables_of_others_on_a_server_are_left_alone(filled: Callable[[str], str
     run_sql(target, "CREATE TABLE songs (name TEXT)")
 
     with pytest.raises(NotAllowed, match="not deepwork's: songs"):
-        copied(filled("sqlite"), target)
+        copy_locations(filled("sqlite"), target)
 
 
 @kinds
@@ -374,23 +376,23 @@ def test_a_damaged_source_is_said_and_the_target_stays_empty(
     filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
 ):
     source, target = tmp_path / "bad" / "deepwork.db", place(kind)
-    copied(filled("sqlite"), str(source))
-    spoil(source, "messages")
+    copy_locations(filled("sqlite"), str(source))
+    corrupt_page(source, "messages")
 
     with pytest.raises(StorageError, match=r"bad/deepwork\.db is damaged"):
-        copied(str(source), target)
+        copy_locations(str(source), target)
 
     assert is_empty(target)
 
 
 def test_a_text_that_a_server_cannot_keep_is_named(place: Place, tmp_path: Path):
     source, target = place("sqlite"), place("postgres")
-    with opened(tmp_path, source) as app:
-        id = ask(app, "agent_register", name="Ada", runtime="custom")["id"]
+    with open_app(tmp_path, source) as app:
+        id = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
     run_sql(source, "UPDATE agents SET name = 'A' || char(0) || 'da'")
 
     with pytest.raises(StorageError, match=f"name in agents with id '{id}' holds a NUL"):
-        copied(source, target)
+        copy_locations(source, target)
 
     assert is_empty(target)
 
@@ -403,28 +405,28 @@ def test_a_kill_in_the_middle_leaves_the_target_empty(large: Callable[[str], str
         run_until_killed_at(stage, rows, "db", "copy", source, target)
         assert is_empty(target)
 
-    assert copied(source, target).rows["plan_tasks"] == TASKS
-    assert everything(target) == everything(source)
+    assert copy_locations(source, target).rows["plan_tasks"] == TASKS
+    assert read_all_rows(target) == read_all_rows(source)
 
 
 MEASURED = """
 import sys
-from deepwork.database.copying import copy
+from deepwork.database.copying import copy_store
 from deepwork.database.engine import open_engine
-copy(*map(open_engine, sys.argv[1:]))
+copy_store(*map(open_engine, sys.argv[1:]))
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
 
 def test_a_copy_needs_no_more_memory_than_a_few_rows(place: Place, tmp_path: Path):
     if not Path("/proc/self/status").exists():
-        leave_out("this system does not tell how much memory a process needed")
+        skip_or_fail("this system does not tell how much memory a process needed")
     file, server, back = place("sqlite"), place("postgres"), place("sqlite")
-    with opened(tmp_path, file) as app:
-        id = ask(app, "agent_register", name="Ada", runtime="custom")["id"]
+    with open_app(tmp_path, file) as app:
+        id = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
         for number in range(150):
             text = f"{number} " * (1_000_000 // len(f"{number} "))
-            ask(app, "message_send", sender_id=id, recipient_id=id, message_type="query", body=text)
+            call_tool(app, "message_send", sender_id=id, recipient_id=id, message_type="query", body=text)
     assert Path(file).stat().st_size > 130 * 1024 * 1024
 
     for source, target in ((file, server), (server, back)):

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from application import NOW, ask
-from dashboard.make_dashboard import browser, named_token, pages_of, read
+from application import NOW, call_tool
+from dashboard.make import create_client, create_token, read, read_pages
 from deepwork.access.tools import TokenTools
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.jobs import tools as job_tools
 from deepwork.server.application import Application
 from deepwork.tracking.watch_store import ChangedFile, WatchStore
 from jobs import project as jobs
-from jobs.runs import start as start_job
-from tracking import make_tracking as track
-from workspaces.make_workspaces import repository, workflow
+from jobs.runs import start_job
+from tracking import make as track
+from workspaces.make import create_plan, create_repository
 
 COUNT = 8
 SIZE = 3
@@ -38,16 +38,18 @@ def repeat(create: Callable[[int], str]) -> Ids:
 
 
 def register_agents(app: Application) -> Ids:
-    return repeat(lambda n: ask(app, "agent_register", name=f"agent {n}", runtime="custom")["id"])
+    return repeat(lambda n: call_tool(app, "agent_register", name=f"agent {n}", runtime="custom")["id"])
 
 
 def create_plans(app: Application) -> Ids:
-    return repeat(lambda n: workflow(app, f"task {n}", name="Release")[0])
+    return repeat(lambda n: create_plan(app, f"task {n}", name="Release")[0])
 
 
 def page_by_offset(app: Application, tool: str, key: str, id_key: str, **arguments: Any) -> Ids:
     """Every id of a list that is read by `limit` and `offset`."""
-    pages = (ask(app, tool, limit=SIZE, offset=offset, **arguments)[key] for offset in range(0, COUNT, SIZE))
+    pages = (
+        call_tool(app, tool, limit=SIZE, offset=offset, **arguments)[key] for offset in range(0, COUNT, SIZE)
+    )
     return [item[id_key] for page in pages for item in page]
 
 
@@ -56,7 +58,9 @@ def page_context(app: Application, workflow_id: str, section: str) -> list[dict[
     found: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
     while True:
-        answer = ask(app, "get_context", workflow_id=workflow_id, include=[section], limit=SIZE, **cursor)
+        answer = call_tool(
+            app, "get_context", workflow_id=workflow_id, include=[section], limit=SIZE, **cursor
+        )
         found += answer[section]
         if not answer.get("cursor"):
             return found
@@ -65,14 +69,14 @@ def page_context(app: Application, workflow_id: str, section: str) -> list[dict[
 
 def page_rest(app: Application, path: str, key: str, **query: Any) -> list[Any]:
     """Every item of a list of the REST interface."""
-    client: TestClient = browser(app)
-    return [item for page in pages_of(client, path, key, limit=SIZE, **query) for item in page]
+    client: TestClient = create_client(app)
+    return [item for page in read_pages(client, path, key, limit=SIZE, **query) for item in page]
 
 
 def test_agents_are_listed_as_they_registered(app: Application):
     created = register_agents(app)
 
-    assert [agent["id"] for agent in ask(app, "agent_list", limit=COUNT)["agents"]] == created
+    assert [agent["id"] for agent in call_tool(app, "agent_list", limit=COUNT)["agents"]] == created
     assert [agent["id"] for agent in page_rest(app, "/agents", "agents")] == created
 
 
@@ -86,7 +90,7 @@ def test_ready_tasks_are_offered_by_the_age_of_their_plans(app: Application):
     created = create_plans(app)
     agent = register_agents(app)[0]
 
-    offered = ask(app, "task_get_available", agent_id=agent, limit=COUNT)["tasks"]
+    offered = call_tool(app, "task_get_available", agent_id=agent, limit=COUNT)["tasks"]
 
     assert [task["workflow_id"] for task in offered] == created
 
@@ -97,7 +101,7 @@ def test_a_thread_is_read_as_it_was_written(app: Application):
 
     def write(number: int) -> str:
         sender, recipient = (ada, bob) if number % 2 else (bob, ada)
-        sent = ask(
+        sent = call_tool(
             app, "message_send", sender_id=sender, recipient_id=recipient, message_type="query",
             body=f"word {number}", **thread,
         )  # fmt: skip
@@ -106,13 +110,13 @@ def test_a_thread_is_read_as_it_was_written(app: Application):
         return id
 
     written = repeat(write)
-    thread_id = ask(app, "message_get", id=written[0])["thread_id"]
+    thread_id = call_tool(app, "message_get", id=written[0])["thread_id"]
 
-    newest = ask(app, "message_list", agent_id=ada, thread_id=thread_id, limit=COUNT)["messages"]
+    newest = call_tool(app, "message_list", agent_id=ada, thread_id=thread_id, limit=COUNT)["messages"]
     found = written[:1]
-    while page := ask(app, "message_list", agent_id=ada, thread_id=thread_id, since_id=found[-1], limit=SIZE)[
-        "messages"
-    ]:
+    while page := call_tool(
+        app, "message_list", agent_id=ada, thread_id=thread_id, since_id=found[-1], limit=SIZE
+    )["messages"]:
         found += [message["id"] for message in page]
 
     assert [message["id"] for message in newest] == written[::-1]
@@ -121,17 +125,19 @@ def test_a_thread_is_read_as_it_was_written(app: Application):
 
 def test_repositories_and_workspaces_are_listed_as_they_came(app: Application, tmp_path: Path):
     registered = repeat(
-        lambda n: ask(app, "repository_register", path=str(repository(tmp_path / f"shop {n}")))["id"]
+        lambda n: call_tool(app, "repository_register", path=str(create_repository(tmp_path / f"shop {n}")))[
+            "id"
+        ]
     )
-    plan, _ = workflow(app, "build", repository_path=str(tmp_path / "shop 0"))
+    plan, _ = create_plan(app, "build", repository_path=str(tmp_path / "shop 0"))
     made = repeat(
-        lambda n: ask(
+        lambda n: call_tool(
             app, "workspace_create", workflow_id=plan, path=str(tmp_path / f"tree {n}"), branch=f"b{n}"
         )["id"]
     )
 
     repositories = page_by_offset(app, "repository_list", "repositories", "id")
-    workspaces = ask(app, "workspace_list", workflow_id=plan, limit=COUNT)["workspaces"]
+    workspaces = call_tool(app, "workspace_list", workflow_id=plan, limit=COUNT)["workspaces"]
 
     assert repositories == registered[::-1]
     assert [workspace["id"] for workspace in workspaces] == made
@@ -140,31 +146,31 @@ def test_repositories_and_workspaces_are_listed_as_they_came(app: Application, t
 def test_tokens_are_listed_as_they_were_created(app: Application):
     names = [f"token-{number}" for number in (3, 1, 4, 0, 5, 2, 7, 6)]
     for name in names:
-        named_token(app, name, "read")
+        create_token(app, name, "read")
 
     assert [token.name for token in TokenTools(app.database).token_list().tokens] == names
 
 
 def test_tracked_workflows_are_listed_newest_first(app: Application):
-    created = repeat(lambda _: track.workflow(app))
+    created = repeat(lambda _: track.create_workflow(app))
 
     assert page_by_offset(app, "get_tracked_workflows", "workflows", "id") == created[::-1]
 
 
 def test_tracked_tasks_are_listed_as_they_started(app: Application):
-    where = track.begun(app)
-    started = repeat(lambda n: track.task(app, where, f"task {n}"))
+    where = track.create_workflow_and_phase(app)
+    started = repeat(lambda n: track.create_task(app, where, f"task {n}"))
 
     assert [task["id"] for task in page_context(app, where[0], "tasks")] == started
     assert [row[0] for row in page_rest(app, f"/runs/{where[0]}/tasks", "rows")] == started
 
 
 def test_decisions_issues_and_milestones_are_listed_newest_first(app: Application):
-    where = track.begun(app)
-    task = track.task(app, where)
-    issues = repeat(lambda n: track.blocker(app, task, f"Question {n}?"))
+    where = track.create_workflow_and_phase(app)
+    task = track.create_task(app, where)
+    issues = repeat(lambda n: track.create_blocker(app, task, f"Question {n}?"))
     decisions = repeat(
-        lambda n: ask(
+        lambda n: call_tool(
             app, "log_decision", task_id=task, category="other", question=f"Question {n}?", chosen="Yes",
             reasoning="It is.", options_considered=["Yes", "No"],
         )["decision_id"]
@@ -185,18 +191,18 @@ def test_decisions_issues_and_milestones_are_listed_newest_first(app: Applicatio
 
 
 def _say(app: Application, task_id: str, message: str) -> str:
-    ask(app, "log_milestone", task_id=task_id, message=message)
+    call_tool(app, "log_milestone", task_id=task_id, message=message)
     return message
 
 
 def test_runs_of_all_kinds_are_listed_in_the_order_of_creation(
     app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    jobs.job(tmp_path, "chain", [jobs.step("a")])
-    monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
+    jobs.write_job(tmp_path, "chain", [jobs.make_step("a")])
+    monkeypatch.setattr(job_tools, "format_now", lambda: format_timestamp(NOW))
     create_plans(app)  # so that one kind has far more rows than the others
     kinds: list[Callable[[], str]] = [
-        lambda: workflow(app, "build")[0], lambda: track.workflow(app), lambda: start_job(app),
+        lambda: create_plan(app, "build")[0], lambda: track.create_workflow(app), lambda: start_job(app),
     ]  # fmt: skip
     created = repeat(lambda n: kinds[n % len(kinds)]())
 
@@ -217,15 +223,15 @@ def test_runs_of_one_name_are_listed_in_the_order_of_creation(app: Application):
 
 
 def test_a_page_goes_on_where_it_stood_though_its_last_note_is_gone(app: Application):
-    where = track.begun(app)
-    task = track.task(app, where)
+    where = track.create_workflow_and_phase(app)
+    task = track.create_task(app, where)
     said = repeat(lambda n: _say(app, task, f"step {n}"))
     wanted: dict[str, Any] = {"workflow_id": where[0], "include": ["milestones"]}
-    first = ask(app, "get_context", **wanted, limit=SIZE)
+    first = call_tool(app, "get_context", **wanted, limit=SIZE)
     with app.database.transaction() as tx:
-        tx.run("DELETE FROM milestones WHERE message = :gone", gone=first["milestones"][-1]["message"])
+        tx.execute("DELETE FROM milestones WHERE message = :gone", gone=first["milestones"][-1]["message"])
 
-    rest = ask(app, "get_context", **wanted, limit=COUNT, cursor=first["cursor"])["milestones"]
+    rest = call_tool(app, "get_context", **wanted, limit=COUNT, cursor=first["cursor"])["milestones"]
 
     assert [milestone["message"] for milestone in rest] == said[::-1][SIZE:]
 
@@ -233,25 +239,25 @@ def test_a_page_goes_on_where_it_stood_though_its_last_note_is_gone(app: Applica
 def test_the_stack_of_sessions_is_shown_outermost_first(
     app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    jobs.job(tmp_path, "chain", [jobs.step("a")])
-    monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
+    jobs.write_job(tmp_path, "chain", [jobs.make_step("a")])
+    monkeypatch.setattr(job_tools, "format_now", lambda: format_timestamp(NOW))
     started = repeat(lambda _: start_job(app))
 
-    stack = read(browser(app), f"/runs/{started[0]}")["session"]["stack"]
+    stack = read(create_client(app), f"/runs/{started[0]}")["session"]["stack"]
 
     assert [entry["session_id"] for entry in stack] == started
 
 
 def test_a_file_is_shown_as_its_last_task_left_it(app: Application):
-    where = track.begun(app)
-    tasks = repeat(lambda n: track.task(app, where, f"task {n}"))
+    where = track.create_workflow_and_phase(app)
+    tasks = repeat(lambda n: track.create_task(app, where, f"task {n}"))
     with app.database.transaction() as tx:
         for task in tasks:
             status = "deleted" if task == tasks[-1] else "added"
             file = ChangedFile(task, where[0], "a.txt", status, "exact", {})
-            WatchStore(tx).keep_files(task, [file])
+            WatchStore(tx).save_files(task, [file])
 
-    [file] = read(browser(app), f"/runs/{where[0]}/files")["files"]
+    [file] = read(create_client(app), f"/runs/{where[0]}/files")["files"]
 
     assert file["status"] == "deleted"
     assert [task["id"] for task in file["tasks"]] == tasks
@@ -259,9 +265,9 @@ def test_a_file_is_shown_as_its_last_task_left_it(app: Application):
 
 @pytest.mark.parametrize("kind", ["plan", "track"])
 def test_what_is_found_by_its_words_comes_newest_first(app: Application, kind: str):
-    created = create_plans(app) if kind == "plan" else repeat(lambda _: track.workflow(app))
+    created = create_plans(app) if kind == "plan" else repeat(lambda _: track.create_workflow(app))
 
-    found = read(browser(app), "/search", q="Release")["results"]
+    found = read(create_client(app), "/search", q="Release")["results"]
 
     assert [each["id"] for each in found if each["kind"] == "run"] == created[::-1]
 
@@ -269,20 +275,20 @@ def test_what_is_found_by_its_words_comes_newest_first(app: Application, kind: s
 def test_job_sessions_are_listed_as_they_started(
     app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    jobs.job(tmp_path, "chain", [jobs.step("a")])
-    monkeypatch.setattr(job_tools, "now", lambda: iso(NOW))
+    jobs.write_job(tmp_path, "chain", [jobs.make_step("a")])
+    monkeypatch.setattr(job_tools, "format_now", lambda: format_timestamp(NOW))
     started = repeat(lambda _: start_job(app))
 
-    assert [session.session_id for session in app.sessions.files.all()] == started
+    assert [session.session_id for session in app.sessions.files.list_all()] == started
     runs = page_rest(app, "/runs", "runs", order="asc")
     assert [run["id"] for run in runs] == started
 
 
 def test_a_lost_session_counter_goes_on_after_the_last_session(app: Application, tmp_path: Path):
-    jobs.job(tmp_path, "chain", [jobs.step("a")])
+    jobs.write_job(tmp_path, "chain", [jobs.make_step("a")])
     start_job(app)
     (tmp_path / ".deepwork" / "tmp" / "session_counter").unlink()
 
     start_job(app)
 
-    assert [session.created_seq for session in app.sessions.files.all()] == [1, 2]
+    assert [session.created_seq for session in app.sessions.files.list_all()] == [1, 2]

@@ -6,27 +6,27 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from application import Clock, ask, told
+from application import Clock, call_tool, list_event_types
 from deepwork.database.idempotency import check_key
 from deepwork.errors import Code, Conflict, InvalidInput, NotFound
 from deepwork.server.application import Application
 
 
 def register(app: Application, key: str, name: str = "Ada", caller: str = "local") -> str:
-    id: str = ask(app, "agent_register", key=key, caller=caller, name=name, runtime="custom")["id"]
+    id: str = call_tool(app, "agent_register", key=key, caller=caller, name=name, runtime="custom")["id"]
     return id
 
 
-def total(app: Application) -> int:
-    count: int = ask(app, "agent_list")["total"]
+def count_agents(app: Application) -> int:
+    count: int = call_tool(app, "agent_list")["total"]
     return count
 
 
 def test_the_same_key_gives_the_same_answer_and_one_effect(app: Application):
     assert register(app, "k1") == register(app, "k1")
 
-    assert total(app) == 1
-    assert told(app) == ["agent:registered"]
+    assert count_agents(app) == 1
+    assert list_event_types(app) == ["agent:registered"]
 
 
 def test_other_arguments_under_a_used_key_are_refused(app: Application):
@@ -36,7 +36,7 @@ def test_other_arguments_under_a_used_key_are_refused(app: Application):
         register(app, "k1", name="Bob")
 
     assert refused.value.code is Code.KEY_REUSED
-    assert total(app) == 1
+    assert count_agents(app) == 1
 
 
 def test_a_key_belongs_to_one_caller_and_one_tool(app: Application):
@@ -44,16 +44,16 @@ def test_a_key_belongs_to_one_caller_and_one_tool(app: Application):
     register(app, "k1", caller="somebody else")
     id = register(app, "k2")
 
-    assert ask(app, "agent_heartbeat", key="k1", agent_id=id)["success"]
-    assert total(app) == 3
+    assert call_tool(app, "agent_heartbeat", key="k1", agent_id=id)["success"]
+    assert count_agents(app) == 3
 
 
 def test_a_call_that_failed_may_be_repeated_under_its_key(app: Application):
     with pytest.raises(NotFound):
-        ask(app, "agent_heartbeat", key="k1", agent_id="ag_x")
+        call_tool(app, "agent_heartbeat", key="k1", agent_id="ag_x")
 
     with pytest.raises(NotFound):
-        ask(app, "agent_heartbeat", key="k1", agent_id="ag_x")
+        call_tool(app, "agent_heartbeat", key="k1", agent_id="ag_x")
 
 
 def test_of_many_calls_at_once_under_one_key_one_takes_effect(app: Application):
@@ -61,7 +61,7 @@ def test_of_many_calls_at_once_under_one_key_one_takes_effect(app: Application):
         ids = set(callers.map(lambda _: register(app, "k1"), range(16)))
 
     assert len(ids) == 1
-    assert total(app) == 1
+    assert count_agents(app) == 1
 
 
 def test_a_key_is_forgotten_after_a_week(app: Application, clock: Clock):
@@ -72,10 +72,10 @@ def test_a_key_is_forgotten_after_a_week(app: Application, clock: Clock):
 
 
 def test_a_read_needs_no_key(app: Application):
-    assert ask(app, "agent_list", key="k1")["total"] == 0
+    assert call_tool(app, "agent_list", key="k1")["total"] == 0
     register(app, "k2")
 
-    assert ask(app, "agent_list", key="k1")["total"] == 1
+    assert call_tool(app, "agent_list", key="k1")["total"] == 1
 
 
 @pytest.mark.parametrize("key", ["", "x" * 129, "a\nb", 5, None, ["k"]])

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from application import ask, clean, make_app
+from application import call_tool, empty_database, make_app
 from deepwork.agents.leases import LeaseStore
 from deepwork.database import postgres
 from deepwork.database.postgres import MOST_CONNECTIONS, PostgreSQL
@@ -36,80 +36,80 @@ def test_a_server_that_is_not_there_is_named_without_secrets(tmp_path: Path):
     app = make_app(tmp_path, "postgresql://ada:geheim@127.0.0.1:1/work")
 
     with pytest.raises(StorageError, match="cannot be reached") as refused:
-        ask(app, "agent_list")
+        call_tool(app, "agent_list")
 
     assert refused.value.recoverable
     assert "geheim" not in refused.value.message + refused.value.suggestion
 
 
 def test_calls_go_on_after_the_server_cut_every_connection(tmp_path: Path, postgres_url: str):
-    clean(postgres_url)
+    empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
     at_once = threading.Barrier(MOST_CONNECTIONS)
 
     def hold_a_connection(_: int) -> None:
         with app.database.reading() as tx:
             at_once.wait(timeout=100)
-            tx.value("SELECT 1")
+            tx.fetch_value("SELECT 1")
 
     with ThreadPoolExecutor(MOST_CONNECTIONS) as holders:
         list(holders.map(hold_a_connection, range(MOST_CONNECTIONS)))
-    cut_all(postgres_url)
+    end_all_connections(postgres_url)
 
     with ThreadPoolExecutor(MOST_CONNECTIONS) as callers:
-        register = functools.partial(ask, app, "agent_register", runtime="custom")
+        register = functools.partial(call_tool, app, "agent_register", runtime="custom")
         names = [f"agent {number}" for number in range(2 * MOST_CONNECTIONS)]
         answers = list(callers.map(lambda name: register(name=name), names))
 
     assert [answer["name"] for answer in answers] == names
-    assert ask(app, "agent_list")["total"] == len(names)
+    assert call_tool(app, "agent_list")["total"] == len(names)
     app.close()
 
 
 def test_a_server_with_enough_to_do_is_busy_and_not_away(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    clean(postgres_url)
+    empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
     with ExitStack() as held:
         for _ in range(MOST_CONNECTIONS):
             held.enter_context(app.database.reading())
         monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.2)
         with pytest.raises(StorageError, match="was busy"):
-            ask(app, "agent_list")
+            call_tool(app, "agent_list")
 
-    assert ask(app, "agent_list")["total"] == 0
+    assert call_tool(app, "agent_list")["total"] == 0
     app.close()
 
 
 def test_a_connection_lost_before_the_commit_changes_nothing_and_says_call_again(
     tmp_path: Path, postgres_url: str
 ):
-    clean(postgres_url)
+    empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
 
     def tell_and_be_cut() -> None:
         with app.database.transaction() as tx:
             tx.emit("chaos:told", {})
-            cut_all(postgres_url)
+            end_all_connections(postgres_url)
 
     with pytest.raises(StorageError, match="cannot be reached") as lost:
         tell_and_be_cut()
 
     assert lost.value.recoverable
-    assert app.feed.last() == 0
+    assert app.feed.get_last_seq() == 0
     app.close()
 
 
 def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_settles_it(
     tmp_path: Path, postgres_url: str
 ):
-    clean(postgres_url)
+    empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
-    register = functools.partial(ask, app, "agent_register", key="k", name="Ada", runtime="custom")
+    register = functools.partial(call_tool, app, "agent_register", key="k", name="Ada", runtime="custom")
 
     with (
-        dying_at_commit(postgres_url),
+        end_connection_at_commit(postgres_url),
         pytest.raises(StorageError, match="it is there, or it is not") as lost,
     ):
         register()
@@ -118,17 +118,17 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_s
     assert lost.value.recoverable
     assert "idempotency key" in lost.value.suggestion
     assert first == second
-    assert ask(app, "agent_list")["total"] == 1
+    assert call_tool(app, "agent_list")["total"] == 1
     app.close()
 
 
 def test_a_commit_of_what_had_failed_is_an_error_and_not_an_answer(tmp_path: Path, postgres_url: str):
-    clean(postgres_url)
+    empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
 
     def fail_and_go_on() -> None:
         with app.database.transaction() as tx, suppress(psycopg.errors.UndefinedTable):
-            tx.run("DELETE FROM a_table_that_is_not_there")
+            tx.execute("DELETE FROM a_table_that_is_not_there")
 
     with pytest.raises(StorageError, match="nothing was changed"):
         fail_and_go_on()
@@ -137,11 +137,11 @@ def test_a_commit_of_what_had_failed_is_an_error_and_not_an_answer(tmp_path: Pat
 
 
 def test_a_statement_that_takes_too_long_is_no_outage(tmp_path: Path, postgres_url: str):
-    clean(postgres_url)
+    empty_database(postgres_url)
     app = make_app(tmp_path, f"{postgres_url}&options=-c%20statement_timeout%3D1000")
 
     with pytest.raises(StorageError, match="was busy") as slow, app.database.reading() as tx:
-        tx.value("SELECT pg_sleep(30)")
+        tx.fetch_value("SELECT pg_sleep(30)")
 
     assert slow.value.recoverable
     app.close()
@@ -150,7 +150,7 @@ def test_a_statement_that_takes_too_long_is_no_outage(tmp_path: Path, postgres_u
 def test_time_is_the_servers_and_not_this_machines(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    clean(postgres_url)
+    empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
     right = time.time_ns() // 1_000_000
 
@@ -164,7 +164,7 @@ def test_time_is_the_servers_and_not_this_machines(
     assert taken.until >= right + 1000
 
 
-def cut_all(url: str) -> None:
+def end_all_connections(url: str) -> None:
     """End every connection that deepwork has, and wait until the server has ended them."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
@@ -174,7 +174,7 @@ def cut_all(url: str) -> None:
 
 
 @contextmanager
-def dying_at_commit(url: str) -> Iterator[None]:
+def end_connection_at_commit(url: str) -> Iterator[None]:
     """The server ends a connection that commits a new agent, after it was told to and before it says so."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
@@ -192,8 +192,8 @@ def dying_at_commit(url: str) -> Iterator[None]:
 
 
 def test_the_doctor_knows_the_server(postgres_url: str):
-    clean(postgres_url)
+    empty_database(postgres_url)
     engine = PostgreSQL(postgres_url)
 
     assert dict(engine.describe())["engine"].startswith("PostgreSQL ")
-    assert list(engine.problems()) == []
+    assert list(engine.find_problems()) == []

@@ -14,7 +14,7 @@ from scripts import schema_snapshots
 
 from deepwork.database import schema
 from deepwork.database.engine import open_engine
-from package.old_stores import empty_place, make_old
+from package.old_stores import create_empty_location, create_old_store
 
 _SQLITE_CATALOG = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 _POSTGRES_CATALOG = """
@@ -35,7 +35,10 @@ def places(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Iterato
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else ""
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
-    with empty_place(kind, tmp_path / "one", url) as one, empty_place(kind, tmp_path / "other", url) as other:
+    with (
+        create_empty_location(kind, tmp_path / "one", url) as one,
+        create_empty_location(kind, tmp_path / "other", url) as other,
+    ):
         yield one, other
 
 
@@ -50,7 +53,7 @@ def test_the_snapshots_are_current(dialect: str, dump: Any):
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_new_store_has_the_schema_of_a_migrated_one(places: tuple[str, str]):
     new, migrated = places
-    make_old(schema.HEAD, migrated)
+    create_old_store(schema.HEAD, migrated)
 
     engine = open_engine(new)
     engine.prepare()

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.database import schema
-from deepwork.database.filesystem import network_file_system
+from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.sqlite import SQLite, has_wal_reset_fix
-from deepwork.database.wakeups import Hints
+from deepwork.database.wakeups import WakeupChannel
 from deepwork.errors import Code, StorageError
 from deepwork.server.application import Application
 
 
-def opened(folder: Path) -> Application:
+def open_app(folder: Path) -> Application:
     return make_app(folder, str(folder / "deepwork.db"))
 
 
 @pytest.fixture
 def used(tmp_path: Path) -> Path:
     """A database file with one agent in it."""
-    app = opened(tmp_path)
-    ask(app, "agent_register", name="Ada", runtime="custom")
+    app = open_app(tmp_path)
+    call_tool(app, "agent_register", name="Ada", runtime="custom")
     app.close()
     return tmp_path / "deepwork.db"
 
@@ -42,12 +42,12 @@ def test_versions_with_the_wal_reset_bug_are_known(version: tuple[int, ...], is_
 
 
 def test_every_connection_is_durable_and_strict(tmp_path: Path):
-    app = opened(tmp_path)
+    app = open_app(tmp_path)
     with app.database.reading() as tx:
-        assert tx.value("PRAGMA journal_mode") == "wal"
-        assert tx.value("PRAGMA synchronous") == 2
-        assert tx.value("PRAGMA foreign_keys") == 1
-        assert tx.value("PRAGMA trusted_schema") == 0
+        assert tx.fetch_value("PRAGMA journal_mode") == "wal"
+        assert tx.fetch_value("PRAGMA synchronous") == 2
+        assert tx.fetch_value("PRAGMA foreign_keys") == 1
+        assert tx.fetch_value("PRAGMA trusted_schema") == 0
     app.close()
 
 
@@ -62,7 +62,7 @@ def test_a_file_of_a_newer_deepwork_is_refused_and_left_alone(used: Path):
     before = used.read_bytes()
 
     with pytest.raises(StorageError, match=rf"9999.*{schema.HEAD}") as refused:
-        ask(opened(used.parent), "agent_list")
+        call_tool(open_app(used.parent), "agent_list")
 
     assert "Update deepwork" in refused.value.suggestion
     assert used.read_bytes() == before
@@ -79,7 +79,7 @@ def test_a_file_that_is_no_database_is_named_and_kept(tmp_path: Path):
     file.write_bytes(b"precious notes, not a database" * 100)
 
     with pytest.raises(StorageError, match="damaged") as refused:
-        ask(opened(tmp_path), "agent_list")
+        call_tool(open_app(tmp_path), "agent_list")
 
     assert "deepwork.db" in refused.value.message
     assert file.read_bytes().startswith(b"precious notes")
@@ -89,7 +89,7 @@ def test_a_second_name_for_the_file_is_refused(used: Path):
     os.link(used, used.with_name("other.db"))
 
     with pytest.raises(StorageError, match="hard link"):
-        ask(opened(used.parent), "agent_list")
+        call_tool(open_app(used.parent), "agent_list")
 
 
 MOUNTS = """\
@@ -111,38 +111,38 @@ MOUNTS = """\
     ],
 )
 def test_network_file_systems_are_known_by_the_nearest_mount(path: str, kind: str | None):
-    assert network_file_system(Path(path), MOUNTS) == kind
+    assert find_network_file_system(Path(path), MOUNTS) == kind
 
 
 def test_a_place_on_a_network_is_refused_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("deepwork.database.sqlite.network_file_system", lambda path: "nfs4")
+    monkeypatch.setattr("deepwork.database.sqlite.find_network_file_system", lambda path: "nfs4")
 
     with pytest.raises(StorageError, match="nfs4") as refused:
-        ask(opened(tmp_path), "agent_list")
+        call_tool(open_app(tmp_path), "agent_list")
 
     assert "DEEPWORK_DATABASE_URL" in refused.value.suggestion
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_said_and_nothing_is_lost(used: Path):
-    app = opened(used.parent)
+    app = open_app(used.parent)
     with app.database.reading() as tx:
-        pages = int(tx.value("PRAGMA page_count"))
+        pages = int(tx.fetch_value("PRAGMA page_count"))
     with app.database.transaction() as tx:
-        tx.value(f"PRAGMA max_page_count = {pages}")
+        tx.fetch_value(f"PRAGMA max_page_count = {pages}")
 
     with pytest.raises(StorageError) as full:
-        ask(app, "agent_register", name="Bob", runtime="custom", metadata={"x": "y" * 100_000})
+        call_tool(app, "agent_register", name="Bob", runtime="custom", metadata={"x": "y" * 100_000})
 
     assert (full.value.code, full.value.recoverable) == (Code.STORAGE_FULL, True)
-    assert ask(app, "agent_list")["total"] == 1
+    assert call_tool(app, "agent_list")["total"] == 1
     app.close()
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_sound_file(used: Path):
     engine = SQLite(used)
 
-    assert list(engine.problems()) == []
+    assert list(engine.find_problems()) == []
     assert dict(engine.describe())["schema"] == schema.HEAD
     engine.close()
 
@@ -154,7 +154,7 @@ def test_the_doctor_names_what_is_damaged(used: Path):
     used.write_bytes(damaged)
 
     engine = SQLite(used)
-    assert any("damaged" in problem or "cannot be read" in problem for problem in engine.problems())
+    assert any("damaged" in problem or "cannot be read" in problem for problem in engine.find_problems())
     engine.close()
 
 
@@ -165,7 +165,7 @@ def test_a_place_that_is_no_file_is_refused_and_left_alone(tmp_path: Path):
     for place in (folder, Path("/dev/null")):
         before = place.stat().st_mode
         with pytest.raises(StorageError, match="no regular file"):
-            ask(make_app(tmp_path, str(place)), "agent_list")
+            call_tool(make_app(tmp_path, str(place)), "agent_list")
         assert place.stat().st_mode == before
         assert not place.with_name(place.name + ".lock").exists()
 
@@ -173,9 +173,9 @@ def test_a_place_that_is_no_file_is_refused_and_left_alone(tmp_path: Path):
 def test_waking_others_removes_nothing_but_dead_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
-    monkeypatch.setattr("deepwork.database.wakeups.runtime_folder", lambda: runtime)
-    hints = Hints(tmp_path / "deepwork.db")
-    receiver = hints.receiver()
+    monkeypatch.setattr("deepwork.database.wakeups.get_runtime_folder", lambda: runtime)
+    hints = WakeupChannel(tmp_path / "deepwork.db")
+    receiver = hints.open_receiver()
     assert receiver is not None
     [socket] = hints._folder.iterdir()
     receiver.close()
@@ -195,11 +195,11 @@ def test_nobody_is_woken_through_a_link_that_another_has_laid(
     runtime.mkdir(mode=0o700)
     victim.mkdir(mode=0o700)
     (victim / "a.txt").write_text("mine")
-    monkeypatch.setattr("deepwork.database.wakeups.runtime_folder", lambda: runtime)
-    hints = Hints(tmp_path / "deepwork.db")
+    monkeypatch.setattr("deepwork.database.wakeups.get_runtime_folder", lambda: runtime)
+    hints = WakeupChannel(tmp_path / "deepwork.db")
     hints._folder.symlink_to(victim)
 
     hints.send()
 
-    assert hints.receiver() is None
+    assert hints.open_receiver() is None
     assert (victim / "a.txt").read_text() == "mine"

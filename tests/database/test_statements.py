@@ -1,42 +1,62 @@
 from __future__ import annotations
 
-from deepwork.database.statements import colon, insertion, percent, prepared, where
+from deepwork.database.statements import (
+    build_insert,
+    build_where,
+    format_colon_placeholder,
+    format_percent_placeholder,
+    prepare_statement,
+)
 
 
 def test_each_driver_gets_its_own_placeholders():
     sql = "SELECT * FROM t WHERE a = :a AND b = :b"
 
-    assert prepared(sql, {"a": 1, "b": 2}, colon)[0] == sql
-    assert prepared(sql, {"a": 1, "b": 2}, percent)[0] == "SELECT * FROM t WHERE a = %(a)s AND b = %(b)s"
+    assert prepare_statement(sql, {"a": 1, "b": 2}, format_colon_placeholder)[0] == sql
+    assert (
+        prepare_statement(sql, {"a": 1, "b": 2}, format_percent_placeholder)[0]
+        == "SELECT * FROM t WHERE a = %(a)s AND b = %(b)s"
+    )
 
 
 def test_a_list_is_spread_out():
-    sql, values = prepared("SELECT :x WHERE a IN :names", {"x": 0, "names": ["p", "q"]}, colon)
+    sql, values = prepare_statement(
+        "SELECT :x WHERE a IN :names", {"x": 0, "names": ["p", "q"]}, format_colon_placeholder
+    )
 
     assert sql == "SELECT :x WHERE a IN (:names_0, :names_1)"
     assert values == {"x": 0, "names_0": "p", "names_1": "q"}
 
 
 def test_an_empty_list_matches_nothing_on_both_databases():
-    assert prepared("a IN :names", {"names": []}, percent)[0] == "a IN (NULL)"
+    assert prepare_statement("a IN :names", {"names": []}, format_percent_placeholder)[0] == "a IN (NULL)"
 
 
 def test_percent_signs_casts_and_words_with_colons_are_left_alone():
     sql = "SELECT '50%', x::bigint, 'agent:updated', :a"
 
-    assert prepared(sql, {"a": 1}, colon)[0] == sql
-    assert prepared(sql, {"a": 1}, percent)[0] == "SELECT '50%%', x::bigint, 'agent:updated', %(a)s"
+    assert prepare_statement(sql, {"a": 1}, format_colon_placeholder)[0] == sql
+    assert (
+        prepare_statement(sql, {"a": 1}, format_percent_placeholder)[0]
+        == "SELECT '50%%', x::bigint, 'agent:updated', %(a)s"
+    )
 
 
 def test_only_conditions_with_a_value_count():
-    assert where({"a = :a": 1, "b = :b": None}) == "WHERE a = :a"
-    assert where({"a = :a": None}) == ""
+    assert build_where({"a = :a": 1, "b = :b": None}) == "WHERE a = :a"
+    assert build_where({"a = :a": None}) == ""
 
 
 def test_an_insertion_names_its_columns():
-    assert insertion("t", ("a", "b")) == "INSERT INTO t (a, b) VALUES (:a, :b)"
+    assert build_insert("t", ("a", "b")) == "INSERT INTO t (a, b) VALUES (:a, :b)"
 
 
 def test_sqlite_plans_a_limit_once():
-    assert prepared("SELECT 1 LIMIT :n", {"n": 3}, colon)[0] == "SELECT 1 LIMIT :n + 0"
-    assert prepared("SELECT 1 LIMIT :n", {"n": 3}, percent)[0] == "SELECT 1 LIMIT %(n)s"
+    assert (
+        prepare_statement("SELECT 1 LIMIT :n", {"n": 3}, format_colon_placeholder)[0]
+        == "SELECT 1 LIMIT :n + 0"
+    )
+    assert (
+        prepare_statement("SELECT 1 LIMIT :n", {"n": 3}, format_percent_placeholder)[0]
+        == "SELECT 1 LIMIT %(n)s"
+    )

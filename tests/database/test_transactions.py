@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from application import NOW, ask, events, make_app, told
-from deepwork.database.call import Call, calling
+from application import NOW, call_tool, list_event_types, list_events, make_app
+from deepwork.database.call import Call, use_call
 from deepwork.errors import StorageError
 from deepwork.server.application import Application
 
 
-def count(app: Application) -> int:
+def count_leases(app: Application) -> int:
     with app.database.reading() as tx:
-        return int(tx.value("SELECT count(*) FROM leases"))
+        return int(tx.fetch_value("SELECT count(*) FROM leases"))
 
 
 def add_lease(app: Application, what: str) -> None:
@@ -34,8 +34,8 @@ def test_an_error_undoes_everything_and_tells_nothing(app: Application):
     with pytest.raises(RuntimeError, match="no"):
         fail_after_writing()
 
-    assert count(app) == 0
-    assert told(app) == []
+    assert count_leases(app) == 0
+    assert list_event_types(app) == []
 
 
 def test_a_failed_transaction_does_not_harm_the_next(app: Application):
@@ -47,28 +47,28 @@ def test_a_failed_transaction_does_not_harm_the_next(app: Application):
         break_a_constraint()
     add_lease(app, "b")
 
-    assert count(app) == 2
+    assert count_leases(app) == 2
 
 
 def test_a_reader_sees_one_moment(app: Application):
     with app.database.reading() as tx:
-        before = tx.value("SELECT count(*) FROM leases")
+        before = tx.fetch_value("SELECT count(*) FROM leases")
         with ThreadPoolExecutor(1) as other:
             other.submit(add_lease, app, "a").result()
 
-        assert tx.value("SELECT count(*) FROM leases") == before
-    assert count(app) == 1
+        assert tx.fetch_value("SELECT count(*) FROM leases") == before
+    assert count_leases(app) == 1
 
 
 def test_a_reader_cannot_write(app: Application):
     def write() -> None:
         with app.database.reading() as tx:
-            tx.run("UPDATE event_sequence SET last_seq = 7")
+            tx.execute("UPDATE event_sequence SET last_seq = 7")
 
     with pytest.raises(StorageError):
         write()
 
-    assert app.feed.last() == 0
+    assert app.feed.get_last_seq() == 0
 
 
 def test_time_stands_still_within_a_transaction(app: Application):
@@ -84,7 +84,7 @@ def test_without_a_clock_of_ours_the_database_tells_the_time(tmp_path: Path, loc
 
 
 def test_a_transaction_knows_on_whose_behalf_it_is(app: Application):
-    with calling(Call(caller="ci-token")), app.database.reading() as tx:
+    with use_call(Call(caller="ci-token")), app.database.reading() as tx:
         assert tx.caller == "ci-token"
     with app.database.reading() as tx:
         assert tx.caller == "local"
@@ -94,7 +94,7 @@ def test_threads_wait_for_each_other_and_lose_nothing(app: Application):
     with ThreadPoolExecutor(8) as writers:
         list(writers.map(lambda number: add_lease(app, f"task:{number}"), range(80)))
 
-    assert count(app) == 80
+    assert count_leases(app) == 80
 
 
 def test_many_first_uses_at_once_prepare_once(app: Application):
@@ -107,16 +107,16 @@ def test_many_first_uses_at_once_prepare_once(app: Application):
     with ThreadPoolExecutor(8) as users:
         list(users.map(use, range(8)))
 
-    assert count(app) == 8
+    assert count_leases(app) == 8
 
 
 def test_many_rows_are_added_at_once(app: Application):
     with app.database.transaction() as tx:
         rows = [{"what": f"task:{n}", "who": None, "epoch": 1, "until": 0} for n in range(1000)]
-        tx.insert_all("leases", rows)
-        tx.insert_all("leases", [])
+        tx.insert_many("leases", rows)
+        tx.insert_many("leases", [])
 
-    assert count(app) == 1000
+    assert count_leases(app) == 1000
 
 
 def test_events_are_numbered_without_gaps_whatever_fails_between(app: Application):
@@ -126,8 +126,8 @@ def test_events_are_numbered_without_gaps_whatever_fails_between(app: Applicatio
             raise RuntimeError
 
     for number in range(5):
-        ask(app, "agent_register", name=f"n{number}", runtime="custom")
+        call_tool(app, "agent_register", name=f"n{number}", runtime="custom")
         with pytest.raises(RuntimeError):
             fail()
 
-    assert [event.seq for event in events(app)] == [1, 2, 3, 4, 5]
+    assert [event.seq for event in list_events(app)] == [1, 2, 3, 4, 5]

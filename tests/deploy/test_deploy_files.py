@@ -1,4 +1,4 @@
-"""The files under deploy/ do what the page on teams says: run where that is possible here, else read."""
+"""The files under deploy/ do what the page on teams says: executed where possible, otherwise parsed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import click
 import psycopg
 import pytest
 
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.cli.main import COMMANDS, deepwork
 from deepwork.cli.serve import serve
 from deepwork.config import OPTIONS
-from http_tests.served import PATIENCE_SECONDS, free_port
+from http_tests.http_server import PATIENCE_SECONDS, reserve_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -83,7 +83,7 @@ def test_the_role_has_no_more_rights_than_it_needs(role_url: str, postgres_url: 
             connection.execute(forbidden)
 
 
-def test_nobody_waits_for_ever_under_the_role(role_url: str):
+def test_the_role_has_timeouts(role_url: str):
     with psycopg.connect(role_url) as connection:
         settings = [
             connection.execute(f"SHOW {name}").fetchone()
@@ -100,16 +100,16 @@ def test_everything_works_under_the_role(role_url: str, tmp_path: Path):
     app = make_app(tmp_path, role_url)
     listener = app.database.listen()
 
-    ada = ask(app, "agent_register", "k", name="Ada", runtime="custom")["id"]
-    plan = ask(app, "workflow_create", name="ship it", source_type="prompt", source_content="x")["id"]
-    ask(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": [{"name": "build"}]})
-    [task] = ask(app, "workflow_next_tasks", workflow_id=plan)["tasks"]
-    claim = ask(app, "task_claim", task_id=task["id"], agent_id=ada)
+    ada = call_tool(app, "agent_register", "k", name="Ada", runtime="custom")["id"]
+    plan = call_tool(app, "workflow_create", name="ship it", source_type="prompt", source_content="x")["id"]
+    call_tool(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": [{"name": "build"}]})
+    [task] = call_tool(app, "workflow_next_tasks", workflow_id=plan)["tasks"]
+    claim = call_tool(app, "task_claim", task_id=task["id"], agent_id=ada)
 
     assert claim["success"]
     assert listener.wait(PATIENCE_SECONDS)
-    assert list(app.database.engine.problems()) == []
-    assert app.feed.last() > 0
+    assert list(app.database.engine.find_problems()) == []
+    assert app.feed.get_last_seq() > 0
     listener.close()
     app.close()
 
@@ -123,25 +123,25 @@ def test_without_a_password_no_role_is_made(postgres_url: str):
         assert connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'deepwork'").fetchone() is None
 
 
-def unit() -> configparser.ConfigParser:
+def parse_unit() -> configparser.ConfigParser:
     parsed = configparser.ConfigParser(strict=True, interpolation=None)
     parsed.optionxform = str  # type: ignore[assignment,method-assign]
     parsed.read(DEPLOY / "deepwork.service")
     return parsed
 
 
-def environment() -> dict[str, str]:
+def parse_environment() -> dict[str, str]:
     lines = (DEPLOY / "environment.example").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
-def started_by_the_unit() -> list[str]:
-    program, *arguments = shlex.split(unit()["Service"]["ExecStart"])
+def parse_start_arguments() -> list[str]:
+    program, *arguments = shlex.split(parse_unit()["Service"]["ExecStart"])
     assert program == "/opt/deepwork/bin/deepwork"
     return arguments
 
 
-def parsed(arguments: list[str]) -> dict[str, Any]:
+def parse_serve_arguments(arguments: list[str]) -> dict[str, Any]:
     """What `deepwork serve` makes of these arguments; unknown ones are an error."""
     verb, *flags = arguments
     assert verb == "serve"
@@ -163,18 +163,22 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path):
 
 
 def test_the_unit_starts_a_server_that_comes_back(tmp_path: Path):
-    service = unit()["Service"]
+    service = parse_unit()["Service"]
 
-    assert parsed(started_by_the_unit())["transport"] == "http"
+    assert parse_serve_arguments(parse_start_arguments())["transport"] == "http"
     assert service["Restart"] == "always"
-    assert unit()["Unit"]["StartLimitIntervalSec"] == "0"
-    assert parsed(started_by_the_unit())["path"] == service["WorkingDirectory"] == service["ReadWritePaths"]
+    assert parse_unit()["Unit"]["StartLimitIntervalSec"] == "0"
+    assert (
+        parse_serve_arguments(parse_start_arguments())["path"]
+        == service["WorkingDirectory"]
+        == service["ReadWritePaths"]
+    )
 
 
 def test_the_command_of_the_unit_serves_who_comes_through_the_proxy(role_url: str, tmp_path: Path):
-    port, given = free_port(), environment()
+    port, given = reserve_port(), parse_environment()
     places = {"/srv/deepwork": str(tmp_path), "8000": str(port)}
-    arguments = [places.get(argument, argument) for argument in started_by_the_unit()]
+    arguments = [places.get(argument, argument) for argument in parse_start_arguments()]
     server = subprocess.Popen(
         [sys.executable, "-P", "-m", "deepwork", *arguments], stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, env={**os.environ, **given, "DEEPWORK_DATABASE_URL": role_url},
@@ -220,18 +224,18 @@ def get(port: int, path: str, headers: dict[str, str]) -> tuple[int, Any]:
 def test_the_environment_sets_what_there_is_to_set():
     known = {option.environment_variable for option in OPTIONS} | {"PGPASSFILE"}
 
-    assert set(environment()) - known == set()
-    assert ":" not in environment()["DEEPWORK_DATABASE_URL"].split("//")[1].split("@")[0], "a password"
+    assert set(parse_environment()) - known == set()
+    assert ":" not in parse_environment()["DEEPWORK_DATABASE_URL"].split("//")[1].split("@")[0], "a password"
 
 
-def test_the_container_starts_what_there_is_as_nobody_in_particular():
+def test_the_container_starts_the_installed_command_as_an_unprivileged_user():
     text = (DEPLOY / "Containerfile").read_text()
     [command] = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
     [user] = re.findall(r"^USER (\d+)$", text, re.MULTILINE)
     [port] = re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE)
     copied = [place for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for place in line.split()]
 
-    served = parsed(json.loads(command))
+    served = parse_serve_arguments(json.loads(command))
 
     assert (served["transport"], served["host"], str(served["port"])) == ("http", "0.0.0.0", port)
     assert int(user) > 0
@@ -241,10 +245,10 @@ def test_the_container_starts_what_there_is_as_nobody_in_particular():
 
 def test_the_proxy_knows_where_the_unit_listens():
     text = (DEPLOY / "Caddyfile").read_text()
-    served = parsed(started_by_the_unit())
+    served = parse_serve_arguments(parse_start_arguments())
 
     assert re.findall(r"reverse_proxy (\S+) ", text) == [f"{served['host']}:{served['port']}"]
-    assert re.findall(r"^(\S+) \{$", text, re.MULTILINE) == [environment()["DEEPWORK_ALLOWED_HOSTS"]]
+    assert re.findall(r"^(\S+) \{$", text, re.MULTILINE) == [parse_environment()["DEEPWORK_ALLOWED_HOSTS"]]
 
 
 def test_the_page_names_every_file_and_no_command_that_is_not_there():

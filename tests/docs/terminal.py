@@ -1,4 +1,4 @@
-"""A terminal for one page: a real shell in an empty folder, a home of its own, and the real command."""
+"""Runs a page's commands in a real shell, with an empty project, its own home and the real `deepwork`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from types import TracebackType
 from typing import Self
 
 from e2e.ports import HeldPort
-from quick import command as deepwork_command
+from quick import build_command as deepwork_command
 
 SECONDS_FOR_A_COMMAND = 100
 SECONDS_TO_END = 60
 HOME_IN_PAGES = "/home/ada"
 PROJECT = "shop"
-# Ports that pages name, and the setting by which the program is told another one.
+# Ports in the pages, which are replaced by free ports.
 PORTS = ("8000", "8765")
 
 
-class Failed(AssertionError):
+class CommandFailed(AssertionError):
     """A command did not do what its page says."""
 
 
 class Terminal:
-    """One shell that lives as long as its page; what it started ends with it."""
+    """One shell per page; processes that it started end with it."""
 
     def __init__(self, folder: Path, stand_ins: dict[str, str]) -> None:
         self.home = folder / "home"
@@ -49,7 +49,7 @@ class Terminal:
         self._shell = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=self.project,
-            env=self._environment(),
+            env=self._build_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -73,56 +73,57 @@ class Terminal:
             pass
         try:
             self._shell.wait(SECONDS_TO_END)
-            _wait(lambda: not _group_lives(self._shell.pid), SECONDS_TO_END)
+            _wait(lambda: not _is_group_running(self._shell.pid), SECONDS_TO_END)
         except (subprocess.TimeoutExpired, TimeoutError):
             with suppress(ProcessLookupError):
                 os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait()
         finally:
             for port in self._ports.values():
-                port.let_go()
+                port.release()
 
     @property
     def folder(self) -> Path:
-        """Where the page has gone with `cd`."""
+        """The shell's current folder."""
         return Path(self._place.read_text().strip()) if self._place.exists() else self.project
 
     def run(self, command: str) -> tuple[int, str]:
-        """Its exit code and what it printed, standard error too."""
+        """Run a command; return its exit code and output, including standard error."""
         output, code = self._send(command)
         try:
             _wait(lambda: code.exists() or self._shell.poll() is not None, SECONDS_FOR_A_COMMAND)
         except TimeoutError:
-            raise Failed(
+            raise CommandFailed(
                 f"$ {command}\nis still running. If it should, say `stays` in its fence.\n{output.read_text()}"
             ) from None
         if not code.exists():
-            raise Failed(f"$ {command}\nended the shell, or is no command that a shell can read.")
-        return int(code.read_text()), self.as_shown(output.read_text())
+            raise CommandFailed(f"$ {command}\nended the shell, or is no command that a shell can read.")
+        return int(code.read_text()), self.to_page_paths(output.read_text())
 
     def leave_running(self, command: str, is_enough: Callable[[str], bool]) -> str:
-        """Start something that goes on; answer as soon as it printed enough."""
+        """Start a command in the background; return its output as soon as that is enough."""
         output, code = self._send(command, stays=True)
         _wait(output.exists, SECONDS_FOR_A_COMMAND)
-        with suppress(TimeoutError):  # whoever asked compares, and says what is missing
+        with suppress(TimeoutError):  # the caller compares the output, and reports what is missing
             _wait(
-                lambda: code.exists() or is_enough(self.as_shown(output.read_text())), SECONDS_FOR_A_COMMAND
+                lambda: code.exists() or is_enough(self.to_page_paths(output.read_text())),
+                SECONDS_FOR_A_COMMAND,
             )
         self._staying[command] = code
-        return self.as_shown(output.read_text())
+        return self.to_page_paths(output.read_text())
 
-    def ended_early(self) -> list[str]:
-        """What should have gone on and did not."""
+    def list_ended_early(self) -> list[str]:
+        """List background commands that have ended."""
         return [command for command, code in self._staying.items() if code.exists()]
 
-    def as_real(self, text: str) -> str:
-        """What a page writes, with this machine's addresses and places."""
+    def to_real_paths(self, text: str) -> str:
+        """Replace the paths and ports on a page by those of this machine."""
         for shown, real in self._stand_ins.items():
             text = text.replace(shown, real)
         return text
 
-    def as_shown(self, text: str) -> str:
-        """What was printed, as a page would write it."""
+    def to_page_paths(self, text: str) -> str:
+        """Replace the paths and ports of this machine by those on the page."""
         for shown, real in self._stand_ins.items():
             text = text.replace(real, shown)
         return text
@@ -131,28 +132,28 @@ class Terminal:
         assert self._shell.stdin is not None
         self._count += 1
         output, code = self._notes / f"{self._count}.output", self._notes / f"{self._count}.code"
-        body = f"{{ {self._on_a_free_port(self.as_real(command))}\n}} </dev/null >'{output}' 2>&1"
-        # The exit code is written beside its place and moved there: whoever sees the file can read it.
+        body = f"{{ {self._use_free_port(self.to_real_paths(command))}\n}} </dev/null >'{output}' 2>&1"
+        # The exit code is written to a temporary file and renamed, so that a reader never sees it half written.
         noted = f"echo $? >'{code}.new'; pwd >'{self._place}'; mv '{code}.new' '{code}'"
         self._shell.stdin.write(f"{{ {body}\n{noted}; }} &\n" if stays else f"{body}\n{noted}\n")
         self._shell.stdin.flush()
         return output, code
 
-    def _on_a_free_port(self, command: str) -> str:
-        """Two tests may not share a port; the dashboard takes its port by its flag alone."""
+    def _use_free_port(self, command: str) -> str:
+        """Give the dashboard a free port; it has no setting for its port, only a flag."""
         if command.startswith("deepwork dashboard") and "--port" not in command:
             port = self._ports["8765"].number
             return command.replace("deepwork dashboard", f"deepwork dashboard --port {port}", 1)
         return command
 
     def _install(self) -> None:
-        """`deepwork` on the path: a process of its own for each command, without waiting for its imports."""
+        """Put a `deepwork` on the PATH that starts a pre-imported process for each command."""
         program = self.home / "bin" / "deepwork"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec {shlex.join(deepwork_command())} "$@"\n')
         program.chmod(0o755)
 
-    def _environment(self) -> dict[str, str]:
+    def _build_environment(self) -> dict[str, str]:
         programs = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
         return {
             "PATH": f"{self.home / 'bin'}:{programs}",
@@ -174,26 +175,26 @@ def _wait(is_so: Callable[[], bool], seconds: float) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process does something; what has ended may be a zombie until the machine's first process looks."""
+    """Whether a process is running; one that has ended may stay a zombie until init reaps it."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except ProcessLookupError:
         return False
-    except FileNotFoundError:  # it has just ended, or this system has no such files
+    except FileNotFoundError:  # it has just ended, or this system has no /proc
         return not Path("/proc/self").exists()
 
 
-def _group_lives(group: int) -> bool:
+def _is_group_running(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    return any(is_running(pid) for pid in _members(group))
+    return any(is_running(pid) for pid in _list_group_members(group))
 
 
-def _members(group: int) -> list[int]:
-    """The processes of a group; without /proc its first, which stands for all."""
+def _list_group_members(group: int) -> list[int]:
+    """List the processes of a group; without /proc only its leader."""
     if not Path("/proc/self").exists():
         return [group]
     found = []

@@ -1,4 +1,4 @@
-"""Every command of every page is run, in order, in a project of its own; what the page shows is what is printed."""
+"""Runs every command of every page in a new project, and compares its output with the page."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scripts.pages import ROOT, Block, Step, all_pages, blocks, steps
+from scripts.pages import ROOT, Block, Step, list_pages, parse_blocks, parse_steps
 
-from docs.shown import Names
-from docs.terminal import Failed, Terminal
+from docs.page_output import PageIds
+from docs.terminal import CommandFailed, Terminal
 
 DATABASE_IN_PAGES = "postgresql://deepwork@db.example/deepwork"
 PAGES = [
     page
-    for page in all_pages()
-    if any(block.is_commands or block.language == "python" for block in blocks(page))
+    for page in list_pages()
+    if any(block.is_commands or block.language == "python" for block in parse_blocks(page))
 ]
 
 
@@ -36,25 +36,25 @@ def team_database(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.timeout(900)  # a page is as long as it is; each command has a limit of its own
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_can_be_followed(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
-    found = blocks(page)
+    found = parse_blocks(page)
     stand_ins = {}
     if any(DATABASE_IN_PAGES in block.text and not block.why_not_run for block in found if block.is_commands):
         stand_ins[DATABASE_IN_PAGES] = request.getfixturevalue("team_database")
 
     with Terminal(tmp_path, stand_ins) as terminal:
-        names = Names()
+        names = PageIds()
         failure = ""
         try:
             for block in found:
                 follow(block, terminal, names)
-        except Failed as failed:
+        except CommandFailed as failed:
             failure = str(failed)
-        if failure:  # told without the way that led here: what matters is on the page
+        if failure:  # without a traceback: only the place on the page matters
             pytest.fail(failure, pytrace=False)
-        assert terminal.ended_early() == []
+        assert terminal.list_ended_early() == []
 
 
-def follow(block: Block, terminal: Terminal, names: Names) -> None:
+def follow(block: Block, terminal: Terminal, names: PageIds) -> None:
     """Do what the block says: keep a file, run a program, run commands."""
     if block.why_not_run:
         return
@@ -65,7 +65,7 @@ def follow(block: Block, terminal: Terminal, names: Names) -> None:
         keep(block, program, terminal, names)
         run(Step(f"python {program}", "", block.line), block, terminal, names)
     if block.is_commands:
-        *first, last = steps(block)
+        *first, last = parse_steps(block)
         for step in first:
             run(step, block, terminal, names)
         if block.stays:
@@ -74,34 +74,36 @@ def follow(block: Block, terminal: Terminal, names: Names) -> None:
             run(last, block, terminal, names, int(block.attributes.get("exit", "0")))
 
 
-def keep(block: Block, file: Path, terminal: Terminal, names: Names) -> None:
+def keep(block: Block, file: Path, terminal: Terminal, names: PageIds) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(names.used_in(terminal.as_real(block.text)), encoding="utf-8")
+    file.write_text(names.substitute_ids(terminal.to_real_paths(block.text)), encoding="utf-8")
 
 
-def run(step: Step, block: Block, terminal: Terminal, names: Names, expected: int = 0) -> None:
-    code, printed = terminal.run(names.used_in(step.command))
+def run(step: Step, block: Block, terminal: Terminal, names: PageIds, expected: int = 0) -> None:
+    code, printed = terminal.run(names.substitute_ids(step.command))
     if code != expected:
-        raise Failed(f"{place(step, block)}\n$ {step.command}\nended with {code}, not {expected}:\n{printed}")
+        raise CommandFailed(
+            f"{place(step, block)}\n$ {step.command}\nended with {code}, not {expected}:\n{printed}"
+        )
     compare(step, block, names, printed)
 
 
-def leave_running(step: Step, block: Block, terminal: Terminal, names: Names) -> None:
+def leave_running(step: Step, block: Block, terminal: Terminal, names: PageIds) -> None:
     if not step.shown:
-        raise Failed(
+        raise CommandFailed(
             f"{place(step, block)}\nShow a line of what it prints, or nobody knows whether it began."
         )
 
     def is_enough(printed: str) -> bool:
         return printed.count("\n") >= len(step.shown.splitlines())
 
-    compare(step, block, names, terminal.leave_running(names.used_in(step.command), is_enough))
+    compare(step, block, names, terminal.leave_running(names.substitute_ids(step.command), is_enough))
 
 
-def compare(step: Step, block: Block, names: Names, printed: str) -> None:
-    difference = names.learn(step.shown, printed) if step.shown else ""
+def compare(step: Step, block: Block, names: PageIds, printed: str) -> None:
+    difference = names.match_output(step.shown, printed) if step.shown else ""
     if difference:
-        raise Failed(f"{place(step, block)}\n$ {step.command}\n{difference}")
+        raise CommandFailed(f"{place(step, block)}\n$ {step.command}\n{difference}")
 
 
 def place(step: Step, block: Block) -> str:

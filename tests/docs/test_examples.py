@@ -1,4 +1,4 @@
-"""Files and tool calls that pages show are read by the code that reads a user's."""
+"""Validates the files and tool calls on the pages with the program's own code."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 from scripts import commands_page, not_run_page, settings_page, tools_page
-from scripts.pages import ROOT, Block, all_pages, blocks, steps
+from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 
 from deepwork.cli.main import COMMANDS
 from deepwork.cli.serve import serve
-from deepwork.config import load_settings, unknown_keys
-from deepwork.jobs.definitions import problems
-from deepwork.reviews.definitions import RuleShelf
-from deepwork.templates.files import TemplateShelf
+from deepwork.config import find_unknown_keys, load_settings
+from deepwork.jobs.catalog import find_problems
+from deepwork.reviews.catalog import RuleCatalog
+from deepwork.templates.catalog import TemplateCatalog
 
-BLOCKS = [block for page in all_pages() for block in blocks(page)]
+BLOCKS = [block for page in list_pages() for block in parse_blocks(page)]
 SHOWN = [block for block in BLOCKS if block.language in {"yaml", "yml", "json", "jsonc", "toml"}]
 CALL = re.compile(r"^(?P<tool>[a-z_]+) +(?=\{)", re.MULTILINE)
-REGISTRY = tools_page.registry()
+REGISTRY = tools_page.load_registry()
 
 
-def of(*languages: str) -> list[Any]:
+def select_blocks(*languages: str) -> list[Any]:
     return [pytest.param(block, id=block.place) for block in SHOWN if block.language in languages] or [None]
 
 
-@pytest.mark.parametrize("block", of("yaml", "yml"))
+@pytest.mark.parametrize("block", select_blocks("yaml", "yml"))
 def test_yaml_is_what_it_says(block: Block, tmp_path: Path):
     document = yaml.safe_load(block.text)
     if document is None:
@@ -43,39 +43,39 @@ def test_yaml_is_what_it_says(block: Block, tmp_path: Path):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(block.text, encoding="utf-8")
 
-    assert list(complaints(file, tmp_path, document)) == []
+    assert list(find_document_problems(file, tmp_path, document)) == []
 
 
-def complaints(file: Path, root: Path, document: Any) -> Iterator[object]:
+def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[object]:
     """What the code that reads such a file says against it."""
     if file.name == "job.yml":
         for step in document["steps"]:
             instructions = file.parent / step["instructions_file"]
             instructions.parent.mkdir(parents=True, exist_ok=True)
             instructions.write_text("Do it.\n")
-        yield from problems(file.parent)
+        yield from find_problems(file.parent)
     elif file.name == ".deepreview":
         for rule in document.values():
             told = rule["review"]["instructions"]
             if isinstance(told, dict):
                 (root / told["file"]).parent.mkdir(parents=True, exist_ok=True)
                 (root / told["file"]).write_text("Look.\n")
-        yield from RuleShelf(root).rules_in([".deepreview"]).flaws
+        yield from RuleCatalog(root).load_rules([".deepreview"]).problems
     elif file.name == "config.yml":
         load_settings(root, environment={})
-        yield from unknown_keys(root)
+        yield from find_unknown_keys(root)
     elif file.parent.name == "templates":
-        found = TemplateShelf(root, root / "home").look()
-        yield from found.flaws
+        found = TemplateCatalog(root, root / "home").scan()
+        yield from found.problems
         if not found.templates:
             yield "no template was found"
     elif file.name.endswith("plan.yml"):
-        yield from wrong("workflow_set_plan", {"id": "wf_1", "plan": document})
+        yield from find_call_problems("workflow_set_plan", {"id": "wf_1", "plan": document})
     else:
         yield f"no check is known for {file.name}; add one"
 
 
-@pytest.mark.parametrize("block", of("json", "jsonc"))
+@pytest.mark.parametrize("block", select_blocks("json", "jsonc"))
 def test_json_is_json_and_calls_are_calls(block: Block):
     if not CALL.search(block.text):
         document = json.loads(block.text)
@@ -85,7 +85,7 @@ def test_json_is_json_and_calls_are_calls(block: Block):
 
     for call in CALL.finditer(block.text):
         arguments, end = json.JSONDecoder().raw_decode(block.text, call.end())
-        assert list(wrong(call["tool"], arguments)) == []
+        assert list(find_call_problems(call["tool"], arguments)) == []
         answer = re.match(r"\s*→ (?=\{)", block.text[end:])
         if answer:
             check_answer(call["tool"], block.text[end + answer.end() :])
@@ -100,7 +100,7 @@ def check_start(server: dict[str, Any], block: Block) -> None:
             serve.make_context("serve", [each for each in arguments if each != "${workspaceFolder}"])
 
 
-def wrong(tool: str, arguments: dict[str, Any]) -> Iterator[str]:
+def find_call_problems(tool: str, arguments: dict[str, Any]) -> Iterator[str]:
     """What the tool's own schema says against a call."""
     if tool not in REGISTRY:
         yield f"there is no tool {tool}"
@@ -119,7 +119,7 @@ def check_answer(tool: str, text: str) -> None:
     assert schema is None or {key for key in keys if f'"{key}"' not in text_of_schema} == set()
 
 
-@pytest.mark.parametrize("block", of("toml"))
+@pytest.mark.parametrize("block", select_blocks("toml"))
 def test_toml_is_toml(block: Block | None):
     assert block is None or tomllib.loads(block.text)
 
@@ -132,11 +132,11 @@ def test_a_page_made_from_the_code_is_as_the_code_is(generator: Any):
 
 
 def test_what_is_not_run_says_why_and_is_little():
-    left_out = not_run_page.not_run()
-    commands = sum(len(steps(block)) for block in BLOCKS if block.is_commands)
-    not_run = sum(len(steps(block)) for block in left_out)
+    left_out = not_run_page.list_unrun_blocks()
+    commands = sum(len(parse_steps(block)) for block in BLOCKS if block.is_commands)
+    not_run = sum(len(parse_steps(block)) for block in left_out)
     for block in left_out:
-        print(f"{block.place}: {len(steps(block))} not run: {block.why_not_run}")
+        print(f"{block.place}: {len(parse_steps(block))} not run: {block.why_not_run}")
     print(f"{not_run} of {commands} commands are not run")
 
     assert all(len(block.why_not_run) > 10 for block in left_out)

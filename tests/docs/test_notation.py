@@ -1,13 +1,13 @@
-"""The notation of the pages: what is taken as equal, and what is not."""
+"""The notation of the pages: which outputs count as equal."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from scripts.pages import BadFence, Block, blocks, steps
+from scripts.pages import Block, FenceError, parse_blocks, parse_steps
 
-from docs.shown import Names
+from docs.page_output import PageIds
 from docs.terminal import Terminal, is_running
 
 
@@ -25,7 +25,7 @@ from docs.terminal import Terminal, is_running
     ],
 )
 def test_what_differs_from_run_to_run_is_equal(shown: str, printed: str):
-    assert Names().learn(shown, printed) == ""
+    assert PageIds().match_output(shown, printed) == ""
 
 
 @pytest.mark.parametrize(
@@ -40,29 +40,32 @@ def test_what_differs_from_run_to_run_is_equal(shown: str, printed: str):
         ("from wf_1a to wf_1a", "from wf_aaaaaaaaaaaa to wf_bbbbbbbbbbbb"),
     ],
 )
-def test_what_is_different_is_told(shown: str, printed: str):
-    assert Names().learn(shown, printed).startswith("--- shown")
+def test_differences_are_reported(shown: str, printed: str):
+    assert PageIds().match_output(shown, printed).startswith("--- shown")
 
 
 def test_an_id_means_the_same_on_the_whole_page():
-    names = Names()
-    names.learn("id wf_n1un6fdh59ym\nsession k3x9w2ab", "id wf_aaaaaaaaaaaa\nsession qqqqqqqq")
+    names = PageIds()
+    names.match_output("id wf_n1un6fdh59ym\nsession k3x9w2ab", "id wf_aaaaaaaaaaaa\nsession qqqqqqqq")
 
-    assert names.used_in("show wf_n1un6fdh59ym k3x9w2ab is_stale") == "show wf_aaaaaaaaaaaa qqqqqqqq is_stale"
-    assert names.learn("got wf_n1un6fdh59ym", "got wf_aaaaaaaaaaaa") == ""
-    assert names.learn("got wf_n1un6fdh59ym", "got wf_bbbbbbbbbbbb") != ""
+    assert (
+        names.substitute_ids("show wf_n1un6fdh59ym k3x9w2ab is_stale")
+        == "show wf_aaaaaaaaaaaa qqqqqqqq is_stale"
+    )
+    assert names.match_output("got wf_n1un6fdh59ym", "got wf_aaaaaaaaaaaa") == ""
+    assert names.match_output("got wf_n1un6fdh59ym", "got wf_bbbbbbbbbbbb") != ""
 
 
 def read(folder: Path, text: str) -> list[Block]:
     page = folder / "page.md"
     page.write_text(text)
-    return blocks(page)
+    return parse_blocks(page)
 
 
 def test_a_block_is_commands_with_their_output(tmp_path: Path):
     [block] = read(tmp_path, '```console exit="1"\n$ one \\\n    more\n$ two\nout\n\nput\n```\n')
 
-    assert [(step.command, step.shown) for step in steps(block)] == [
+    assert [(step.command, step.shown) for step in parse_steps(block)] == [
         ("one \\\n    more", ""),
         ("two", "out\n\nput"),
     ]
@@ -74,13 +77,13 @@ def test_comments_prepare_and_speak_for_the_fence_below(tmp_path: Path):
         tmp_path, '<!-- console\n$ ready\n-->\n\n<!-- fence: title="a.yml" -->\n```yaml\na: 1\n```\n'
     )
 
-    assert [step.command for step in steps(hidden)] == ["ready"]
+    assert [step.command for step in parse_steps(hidden)] == ["ready"]
     assert (shown.title, shown.text) == ("a.yml", "a: 1\n")
 
 
 @pytest.mark.parametrize("header", ["console slowly", "console not-run", 'console not-run=""'])
 def test_a_fence_that_says_nonsense_is_refused(tmp_path: Path, header: str):
-    with pytest.raises(BadFence):
+    with pytest.raises(FenceError):
         read(tmp_path, f"```{header}\n$ true\n```\n")
 
 
@@ -95,6 +98,6 @@ def test_a_terminal_keeps_its_shell_and_ends_what_it_started(tmp_path: Path):
         started = terminal.leave_running(
             "echo $BASHPID; exec sleep 600", lambda printed: printed.endswith("\n")
         )
-        assert terminal.ended_early() == []
+        assert terminal.list_ended_early() == []
 
     assert not is_running(int(started))

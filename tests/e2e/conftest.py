@@ -1,7 +1,7 @@
-"""For each module a browser, and a furnished dashboard to look at.
+"""Fixtures for each module: a browser, and a dashboard with data.
 
-Playwright keeps a loop running in its thread, in which nothing else may run one: so it is stopped at the end of
-each module, before a test of another kind comes. `--dist loadfile` keeps the tests of a module together.
+Playwright keeps an event loop running in its thread, where no other loop can run; so it is stopped at the end
+of each module, before other tests run. `--dist loadfile` keeps the tests of a module together.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from application import leave_out
-from e2e.browsing import FLAGS, Dashboard, Visitor, aside
-from e2e.make_e2e import Made, morning
+from application import skip_or_fail
+from e2e.browser import FLAGS, Dashboard, Visitor, run_in_thread
+from e2e.make import MadeProject, make_project
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.needs("chromium"))
-            # The first of a module furnishes its dashboard too.
+            # The first test of a module also fills its dashboard.
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(400))
 
@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        leave_out("Playwright is not installed")
+        skip_or_fail("Playwright is not installed")
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         yield launched
@@ -46,22 +46,22 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard, Made]]:
-    """A project with a morning's work in it, and its dashboard."""
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard, MadeProject]]:
+    """A project with a morning's work, and its dashboard."""
     project = tmp_path_factory.mktemp("work") / "project"
     project.mkdir()
-    made = aside(lambda: morning(project))
+    made = run_in_thread(lambda: make_project(project))
     with Dashboard(project) as dashboard:
         yield dashboard, made
 
 
 @pytest.fixture
-def made(furnished: tuple[Dashboard, Made]) -> Made:
+def made(furnished: tuple[Dashboard, MadeProject]) -> MadeProject:
     return furnished[1]
 
 
 @pytest.fixture
-def dashboard(furnished: tuple[Dashboard, Made]) -> Dashboard:
+def dashboard(furnished: tuple[Dashboard, MadeProject]) -> Dashboard:
     return furnished[0]
 
 

@@ -1,4 +1,4 @@
-"""Sixty texts that have run as programs in some page or other; each would set `hacked` in ours."""
+"""Sixty known XSS payloads; each would set `hacked` if it ran."""
 
 _CALL = "hacked=1"
 _ELEMENTS = (

@@ -1,4 +1,4 @@
-"""A port that nobody else takes between being found and being used, nor while its server is being restarted."""
+"""Reserves a port between finding and using it, and while its server restarts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 
 
 class HeldPort:
-    """A port of this machine, held until it is let go.
+    """A local port, reserved until it is released.
 
-    Linux lets a server listen where another socket is only bound, if both allow it (SO_REUSEADDR), and gives such a
-    port to nobody who asks for any. Elsewhere two cannot be bound, so the port is let go at once, and is only
-    likely to stay free.
+    Linux lets a server listen where another socket is only bound, if both allow it (SO_REUSEADDR), and never
+    assigns such a port automatically. Other systems do not allow both, so there the port is released
+    immediately and only likely to stay free.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class HeldPort:
         self._socket.bind(("127.0.0.1", 0))
         self.number: int = self._socket.getsockname()[1]
         if sys.platform != "linux":
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._socket.close()

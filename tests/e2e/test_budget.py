@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from application import ask
-from e2e.browsing import Dashboard, Visitor
-from e2e.make_e2e import at, crowd
+from application import call_tool
+from e2e.browser import Dashboard, Visitor
+from e2e.make import make_large_run, open_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession
@@ -25,7 +25,7 @@ MINUTES = float(os.environ.get("DEEPWORK_SOAK_MINUTES", "1"))
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard, str]]:
     project = tmp_path_factory.mktemp("crowd") / "project"
     project.mkdir()
-    id = crowd(project, TASKS)
+    id = make_large_run(project, TASKS)
     with Dashboard(project) as dashboard:
         yield dashboard, id
 
@@ -76,7 +76,7 @@ class Meter:
         return self.read("JSHeapUsedSize") / 1e6
 
 
-def nodes(visitor: Visitor) -> int:
+def count_nodes(visitor: Visitor) -> int:
     count: int = visitor.page.evaluate("document.querySelectorAll('*').length")
     return count
 
@@ -97,16 +97,16 @@ def test_the_page_of_ten_thousand_tasks_is_light_and_soon_there(
         cost = meter.milliseconds() - before
         slowness = meter.slowness()
         print(
-            f"\nto the first rows: {cost:.0f} ms at {slowness:.1f}; nodes: {nodes(visitor)}; heap: {meter.heap():.1f} MB"
+            f"\nto the first rows: {cost:.0f} ms at {slowness:.1f}; nodes: {count_nodes(visitor)}; heap: {meter.heap():.1f} MB"
         )
 
         assert visitor.page.locator(".timeline").get_attribute("aria-rowcount") == str(TASKS + 5 + 1)
         assert cost < 1000 * slowness
-        assert nodes(visitor) < 2000
+        assert count_nodes(visitor) < 2000
         assert meter.heap() < 150
 
 
-def scrolled(visitor: Visitor, meter: Meter, frames: int) -> float:
+def measure_scrolling(visitor: Visitor, meter: Meter, frames: int) -> float:
     """Milliseconds that a frame cost on the way down."""
     before = meter.milliseconds()
     visitor.page.evaluate(
@@ -132,14 +132,14 @@ def test_scrolling_through_ten_thousand_tasks_costs_less_than_a_frame(
         visitor.page.wait_for_selector(".rows .row[data-key]")
         meter = Meter(visitor)
         # The lowest of three: others on the machine, who take the cache, only ever add.
-        cost = min(scrolled(visitor, meter, frames=60) for _ in range(3))
+        cost = min(measure_scrolling(visitor, meter, frames=60) for _ in range(3))
         slowness = meter.slowness()
-        print(f"\n{tab}: {cost:.1f} ms a frame at {slowness:.1f}; nodes: {nodes(visitor)}")
+        print(f"\n{tab}: {cost:.1f} ms a frame at {slowness:.1f}; nodes: {count_nodes(visitor)}")
 
         shown = visitor.page.locator(".rows .row[data-key]").first.get_attribute("aria-rowindex")
         assert int(shown or 0) > 100
         assert cost < 16 * slowness
-        assert nodes(visitor) < 2000
+        assert count_nodes(visitor) < 2000
 
 
 def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
@@ -151,13 +151,13 @@ def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
         visitor.page.wait_for_selector(".node")
 
         assert visitor.page.locator(".node").count() <= 300
-        assert nodes(visitor) < 3000
+        assert count_nodes(visitor) < 3000
 
 
 @pytest.mark.timeout(400 + 120 * MINUTES)
 def test_a_busy_run_does_not_wear_the_page_out(browser: Browser, run: tuple[Dashboard, str]) -> None:
     dashboard, id = run
-    app, clock = at(dashboard.project)
+    app, clock = open_app(dashboard.project)
     try:
         with Visitor(browser, dashboard) as visitor:
             visitor.open(f"/runs/{id}?tab=tasks")
@@ -170,18 +170,18 @@ def test_a_busy_run_does_not_wear_the_page_out(browser: Browser, run: tuple[Dash
             events = round(60 * MINUTES * EVENTS_A_SECOND)
             for number in range(events):
                 clock.now = int(time.time() * 1000)
-                ask(app, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
+                call_tool(app, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
                 time.sleep(max(0.0, began + (number + 1) / EVENTS_A_SECOND - time.monotonic()))
             visitor.page.locator(f'.row[data-key="{task}"]', has_text=f"step {events - 1}").wait_for()
             seconds = time.monotonic() - began
             share = (meter.milliseconds() - busy) / 10 / seconds
             heap = meter.heap()
             print(
-                f"\n{events} events in {seconds:.0f} s: heap {heap:.1f} MB, nodes {nodes(visitor)}, {share:.0f} % of a core"
+                f"\n{events} events in {seconds:.0f} s: heap {heap:.1f} MB, nodes {count_nodes(visitor)}, {share:.0f} % of a core"
             )
 
             assert heap < 150
-            assert nodes(visitor) < 2000
+            assert count_nodes(visitor) < 2000
             assert visitor.troubles == []
     finally:
         app.close()

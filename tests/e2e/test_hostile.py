@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from application import Clock, ask
+from application import Clock, call_tool
 from deepwork.server.application import Application
-from e2e.browsing import Dashboard, Visitor, aside, until
-from e2e.make_e2e import at, git, judged
+from e2e.browser import Dashboard, Visitor, run_in_thread, wait_until
+from e2e.make import open_app, open_app_with_reviewer, run_git
 from e2e.payloads import PAYLOADS
 from jobs import project as jobs
-from jobs.runs import ask as ask_job
-from jobs.runs import start as begin_job
-from tracking import make_tracking as track
+from jobs.runs import call_job_tool as ask_job
+from jobs.runs import start_job as begin_job
+from tracking import make as track
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -43,48 +43,50 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile(project: Path) -> Hostile:
-    app, clock = at(project)
+    app, clock = open_app(project)
     try:
-        crowd, task = _tasks(app, project)
-        runs = [_run(app, text) for text in PAYLOADS]
-        return Hostile(runs, crowd, task, *_plan(app), *aside(lambda: _sessions(project, clock)))
+        crowd, task = _make_tasks(app, project)
+        runs = [_make_run(app, text) for text in PAYLOADS]
+        return Hostile(
+            runs, crowd, task, *_make_plan(app), *run_in_thread(lambda: _make_sessions(project, clock))
+        )
     finally:
         app.close()
 
 
-def _run(app: Application, text: str) -> str:
+def _make_run(app: Application, text: str) -> str:
     """A run with this text in every field of its own."""
-    id = track.workflow(app, name=text, objective=text, scope=text, constraints=text)
-    phase = track.phase(app, id, 1, name=text)
-    ask(app, "complete_phase", phase_id=phase, status="completed")
-    ask(
+    id = track.create_workflow(app, name=text, objective=text, scope=text, constraints=text)
+    phase = track.create_phase(app, id, 1, name=text)
+    call_tool(app, "complete_phase", phase_id=phase, status="completed")
+    call_tool(
         app, "complete_workflow", workflow_id=id, status="completed", summary=text, achievements=[text],
         limitations=[text],
     )  # fmt: skip
     return id
 
 
-def _tasks(app: Application, project: Path) -> tuple[str, str]:
+def _make_tasks(app: Application, project: Path) -> tuple[str, str]:
     """One run with a task for each text, in every field that a task has; the last changed hostile files."""
-    id = track.workflow(app, name="crowd", objective="All of them.")
-    where = (id, track.phase(app, id, 1))
+    id = track.create_workflow(app, name="crowd", objective="All of them.")
+    where = (id, track.create_phase(app, id, 1))
     for text in PAYLOADS:
         if is_last := text == PAYLOADS[-1]:
             _commit(project)  # only now: git takes its time to look at each task
-        task = track.task(app, where, text, goal=text, agent_name=text, areas=["src/**"])
-        ask(app, "log_milestone", task_id=task, message=text, progress=3)
-        ask(
+        task = track.create_task(app, where, text, goal=text, agent_name=text, areas=["src/**"])
+        call_tool(app, "log_milestone", task_id=task, message=text, progress=3)
+        call_tool(
             app, "log_decision", task_id=task, category="other", question=text, chosen=text, reasoning=text,
             options_considered=[text, "b"], trade_offs=text,
         )  # fmt: skip
-        track.blocker(app, task, text)
+        track.create_blocker(app, task, text)
         if is_last:
             (project / "<img src=x onerror=hacked=1>.md").write_text("\n".join(PAYLOADS))
         outcome = {
             "summary": text, "achievements": [text], "limitations": [text], "next_steps": [text],
             "manual_review_needed": True, "manual_review_reason": text,
         }  # fmt: skip
-        track.complete(
+        track.complete_task(
             app, task, outcome=outcome, metadata={"packages_added": [text], "commands_executed": [text]}
         )
     return id, task
@@ -93,25 +95,28 @@ def _tasks(app: Application, project: Path) -> tuple[str, str]:
 def _commit(project: Path) -> None:
     """The project becomes a repository."""
     (project / ".gitignore").write_text(".deepwork/\n")
-    git(project, "init", "--quiet")
-    git(project, "add", "--all")
-    git(project, "commit", "--quiet", "--message", "first")
+    run_git(project, "init", "--quiet")
+    run_git(project, "add", "--all")
+    run_git(project, "commit", "--quiet", "--message", "first")
 
 
-def _sessions(project: Path, clock: Clock) -> tuple[str, str]:
+def _make_sessions(project: Path, clock: Clock) -> tuple[str, str]:
     """Two runs of a job with the texts wherever one can write: one sent back by its review, one given up."""
     joined = "\n\n".join(PAYLOADS)
-    reviews = [jobs.review(**{text: text for text in PAYLOADS})]
+    reviews = [jobs.make_review(**{text: text for text in PAYLOADS})]
     output = {"polish.md": {"type": "file", "description": joined, "required": True}}
-    steps = [jobs.step("draft", reviews=reviews), jobs.step("polish", output, reviews, description=joined)]
-    jobs.job(project, "letter", steps)
+    steps = [
+        jobs.make_step("draft", reviews=reviews),
+        jobs.make_step("polish", output, reviews, description=joined),
+    ]
+    jobs.write_job(project, "letter", steps)
     names = [f"{place} {text.replace('/', '')}.md" for place, text in enumerate(PAYLOADS[:2])]
-    jobs.write(project, *names)
+    jobs.write_files(project, *names)
     verdict = {
         "passed": False, "feedback": joined,
         "criteria_results": [{"criterion": text, "passed": False, "feedback": text} for text in PAYLOADS],
     }  # fmt: skip
-    with judged(project, clock, verdict) as app:
+    with open_app_with_reviewer(project, clock, verdict) as app:
         given_up = begin_job(app, "letter", goal=joined)
         ask_job(app, "abort_workflow", session_id=given_up, explanation=joined)
         sent_back = begin_job(app, "letter", goal=joined)
@@ -128,26 +133,28 @@ def _sessions(project: Path, clock: Clock) -> tuple[str, str]:
     return sent_back, given_up
 
 
-def _plan(app: Application) -> tuple[str, str]:
+def _make_plan(app: Application) -> tuple[str, str]:
     """A plan with a task, and an agent with a message, for each text."""
     joined = "\n".join(PAYLOADS)
-    id = ask(app, "workflow_create", name=PAYLOADS[1], source_type="prompt", source_content=joined)["id"]
+    id = call_tool(app, "workflow_create", name=PAYLOADS[1], source_type="prompt", source_content=joined)[
+        "id"
+    ]
     tasks = [{"name": text, "description": text, "sequence": 1} for text in PAYLOADS]
-    ask(
+    call_tool(
         app, "workflow_set_plan", id=id,
         plan={"summary": joined, "approach": joined, "risks": list(PAYLOADS), "assumptions": list(PAYLOADS), "tasks": tasks},
     )  # fmt: skip
     for text in PAYLOADS:
-        agent: str = ask(app, "agent_register", name=text, runtime="codex", capabilities=[text])["id"]
+        agent: str = call_tool(app, "agent_register", name=text, runtime="codex", capabilities=[text])["id"]
     for text in PAYLOADS:
-        ask(
+        call_tool(
             app, "message_send", sender_id=agent, recipient_id=agent, message_type="notification", subject=text,
             body=text,
         )  # fmt: skip
     return id, agent
 
 
-def addresses(hostile: Hostile) -> list[str]:
+def list_paths(hostile: Hostile) -> list[str]:
     crowd = f"/runs/{hostile.crowd}"
     return [
         "/", "/runs?limit=100", "/blockers", "/decisions", "/agents", f"/agents?agent={hostile.agent}", "/plans", "/jobs",
@@ -176,7 +183,7 @@ def test_what_agents_write_is_shown_as_text_and_none_of_it_runs(
     assert len(PAYLOADS) == len(set(PAYLOADS)) == 60
     suspects = []
     with Dashboard(project) as dashboard, Visitor(browser, dashboard) as visitor:
-        for address in addresses(hostile):
+        for address in list_paths(hostile):
             visitor.open(address)
             suspects += visitor.page.evaluate(_SUSPECTS)
         for run in hostile.runs:
@@ -193,7 +200,7 @@ def test_what_agents_write_is_shown_as_text_and_none_of_it_runs(
         visitor.open(f"/runs/{hostile.job}")
         assert visitor.page.locator(".criteria li", has_text=PAYLOADS[0]).count()
         visitor.open(f"/tasks/{hostile.task}")
-        until(
+        wait_until(
             lambda: visitor.page.locator(".diff .line-text", has_text=PAYLOADS[1]).count(),
             "no diff was shown",
         )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from application import ask
+from application import call_tool
 from deepwork.server.application import Application
-from e2e.browsing import Dashboard, Visitor, until
-from e2e.make_e2e import Made, at
-from tracking import make_tracking as track
+from e2e.browser import Dashboard, Visitor, wait_until
+from e2e.make import MadeProject, open_app
+from tracking import make as track
 
 if TYPE_CHECKING:
     from playwright.sync_api import Response
@@ -21,45 +21,47 @@ if TYPE_CHECKING:
 @pytest.fixture
 def app(dashboard: Dashboard) -> Iterator[Application]:
     """The same store, as an agent's server would have it open."""
-    app, _ = at(dashboard.project)
+    app, _ = open_app(dashboard.project)
     yield app
     app.close()
 
 
-def seqs(visitor: Visitor) -> list[int]:
+def list_shown_seqs(visitor: Visitor) -> list[int]:
     shown: list[int] = visitor.page.eval_on_selector_all(
         ".log .log-seq", "cells => cells.map(cell => +cell.textContent)"
     )
     return sorted(shown)
 
 
-def test_a_blocker_appears_on_home_without_a_reload(visitor: Visitor, made: Made, app: Application) -> None:
+def test_a_blocker_appears_on_home_without_a_reload(
+    visitor: Visitor, made: MadeProject, app: Application
+) -> None:
     visitor.open("/")
     visitor.page.evaluate("window.isTheSame = true")
 
-    track.blocker(app, made.tasks["running"], "May the yen have cents?")
+    track.create_blocker(app, made.tasks["running"], "May the yen have cents?")
 
     visitor.page.wait_for_selector("text=May the yen have cents?")
     assert visitor.page.evaluate("window.isTheSame") is True
 
 
 def test_a_task_that_ends_is_shown_as_ended_in_the_open_timeline(
-    visitor: Visitor, made: Made, app: Application
+    visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
-    where = (made.track, track.phase(app, made.track, 3, name="Check"))
+    where = (made.track, track.create_phase(app, made.track, 3, name="Check"))
     visitor.open(f"/runs/{made.track}")
 
-    task = track.task(app, where, "Count the cents", agent_name="Kay")
+    task = track.create_task(app, where, "Count the cents", agent_name="Kay")
     row = visitor.page.locator(f'.row[data-key="{task}"]')
     row.wait_for()
     assert "running" in row.inner_text()
-    track.complete(app, task)
+    track.complete_task(app, task)
 
     row.get_by_text("success").wait_for()
 
 
 def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
-    visitor: Visitor, made: Made, dashboard: Dashboard, app: Application
+    visitor: Visitor, made: MadeProject, dashboard: Dashboard, app: Application
 ) -> None:
     visitor.open(f"/runs/{made.track}?tab=log&type=milestone:created")
     visitor.page.wait_for_selector(".log .row")
@@ -67,7 +69,7 @@ def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
     visitor.page.wait_for_selector("text=The server does not answer.")
 
     for number in range(12):
-        ask(app, "log_milestone", task_id=made.tasks["running"], message=f"unseen {number}")
+        call_tool(app, "log_milestone", task_id=made.tasks["running"], message=f"unseen {number}")
     dashboard.start()
 
     visitor.page.wait_for_selector("#connection.is-live")
@@ -77,17 +79,17 @@ def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
         texts = visitor.page.locator(".log .log-text").all_inner_texts()
         return sorted(int(text.rsplit(" ", 1)[1]) for text in texts if "unseen" in text)
 
-    until(lambda: len(unseen()) >= 12, "not everything was caught up")
+    wait_until(lambda: len(unseen()) >= 12, "not everything was caught up")
     assert unseen() == list(range(12))
-    shown = seqs(visitor)
+    shown = list_shown_seqs(visitor)
     assert len(shown) == len(set(shown))
     visitor.troubles.clear()  # the browser tells of the connections that were refused
 
 
 def test_a_blocker_is_resolved_in_place_and_the_record_says_that_a_person_did_it(
-    visitor: Visitor, made: Made, app: Application
+    visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
-    issue = track.blocker(app, made.tasks["running"], "Who signs this off?")
+    issue = track.create_blocker(app, made.tasks["running"], "Who signs this off?")
     visitor.open("/")
     card = visitor.page.locator(f'[data-need="{issue}"]')
     card.get_by_role("button", name="Resolve").click()
@@ -102,9 +104,9 @@ def test_a_blocker_is_resolved_in_place_and_the_record_says_that_a_person_did_it
 
 
 def test_an_error_of_an_action_is_said_where_it_was_asked_for(
-    visitor: Visitor, made: Made, app: Application
+    visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
-    issue = track.blocker(app, made.tasks["running"], "Which tax?")
+    issue = track.create_blocker(app, made.tasks["running"], "Which tax?")
     visitor.open("/blockers")
     visitor.page.locator(f'[data-issue="{issue}"]').get_by_role("button", name="Resolve").click()
     dialog = visitor.page.get_by_role("dialog")
@@ -119,13 +121,13 @@ def test_an_error_of_an_action_is_said_where_it_was_asked_for(
     visitor.troubles.clear()  # the browser tells of the 409
 
 
-def test_the_title_says_how_much_waits(visitor: Visitor, made: Made, app: Application) -> None:
+def test_the_title_says_how_much_waits(visitor: Visitor, made: MadeProject, app: Application) -> None:
     read: list[Response] = []
     visitor.page.on("response", lambda answer: read.append(answer) if is_home(answer) else None)
     visitor.open("/runs")
     visitor.page.wait_for_selector(".badge")
 
-    track.blocker(app, made.tasks["running"], "One more?")
+    track.create_blocker(app, made.tasks["running"], "One more?")
 
     # Claims run out and tasks fall silent meanwhile, so it is counted what the page itself was last told.
     def is_counted() -> bool:
@@ -133,7 +135,7 @@ def test_the_title_says_how_much_waits(visitor: Visitor, made: Made, app: Applic
         is_there = "One more?" in [need["title"] for need in home["needs_you"]]
         return is_there and visitor.page.title().startswith(f"({home['needs_you_total']})")
 
-    until(is_counted, "the title did not change")
+    wait_until(is_counted, "the title did not change")
 
 
 def is_home(answer: Response) -> bool:
@@ -141,13 +143,13 @@ def is_home(answer: Response) -> bool:
 
 
 def test_a_browser_without_a_network_says_so_and_goes_on_when_it_is_back(
-    visitor: Visitor, made: Made, app: Application
+    visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
     visitor.open("/")
     visitor.context.set_offline(True)
     visitor.page.wait_for_selector("text=You are offline.")
 
-    track.blocker(app, made.tasks["running"], "Said while nobody listened?")
+    track.create_blocker(app, made.tasks["running"], "Said while nobody listened?")
     visitor.context.set_offline(False)
 
     visitor.page.wait_for_selector("text=Said while nobody listened?")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from application import leave_out
-from e2e.browsing import AXE, Dashboard, Visitor, until
-from e2e.make_e2e import Made
+from application import skip_or_fail
+from e2e.browser import AXE, Dashboard, Visitor, wait_until
+from e2e.make import MadeProject
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-def addresses(made: Made) -> list[str]:
+def list_paths(made: MadeProject) -> list[str]:
     run, part = f"/runs/{made.track}", made.tasks["part"]
     return [
         "/", "/runs", "/runs?q=nothing-of-the-kind", "/blockers", "/decisions", "/agents", f"/agents?agent={made.agent}",
@@ -39,24 +39,24 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(browser: Browser, furnished: tuple[Dashboard, Made]) -> Seen:
+def seen(browser: Browser, furnished: tuple[Dashboard, MadeProject]) -> Seen:
     """Every page, opened once: looked at by axe, then made narrow."""
     if not AXE.exists():
-        leave_out("axe-core is not installed: install npm, then run `make test` again")
+        skip_or_fail("axe-core is not installed: install npm, then run `make test` again")
     dashboard, made = furnished
     found = Seen()
     with Visitor(browser, dashboard) as visitor:
         visitor.context.add_init_script(AXE.read_text())
-        for address in addresses(made):
+        for address in list_paths(made):
             visitor.page.set_viewport_size({"width": 1280, "height": 800})
             visitor.open(address)
-            found.violations += [(address, *each) for each in _violations(visitor)]
-            found.wide += [(address, *each) for each in _wide(visitor)]
+            found.violations += [(address, *each) for each in _find_violations(visitor)]
+            found.wide += [(address, *each) for each in _find_wide_elements(visitor)]
         found.troubles = visitor.troubles + visitor.foreign
     return found
 
 
-def _violations(visitor: Visitor) -> Iterator[tuple[str, ...]]:
+def _find_violations(visitor: Visitor) -> Iterator[tuple[str, ...]]:
     # All rules in one theme; in the other what a theme can change: the colours.
     for theme, rules in (("light", "{}"), ("dark", "{runOnly: ['color-contrast']}")):
         visitor.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def _violations(visitor: Visitor) -> Iterator[tuple[str, ...]]:
             yield theme, each["id"], each["nodes"][0]["html"][:200]
 
 
-def _wide(visitor: Visitor) -> Iterator[tuple[int, int]]:
+def _find_wide_elements(visitor: Visitor) -> Iterator[tuple[int, int]]:
     for width, height in ((360, 740), (640, 400)):  # a phone; a desk's window at 200 %
         visitor.page.set_viewport_size({"width": width, "height": height})
         over = visitor.page.evaluate(
@@ -87,10 +87,10 @@ def test_no_page_complains_or_asks_anything_of_another_host(seen: Seen) -> None:
     assert seen.troubles == []
 
 
-def test_a_link_brings_the_same_view_and_back_the_one_before(visitor: Visitor, made: Made) -> None:
+def test_a_link_brings_the_same_view_and_back_the_one_before(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/runs/{made.track}?tab=tasks&sort=name&status=failed&task={made.tasks['broken']}")
     rows = visitor.page.locator(".tasks .row[data-key]")
-    until(lambda: rows.count() == 1, "not the one task that failed is shown")
+    wait_until(lambda: rows.count() == 1, "not the one task that failed is shown")
     visitor.page.get_by_role("heading", name="Migrate old rows").wait_for()
 
     visitor.page.reload()
@@ -105,14 +105,14 @@ def test_a_link_brings_the_same_view_and_back_the_one_before(visitor: Visitor, m
     visitor.page.wait_for_selector(".log .row")
 
 
-def without_hurry(visitor: Visitor) -> None:
+def freeze_clock(visitor: Visitor) -> None:
     """Stop the page's clock: of two keys the second must follow within a second, which a busy machine may miss."""
     visitor.page.clock.set_fixed_time(time.time() * 1000)
 
 
-def test_everything_can_be_reached_by_keys(visitor: Visitor, made: Made) -> None:
+def test_everything_can_be_reached_by_keys(visitor: Visitor, made: MadeProject) -> None:
     page = visitor.page
-    without_hurry(visitor)
+    freeze_clock(visitor)
     visitor.open("/")
     for keys, heading in (("gr", "Runs"), ("gb", "Blockers"), ("gd", "Decisions"), ("gr", "Runs")):
         for key in keys:
@@ -122,15 +122,15 @@ def test_everything_can_be_reached_by_keys(visitor: Visitor, made: Made) -> None
 
     page.keyboard.press("j")
     page.wait_for_selector("[data-run] a:focus")
-    first = visitor.focused()
+    first = visitor.get_focused_text()
     page.keyboard.press("j")
-    until(lambda: visitor.focused() != first, "the focus stayed")
+    wait_until(lambda: visitor.get_focused_text() != first, "the focus stayed")
     page.keyboard.press("k")
-    until(lambda: visitor.focused() == first, "the focus did not come back")
+    wait_until(lambda: visitor.get_focused_text() == first, "the focus did not come back")
 
     page.keyboard.press("/")
     page.keyboard.type("Payments")
-    until(
+    wait_until(
         lambda: page.locator("[data-run]").count() == 1 and "q=Payments" in visitor.address,
         "the list was not filtered",
     )
@@ -159,7 +159,7 @@ def test_everything_can_be_reached_by_keys(visitor: Visitor, made: Made) -> None
 
 
 def test_keys_can_be_switched_off_and_are_off_while_one_types(visitor: Visitor) -> None:
-    without_hurry(visitor)
+    freeze_clock(visitor)
     visitor.open("/runs")
     visitor.page.keyboard.press("/")
     visitor.page.keyboard.type("gb")
@@ -202,7 +202,9 @@ def test_what_is_not_there_is_said_and_the_way_back_is_shown(visitor: Visitor) -
     visitor.troubles.clear()  # the browser tells of the 404
 
 
-def test_a_diff_shows_the_words_that_changed_and_whose_change_it_is(visitor: Visitor, made: Made) -> None:
+def test_a_diff_shows_the_words_that_changed_and_whose_change_it_is(
+    visitor: Visitor, made: MadeProject
+) -> None:
     visitor.open(f"/tasks/{made.tasks['part']}")
     file = visitor.page.get_by_role("region", name="src/ledger/balance.py", exact=True)
     file.locator("mark", has_text="Decimal").wait_for()
@@ -212,7 +214,7 @@ def test_a_diff_shows_the_words_that_changed_and_whose_change_it_is(visitor: Vis
     file.locator("table.is-split").wait_for()
 
 
-def test_every_review_of_a_job_is_there_with_its_criteria(visitor: Visitor, made: Made) -> None:
+def test_every_review_of_a_job_is_there_with_its_criteria(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/runs/{made.job}")
 
     step = visitor.page.locator(".card.is-current").inner_text()
@@ -222,7 +224,7 @@ def test_every_review_of_a_job_is_there_with_its_criteria(visitor: Visitor, made
     assert "The second paragraph says the same twice." in step
 
 
-def test_the_graph_selects_the_task_that_is_pressed(visitor: Visitor, made: Made) -> None:
+def test_the_graph_selects_the_task_that_is_pressed(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/runs/{made.plan}?tab=graph")
     visitor.page.get_by_role("button", name="frontend").click()
     visitor.page.wait_for_selector("aside h2:text-is('frontend')")
@@ -230,4 +232,4 @@ def test_the_graph_selects_the_task_that_is_pressed(visitor: Visitor, made: Made
     visitor.page.get_by_text("Edges as a table").click()
 
     edges = visitor.page.locator(".plain-table tbody tr")
-    until(lambda: edges.count() == 8, "the table has not the eight edges of the plan")
+    wait_until(lambda: edges.count() == 8, "the table has not the eight edges of the plan")

@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from application import Clock, ask, events, make_app
-from deepwork.events.feed import Batch, Feed, ResyncRequired
-from deepwork.events.log import Event, EventStore, bounded, iso
+from application import Clock, call_tool, list_events, make_app
+from deepwork.events.feed import EventBatch, EventFeed, ResyncRequired
+from deepwork.events.log import Event, EventStore, format_timestamp, truncate_texts
 from deepwork.server.application import Application
 
 
-def emit(app: Application, count: int, workflow_id: str | None = None) -> None:
+def emit_events(app: Application, count: int, workflow_id: str | None = None) -> None:
     with app.database.transaction() as tx:
         for number in range(count):
             tx.emit("agent:updated", {"number": number}, workflow_id)
 
 
-def batch(app: Application, since: int, **given: object) -> Batch:
+def read_batch(app: Application, since: int, **given: object) -> EventBatch:
     read = app.feed.read(since, **given)  # type: ignore[arg-type]
-    assert isinstance(read, Batch)
+    assert isinstance(read, EventBatch)
     return read
 
 
 def test_an_event_says_what_happened_when_and_to_what(app: Application):
-    ask(app, "agent_register", name="Ada", runtime="custom")
+    call_tool(app, "agent_register", name="Ada", runtime="custom")
 
-    [event] = events(app)
+    [event] = list_events(app)
 
     assert (event.seq, event.type, event.workflow_id) == (1, "agent:registered", None)
     assert event.ts == "2027-01-15T08:00:00.000Z"
@@ -36,57 +36,57 @@ def test_an_event_says_what_happened_when_and_to_what(app: Application):
 
 
 def test_a_reader_goes_on_where_it_stopped(app: Application):
-    emit(app, 5)
+    emit_events(app, 5)
 
-    assert [event.seq for event in batch(app, 0, limit=3).events] == [1, 2, 3]
-    assert [event.seq for event in batch(app, 3, limit=3).events] == [4, 5]
-    assert batch(app, 5) == Batch([], 5)
+    assert [event.seq for event in read_batch(app, 0, limit=3).events] == [1, 2, 3]
+    assert [event.seq for event in read_batch(app, 3, limit=3).events] == [4, 5]
+    assert read_batch(app, 5) == EventBatch([], 5)
 
 
 def test_one_workflow_can_be_followed_alone(app: Application):
-    emit(app, 2, "wf_1")
-    emit(app, 3, "wf_2")
-    emit(app, 1, "wf_1")
+    emit_events(app, 2, "wf_1")
+    emit_events(app, 3, "wf_2")
+    emit_events(app, 1, "wf_1")
 
-    read = batch(app, 0, workflow_id="wf_1")
+    read = read_batch(app, 0, workflow_id="wf_1")
 
     assert [event.seq for event in read.events] == [1, 2, 6]
     assert read.upto == 6
 
 
-def test_old_events_are_dropped_and_a_reader_from_before_is_told(app: Application, clock: Clock):
-    emit(app, 10)
+def test_old_events_are_deleted_and_readers_from_before_must_resync(app: Application, clock: Clock):
+    emit_events(app, 10)
     clock.advance(seconds=31 * 24 * 3600)
-    emit(app, 500)
+    emit_events(app, 500)
 
     assert app.feed.read(3) == ResyncRequired(since=3, resume_at=510)
-    assert batch(app, 10).events[0].seq == 11
+    assert read_batch(app, 10).events[0].seq == 11
     with app.database.reading() as tx:
-        assert EventStore(tx).oldest() == 11
+        assert EventStore(tx).get_oldest_seq() == 11
 
 
-def test_a_reader_from_the_future_is_told(app: Application):
-    emit(app, 2)
+def test_a_reader_from_the_future_must_resync(app: Application):
+    emit_events(app, 2)
 
     assert app.feed.read(7) == ResyncRequired(since=7, resume_at=2)
 
 
-def test_whoever_follows_sees_what_others_store(tmp_path: Path, location: str):
+def test_a_follower_sees_what_others_store(tmp_path: Path, location: str):
     writer, reader = make_app(tmp_path, location), make_app(tmp_path, location)
-    emit(writer, 2)
+    emit_events(writer, 2)
     seen: list[Event | ResyncRequired] = []
     enough = threading.Event()
 
     def follow() -> None:
-        for event in reader.feed.follow(0, is_over=enough.is_set):
+        for event in reader.feed.follow(0, should_stop=enough.is_set):
             seen.append(event)
             if len(seen) == 6:
                 enough.set()
 
     following = threading.Thread(target=follow)
     following.start()
-    emit(writer, 1)
-    emit(writer, 3)
+    emit_events(writer, 1)
+    emit_events(writer, 3)
     following.join(timeout=100)
 
     assert [event.seq for event in seen if isinstance(event, Event)] == [1, 2, 3, 4, 5, 6]
@@ -96,11 +96,11 @@ def test_whoever_follows_sees_what_others_store(tmp_path: Path, location: str):
 
 def test_a_commit_wakes_a_listener_and_silence_does_not(tmp_path: Path, location: str):
     writer, reader = make_app(tmp_path, location), make_app(tmp_path, location)
-    emit(writer, 1)
+    emit_events(writer, 1)
     listener = reader.database.engine.listen()
 
     assert not listener.wait(0.05)
-    emit(writer, 1)
+    emit_events(writer, 1)
     assert listener.wait(100)
 
     listener.close()
@@ -108,11 +108,13 @@ def test_a_commit_wakes_a_listener_and_silence_does_not(tmp_path: Path, location
     reader.close()
 
 
-def test_following_ends_when_told(app: Application):
-    emit(app, 1)
+def test_following_ends_on_request(app: Application):
+    emit_events(app, 1)
 
     assert [
-        event.seq for event in Feed(app.database).follow(1, is_over=lambda: True) if isinstance(event, Event)
+        event.seq
+        for event in EventFeed(app.database).follow(1, should_stop=lambda: True)
+        if isinstance(event, Event)
     ] == []
 
 
@@ -125,8 +127,8 @@ def test_following_ends_when_told(app: Application):
     ],
 )
 def test_long_texts_are_cut(data: object, kept: object):
-    assert bounded(data) == kept
+    assert truncate_texts(data) == kept
 
 
-def test_moments_are_told_in_utc():
-    assert iso(0) == "1970-01-01T00:00:00.000Z"
+def test_timestamps_are_formatted_in_utc():
+    assert format_timestamp(0) == "1970-01-01T00:00:00.000Z"

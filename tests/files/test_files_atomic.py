@@ -17,7 +17,7 @@ from deepwork.files.atomic import write_atomically
 WRITER = "from pathlib import Path; from deepwork.files.atomic import write_atomically; import sys\n"
 
 
-def names(directory: Path) -> list[str]:
+def list_names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
@@ -26,7 +26,7 @@ def test_the_new_content_replaces_the_old(tmp_path: Path) -> None:
     write_atomically(tmp_path / "state", b"new")
 
     assert (tmp_path / "state").read_bytes() == b"new"
-    assert names(tmp_path) == ["state"]
+    assert list_names(tmp_path) == ["state"]
 
 
 def test_a_file_is_for_its_owner_unless_said_otherwise(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_the_previous_content_is_kept_when_asked_for(tmp_path: Path) -> None:
 
     assert (tmp_path / "state").read_bytes() == b"3"
     assert (tmp_path / "state.prev").read_bytes() == b"2"
-    assert names(tmp_path) == ["state", "state.prev"]
+    assert list_names(tmp_path) == ["state", "state.prev"]
 
 
 def test_a_crash_between_keeping_and_replacing_leaves_no_litter_later(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_crash_between_keeping_and_replacing_leaves_no_litter_later(tmp_path: 
     write_atomically(tmp_path / "state", b"2", keep_previous=True)
 
     assert (tmp_path / "state.prev").read_bytes() == b"1"
-    assert names(tmp_path) == ["state", "state.prev"]
+    assert list_names(tmp_path) == ["state", "state.prev"]
 
 
 def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_failed_sync_leaves_the_old_content_and_nothing_else(
     assert failed.value.code == code
     assert path.name in failed.value.message
     assert path.read_bytes() == b"old"
-    assert names(tmp_path) == ["state"]
+    assert list_names(tmp_path) == ["state"]
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_content_reaches_the_disk_before_the_name_does(
     sync, rename = os.fsync, Path.replace
 
     def noted_sync(descriptor: int) -> None:
-        calls.append(kind_of(descriptor))
+        calls.append(get_kind(descriptor))
         sync(descriptor)
 
     def noted_rename(path: Path, to: Path) -> Path:
@@ -161,5 +161,5 @@ def test_the_content_reaches_the_disk_before_the_name_does(
     assert calls == ["sync file", "rename", "sync directory"]
 
 
-def kind_of(descriptor: int) -> str:
+def get_kind(descriptor: int) -> str:
     return "sync directory" if Path(f"/proc/self/fd/{descriptor}").resolve().is_dir() else "sync file"

@@ -16,12 +16,12 @@ import pytest
 import deepwork
 from deepwork.errors import StorageError
 from deepwork.files.lock import FileLock
-from effort import effort
+from effort import measure_effort
 
 SOURCE = str(Path(deepwork.__file__).parents[1])
 
 HOLD = """
-with lock.held():
+with lock.hold():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -31,7 +31,7 @@ taken = os.open(sys.argv[1] + ".turns", os.O_CREAT | os.O_WRONLY | os.O_APPEND) 
 print("ready", flush=True)
 sys.stdin.readline()
 while os.fstat(taken).st_size < most:
-    with lock.held(timeout=100):
+    with lock.hold(timeout=100):
         alone = os.open(sys.argv[1] + ".inside", os.O_CREAT | os.O_EXCL)  # fails if two are inside
         busy_until = time.monotonic() + 0.001
         while time.monotonic() < busy_until: pass
@@ -77,7 +77,7 @@ def holder(path: Path):
 
 
 def test_the_lock_file_is_made_for_its_owner_only(path: Path) -> None:
-    with FileLock(path).held():
+    with FileLock(path).hold():
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.parent.stat().st_mode & 0o077 == 0
 
@@ -85,15 +85,15 @@ def test_the_lock_file_is_made_for_its_owner_only(path: Path) -> None:
 def test_a_lock_is_free_again_after_an_error_inside(path: Path) -> None:
     lock = FileLock(path)
 
-    with pytest.raises(ValueError, match="inside"), lock.held():
+    with pytest.raises(ValueError, match="inside"), lock.hold():
         raise ValueError("inside")
 
-    with lock.held(timeout=0):
+    with lock.hold(timeout=0):
         pass
 
 
 def test_two_locks_on_one_file_exclude_each_other(path: Path) -> None:
-    with FileLock(path).held(), pytest.raises(StorageError), FileLock(path).held(timeout=0.05):
+    with FileLock(path).hold(), pytest.raises(StorageError), FileLock(path).hold(timeout=0.05):
         pass
 
 
@@ -102,7 +102,7 @@ def test_who_waits_too_long_learns_which_lock_it_was_and_what_to_do(
 ) -> None:
     started = time.monotonic()
 
-    with pytest.raises(StorageError) as late, FileLock(path).held(timeout=0.2):
+    with pytest.raises(StorageError) as late, FileLock(path).hold(timeout=0.2):
         pass
 
     assert time.monotonic() - started > 0.15
@@ -120,7 +120,7 @@ def test_a_kill_of_the_holder_frees_the_lock_at_once(path: Path, holder: subproc
     timer = threading.Timer(0.2, kill)
     timer.start()
 
-    with lock.held(timeout=PATIENCE):
+    with lock.hold(timeout=PATIENCE):
         assert killed.is_set()
     timer.join()
 
@@ -129,12 +129,12 @@ def test_a_place_given_up_is_given_back_when_its_turn_comes(
     path: Path, holder: subprocess.Popen[str]
 ) -> None:
     gave_up, other = FileLock(path), FileLock(path)
-    with pytest.raises(StorageError), gave_up.held(timeout=0.05):
+    with pytest.raises(StorageError), gave_up.hold(timeout=0.05):
         pass
 
     holder.kill()
 
-    with other.held(timeout=PATIENCE):
+    with other.hold(timeout=PATIENCE):
         pass
 
 
@@ -145,11 +145,11 @@ def test_however_often_a_process_gives_up_it_stands_in_line_once(
     before = set(threading.enumerate())
 
     for _ in range(20):
-        with pytest.raises(StorageError), lock.held(timeout=0.01):
+        with pytest.raises(StorageError), lock.hold(timeout=0.01):
             pass
     waiting = set(threading.enumerate()) - before
     holder.kill()
-    with lock.held(timeout=PATIENCE):
+    with lock.hold(timeout=PATIENCE):
         pass
 
     assert len(waiting) == 1
@@ -157,18 +157,18 @@ def test_however_often_a_process_gives_up_it_stands_in_line_once(
 
 def test_a_lock_file_removed_under_way_still_keeps_others_out(path: Path) -> None:
     veteran, newcomer = FileLock(path), FileLock(path)
-    with veteran.held():
+    with veteran.hold():
         pass
     path.unlink()
 
-    with newcomer.held(), pytest.raises(StorageError), veteran.held(timeout=0.05):
+    with newcomer.hold(), pytest.raises(StorageError), veteran.hold(timeout=0.05):
         pass
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_share_its_parents_lock(path: Path) -> None:
     lock = FileLock(path)
-    with lock.held():
+    with lock.hold():
         child = os.fork()
         if child == 0:
             os._exit(0 if child_is_kept_out(lock) else 1)
@@ -179,7 +179,7 @@ def test_a_forked_child_does_not_share_its_parents_lock(path: Path) -> None:
 
 def child_is_kept_out(lock: FileLock) -> bool:
     try:
-        with lock.held(timeout=0.05):
+        with lock.hold(timeout=0.05):
             return False
     except StorageError:
         return True
@@ -192,7 +192,7 @@ def test_threads_never_meet_inside_and_all_get_their_turn(path: Path) -> None:
     def hammer(number: int) -> None:
         ready.wait()
         while sum(turns) < 1600:
-            with lock.held(timeout=PATIENCE):
+            with lock.hold(timeout=PATIENCE):
                 assert inside.acquire(blocking=False)
                 time.sleep(0.0005)
                 inside.release()
@@ -223,7 +223,7 @@ def test_processes_never_meet_inside_and_all_get_their_turn(path: Path) -> None:
 def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(StorageError, match=r"x\.lock"), FileLock(tmp_path / "file" / "x.lock").held():
+    with pytest.raises(StorageError, match=r"x\.lock"), FileLock(tmp_path / "file" / "x.lock").hold():
         pass
 
 
@@ -232,7 +232,7 @@ def test_taking_a_free_lock_costs_microseconds(path: Path) -> None:
 
     def take_often() -> None:
         for _ in range(2000):
-            with lock.held():
+            with lock.hold():
                 pass
 
-    assert effort(take_often, enough=60) < 60
+    assert measure_effort(take_often, enough=60) < 60

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from deepwork.errors import Code, DefinitionError
 from deepwork.files import yaml as deepwork_yaml
 from deepwork.files.yaml import load_yaml
-from effort import effort
+from effort import measure_effort
 
 JOB = """\
 # a comment
@@ -35,7 +35,7 @@ def load(text: str) -> Any:
     return load_yaml(text, source="job.yml").data
 
 
-def refusal(text: str) -> str:
+def load_invalid(text: str) -> str:
     with pytest.raises(DefinitionError) as refused:
         load_yaml(text, source="job.yml")
     return refused.value.message
@@ -67,19 +67,19 @@ def test_a_document_is_plain_data() -> None:
     ],
 )
 def test_everything_knows_its_line(path: tuple[str | int, ...], line: int) -> None:
-    assert load_yaml(JOB, source="job.yml").line(*path) == line
+    assert load_yaml(JOB, source="job.yml").get_line(*path) == line
 
 
 def test_what_is_missing_has_the_line_of_what_it_is_missing_from() -> None:
     document = load_yaml(JOB, source="job.yml")
 
-    assert document.line("steps", 1, "instructions_file") == 7
-    assert document.line("steps", 9) == 3
-    assert document.line("nothing", "at", "all") == 2
+    assert document.get_line("steps", 1, "instructions_file") == 7
+    assert document.get_line("steps", 9) == 3
+    assert document.get_line("nothing", "at", "all") == 2
 
 
 def test_a_problem_found_later_is_told_in_the_same_form() -> None:
-    error = load_yaml(JOB, source="job.yml").error("No such step", "steps", 1, "after", 0)
+    error = load_yaml(JOB, source="job.yml").build_error("No such step", "steps", 1, "after", 0)
 
     assert error.message == "job.yml:9: No such step."
 
@@ -165,7 +165,7 @@ def test_an_empty_document_is_nothing(text: str) -> None:
     ],
 )
 def test_a_mistake_is_told_with_file_and_line(text: str, line: int, problem: str) -> None:
-    message = refusal(text)
+    message = load_invalid(text)
 
     assert message.startswith(f"job.yml:{line}: ")
     assert problem in message
@@ -212,11 +212,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_is_refused_quickly(name: str) -> None:
-    message = refusal(HOSTILE[name])
+    message = load_invalid(HOSTILE[name])
 
     assert message.startswith("job.yml:")
     assert len(message) < 1000
-    assert effort(lambda: refusal(HOSTILE[name]), enough=150) < 150
+    assert measure_effort(lambda: load_invalid(HOSTILE[name]), enough=150) < 150
 
 
 def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
@@ -250,9 +250,9 @@ def test_without_the_c_parser_the_same_documents_are_read(monkeypatch: pytest.Mo
     monkeypatch.setattr(deepwork_yaml, "_Parser", pyyaml.SafeLoader)
 
     assert load(JOB)["steps"][1]["also"] == ["draft"]
-    assert refusal("ok: 1\na: \0").startswith("job.yml:2: ")
-    assert refusal("[" * 1000).startswith("job.yml:1: ")
-    assert refusal("a: [1, 2").startswith("job.yml:1: ")
+    assert load_invalid("ok: 1\na: \0").startswith("job.yml:2: ")
+    assert load_invalid("[" * 1000).startswith("job.yml:1: ")
+    assert load_invalid("a: [1, 2").startswith("job.yml:1: ")
 
 
 PLAIN = st.recursive(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import Code, InvalidInput
-from deepwork.files.globs import Globs, escaped, may_overlap, overlapping, problem
-from effort import effort
+from deepwork.files.globs import Globs, escape, find_overlaps, find_problem, may_overlap
+from effort import measure_effort
 
 MATCHING = [
     ("README.md", "README.md"),
@@ -245,40 +245,40 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("pattern", "path"), MATCHING)
 def test_a_pattern_matches(pattern: str, path: str) -> None:
-    assert problem(pattern) is None
+    assert find_problem(pattern) is None
     assert Globs([pattern]).matches(path)
     assert may_overlap(pattern, pattern)
 
 
 @pytest.mark.parametrize(("pattern", "path"), NOT_MATCHING)
 def test_a_pattern_does_not_match(pattern: str, path: str) -> None:
-    assert problem(pattern) is None
+    assert find_problem(pattern) is None
     assert not Globs([pattern]).matches(path)
 
 
 def test_a_star_stays_within_one_directory() -> None:
     paths = ["a.py", "src/a.py", "src/deep/a.py"]
 
-    assert Globs(["src/*.py"]).among(paths) == ["src/a.py"]
+    assert Globs(["src/*.py"]).filter(paths) == ["src/a.py"]
 
 
 def test_what_once_matched_nothing_without_a_word_matches_or_is_refused() -> None:
     paths = ["a/x", "b/x", "src/a", "src/b/c"]
 
-    assert Globs(["[ab]/x"]).among(paths) == ["a/x", "b/x"]
-    assert Globs(["{a,b}/x"]).among(paths) == ["a/x", "b/x"]
-    assert Globs(["src/**"]).among(paths) == ["src/a", "src/b/c"]
-    assert problem("/src/**") == "starts with a slash; patterns are relative to the folder of their file"
+    assert Globs(["[ab]/x"]).filter(paths) == ["a/x", "b/x"]
+    assert Globs(["{a,b}/x"]).filter(paths) == ["a/x", "b/x"]
+    assert Globs(["src/**"]).filter(paths) == ["src/a", "src/b/c"]
+    assert find_problem("/src/**") == "starts with a slash; patterns are relative to the folder of their file"
 
 
 def test_any_of_several_patterns_will_do_and_the_order_of_the_paths_stays() -> None:
     globs = Globs(["docs/**", "*.md", "z.py", "docs/a.md"])
 
-    assert globs.among(["z.py", "README.md", "src/a.py", "docs/a.md"]) == ["z.py", "README.md", "docs/a.md"]
+    assert globs.filter(["z.py", "README.md", "src/a.py", "docs/a.md"]) == ["z.py", "README.md", "docs/a.md"]
 
 
 def test_no_patterns_match_nothing() -> None:
-    assert Globs([]).among(["a", ""]) == []
+    assert Globs([]).filter(["a", ""]) == []
 
 
 def test_a_name_that_is_not_utf_8_is_a_name_like_any_other() -> None:
@@ -294,7 +294,7 @@ def test_a_name_that_is_not_utf_8_is_a_name_like_any_other() -> None:
 
 @pytest.mark.parametrize(("pattern", "clause"), UNREADABLE)
 def test_what_is_wrong_with_a_pattern_is_said_and_what_to_do(pattern: str, clause: str) -> None:
-    said = problem(pattern)
+    said = find_problem(pattern)
 
     assert said is not None
     assert said.startswith(clause)
@@ -305,7 +305,7 @@ def test_an_unreadable_pattern_is_refused_wherever_it_is_used() -> None:
     for use in (
         lambda: Globs(["a", "/b"]),
         lambda: may_overlap("/b", "a"),
-        lambda: overlapping(["a"], ["/b"]),
+        lambda: find_overlaps(["a"], ["/b"]),
     ):
         with pytest.raises(InvalidInput) as refused:
             use()
@@ -324,7 +324,7 @@ def test_a_refusal_repeats_only_the_start_of_a_long_pattern_and_can_be_printed()
     "pattern", ["x" * 4096, "{a,b}" * 9, "{" * 1000 + "a" + "}" * 1000, "{,a}" * 9 + "b"]
 )
 def test_a_large_pattern_within_the_limits_can_be_read(pattern: str) -> None:
-    assert problem(pattern) is None
+    assert find_problem(pattern) is None
 
 
 @pytest.mark.parametrize(("one", "other"), OVERLAPPING)
@@ -340,7 +340,7 @@ def test_patterns_that_no_path_can_match_are_apart(one: str, other: str) -> None
 
 
 def test_the_pairs_that_overlap_are_told_in_order() -> None:
-    pairs = overlapping(["src/**", "docs/a.md"], ["docs/*.md", "src/a.py", "src/{a,b}.py"])
+    pairs = find_overlaps(["src/**", "docs/a.md"], ["docs/*.md", "src/a.py", "src/{a,b}.py"])
 
     assert pairs == [("src/**", "src/a.py"), ("src/**", "src/{a,b}.py"), ("docs/a.md", "docs/*.md")]
 
@@ -351,7 +351,7 @@ def test_a_hostile_pattern_is_answered_quickly(pattern: str) -> None:
     paths = ["a" * 4000, "a/" * 2000 + "a", "x/" * 2000 + "a", ("a" * 40 + "/") * 100 + "a"]
 
     assert not any(globs.matches(path) for path in paths)
-    assert effort(lambda: [globs.matches(path) for path in paths], enough=500) < 500
+    assert measure_effort(lambda: [globs.matches(path) for path in paths], enough=500) < 500
 
 
 def test_the_overlap_of_hostile_patterns_is_given_up_quickly() -> None:
@@ -362,15 +362,15 @@ def test_the_overlap_of_hostile_patterns_is_given_up_quickly() -> None:
     ]
 
     assert all(may_overlap(one, other) for one, other in pairs)
-    assert effort(lambda: [may_overlap(one, other) for one, other in pairs], enough=1000) < 1000
+    assert measure_effort(lambda: [may_overlap(one, other) for one, other in pairs], enough=1000) < 1000
 
 
 def test_ten_thousand_paths_take_no_time_to_speak_of() -> None:
     globs = Globs(["src/**/*.py", "tests/**", "*.md"])
     paths = [f"src/deepwork/slice_{number % 40}/module_{number}.py" for number in range(10_000)]
 
-    assert len(globs.among(paths)) == len(paths)
-    assert effort(lambda: globs.among(paths), enough=100) < 100
+    assert len(globs.filter(paths)) == len(paths)
+    assert measure_effort(lambda: globs.filter(paths), enough=100) < 100
 
 
 PIECES = [
@@ -391,7 +391,9 @@ PIECES = [
     r"\*",
 ]
 PATTERNS = (
-    st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join).filter(lambda p: not problem(p))
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=5)
+    .map("".join)
+    .filter(lambda p: not find_problem(p))
 )
 PATHS = st.lists(st.text("ab.*", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
 SHORT_PATHS = [
@@ -408,27 +410,27 @@ def test_a_path_matches_exactly_when_trying_everything_says_so(
     patterns: list[str], odd_paths: list[str]
 ) -> None:
     paths = SHORT_PATHS + odd_paths
-    expected = [path for path in paths if any(naively(pattern, path) for pattern in patterns)]
+    expected = [path for path in paths if any(match_naively(pattern, path) for pattern in patterns)]
 
-    assert Globs(patterns).among(paths) == expected
+    assert Globs(patterns).filter(paths) == expected
 
 
 @settings(max_examples=300, deadline=None)
 @given(PATTERNS, PATTERNS)
 def test_patterns_that_share_a_path_overlap(one: str, other: str) -> None:
-    shared = Globs([other]).among(Globs([one]).among(SHORT_PATHS))
+    shared = Globs([other]).filter(Globs([one]).filter(SHORT_PATHS))
 
     assert may_overlap(one, other) or not shared
     assert may_overlap(one, other) == may_overlap(other, one)
 
 
-def naively(pattern: str, path: str) -> bool:
+def match_naively(pattern: str, path: str) -> bool:
     """The dialect as one would say it, by trying everything."""
-    whole = (text + "**" * text.endswith("/") for text in choices(pattern))
-    return any(tried(text.removeprefix("./"), path) for text in whole)
+    whole = (text + "**" * text.endswith("/") for text in expand_choices(pattern))
+    return any(try_match(text.removeprefix("./"), path) for text in whole)
 
 
-def choices(pattern: str) -> list[str]:
+def expand_choices(pattern: str) -> list[str]:
     """Every way to choose from the braces: take the innermost last one, and go on."""
     start = pattern.rfind("{")
     if start < 0:
@@ -436,33 +438,35 @@ def choices(pattern: str) -> list[str]:
     end = pattern.index("}", start)
     before, after = pattern[:start], pattern[end + 1 :]
     return [
-        text for choice in pattern[start + 1 : end].split(",") for text in choices(before + choice + after)
+        text
+        for choice in pattern[start + 1 : end].split(",")
+        for text in expand_choices(before + choice + after)
     ]
 
 
-def tried(pattern: str, path: str, at_name: bool = True) -> bool:
+def try_match(pattern: str, path: str, at_name: bool = True) -> bool:
     """Whether the pattern matches all of the path; `at_name` when the pattern is where a name begins."""
     if not pattern:
         return not path
     if pattern.startswith("**"):
-        return tried_deep(pattern.lstrip("*"), path, at_name)
+        return try_deep_match(pattern.lstrip("*"), path, at_name)
     if pattern[0] == "*":
         whole_name = at_name and pattern[1:2] in ("", "/")
         length = len(path.partition("/")[0])
-        return any(tried(pattern[1:], path[n:], False) for n in range(whole_name, length + 1))
-    one, rest = first_of(pattern)
-    return path[:1] != "" and path[0] in one and tried(rest, path[1:], pattern[0] == "/")
+        return any(try_match(pattern[1:], path[n:], False) for n in range(whole_name, length + 1))
+    one, rest = split_first(pattern)
+    return path[:1] != "" and path[0] in one and try_match(rest, path[1:], pattern[0] == "/")
 
 
-def tried_deep(rest: str, path: str, at_name: bool) -> bool:
+def try_deep_match(rest: str, path: str, at_name: bool) -> bool:
     if at_name and not rest:
         return path != ""
     if at_name and rest[0] == "/":
-        return any(tried(rest[1:], path[n:]) for n in range(len(path)) if n == 0 or path[n - 1] == "/")
-    return any(tried(rest, path[n:], False) for n in range(len(path) + 1))
+        return any(try_match(rest[1:], path[n:]) for n in range(len(path)) if n == 0 or path[n - 1] == "/")
+    return any(try_match(rest, path[n:], False) for n in range(len(path) + 1))
 
 
-def first_of(pattern: str) -> tuple[str, str]:
+def split_first(pattern: str) -> tuple[str, str]:
     """The characters that the pattern allows first, and the rest of it."""
     for written, allowed in {"?": "ab.*", "[ab]": "ab", "[!a]": "b.*", r"\*": "*"}.items():
         if pattern.startswith(written):
@@ -473,5 +477,5 @@ def first_of(pattern: str) -> tuple[str, str]:
 def test_an_escaped_name_matches_itself_and_nothing_else():
     name = r"app/[id]/{a,b}*?\.tsx"
 
-    assert Globs([escaped(name)]).matches(name)
-    assert not Globs([escaped(name)]).matches("app/i/a.tsx")
+    assert Globs([escape(name)]).matches(name)
+    assert not Globs([escape(name)]).matches("app/i/a.tsx")

@@ -1,4 +1,4 @@
-"""A directory under git, worked on as a person would."""
+"""A git repository for tests; `git` runs plain git, `safe_git` is the code under test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from deepwork.git.changes import Changes, Listing, changed_files, list_files
+from deepwork.git.changes import ChangedFiles, FileListing, find_changed_files, list_files
 from deepwork.git.command import Git
 
 ENVIRONMENT = {
@@ -25,10 +25,10 @@ ENVIRONMENT = {
 class Project:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.asked = Git(root, environment=ENVIRONMENT)
+        self.safe_git = Git(root, environment=ENVIRONMENT)
 
     def git(self, *args: str, input: bytes | None = None, check: bool = True) -> str:
-        """Git as anybody would run it."""
+        """Run plain git."""
         done = subprocess.run(
             ["git", *args],
             cwd=self.root,
@@ -55,7 +55,7 @@ class Project:
             (self.root / name).unlink()
 
     def commit(self, *names: str, content: str = "committed\n") -> None:
-        """Commit these, and whatever else there is."""
+        """Commit these files and all other changes."""
         self.write(*names, content=content)
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", "work")
@@ -63,21 +63,21 @@ class Project:
     def head(self) -> str:
         return self.git("rev-parse", "HEAD")
 
-    def changes(self, base_ref: str | None = None) -> Changes:
-        return changed_files(self.asked, base_ref)
+    def changes(self, base_ref: str | None = None) -> ChangedFiles:
+        return find_changed_files(self.safe_git, base_ref)
 
     def changed(self, base_ref: str | None = None) -> list[str]:
         return list(self.changes(base_ref).files)
 
-    def listing(self) -> Listing:
-        return list_files(self.asked)
+    def listing(self) -> FileListing:
+        return list_files(self.safe_git)
 
     def below(self, name: str) -> Project:
         return Project(self.root / name)
 
 
-def new_project(root: Path, *options: str) -> Project:
-    """A repository without a commit."""
+def create_project(root: Path, *options: str) -> Project:
+    """Create a repository without a commit."""
     root.mkdir(parents=True, exist_ok=True)
     project = Project(root)
     project.git("init", "-q", "-b", "main", "--template=", *options)

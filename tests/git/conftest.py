@@ -1,4 +1,4 @@
-"""A repository with two branches, a change and a new file; made once, copied for each test."""
+"""A repository with two branches, a change and a new file; created once and copied for each test."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PLAIN = {
 }
 
 
-def plain_git(directory: Path, *args: str, env: dict[str, str] | None = None, check: bool = True) -> bytes:
-    """Git as anybody would run it."""
+def run_git(directory: Path, *args: str, env: dict[str, str] | None = None, check: bool = True) -> bytes:
+    """Run plain git."""
     done = subprocess.run(
         ["git", *args],
         cwd=directory,
@@ -36,21 +36,21 @@ def plain_git(directory: Path, *args: str, env: dict[str, str] | None = None, ch
 
 
 def commit(directory: Path, message: str) -> None:
-    plain_git(directory, "add", "-A")
-    plain_git(directory, "commit", "-q", "-m", message)
+    run_git(directory, "add", "-A")
+    run_git(directory, "commit", "-q", "-m", message)
 
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("template") / "repository"
     repository.mkdir()
-    plain_git(repository, "init", "-q", "-b", "main")
+    run_git(repository, "init", "-q", "-b", "main")
     (repository / "file.txt").write_text("one\ntwo\nthree\n")
     commit(repository, "base")
-    plain_git(repository, "switch", "-q", "-c", "theirs")
+    run_git(repository, "switch", "-q", "-c", "theirs")
     (repository / "file.txt").write_text("one\nthey\nthree\n")
     commit(repository, "theirs")
-    plain_git(repository, "switch", "-q", "main")
+    run_git(repository, "switch", "-q", "main")
     (repository / "file.txt").write_text("one\nwe\nthree\n")
     commit(repository, "ours")
     return repository

@@ -1,41 +1,41 @@
-"""A project whose files are looked at from time to time."""
+"""A project with snapshots."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.git.moments import ChangeStatus, Difference, Snapshot
-from deepwork.git.snapshot import Snapshots
+from deepwork.git.snapshot import SnapshotStore
+from deepwork.git.snapshot_types import ChangeStatus, Snapshot, SnapshotDiff
 from git.changes_project import Project
 
 
-def snapshots_of(project: Project) -> Snapshots:
-    return Snapshots(project.asked, project.root / ".deepwork" / "snapshots")
+def open_snapshots(project: Project) -> SnapshotStore:
+    return SnapshotStore(project.safe_git, project.root / ".deepwork" / "snapshots")
 
 
 class Watched:
-    """A project and its snapshots; `told` is what changed since the last time."""
+    """A project and its snapshots; `diff_paths` returns what changed since the last call."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.snapshots = snapshots_of(project)
+        self.snapshots = open_snapshots(project)
         self.last = self.snapshots.take()
 
     def take(self) -> Snapshot:
         return self.snapshots.take()
 
-    def diff(self, *, counted: bool = False) -> Difference:
+    def diff(self, *, counted: bool = False) -> SnapshotDiff:
         before, self.last = self.last, self.take()
         return self.snapshots.diff(before, self.last, counted=counted)
 
-    def told(self) -> dict[str, list[str]]:
-        return grouped(self.diff())
+    def diff_paths(self) -> dict[str, list[str]]:
+        return group_paths(self.diff())
 
 
-def grouped(difference: Difference) -> dict[str, list[str]]:
-    found = {status.value: difference.paths(status) for status in ChangeStatus}
+def group_paths(difference: SnapshotDiff) -> dict[str, list[str]]:
+    found = {status.value: difference.list_paths(status) for status in ChangeStatus}
     return {status: paths for status, paths in found.items() if paths}
 
 
-def loose_objects(folder: Path) -> int:
+def count_loose_objects(folder: Path) -> int:
     return len(list((folder / ".deepwork/snapshots/objects").glob("??/*")))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from deepwork.errors import GitError, InvalidInput
-from deepwork.git.changes import changed_files, list_files
+from deepwork.git.changes import find_changed_files, list_files
 from deepwork.git.command import Git
-from git.changes_project import ENVIRONMENT, Project, new_project
+from git.changes_project import ENVIRONMENT, Project, create_project
 
-Ask = Callable[[Git], object]
+GitQuery = Callable[[Git], object]
 
 BEFORE = ("docs/guide.md", "edited.py", "kept.py", "moved.py", "removed.py")
 ODD = [
@@ -38,7 +38,7 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = new_project(tmp_path_factory.mktemp("started") / "project")
+    project = create_project(tmp_path_factory.mktemp("started") / "project")
     project.write(".gitignore", content="*.log\n/ignored/\n")
     project.commit(*BEFORE, content="before\n")
     project.git("switch", "-q", "-c", "feature")
@@ -56,7 +56,7 @@ def project(started: Path, tmp_path: Path) -> Project:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Project:
-    return new_project(tmp_path / "empty")
+    return create_project(tmp_path / "empty")
 
 
 # --- what counts as a change
@@ -300,7 +300,7 @@ def test_a_pipe_in_the_place_of_a_file_is_no_file(project: Project) -> None:
 
 @pytest.fixture
 def with_submodule(project: Project, tmp_path: Path) -> Project:
-    library = new_project(tmp_path / "library")
+    library = create_project(tmp_path / "library")
     library.commit("inside.py")
     project.git("switch", "-q", "main")
     project.git("submodule", "--quiet", "add", str(library.root), "sub")
@@ -343,8 +343,8 @@ def test_a_submodule_that_was_removed_is_gone(with_submodule: Project) -> None:
 
 
 def test_repositories_inside_that_git_does_not_track_are_left_out(project: Project) -> None:
-    new_project(project.root / "unborn").write("file.py")
-    new_project(project.root / "with-commit").commit("file.py")
+    create_project(project.root / "unborn").write("file.py")
+    create_project(project.root / "with-commit").commit("file.py")
     project.git("worktree", "add", "-q", "worktree", "-b", "other")
     project.write("new.py")
 
@@ -394,8 +394,8 @@ def test_on_a_branch_without_commits_everything_is_a_change_whatever_others_hold
     assert (changes.files, changes.base) == (("new.py", "staged.py"), None)
 
 
-@pytest.mark.parametrize("ask", [list_files, changed_files])
-def test_outside_of_any_repository_the_error_says_so(tmp_path: Path, ask: Ask) -> None:
+@pytest.mark.parametrize("ask", [list_files, find_changed_files])
+def test_outside_of_any_repository_the_error_says_so(tmp_path: Path, ask: GitQuery) -> None:
     with pytest.raises(GitError, match="is not a git repository") as refused:
         ask(Git(tmp_path, environment=ENVIRONMENT))
 
@@ -407,14 +407,16 @@ def test_outside_of_any_repository_a_named_base_is_not_blamed(tmp_path: Path) ->
         Project(tmp_path).changes("main")
 
 
-@pytest.mark.parametrize("ask", [list_files, changed_files])
+@pytest.mark.parametrize("ask", [list_files, find_changed_files])
 @pytest.mark.parametrize("place", ["project/.git", "project/.git/refs", "bare", "called-bare"])
-def test_where_there_is_no_working_tree_the_error_says_so(project: Project, place: str, ask: Ask) -> None:
+def test_where_there_is_no_working_tree_the_error_says_so(
+    project: Project, place: str, ask: GitQuery
+) -> None:
     root = project.root.parent / place
     if place == "bare":
-        new_project(root, "--bare")
+        create_project(root, "--bare")
     elif place == "called-bare":
-        new_project(root).git("config", "core.bare", "true")
+        create_project(root).git("config", "core.bare", "true")
 
     with pytest.raises(GitError, match=r"bare repository or the inside of \.git") as refused:
         ask(Git(root, environment=ENVIRONMENT))
@@ -504,7 +506,7 @@ def test_a_link_in_conflict_with_a_folder_is_a_change(project: Project) -> None:
 
 
 def test_hashes_may_be_of_the_newer_kind(tmp_path: Path) -> None:
-    project = new_project(tmp_path / "newer", "--object-format=sha256")
+    project = create_project(tmp_path / "newer", "--object-format=sha256")
     project.commit("kept.py")
     project.git("switch", "-q", "-c", "feature")
     project.commit("committed.py")
@@ -668,11 +670,11 @@ def test_five_commands_are_enough(project: Project, tmp_path: Path) -> None:
     project.commit("committed.py")
     calls = tmp_path / "calls"
     git = counting(project, calls)
-    changed_files(git)
+    find_changed_files(git)
 
     def calls_for(base_ref: str | None) -> int:
         calls.write_text("")
-        changed_files(git, base_ref)
+        find_changed_files(git, base_ref)
         return calls.read_text().count("\n")
 
     assert (calls_for(None), calls_for("main")) == (5, 4)

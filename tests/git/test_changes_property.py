@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deepwork.git.changes import Changes
-from git.changes_project import Project, new_project
+from deepwork.git.changes import ChangedFiles
+from git.changes_project import Project, create_project
 
 # Names that are also folders of other names: each may take the other's place.
 NAMES = [
@@ -168,7 +168,7 @@ ACTIONS = st.one_of(
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return new_project(tmp_path_factory.mktemp("template") / "project").root
+    return create_project(tmp_path_factory.mktemp("template") / "project").root
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -201,7 +201,7 @@ def commit_all(model: Model, files: Files) -> None:
         model.commit()
 
 
-def check(model: Model, changes: Changes) -> None:
+def check(model: Model, changes: ChangedFiles) -> None:
     assert changes.base == model.base()
     assert changes.listing.files == tuple(sorted(model.listed()))
     assert changes.listing.untracked == model.untracked()
@@ -214,9 +214,9 @@ def check_below(model: Model, folder: str) -> None:
     root = model.project.root / folder
     if root.is_dir() and not root.is_symlink():
         changes = Project(root).changes()
-        assert changes.files == tuple(sorted(inside(folder, model.changed())))
-        assert changes.listing.files == tuple(sorted(inside(folder, model.listed())))
+        assert changes.files == tuple(sorted(filter_inside(folder, model.changed())))
+        assert changes.listing.files == tuple(sorted(filter_inside(folder, model.listed())))
 
 
-def inside(folder: str, names: set[str]) -> set[str]:
+def filter_inside(folder: str, names: set[str]) -> set[str]:
     return {name.removeprefix(f"{folder}/") for name in names if name.startswith(f"{folder}/")}

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from deepwork.errors import GitError, InvalidInput
 from deepwork.git.command import SAFE_DIFF, Git, check_hash
-from git.waiting import let_time_pass_after
+from git.waiting import pass_time_after
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 LONG = 600  # seconds: nobody waits for them; when they are over is said by `let_time_pass_after`
 
 
-def fake(tmp_path: Path, script: str) -> str:
+def write_fake_git(tmp_path: Path, script: str) -> str:
     """A program that stands in for git."""
     path = tmp_path / "fake-git"
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -26,7 +26,7 @@ def fake(tmp_path: Path, script: str) -> str:
     return str(path)
 
 
-def ends(pid: int) -> bool:
+def wait_until_ended(pid: int) -> bool:
     """Whether the process is gone, or soon is: being killed takes a moment."""
     deadline = time.monotonic() + 60
     while is_running(pid) and time.monotonic() < deadline:
@@ -58,7 +58,7 @@ def test_without_input_there_is_nothing_to_read(git: Git) -> None:
 
 
 def test_the_version_is_a_number(git: Git) -> None:
-    assert int(git.version().split(".")[0]) >= 2
+    assert int(git.get_version().split(".")[0]) >= 2
 
 
 def test_a_code_that_is_allowed_is_no_failure(git: Git) -> None:
@@ -112,66 +112,68 @@ def test_below_the_top_of_a_repository_git_works_too(git: Git) -> None:
 
 def test_a_missing_program_is_told_with_advice(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="no-such-git") as missing:
-        Git(tmp_path, environment=ENVIRONMENT, program="no-such-git").version()
+        Git(tmp_path, environment=ENVIRONMENT, program="no-such-git").get_version()
 
     assert "Install git" in missing.value.suggestion
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="nowhere"):
-        Git(tmp_path / "nowhere", environment=ENVIRONMENT).version()
+        Git(tmp_path / "nowhere", environment=ENVIRONMENT).get_version()
 
 
 def test_who_takes_too_long_is_ended_with_all_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = fake(tmp_path, f"sleep {LONG} & echo $! > {tmp_path}/child\nsleep {LONG}")
-    let_time_pass_after(tmp_path / "child", monkeypatch)
+    program = write_fake_git(tmp_path, f"sleep {LONG} & echo $! > {tmp_path}/child\nsleep {LONG}")
+    pass_time_after(tmp_path / "child", monkeypatch)
 
     with pytest.raises(GitError, match=rf"took longer than {LONG} s"):
-        Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=LONG).version()
+        Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=LONG).get_version()
 
-    assert ends(int((tmp_path / "child").read_text()))
+    assert wait_until_ended(int((tmp_path / "child").read_text()))
 
 
 def test_a_child_that_keeps_the_output_open_does_not_hold_us_up(tmp_path: Path) -> None:
-    program = fake(tmp_path, f"sleep {LONG} & echo $! > {tmp_path}/child\necho git version 9.9")
+    program = write_fake_git(tmp_path, f"sleep {LONG} & echo $! > {tmp_path}/child\necho git version 9.9")
 
-    assert Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=LONG).version() == "9.9"
+    assert Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=LONG).get_version() == "9.9"
 
-    assert ends(int((tmp_path / "child").read_text()))
+    assert wait_until_ended(int((tmp_path / "child").read_text()))
 
 
 def test_a_program_that_is_not_git_is_found_out(tmp_path: Path) -> None:
     for said in ("", "hello", "git version"):
         with pytest.raises(GitError, match="is it git"):
-            Git(tmp_path, environment=ENVIRONMENT, program=fake(tmp_path, f"echo {said}")).version()
+            Git(
+                tmp_path, environment=ENVIRONMENT, program=write_fake_git(tmp_path, f"echo {said}")
+            ).get_version()
 
 
 def test_a_program_that_closes_its_output_and_stays_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = fake(tmp_path, f"exec >&- 2>&-\necho $$ > {tmp_path}/pid\nsleep {LONG}")
-    let_time_pass_after(tmp_path / "pid", monkeypatch)
+    program = write_fake_git(tmp_path, f"exec >&- 2>&-\necho $$ > {tmp_path}/pid\nsleep {LONG}")
+    pass_time_after(tmp_path / "pid", monkeypatch)
 
     with pytest.raises(GitError, match="took longer"):
-        Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=LONG).version()
+        Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=LONG).get_version()
 
-    assert ends(int((tmp_path / "pid").read_text()))
+    assert wait_until_ended(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize("where", ["", ">&2"])
 def test_who_writes_too_much_is_ended(tmp_path: Path, where: str) -> None:
-    program = fake(tmp_path, f"yes {where}")
+    program = write_fake_git(tmp_path, f"yes {where}")
 
     with pytest.raises(GitError, match=r"wrote more than 1,000,000 bytes"):
-        Git(tmp_path, environment=ENVIRONMENT, program=program, max_output=1_000_000).version()
+        Git(tmp_path, environment=ENVIRONMENT, program=program, max_output=1_000_000).get_version()
 
 
 def test_settings_are_read_once_and_again_after_a_change(tmp_path: Path, git: Git) -> None:
     calls = tmp_path / "calls"
     counting = Git(
-        git.root, environment=ENVIRONMENT, program=fake(tmp_path, f'echo >> {calls}\nexec git "$@"')
+        git.root, environment=ENVIRONMENT, program=write_fake_git(tmp_path, f'echo >> {calls}\nexec git "$@"')
     )
 
     def calls_for_one() -> int:

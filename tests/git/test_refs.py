@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from deepwork.errors import GitError
-from deepwork.git.worktrees import contains, current_branch, merge_of, resolve_commit
-from git.changes_project import Project, new_project
-from git.worktrees_project import started_project
+from deepwork.git.worktrees import contains_branch, find_current_branch, find_merge_commit, resolve_commit
+from git.changes_project import Project, create_project
+from git.worktrees_project import create_started_project
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """Main has gone on since the branch `task` got a commit of its own."""
-    project = started_project(tmp_path / "project")
+    project = create_started_project(tmp_path / "project")
     project.git("switch", "-q", "-c", "task")
     project.commit("task.py")
     project.git("switch", "-q", "main")
@@ -23,28 +23,28 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def merged(project: Project, *flags: str, branch: str = "task") -> str:
+def merge_branch(project: Project, *flags: str, branch: str = "task") -> str:
     project.git("merge", "-q", "-m", "merge", *flags, branch)
     return project.head()
 
 
 def test_the_current_branch_is_the_one_head_is_on(project: Project) -> None:
-    assert current_branch(project.asked) == "main"
+    assert find_current_branch(project.safe_git) == "main"
     project.git("switch", "-q", "-c", "a/é")
-    assert current_branch(project.asked) == "a/é"
+    assert find_current_branch(project.safe_git) == "a/é"
     project.git("checkout", "-q", "--detach")
-    assert current_branch(project.asked) is None
+    assert find_current_branch(project.safe_git) is None
 
 
 def test_a_branch_without_a_commit_is_current_as_well(tmp_path: Path) -> None:
-    assert current_branch(new_project(tmp_path / "empty").asked) == "main"
+    assert find_current_branch(create_project(tmp_path / "empty").safe_git) == "main"
 
 
 def test_a_damaged_head_is_not_a_detached_one(project: Project) -> None:
     (project.root / ".git/HEAD").write_text("damaged")
 
     with pytest.raises(GitError):
-        current_branch(project.asked)
+        find_current_branch(project.safe_git)
 
 
 def test_branches_tags_and_hashes_are_commits(project: Project) -> None:
@@ -53,7 +53,7 @@ def test_branches_tags_and_hashes_are_commits(project: Project) -> None:
 
     names = ["main", "HEAD", "v1", "refs/heads/main", head, head[:10], "task~1^0", "main@{0}"]
 
-    assert [resolve_commit(project.asked, name) for name in names] == [
+    assert [resolve_commit(project.safe_git, name) for name in names] == [
         *[head] * 6,
         project.git("rev-parse", "task~1"),
         head,
@@ -77,68 +77,68 @@ def test_branches_tags_and_hashes_are_commits(project: Project) -> None:
     ],
 )
 def test_nothing_else_is(project: Project, name: str) -> None:
-    assert resolve_commit(project.asked, name) is None
+    assert resolve_commit(project.safe_git, name) is None
 
 
 def test_a_commit_contains_a_branch_once_it_is_merged(project: Project) -> None:
     before = project.head()
-    after = merged(project)
+    after = merge_branch(project)
 
-    assert contains(project.asked, after, "task")
-    assert contains(project.asked, "main", "task")
-    assert not contains(project.asked, before, "task")
-    assert not contains(project.asked, "missing", "task")
-    assert not contains(project.asked, "main", "missing")
+    assert contains_branch(project.safe_git, after, "task")
+    assert contains_branch(project.safe_git, "main", "task")
+    assert not contains_branch(project.safe_git, before, "task")
+    assert not contains_branch(project.safe_git, "missing", "task")
+    assert not contains_branch(project.safe_git, "main", "missing")
 
 
 def test_a_squash_does_not_contain_the_branch(project: Project) -> None:
     project.git("merge", "-q", "--squash", "task")
     project.git("commit", "-q", "-m", "squashed")
 
-    assert not contains(project.asked, "HEAD", "task")
-    assert merge_of(project.asked, "task", "main") is None
+    assert not contains_branch(project.safe_git, "HEAD", "task")
+    assert find_merge_commit(project.safe_git, "task", "main") is None
 
 
 def test_the_merge_is_found_however_much_came_after(project: Project) -> None:
-    merge = merged(project)
+    merge = merge_branch(project)
     for number in range(5):
         project.commit(f"after-{number}.py")
 
-    assert merge_of(project.asked, "task", "main") == merge
+    assert find_merge_commit(project.safe_git, "task", "main") == merge
 
 
 def test_the_merge_into_the_base_counts_not_one_on_the_way(project: Project) -> None:
     project.git("switch", "-q", "-c", "between")
-    merged(project, "--no-ff")
+    merge_branch(project, "--no-ff")
     project.commit("between.py")
     project.git("switch", "-q", "main")
     project.commit("more.py")
-    merge = merged(project, "--no-ff", branch="between")
+    merge = merge_branch(project, "--no-ff", branch="between")
     project.commit("after.py")
 
-    assert merge_of(project.asked, "task", "main") == merge
+    assert find_merge_commit(project.safe_git, "task", "main") == merge
 
 
 def test_after_a_fast_forward_it_is_the_tip_of_the_branch(project: Project) -> None:
     project.git("switch", "-q", "task")
-    merged(project, branch="main")
+    merge_branch(project, branch="main")
     tip = project.head()
     project.git("switch", "-q", "main")
-    merged(project, "--ff-only")
-    assert merge_of(project.asked, "task", "main") == tip
+    merge_branch(project, "--ff-only")
+    assert find_merge_commit(project.safe_git, "task", "main") == tip
 
     project.commit("after.py")
-    assert merge_of(project.asked, "task", "main") == tip
+    assert find_merge_commit(project.safe_git, "task", "main") == tip
 
 
 def test_what_is_not_merged_has_no_merge(project: Project) -> None:
-    assert merge_of(project.asked, "task", "main") is None
-    assert merge_of(project.asked, "missing", "main") is None
-    assert merge_of(project.asked, "task", "missing") is None
+    assert find_merge_commit(project.safe_git, "task", "main") is None
+    assert find_merge_commit(project.safe_git, "missing", "main") is None
+    assert find_merge_commit(project.safe_git, "task", "missing") is None
 
 
 def test_a_tag_of_the_same_name_is_not_taken_for_the_branch(project: Project) -> None:
     project.git("tag", "task", "main")
 
-    assert merge_of(project.asked, "task", "main") is None
-    assert not contains(project.asked, "main", "task")
+    assert find_merge_commit(project.safe_git, "task", "main") is None
+    assert not contains_branch(project.safe_git, "main", "task")

@@ -9,8 +9,15 @@ import pytest
 
 from deepwork.errors import GitError, InvalidInput
 from deepwork.git.worktrees import is_dirty, rescue
-from git.changes_project import Project, new_project
-from git.worktrees_project import branches, content_at, files_at, started_project, state_of, tree_of
+from git.changes_project import Project, create_project
+from git.worktrees_project import (
+    add_tree,
+    create_started_project,
+    list_branches,
+    list_files_at,
+    read_content_at,
+    read_state,
+)
 
 ODD = [
     "sp ace.py",
@@ -25,20 +32,20 @@ ODD = [
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return started_project(tmp_path / "project")
+    return create_started_project(tmp_path / "project")
 
 
 @pytest.fixture
 def tree(project: Project) -> Project:
-    return tree_of(project)
+    return add_tree(project)
 
 
 def test_of_a_clean_tree_there_is_nothing_to_keep(tree: Project) -> None:
     tree.write("ignored.log")
 
-    assert not is_dirty(tree.asked)
-    assert rescue(tree.asked, "task") is None
-    assert branches(tree) == ["main", "task"]
+    assert not is_dirty(tree.safe_git)
+    assert rescue(tree.safe_git, "task") is None
+    assert list_branches(tree) == ["main", "task"]
 
 
 def test_everything_that_is_not_committed_is_kept(tree: Project) -> None:
@@ -46,24 +53,24 @@ def test_everything_that_is_not_committed_is_kept(tree: Project) -> None:
     tree.stage("staged.py")
     tree.write("ignored.log")
     tree.remove("removed.py")
-    before = state_of(tree)
+    before = read_state(tree)
 
-    assert is_dirty(tree.asked)
-    saved = rescue(tree.asked, "task")
+    assert is_dirty(tree.safe_git)
+    saved = rescue(tree.safe_git, "task")
 
     assert saved == "deepwork/rescue/task-1"
-    assert files_at(tree, saved) == sorted(
+    assert list_files_at(tree, saved) == sorted(
         [".gitignore", "edited.py", "kept.py", "new.py", "new/folder.py", "staged.py", *ODD]
     )
-    assert content_at(tree, saved, "edited.py") == "written"
+    assert read_content_at(tree, saved, "edited.py") == "written"
     assert tree.git("rev-parse", f"{saved}^") == tree.head()
-    assert state_of(tree) == before
+    assert read_state(tree) == before
 
 
 def test_it_is_said_who_did_it(tree: Project) -> None:
     tree.write("new.py")
 
-    saved = rescue(tree.asked, "task")
+    saved = rescue(tree.safe_git, "task")
 
     assert tree.git("log", "-1", "--format=%an <%ae> %cn: %s", str(saved)) == (
         "deepwork <deepwork@localhost> deepwork: Uncommitted work of task, kept by deepwork"
@@ -72,12 +79,12 @@ def test_it_is_said_who_did_it(tree: Project) -> None:
 
 def test_each_rescue_has_a_branch_of_its_own(tree: Project) -> None:
     tree.write("new.py", content="one\n")
-    first = rescue(tree.asked, "task")
+    first = rescue(tree.safe_git, "task")
     tree.write("new.py", content="two\n")
-    second = rescue(tree.asked, "task")
+    second = rescue(tree.safe_git, "task")
 
     assert (first, second) == ("deepwork/rescue/task-1", "deepwork/rescue/task-2")
-    assert [content_at(tree, str(saved), "new.py") for saved in (first, second)] == ["one", "two"]
+    assert [read_content_at(tree, str(saved), "new.py") for saved in (first, second)] == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_a_branch_in_the_way_is_gone_around(tree: Project, there: str, expected:
     tree.git("branch", there)
     tree.write("new.py")
 
-    assert rescue(tree.asked, "task") == expected
+    assert rescue(tree.safe_git, "task") == expected
 
 
 def test_staged_work_that_the_files_have_left_behind_is_kept_too(tree: Project) -> None:
@@ -101,12 +108,12 @@ def test_staged_work_that_the_files_have_left_behind_is_kept_too(tree: Project) 
     tree.stage("gone.py", content="staged, then deleted\n")
     tree.remove("gone.py")
 
-    saved = str(rescue(tree.asked, "task"))
+    saved = str(rescue(tree.safe_git, "task"))
 
-    assert content_at(tree, saved, "edited.py") == "written later"
-    assert "gone.py" not in files_at(tree, saved)
-    assert content_at(tree, f"{saved}^", "edited.py") == "staged"
-    assert content_at(tree, f"{saved}^", "gone.py") == "staged, then deleted"
+    assert read_content_at(tree, saved, "edited.py") == "written later"
+    assert "gone.py" not in list_files_at(tree, saved)
+    assert read_content_at(tree, f"{saved}^", "edited.py") == "staged"
+    assert read_content_at(tree, f"{saved}^", "gone.py") == "staged, then deleted"
     assert tree.git("rev-parse", f"{saved}^^") == tree.head()
 
 
@@ -114,10 +121,10 @@ def test_staged_work_that_the_files_took_back_is_kept(tree: Project) -> None:
     tree.stage("edited.py", content="staged\n")
     tree.write("edited.py", content="before\n")
 
-    saved = str(rescue(tree.asked, "task"))
+    saved = str(rescue(tree.safe_git, "task"))
 
-    assert content_at(tree, f"{saved}^", "edited.py") == "staged"
-    assert content_at(tree, saved, "edited.py") == "before"
+    assert read_content_at(tree, f"{saved}^", "edited.py") == "staged"
+    assert read_content_at(tree, saved, "edited.py") == "before"
 
 
 def test_commits_of_a_detached_head_are_reachable(tree: Project) -> None:
@@ -125,9 +132,9 @@ def test_commits_of_a_detached_head_are_reachable(tree: Project) -> None:
     tree.commit("loose.py")
     loose = tree.head()
 
-    only_commits = str(rescue(tree.asked, "task"))
+    only_commits = str(rescue(tree.safe_git, "task"))
     tree.write("new.py")
-    with_files = str(rescue(tree.asked, "task"))
+    with_files = str(rescue(tree.safe_git, "task"))
 
     assert tree.git("rev-parse", only_commits) == loose
     assert tree.git("rev-parse", f"{with_files}^") == loose
@@ -137,20 +144,20 @@ def test_commits_of_a_detached_head_are_reachable(tree: Project) -> None:
 def test_a_detached_head_that_a_branch_holds_needs_no_rescue(tree: Project) -> None:
     tree.git("checkout", "-q", "--detach")
 
-    assert rescue(tree.asked, "task") is None
+    assert rescue(tree.safe_git, "task") is None
 
 
 def test_a_merge_in_progress_is_kept_with_both_parents(project: Project, tree: Project) -> None:
     tree.commit("kept.py", content="theirs\n")
     project.commit("kept.py", content="ours\n")
     tree.git("merge", "main", check=False)
-    before = state_of(tree)
+    before = read_state(tree)
 
-    saved = str(rescue(tree.asked, "task"))
+    saved = str(rescue(tree.safe_git, "task"))
 
-    assert "<<<<<<<" in content_at(tree, saved, "kept.py")
+    assert "<<<<<<<" in read_content_at(tree, saved, "kept.py")
     assert tree.git("rev-parse", f"{saved}^1", f"{saved}^2").split() == [tree.head(), project.head()]
-    assert state_of(tree) == before
+    assert read_state(tree) == before
     assert "Unmerged paths" in tree.git("status")
 
 
@@ -161,26 +168,26 @@ def test_a_rebase_in_progress_is_kept(project: Project, tree: Project) -> None:
     tree.git("rebase", "main", check=False)
     tree.write("new.py")
 
-    saved = str(rescue(tree.asked, "task"))
+    saved = str(rescue(tree.safe_git, "task"))
 
-    assert {"first.py", "new.py", "kept.py"} <= set(files_at(tree, saved))
+    assert {"first.py", "new.py", "kept.py"} <= set(list_files_at(tree, saved))
 
 
 def test_a_locked_index_is_no_obstacle(tree: Project) -> None:
     tree.write("new.py")
     Path(tree.git("rev-parse", "--path-format=absolute", "--git-path", "index.lock")).touch()
 
-    assert "new.py" in files_at(tree, str(rescue(tree.asked, "task")))
+    assert "new.py" in list_files_at(tree, str(rescue(tree.safe_git, "task")))
 
 
 def test_before_the_first_commit_work_is_kept_as_well(tmp_path: Path) -> None:
-    empty = new_project(tmp_path / "empty")
-    assert rescue(empty.asked, "main") is None
+    empty = create_project(tmp_path / "empty")
+    assert rescue(empty.safe_git, "main") is None
     empty.write("new.py")
 
-    saved = str(rescue(empty.asked, "main"))
+    saved = str(rescue(empty.safe_git, "main"))
 
-    assert files_at(empty, saved) == ["new.py"]
+    assert list_files_at(empty, saved) == ["new.py"]
     assert empty.git("rev-list", "--count", saved) == "1"
 
 
@@ -189,34 +196,34 @@ def test_changes_that_git_was_told_not_to_see_are_seen(tree: Project, flag: str)
     tree.git("update-index", flag, "edited.py")
     tree.write("edited.py", content="changed behind a flag\n")
 
-    assert is_dirty(tree.asked)
-    assert content_at(tree, str(rescue(tree.asked, "task")), "edited.py") == "changed behind a flag"
+    assert is_dirty(tree.safe_git)
+    assert read_content_at(tree, str(rescue(tree.safe_git, "task")), "edited.py") == "changed behind a flag"
     assert tree.git("ls-files", "-v", "edited.py")[0] in "hS"
 
 
 @pytest.mark.parametrize("sparse_index", ["--sparse-index", "--no-sparse-index"])
 def test_what_is_not_checked_out_is_not_taken_for_deleted(project: Project, sparse_index: str) -> None:
     project.commit("in/file.py", "out/file.py", "out/other.py")
-    tree = tree_of(project, "sparse")
+    tree = add_tree(project, "sparse")
     tree.git("sparse-checkout", "set", "--cone", sparse_index, "in")
-    assert not is_dirty(tree.asked)
+    assert not is_dirty(tree.safe_git)
     tree.write("in/new.py", "out/new.py")
 
-    saved = str(rescue(tree.asked, "sparse"))
+    saved = str(rescue(tree.safe_git, "sparse"))
 
-    assert set(files_at(tree, saved)) - set(files_at(tree, "HEAD")) == {"in/new.py", "out/new.py"}
-    assert set(files_at(tree, "HEAD")) <= set(files_at(tree, saved))
+    assert set(list_files_at(tree, saved)) - set(list_files_at(tree, "HEAD")) == {"in/new.py", "out/new.py"}
+    assert set(list_files_at(tree, "HEAD")) <= set(list_files_at(tree, saved))
 
 
 def test_a_split_index_stays_split(tree: Project) -> None:
     tree.git("update-index", "--split-index")
     tree.write("new.py", "edited.py")
-    before = state_of(tree)
+    before = read_state(tree)
 
-    saved = str(rescue(tree.asked, "task"))
+    saved = str(rescue(tree.safe_git, "task"))
 
-    assert "new.py" in files_at(tree, saved)
-    assert state_of(tree) == before
+    assert "new.py" in list_files_at(tree, saved)
+    assert read_state(tree) == before
 
 
 def test_line_endings_do_not_stop_a_rescue(tree: Project) -> None:
@@ -224,29 +231,31 @@ def test_line_endings_do_not_stop_a_rescue(tree: Project) -> None:
     tree.git("config", "core.autocrlf", "input")
     (tree.root / "windows.txt").write_bytes(b"one\r\ntwo\r\n")
 
-    assert "windows.txt" in files_at(tree, str(rescue(tree.asked, "task")))
+    assert "windows.txt" in list_files_at(tree, str(rescue(tree.safe_git, "task")))
 
 
 @pytest.mark.parametrize("has_commit", [True, False])
 def test_a_repository_among_the_files_is_left_out(tree: Project, has_commit: bool) -> None:
-    inner = new_project(tree.root / "inner")
+    inner = create_project(tree.root / "inner")
     inner.write("work.py")
     if has_commit:
         inner.commit()
     tree.write("new.py")
 
-    assert is_dirty(tree.asked)
-    assert set(files_at(tree, str(rescue(tree.asked, "task")))) - set(files_at(tree, "HEAD")) == {"new.py"}
+    assert is_dirty(tree.safe_git)
+    assert set(list_files_at(tree, str(rescue(tree.safe_git, "task")))) - set(
+        list_files_at(tree, "HEAD")
+    ) == {"new.py"}
 
 
 def test_a_submodule_that_moved_is_kept_as_its_commit(project: Project, tmp_path: Path) -> None:
-    inner = started_project(tmp_path / "inner")
+    inner = create_started_project(tmp_path / "inner")
     project.git("submodule", "--quiet", "add", str(inner.root), "sub")
     project.commit()
     sub = project.below("sub")
     sub.commit("more.py")
 
-    saved = str(rescue(project.asked, "main"))
+    saved = str(rescue(project.safe_git, "main"))
 
     assert sub.head() in project.git("ls-tree", saved, "sub")
 
@@ -256,9 +265,9 @@ def test_a_file_that_git_cannot_take_is_an_error_and_not_forgotten(tree: Project
     tree.write("odd.txt", "new.py")
 
     with pytest.raises(GitError, match=r"odd\.txt"):
-        rescue(tree.asked, "task")
+        rescue(tree.safe_git, "task")
 
-    assert branches(tree) == ["main", "task"]
+    assert list_branches(tree) == ["main", "task"]
 
 
 def test_links_and_modes_are_kept(tree: Project) -> None:
@@ -266,7 +275,7 @@ def test_links_and_modes_are_kept(tree: Project) -> None:
     tree.write("run.sh")
     (tree.root / "run.sh").chmod(0o755)
 
-    listed = tree.git("ls-tree", str(rescue(tree.asked, "task")), "link", "run.sh")
+    listed = tree.git("ls-tree", str(rescue(tree.safe_git, "task")), "link", "run.sh")
 
     assert [line.split()[0] for line in listed.splitlines()] == ["120000", "100755"]
 
@@ -274,8 +283,8 @@ def test_links_and_modes_are_kept(tree: Project) -> None:
 def test_a_folder_that_is_no_tree_has_no_work_of_its_own(project: Project) -> None:
     project.write("new.py", "folder/new.py")
 
-    assert rescue(project.below("folder").asked, "task") is None
-    assert is_dirty(project.below("folder").asked)
+    assert rescue(project.below("folder").safe_git, "task") is None
+    assert is_dirty(project.below("folder").safe_git)
 
 
 @pytest.mark.parametrize("branch", ["-x", "", "a..b"])
@@ -283,4 +292,4 @@ def test_a_rescue_needs_a_name_that_a_branch_can_have(tree: Project, branch: str
     tree.write("new.py")
 
     with pytest.raises(InvalidInput):
-        rescue(tree.asked, branch)
+        rescue(tree.safe_git, branch)

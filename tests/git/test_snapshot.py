@@ -12,12 +12,12 @@ import pytest
 
 from deepwork.errors import GitError, NotAllowed
 from deepwork.git.command import Git
-from deepwork.git.moments import LARGEST_UNTRACKED, Rename, Snapshot, SnapshotKind
-from deepwork.git.snapshot import Snapshots
-from git.changes_project import ENVIRONMENT, Project, new_project
-from git.snapshot_project import Watched, grouped, loose_objects, snapshots_of
+from deepwork.git.snapshot import SnapshotStore
+from deepwork.git.snapshot_types import LARGEST_UNTRACKED, Rename, Snapshot, SnapshotKind
+from git.changes_project import ENVIRONMENT, Project, create_project
+from git.snapshot_project import Watched, count_loose_objects, group_paths, open_snapshots
 from git.test_git_hostile import CASES, Trap
-from git.worktrees_project import objects, started_project, state_of, tree_of
+from git.worktrees_project import add_tree, create_started_project, list_objects, read_state
 
 ODD = [
     "sp ace.py",
@@ -32,7 +32,7 @@ ODD = [
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    project = started_project(tmp_path / "project")
+    project = create_started_project(tmp_path / "project")
     project.write(".gitignore", content="*.log\n.deepwork/\n")
     project.commit()
     return project
@@ -47,7 +47,7 @@ def watched(project: Project) -> Watched:
 
 
 def test_without_any_work_nothing_changed(project: Project, watched: Watched) -> None:
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
     assert (watched.last.kind, watched.last.head, watched.last.branch) == (
         SnapshotKind.GIT,
         project.head(),
@@ -62,12 +62,12 @@ def test_every_change_is_told_be_it_committed_staged_or_neither(project: Project
     project.write("ignored.log")
     project.remove("removed.py")
 
-    assert watched.told() == {
+    assert watched.diff_paths() == {
         "added": sorted(["committed.py", "folder/new.py", "new.py", "staged.py", *ODD]),
         "modified": ["edited.py"],
         "deleted": ["removed.py"],
     }
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
 
 
 def test_what_was_there_before_is_not_told(project: Project) -> None:
@@ -75,16 +75,16 @@ def test_what_was_there_before_is_not_told(project: Project) -> None:
     watched = Watched(project)
     project.write("kept.py")
 
-    assert watched.told() == {"modified": ["kept.py"]}
+    assert watched.diff_paths() == {"modified": ["kept.py"]}
 
 
 def test_committing_what_was_seen_changes_nothing(project: Project, watched: Watched) -> None:
     project.write("new.py", "edited.py")
-    assert watched.told() == {"added": ["new.py"], "modified": ["edited.py"]}
+    assert watched.diff_paths() == {"added": ["new.py"], "modified": ["edited.py"]}
 
     project.commit()
 
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
 
 
 def test_an_edit_of_the_same_size_in_the_same_moment_is_seen(project: Project) -> None:
@@ -93,36 +93,36 @@ def test_an_edit_of_the_same_size_in_the_same_moment_is_seen(project: Project) -
     watched = Watched(project)
     for content in ("bbbb\n", "cccc\n", "dddd\n"):
         project.write("edited.py", content=content)
-        assert watched.told() == {"modified": ["edited.py"]}
+        assert watched.diff_paths() == {"modified": ["edited.py"]}
 
 
 def test_a_file_that_was_only_touched_did_not_change(project: Project, watched: Watched) -> None:
     os.utime(project.root / "kept.py", (1, 1))
 
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
 
 
 def test_a_change_that_was_taken_back_is_none(project: Project, watched: Watched) -> None:
     start = watched.last
     project.write("new.py", "edited.py")
-    watched.told()
+    watched.diff_paths()
     project.remove("new.py")
     project.write("edited.py", content="before\n")
 
-    assert grouped(watched.snapshots.diff(start, watched.take())) == {}
+    assert group_paths(watched.snapshots.diff(start, watched.take())) == {}
 
 
 def test_files_and_folders_may_take_each_others_place(project: Project, watched: Watched) -> None:
     project.remove("kept.py")
     project.write("kept.py/inner.py")
     project.commit("folder/inner.py")
-    assert watched.told() == {"added": ["folder/inner.py", "kept.py/inner.py"], "deleted": ["kept.py"]}
+    assert watched.diff_paths() == {"added": ["folder/inner.py", "kept.py/inner.py"], "deleted": ["kept.py"]}
 
     shutil.rmtree(project.root / "folder")
     project.write("folder")
     shutil.rmtree(project.root / "kept.py")
     (project.root / "kept.py").symlink_to("/nowhere")
-    assert watched.told() == {
+    assert watched.diff_paths() == {
         "added": ["folder", "kept.py"],
         "deleted": ["folder/inner.py", "kept.py/inner.py"],
     }
@@ -134,7 +134,7 @@ def test_what_is_behind_a_link_is_gone_from_here(project: Project, tmp_path: Pat
     (project.root / "folder").rename(tmp_path / "elsewhere")
     (project.root / "folder").symlink_to(tmp_path / "elsewhere")
 
-    assert watched.told() == {"added": ["folder"], "deleted": ["folder/inner.py"]}
+    assert watched.diff_paths() == {"added": ["folder"], "deleted": ["folder/inner.py"]}
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
@@ -143,7 +143,7 @@ def test_changes_that_git_was_told_not_to_see_are_seen(project: Project, flag: s
     watched = Watched(project)
     project.write("edited.py", content="changed behind a flag\n")
 
-    assert watched.told() == {"modified": ["edited.py"]}
+    assert watched.diff_paths() == {"modified": ["edited.py"]}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_settings_of_the_repository_hide_nothing(project: Project, setting: str)
     watched = Watched(project)
     for content in ("one\r\n", "two\n"):
         project.write("new.py", "edited.py", "kept.py", content=content)
-        assert {path for paths in watched.told().values() for path in paths} == {
+        assert {path for paths in watched.diff_paths().values() for path in paths} == {
             "new.py",
             "edited.py",
             "kept.py",
@@ -173,28 +173,28 @@ def test_settings_of_the_repository_hide_nothing(project: Project, setting: str)
 def test_a_file_that_is_ignored_but_known_to_git_is_seen(project: Project, watched: Watched) -> None:
     project.write("known.log")
     project.git("add", "-f", "known.log")
-    assert watched.told() == {"added": ["known.log"]}
+    assert watched.diff_paths() == {"added": ["known.log"]}
 
     project.write("known.log", content="again\n")
-    assert watched.told() == {"modified": ["known.log"]}
+    assert watched.diff_paths() == {"modified": ["known.log"]}
 
 
 @pytest.mark.parametrize("where", [".gitignore", ".git/info/exclude"])
 def test_a_new_file_that_becomes_ignored_is_let_go(project: Project, watched: Watched, where: str) -> None:
     project.write("new.tmp", "other.tmp")
-    watched.told()
+    watched.diff_paths()
     with_rule = (project.root / ".gitignore").read_text() + "*.tmp\n" if where == ".gitignore" else "*.tmp\n"
     project.write(where, content=with_rule)
 
-    assert watched.told()["deleted"] == ["new.tmp", "other.tmp"]
+    assert watched.diff_paths()["deleted"] == ["new.tmp", "other.tmp"]
     project.write("new.tmp", content="changed\n")
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
 
 
 def test_a_mode_is_a_change(project: Project, watched: Watched) -> None:
     (project.root / "kept.py").chmod(0o755)
 
-    assert watched.told() == {"modified": ["kept.py"]}
+    assert watched.diff_paths() == {"modified": ["kept.py"]}
 
 
 # --- large, odd and unreadable files
@@ -203,26 +203,26 @@ def test_a_mode_is_a_change(project: Project, watched: Watched) -> None:
 def test_a_large_new_file_is_listed_and_not_read(project: Project, watched: Watched) -> None:
     with (project.root / "large.bin").open("wb") as file:
         file.truncate(200 * 2**20)
-    before = loose_objects(project.root)
+    before = count_loose_objects(project.root)
 
-    assert watched.told() == {"added": ["large.bin"]}
+    assert watched.diff_paths() == {"added": ["large.bin"]}
     assert [(each.path, each.size) for each in watched.last.listed] == [("large.bin", 200 * 2**20)]
-    assert loose_objects(project.root) == before
+    assert count_loose_objects(project.root) == before
     os.utime(project.root / "large.bin", (1, 1))
-    assert watched.told() == {"modified": ["large.bin"]}
+    assert watched.diff_paths() == {"modified": ["large.bin"]}
     project.remove("large.bin")
-    assert watched.told() == {"deleted": ["large.bin"]}
+    assert watched.diff_paths() == {"deleted": ["large.bin"]}
 
 
 def test_a_new_file_that_grows_large_and_small_again_is_modified(project: Project, watched: Watched) -> None:
     project.write("growing.bin")
-    assert watched.told() == {"added": ["growing.bin"]}
+    assert watched.diff_paths() == {"added": ["growing.bin"]}
     with (project.root / "growing.bin").open("r+b") as file:
         file.truncate(LARGEST_UNTRACKED + 1)
-    assert watched.told() == {"modified": ["growing.bin"]}
+    assert watched.diff_paths() == {"modified": ["growing.bin"]}
     assert watched.last.listed
     project.write("growing.bin", content="small\n")
-    assert watched.told() == {"modified": ["growing.bin"]}
+    assert watched.diff_paths() == {"modified": ["growing.bin"]}
 
 
 def test_a_large_file_that_git_knows_is_kept_whole(project: Project) -> None:
@@ -230,7 +230,7 @@ def test_a_large_file_that_git_knows_is_kept_whole(project: Project) -> None:
     watched = Watched(project)
     project.write("large.txt", content="y" * (LARGEST_UNTRACKED + 1))
 
-    assert watched.told() == {"modified": ["large.txt"]}
+    assert watched.diff_paths() == {"modified": ["large.txt"]}
     assert watched.last.listed == ()
 
 
@@ -239,7 +239,7 @@ def test_a_file_that_git_cannot_take_spoils_no_other(project: Project, watched: 
     project.write("odd.txt", *(f"new-{number}.py" for number in range(9)))
     os.mkfifo(project.root / "pipe")
 
-    told = watched.told()
+    told = watched.diff_paths()
 
     assert told["added"] == [".gitattributes", *(f"new-{number}.py" for number in range(9))]
     assert watched.last.unreadable == ("odd.txt",)
@@ -249,28 +249,28 @@ def test_a_file_that_git_cannot_take_spoils_no_other(project: Project, watched: 
 def test_a_repository_among_the_files_is_one_path(
     project: Project, watched: Watched, has_commit: bool
 ) -> None:
-    inner = new_project(project.root / "inner")
+    inner = create_project(project.root / "inner")
     inner.write("work.py")
     if has_commit:
         inner.commit()
 
-    assert watched.told() == {"added": ["inner"]}
+    assert watched.diff_paths() == {"added": ["inner"]}
     shutil.rmtree(project.root / "inner")
-    assert watched.told() == {"deleted": ["inner"]}
+    assert watched.diff_paths() == {"deleted": ["inner"]}
 
 
 def test_a_submodule_is_one_path_that_changes_with_its_commit(project: Project, tmp_path: Path) -> None:
-    inner = started_project(tmp_path / "inner")
+    inner = create_started_project(tmp_path / "inner")
     project.git("submodule", "--quiet", "add", str(inner.root), "sub")
     project.commit()
     watched = Watched(project)
     sub = project.below("sub")
     sub.write("kept.py")
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
 
     sub.commit()
 
-    assert watched.told() == {"modified": ["sub"]}
+    assert watched.diff_paths() == {"modified": ["sub"]}
 
 
 def test_a_snapshot_can_be_stored_and_read_again(project: Project, watched: Watched) -> None:
@@ -282,33 +282,33 @@ def test_a_snapshot_can_be_stored_and_read_again(project: Project, watched: Watc
 
     assert snapshot.listed
     assert snapshot.unreadable
-    assert Snapshot.from_dict(json.loads(json.dumps(snapshot.as_dict()))) == snapshot
-    assert Snapshot.from_dict(json.loads(json.dumps(watched.last.as_dict()))) == watched.last
+    assert Snapshot.from_dict(json.loads(json.dumps(snapshot.to_dict()))) == snapshot
+    assert Snapshot.from_dict(json.loads(json.dumps(watched.last.to_dict()))) == watched.last
 
 
 # --- odd states
 
 
 def test_before_the_first_commit_files_are_compared_as_well(tmp_path: Path) -> None:
-    project = new_project(tmp_path / "empty")
+    project = create_project(tmp_path / "empty")
     project.write("there.py")
     watched = Watched(project)
     project.write("new.py", "there.py", content="changed\n")
 
-    told = watched.told()
+    told = watched.diff_paths()
 
     assert told == {"added": ["new.py"], "modified": ["there.py"]}
     assert (watched.last.kind, watched.last.head, watched.last.branch) == ("git", None, "main")
     project.commit()
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
     assert watched.last.head == project.head()
 
 
 def test_before_the_first_commit_a_file_may_be_called_head(tmp_path: Path) -> None:
-    project = new_project(tmp_path / "empty")
+    project = create_project(tmp_path / "empty")
     project.write("HEAD")
 
-    snapshot = snapshots_of(project).take()
+    snapshot = open_snapshots(project).take()
 
     assert (snapshot.head, snapshot.branch) == (None, "main")
 
@@ -317,7 +317,7 @@ def test_a_detached_head_has_no_branch(project: Project, watched: Watched) -> No
     project.git("checkout", "-q", "--detach")
     project.write("new.py")
 
-    assert watched.told() == {"added": ["new.py"]}
+    assert watched.diff_paths() == {"added": ["new.py"]}
     assert (watched.last.head, watched.last.branch) == (project.head(), None)
 
 
@@ -331,58 +331,58 @@ def test_a_merge_in_progress_is_seen_as_the_files_stand(project: Project) -> Non
     watched = Watched(project)
     project.git("merge", "theirs", check=False)
     assert project.git("ls-files", "--unmerged")
-    before = state_of(project)
+    before = read_state(project)
 
-    assert watched.told() == {"added": ["removed.py"], "modified": ["kept.py"]}
-    assert state_of(project) == before
+    assert watched.diff_paths() == {"added": ["removed.py"], "modified": ["kept.py"]}
+    assert read_state(project) == before
     project.write("kept.py", content="resolved\n")
     project.remove("removed.py")
-    assert watched.told() == {"modified": ["kept.py"], "deleted": ["removed.py"]}
+    assert watched.diff_paths() == {"modified": ["kept.py"], "deleted": ["removed.py"]}
 
 
 def test_what_is_not_checked_out_is_not_taken_for_deleted(project: Project) -> None:
     project.commit("in/file.py", "out/file.py")
     watched = Watched(project)
     project.git("sparse-checkout", "set", "--cone", "--sparse-index", "in")
-    assert watched.told() == {}
+    assert watched.diff_paths() == {}
     project.write("in/new.py", "out/new.py")
 
-    assert watched.told() == {"added": ["in/new.py", "out/new.py"]}
+    assert watched.diff_paths() == {"added": ["in/new.py", "out/new.py"]}
 
 
 def test_linked_working_trees_are_seen_each_for_itself(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     folder = project.root / ".deepwork" / "snapshots"
-    here, there = Snapshots(project.asked, folder), Snapshots(tree.asked, folder)
+    here, there = SnapshotStore(project.safe_git, folder), SnapshotStore(tree.safe_git, folder)
     first = here.take(), there.take()
     tree.write("there.py")
     project.write("here.py")
 
     second = here.take(), there.take()
 
-    assert grouped(here.diff(first[0], second[0])) == {"added": ["here.py"]}
-    assert grouped(there.diff(first[1], second[1])) == {"added": ["there.py"]}
-    assert grouped(here.diff(second[0], second[1])) == {"added": ["there.py"], "deleted": ["here.py"]}
+    assert group_paths(here.diff(first[0], second[0])) == {"added": ["here.py"]}
+    assert group_paths(there.diff(first[1], second[1])) == {"added": ["there.py"]}
+    assert group_paths(here.diff(second[0], second[1])) == {"added": ["there.py"], "deleted": ["here.py"]}
 
 
 def test_from_below_the_top_the_whole_tree_is_seen(project: Project) -> None:
     project.commit("part/file.py")
-    snapshots = Snapshots(project.below("part").asked, project.root / ".deepwork" / "snapshots")
+    snapshots = SnapshotStore(project.below("part").safe_git, project.root / ".deepwork" / "snapshots")
     before = snapshots.take()
     project.write("part/new.py", "edited.py")
 
-    assert grouped(snapshots.diff(before, snapshots.take())) == {
+    assert group_paths(snapshots.diff(before, snapshots.take())) == {
         "added": ["part/new.py"],
         "modified": ["edited.py"],
     }
 
 
 def test_its_own_folder_is_never_seen(tmp_path: Path) -> None:
-    project = started_project(tmp_path / "project")
+    project = create_started_project(tmp_path / "project")
     watched = Watched(project)
     project.write("new.py")
 
-    assert watched.told() == {"added": ["new.py"]}
+    assert watched.diff_paths() == {"added": ["new.py"]}
 
 
 # --- nobody notices
@@ -391,24 +391,24 @@ def test_its_own_folder_is_never_seen(tmp_path: Path) -> None:
 def test_nothing_of_the_users_is_touched(project: Project) -> None:
     project.stage("staged.py")
     project.write("edited.py", "new.py")
-    before = state_of(project), objects(project), project.git("for-each-ref")
+    before = read_state(project), list_objects(project), project.git("for-each-ref")
 
     watched = Watched(project)
     project.write("more.py")
-    watched.told()
+    watched.diff_paths()
     project.remove("more.py")
 
-    assert (state_of(project), objects(project), project.git("for-each-ref")) == before
+    assert (read_state(project), list_objects(project), project.git("for-each-ref")) == before
 
 
 def test_many_may_look_at_once(project: Project, watched: Watched) -> None:
     project.write("new.py", "edited.py")
 
     with ThreadPoolExecutor(6) as threads:
-        taken = set(threads.map(lambda _: snapshots_of(project).take(), range(6)))
+        taken = set(threads.map(lambda _: open_snapshots(project).take(), range(6)))
 
     assert len(taken) == 1
-    assert grouped(watched.snapshots.diff(watched.last, taken.pop())) == {
+    assert group_paths(watched.snapshots.diff(watched.last, taken.pop())) == {
         "added": ["new.py"],
         "modified": ["edited.py"],
     }
@@ -419,7 +419,7 @@ def test_a_folder_that_was_deleted_is_made_anew(project: Project, watched: Watch
     before = watched.take()
     project.write("new.py")
 
-    assert grouped(watched.snapshots.diff(before, watched.take())) == {"added": ["new.py"]}
+    assert group_paths(watched.snapshots.diff(before, watched.take())) == {"added": ["new.py"]}
 
 
 def test_contents_that_are_missing_do_not_hide_which_files_changed(project: Project) -> None:
@@ -429,14 +429,14 @@ def test_contents_that_are_missing_do_not_hide_which_files_changed(project: Proj
     (project.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
     project.write("lost.py", "new.py")
 
-    assert grouped(watched.diff(counted=True)) == {"added": ["new.py"], "modified": ["lost.py"]}
+    assert group_paths(watched.diff(counted=True)) == {"added": ["new.py"], "modified": ["lost.py"]}
 
 
 def test_a_tree_of_many_new_files_is_taken_in_parts(project: Project, watched: Watched) -> None:
     names = [f"many/{number}.py" for number in range(5_001)]
     project.write(*names)
 
-    assert watched.told() == {"added": sorted(names)}
+    assert watched.diff_paths() == {"added": sorted(names)}
 
 
 @pytest.mark.parametrize("damage", ["state", "index", "lock", "all"])
@@ -454,7 +454,7 @@ def test_what_a_crash_left_behind_is_no_obstacle(project: Project, watched: Watc
             path.unlink()
     project.write("new.py")
 
-    assert watched.told() == {"added": ["new.py"]}
+    assert watched.diff_paths() == {"added": ["new.py"]}
 
 
 @pytest.mark.parametrize(
@@ -480,15 +480,15 @@ def test_nothing_that_the_repository_names_is_run(repository: Path, tmp_path: Pa
     program.chmod(0o755)
     CASES[name](Trap(repository, program, marker))
     marker.unlink(missing_ok=True)
-    snapshots = Snapshots(Git(repository, environment=ENVIRONMENT), repository / ".deepwork/snapshots")
+    snapshots = SnapshotStore(Git(repository, environment=ENVIRONMENT), repository / ".deepwork/snapshots")
     before = snapshots.take()
     (repository / "file.txt").write_text("changed\n")
     (repository / "another.txt").write_text("new\n")
     after = snapshots.take()
 
-    told = grouped(snapshots.diff(before, after, counted=True))
-    patch = snapshots.patch(before, after, "file.txt")
-    snapshots.progress(before, after)
+    told = group_paths(snapshots.diff(before, after, counted=True))
+    patch = snapshots.get_patch(before, after, "file.txt")
+    snapshots.get_progress(before, after)
     snapshots.prune({after.tree})
 
     assert told == {"added": ["another.txt"], "modified": ["file.txt"]}
@@ -509,7 +509,7 @@ def test_a_rename_is_a_deletion_an_addition_and_a_pair(project: Project) -> None
 
     difference = watched.diff(counted=True)
 
-    assert grouped(difference) == {"added": ["moved.py"], "deleted": ["long.py"]}
+    assert group_paths(difference) == {"added": ["moved.py"], "deleted": ["long.py"]}
     (pair,) = difference.renamed
     assert (pair.source, pair.target) == ("long.py", "moved.py")
     assert 90 < pair.similarity < 100
@@ -547,7 +547,7 @@ def test_the_patch_of_one_file_is_only_of_that_file(project: Project, watched: W
     project.write("kept.py", "ed*", content="another\n")
     project.write(name, content="after\n")
 
-    patch = watched.snapshots.patch(before, watched.take(), name)
+    patch = watched.snapshots.get_patch(before, watched.take(), name)
 
     assert patch is not None
     assert "+after" in patch.text
@@ -559,7 +559,7 @@ def test_a_long_patch_is_cut_at_a_line(project: Project, watched: Watched) -> No
     before = watched.last
     project.write("long.py", content="a line of é\n" * 10_000)
 
-    patch = watched.snapshots.patch(before, watched.take(), "long.py", max_bytes=1000)
+    patch = watched.snapshots.get_patch(before, watched.take(), "long.py", max_bytes=1000)
 
     assert patch is not None
     assert patch.is_truncated
@@ -571,7 +571,7 @@ def test_the_patch_of_a_binary_file_says_only_that(project: Project, watched: Wa
     before = watched.last
     (project.root / "image.bin").write_bytes(b"\0\1\2")
 
-    patch = watched.snapshots.patch(before, watched.take(), "image.bin")
+    patch = watched.snapshots.get_patch(before, watched.take(), "image.bin")
 
     assert patch is not None
     assert patch.is_binary
@@ -583,7 +583,7 @@ def test_commits_made_between_are_told_oldest_first(project: Project, watched: W
     one = project.head()
     project.git("commit", "-q", "--allow-empty", "-m", "second\n\nand more")
 
-    progress = watched.snapshots.progress(before, watched.take())
+    progress = watched.snapshots.get_progress(before, watched.take())
 
     assert [(commit.hash, commit.subject) for commit in progress.commits] == [
         (one, "work"),
@@ -602,7 +602,7 @@ def test_a_switch_and_a_reset_are_noticed(project: Project, watched: Watched) ->
     behind = watched.take()
 
     steps = [
-        watched.snapshots.progress(*pair)
+        watched.snapshots.get_progress(*pair)
         for pair in ((first, other), (other, ahead), (ahead, behind), (first, ahead))
     ]
 
@@ -612,12 +612,12 @@ def test_a_switch_and_a_reset_are_noticed(project: Project, watched: Watched) ->
 
 
 def test_the_first_commits_are_told(tmp_path: Path) -> None:
-    project = new_project(tmp_path / "empty")
+    project = create_project(tmp_path / "empty")
     watched = Watched(project)
     before = watched.last
     project.commit("first.py")
 
-    progress = watched.snapshots.progress(before, watched.take())
+    progress = watched.snapshots.get_progress(before, watched.take())
 
     assert [commit.hash for commit in progress.commits] == [project.head()]
     assert not progress.is_rewritten
@@ -629,20 +629,20 @@ def test_what_was_uncommitted_at_a_moment_is_known_later(project: Project) -> No
     watched = Watched(project)
     project.commit()
 
-    assert [change.path for change in watched.snapshots.uncommitted(watched.last)] == [
+    assert [change.path for change in watched.snapshots.list_uncommitted(watched.last)] == [
         "edited.py",
         "new.py",
         "staged.py",
     ]
-    assert watched.snapshots.uncommitted(watched.take()) == ()
+    assert watched.snapshots.list_uncommitted(watched.take()) == ()
 
 
 def test_before_the_first_commit_everything_is_uncommitted(tmp_path: Path) -> None:
-    project = new_project(tmp_path / "empty")
+    project = create_project(tmp_path / "empty")
     project.write("new.py")
     watched = Watched(project)
 
-    assert [change.path for change in watched.snapshots.uncommitted(watched.last)] == ["new.py"]
+    assert [change.path for change in watched.snapshots.list_uncommitted(watched.last)] == ["new.py"]
 
 
 def test_on_a_clean_tree_the_answer_is_that_of_two_plain_diffs(project: Project) -> None:
@@ -661,7 +661,7 @@ def test_on_a_clean_tree_the_answer_is_that_of_two_plain_diffs(project: Project)
         return dict(zip(said[1::2], said[::2], strict=True))
 
     expected = {**plain(start, "HEAD"), **plain("HEAD")}
-    told = watched.told()
+    told = watched.diff_paths()
     letters = {path: status[0].upper() for status, paths in told.items() for path in paths}
 
     assert letters == expected
@@ -676,13 +676,13 @@ def test_only_what_is_needed_is_kept(project: Project, watched: Watched) -> None
     for number in range(5):
         project.write(f"new-{number}.py", "edited.py", content=f"version {number}\n")
         taken.append(watched.take())
-    before = loose_objects(project.root)
+    before = count_loose_objects(project.root)
 
     removed = watched.snapshots.prune({taken[2].tree, taken[4].tree})
 
     assert removed > 0
-    assert loose_objects(project.root) == before - removed
-    patch = watched.snapshots.patch(taken[2], taken[4], "edited.py")
+    assert count_loose_objects(project.root) == before - removed
+    patch = watched.snapshots.get_patch(taken[2], taken[4], "edited.py")
     assert patch is not None
     assert "+version 3" in patch.text
     with pytest.raises(GitError):
@@ -691,11 +691,11 @@ def test_only_what_is_needed_is_kept(project: Project, watched: Watched) -> None
 
 def test_after_throwing_away_everything_it_goes_on(project: Project, watched: Watched) -> None:
     project.write("new.py")
-    watched.told()
+    watched.diff_paths()
     watched.snapshots.prune(set())
     project.write("newer.py")
 
-    assert watched.told() == {"added": ["newer.py"]}
+    assert watched.diff_paths() == {"added": ["newer.py"]}
     assert watched.snapshots.prune({"not a hash", "f" * 40, "-x"}) >= 0
 
 
@@ -711,16 +711,16 @@ def plain(tmp_path: Path) -> Project:
 
 
 @pytest.fixture(params=["no repository", "no git", "bare"])
-def without(request: pytest.FixtureRequest, plain: Project, tmp_path: Path) -> Snapshots:
+def without(request: pytest.FixtureRequest, plain: Project, tmp_path: Path) -> SnapshotStore:
     environment = {**ENVIRONMENT, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
     if request.param == "no git":
         environment["PATH"] = str(tmp_path / "nowhere")
     if request.param == "bare":
         plain.git("init", "-q", "--bare", ".")
-    return Snapshots(Git(plain.root, environment=environment), plain.root / ".deepwork/snapshots")
+    return SnapshotStore(Git(plain.root, environment=environment), plain.root / ".deepwork/snapshots")
 
 
-def test_without_git_checksums_are_compared(plain: Project, without: Snapshots) -> None:
+def test_without_git_checksums_are_compared(plain: Project, without: SnapshotStore) -> None:
     before = without.take()
     plain.write("edited.py", "new.py", "folder/new é.py")
     plain.write("node_modules/x.js", ".deepwork/state.json")
@@ -731,35 +731,35 @@ def test_without_git_checksums_are_compared(plain: Project, without: Snapshots) 
     difference = without.diff(before, after)
 
     assert (before.kind, before.head, before.branch) == (SnapshotKind.CHECKSUM, None, None)
-    assert grouped(difference) == {
+    assert group_paths(difference) == {
         "added": ["folder/new é.py", "new.py", "there.py"],
         "modified": ["edited.py"],
         "deleted": ["moved.py", "removed.py"],
     }
     assert difference.renamed == (Rename("moved.py", "there.py", 100),)
-    assert without.patch(before, after, "edited.py") is None
-    assert without.progress(before, after).commits == ()
+    assert without.get_patch(before, after, "edited.py") is None
+    assert without.get_progress(before, after).commits == ()
 
 
-def test_without_git_nothing_is_missed_in_the_same_moment(plain: Project, without: Snapshots) -> None:
+def test_without_git_nothing_is_missed_in_the_same_moment(plain: Project, without: SnapshotStore) -> None:
     for content in ("aaaa\n", "bbbb\n", "cccc\n"):
         before = without.take()
         plain.write("edited.py", content=content)
-        assert grouped(without.diff(before, without.take())) == {"modified": ["edited.py"]}
+        assert group_paths(without.diff(before, without.take())) == {"modified": ["edited.py"]}
 
 
-def test_without_git_large_files_are_listed(plain: Project, without: Snapshots) -> None:
+def test_without_git_large_files_are_listed(plain: Project, without: SnapshotStore) -> None:
     before = without.take()
     with (plain.root / "large.bin").open("wb") as file:
         file.truncate(200 * 2**20)
 
     after = without.take()
 
-    assert grouped(without.diff(before, after)) == {"added": ["large.bin"]}
+    assert group_paths(without.diff(before, after)) == {"added": ["large.bin"]}
     assert [each.path for each in after.listed] == ["large.bin"]
 
 
-def test_without_git_what_is_not_needed_is_thrown_away(plain: Project, without: Snapshots) -> None:
+def test_without_git_what_is_not_needed_is_thrown_away(plain: Project, without: SnapshotStore) -> None:
     first = without.take()
     plain.write("new.py")
     second = without.take()
@@ -771,7 +771,7 @@ def test_without_git_what_is_not_needed_is_thrown_away(plain: Project, without: 
 
 def test_a_folder_that_became_a_repository_begins_anew(plain: Project, tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
-    snapshots = Snapshots(Git(plain.root, environment=environment), plain.root / ".deepwork/snapshots")
+    snapshots = SnapshotStore(Git(plain.root, environment=environment), plain.root / ".deepwork/snapshots")
     before = snapshots.take()
     plain.git("init", "-q", "-b", "main")
 

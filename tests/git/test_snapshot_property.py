@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.git.snapshot import Snapshots
-from git.changes_project import Project, new_project
-from git.snapshot_project import snapshots_of
+from deepwork.git.snapshot import SnapshotStore
+from git.changes_project import Project, create_project
+from git.snapshot_project import open_snapshots
 
 NAMES = ["a.py", "b.py", "d", "d/a.py", "d/e/b.py", "d/é.py", "x.log", "d/x.log", "y.tmp", "new\nline"]
 CONTENTS = ["one\n", "two\n", "same\n", "longer than the others\n"]
@@ -108,7 +108,7 @@ class Worker:
         return os.path.lexists(path) and path.parent.resolve() == path.parent
 
 
-def all_of_it(project: Project, tmp_path: Path) -> list[str]:
+def list_all_files(project: Project, tmp_path: Path) -> list[str]:
     """What git itself would commit, found out with a copy of everything."""
     copy = tmp_path / "copy"
     shutil.rmtree(copy, ignore_errors=True)
@@ -119,26 +119,26 @@ def all_of_it(project: Project, tmp_path: Path) -> list[str]:
     return there.git("ls-tree", "-r", "-z", there.git("write-tree")).split("\0")
 
 
-def tree_of(project: Project, snapshots: Snapshots) -> list[str]:
+def list_tree(project: Project, snapshots: SnapshotStore) -> list[str]:
     tree = snapshots.take().tree
-    objects = {
+    list_objects = {
         "GIT_OBJECT_DIRECTORY": str(project.root / ".deepwork/snapshots/objects"),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(project.root / ".git/objects"),
     }
-    shown = project.asked.run("ls-tree", "-r", "-z", tree, env=objects)
+    shown = project.safe_git.run("ls-tree", "-r", "-z", tree, env=list_objects)
     return os.fsdecode(shown).strip().split("\0")
 
 
 @pytest.mark.parametrize("seed", [3, 5, 18, 23])
 def test_a_snapshot_is_what_git_would_commit(tmp_path: Path, seed: int) -> None:
-    project = new_project(tmp_path / "project")
+    project = create_project(tmp_path / "project")
     project.write(".gitignore", content=RULES[0])
     project.commit("a.py", "d/a.py", "d/e/b.py", content="one\n")
     worker = Worker(project, random.Random(seed))
-    snapshots = snapshots_of(project)
+    snapshots = open_snapshots(project)
 
     for step in range(25):
         for _ in range(worker.chance.randint(1, 4)):
             worker.work()
 
-        assert tree_of(project, snapshots) == all_of_it(project, tmp_path), f"after step {step}"
+        assert list_tree(project, snapshots) == list_all_files(project, tmp_path), f"after step {step}"

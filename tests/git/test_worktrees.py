@@ -13,32 +13,32 @@ from deepwork.errors import DeepworkError, GitError, InvalidInput, NotAllowed
 from deepwork.git.command import Git
 from deepwork.git.worktrees import (
     add_worktree,
-    find_tree,
+    find_worktree,
+    get_main_root,
     list_worktrees,
-    main_root,
     remove_worktree,
     rescue,
 )
-from git.changes_project import ENVIRONMENT, Project, new_project
+from git.changes_project import ENVIRONMENT, Project, create_project
 from git.test_git_hostile import CASES, Trap
-from git.waiting import let_time_pass_after
-from git.worktrees_project import branches, files_at, started_project, tree_of
+from git.waiting import pass_time_after
+from git.worktrees_project import add_tree, create_started_project, list_branches, list_files_at
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return started_project(tmp_path / "project")
+    return create_started_project(tmp_path / "project")
 
 
-def paths(project: Project) -> list[Path]:
-    return [tree.path for tree in list_worktrees(project.asked)]
+def list_paths(project: Project) -> list[Path]:
+    return [tree.path for tree in list_worktrees(project.safe_git)]
 
 
 # --- making one
 
 
 def test_a_tree_has_a_new_branch_that_begins_at_head(project: Project, tmp_path: Path) -> None:
-    began = add_worktree(project.asked, tmp_path / "tree", "task")
+    began = add_worktree(project.safe_git, tmp_path / "tree", "task")
 
     tree = Project(tmp_path / "tree")
     assert began == project.head() == tree.head()
@@ -53,7 +53,7 @@ def test_a_tree_may_begin_elsewhere(project: Project, tmp_path: Path, base: str)
     project.git("tag", "-a", "-m", "one", "v1")
     project.commit("later.py")
 
-    began = add_worktree(project.asked, tmp_path / "tree", "task", first if base == "a hash" else base)
+    began = add_worktree(project.safe_git, tmp_path / "tree", "task", first if base == "a hash" else base)
 
     assert began == first
     assert not (tmp_path / "tree" / "later.py").exists()
@@ -63,16 +63,16 @@ def test_the_branch_follows_no_other(project: Project, tmp_path: Path) -> None:
     project.git("update-ref", "refs/remotes/origin/main", "HEAD")
     project.git("config", "branch.autoSetupMerge", "always")
 
-    add_worktree(project.asked, tmp_path / "tree", "task", "origin/main")
+    add_worktree(project.safe_git, tmp_path / "tree", "task", "origin/main")
 
     assert "branch.task" not in project.git("config", "--list")
 
 
 def test_before_the_first_commit_there_is_nothing_to_begin_at(tmp_path: Path) -> None:
-    empty = new_project(tmp_path / "empty")
+    empty = create_project(tmp_path / "empty")
 
     with pytest.raises(NotAllowed, match="no commit yet"):
-        add_worktree(empty.asked, tmp_path / "tree", "task")
+        add_worktree(empty.safe_git, tmp_path / "tree", "task")
 
     assert not (tmp_path / "tree").exists()
 
@@ -82,10 +82,10 @@ def test_before_the_first_commit_there_is_nothing_to_begin_at(tmp_path: Path) ->
 )
 def test_a_base_that_is_no_commit_is_named(project: Project, tmp_path: Path, base: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        add_worktree(project.asked, tmp_path / "tree", "task", base)
+        add_worktree(project.safe_git, tmp_path / "tree", "task", base)
 
     assert repr(base) in refused.value.message
-    assert branches(project) == ["main"]
+    assert list_branches(project) == ["main"]
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_a_name_that_git_would_not_take_is_refused_by_name(
     project: Project, tmp_path: Path, branch: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        add_worktree(project.asked, tmp_path / "tree", branch)
+        add_worktree(project.safe_git, tmp_path / "tree", branch)
 
     assert repr(branch[:200]) in refused.value.message
-    assert (branches(project), paths(project)) == (["main"], [project.root])
+    assert (list_branches(project), list_paths(project)) == (["main"], [project.root])
 
 
 @pytest.mark.parametrize("branch", ["deepwork/fix-login", "é日本", "a@b", "x" * 200, "refs/heads/x", "tag"])
@@ -109,9 +109,9 @@ def test_other_names_are_taken(project: Project, tmp_path: Path, branch: str) ->
     project.git("tag", "tag")
     project.commit("after.py")
 
-    add_worktree(project.asked, tmp_path / "tree", branch)
+    add_worktree(project.safe_git, tmp_path / "tree", branch)
 
-    assert find_tree(project.asked, tmp_path / "tree").branch == branch  # type: ignore[union-attr]
+    assert find_worktree(project.safe_git, tmp_path / "tree").branch == branch  # type: ignore[union-attr]
     assert Project(tmp_path / "tree").head() == project.head()
 
 
@@ -121,21 +121,21 @@ def test_other_names_are_taken(project: Project, tmp_path: Path, branch: str) ->
 def test_a_tree_may_have_any_path(project: Project, tmp_path: Path, name: str) -> None:
     path = tmp_path / name / "tree"
 
-    add_worktree(project.asked, path, "task")
+    add_worktree(project.safe_git, path, "task")
 
-    found = find_tree(project.asked, path)
+    found = find_worktree(project.safe_git, path)
     assert found is not None
     assert (found.path, found.branch) == (path, "task")
-    assert remove_worktree(project.asked, path) is None
-    assert paths(project) == [project.root]
+    assert remove_worktree(project.safe_git, path) is None
+    assert list_paths(project) == [project.root]
 
 
 def test_a_relative_path_is_below_the_project(project: Project) -> None:
     project.write(".gitignore", content="trees/\n")
 
-    add_worktree(project.asked.at(project.root), Path("trees/one"), "task")
+    add_worktree(project.safe_git.at(project.root), Path("trees/one"), "task")
 
-    assert paths(project)[1] == project.root / "trees/one"
+    assert list_paths(project)[1] == project.root / "trees/one"
 
 
 def test_a_branch_that_exists_is_taken_only_on_request(project: Project, tmp_path: Path) -> None:
@@ -147,19 +147,19 @@ def test_a_branch_that_exists_is_taken_only_on_request(project: Project, tmp_pat
     project.commit("meanwhile.py")
 
     with pytest.raises(InvalidInput, match="branch 'task' already"):
-        add_worktree(project.asked, tmp_path / "tree", "task")
-    began = add_worktree(project.asked, tmp_path / "tree", "task", existing=True)
+        add_worktree(project.safe_git, tmp_path / "tree", "task")
+    began = add_worktree(project.safe_git, tmp_path / "tree", "task", existing=True)
 
     assert began == first
     assert Project(tmp_path / "tree").head() == work
 
 
 def test_a_branch_that_is_in_use_tells_where(project: Project, tmp_path: Path) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
 
     for branch, place in (("main", project.root), ("task", tree.root)):
         with pytest.raises(InvalidInput) as refused:
-            add_worktree(project.asked, tmp_path / "another", branch, existing=True)
+            add_worktree(project.safe_git, tmp_path / "another", branch, existing=True)
         assert str(place) in refused.value.message
 
 
@@ -167,7 +167,7 @@ def test_a_branch_of_another_history_has_no_beginning(project: Project, tmp_path
     project.git("branch", "other", project.git("commit-tree", "-m", "other", "HEAD^{tree}"))
 
     with pytest.raises(InvalidInput, match="no commit in common"):
-        add_worktree(project.asked, tmp_path / "tree", "other", existing=True)
+        add_worktree(project.safe_git, tmp_path / "tree", "other", existing=True)
 
 
 @pytest.mark.parametrize(("there", "wanted"), [("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b")])
@@ -177,7 +177,7 @@ def test_a_branch_cannot_be_a_folder_of_branches(
     project.git("branch", there)
 
     with pytest.raises(InvalidInput, match=f"'{wanted}' next to the branch '{there}'"):
-        add_worktree(project.asked, tmp_path / "tree", wanted)
+        add_worktree(project.safe_git, tmp_path / "tree", wanted)
 
 
 def test_a_place_that_is_taken_is_left_alone(project: Project, tmp_path: Path) -> None:
@@ -188,16 +188,16 @@ def test_a_place_that_is_taken_is_left_alone(project: Project, tmp_path: Path) -
 
     for name in ("full", "file"):
         with pytest.raises(InvalidInput, match="not an empty folder"):
-            add_worktree(project.asked, tmp_path / name, "task")
+            add_worktree(project.safe_git, tmp_path / name, "task")
 
     assert (tmp_path / "full" / "mine.txt").read_text() == (tmp_path / "file").read_text() == "mine"
-    assert branches(project) == ["main"]
+    assert list_branches(project) == ["main"]
 
 
 def test_an_empty_folder_is_a_place(project: Project, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
-    add_worktree(project.asked, tmp_path / "empty", "task")
+    add_worktree(project.safe_git, tmp_path / "empty", "task")
 
     assert (tmp_path / "empty" / "kept.py").exists()
 
@@ -207,7 +207,7 @@ def test_no_tree_is_made_inside_git(project: Project, inside: str) -> None:
     (project.root.parent / "link").symlink_to(project.root / ".git")
 
     with pytest.raises(InvalidInput, match="git directory"):
-        add_worktree(project.asked, project.root / inside, "task")
+        add_worktree(project.safe_git, project.root / inside, "task")
 
 
 def test_a_tree_that_cannot_be_finished_leaves_nothing(project: Project, tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_a_tree_that_cannot_be_finished_leaves_nothing(project: Project, tmp_pat
     (project.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
     with pytest.raises(GitError):
-        add_worktree(project.asked, tmp_path / "new" / "folder" / "tree", "task")
+        add_worktree(project.safe_git, tmp_path / "new" / "folder" / "tree", "task")
 
-    assert (branches(project), paths(project)) == (["main"], [project.root])
+    assert (list_branches(project), list_paths(project)) == (["main"], [project.root])
     assert not (tmp_path / "new").exists()
 
 
@@ -230,13 +230,13 @@ def test_a_tree_that_took_too_long_leaves_nothing(
         f'#!/bin/sh\ngit "$@"\ncase "$*" in *"worktree add"*) echo it is > {made}; sleep 600;; esac\n'
     )
     slow.chmod(0o755)
-    let_time_pass_after(made, monkeypatch)
+    pass_time_after(made, monkeypatch)
     git = Git(project.root, environment=ENVIRONMENT, program=str(slow), timeout=600)
 
     with pytest.raises(GitError, match="took longer"):
         add_worktree(git, tmp_path / "tree", "task")
 
-    assert (branches(project), paths(project)) == (["main"], [project.root])
+    assert (list_branches(project), list_paths(project)) == (["main"], [project.root])
     assert not (tmp_path / "tree").exists()
 
 
@@ -247,15 +247,15 @@ def test_an_existing_branch_survives_a_failure(project: Project, tmp_path: Path)
     (project.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
     with pytest.raises(GitError):
-        add_worktree(project.asked, tmp_path / "tree", "task", existing=True)
+        add_worktree(project.safe_git, tmp_path / "tree", "task", existing=True)
 
-    assert branches(project) == ["main", "task"]
+    assert list_branches(project) == ["main", "task"]
 
 
 def test_of_many_who_want_the_same_place_one_gets_it(project: Project, tmp_path: Path) -> None:
     def attempt(number: int) -> str:
         try:
-            add_worktree(project.asked.at(project.root), tmp_path / "tree", f"task-{number}")
+            add_worktree(project.safe_git.at(project.root), tmp_path / "tree", f"task-{number}")
         except DeepworkError:
             return ""
         return f"task-{number}"
@@ -264,29 +264,29 @@ def test_of_many_who_want_the_same_place_one_gets_it(project: Project, tmp_path:
         won = [name for name in threads.map(attempt, range(6)) if name]
 
     assert len(won) == 1
-    assert branches(project) == ["main", *won]
+    assert list_branches(project) == ["main", *won]
     assert (tmp_path / "tree" / "kept.py").exists()
 
 
 def test_a_tree_deleted_by_hand_makes_room_for_a_new_one(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     shutil.rmtree(tree.root)
 
-    add_worktree(project.asked, tree.root, "another")
-    add_worktree(project.asked, tree.root.parent / "again", "task", existing=True)
+    add_worktree(project.safe_git, tree.root, "another")
+    add_worktree(project.safe_git, tree.root.parent / "again", "task", existing=True)
 
-    assert {found.branch for found in list_worktrees(project.asked)} == {"main", "task", "another"}
+    assert {found.branch for found in list_worktrees(project.safe_git)} == {"main", "task", "another"}
 
 
 # --- finding them
 
 
 def test_the_list_tells_what_each_tree_is_at(project: Project) -> None:
-    tree, detached = tree_of(project), tree_of(project, "loose")
+    tree, detached = add_tree(project), add_tree(project, "loose")
     detached.git("checkout", "-q", "--detach")
     tree.git("worktree", "lock", "--reason", "on a\nstick", str(tree.root))
 
-    main, *others = list_worktrees(project.asked)
+    main, *others = list_worktrees(project.safe_git)
 
     assert (main.path, main.branch, main.is_main, main.is_locked) == (project.root, "main", True, False)
     found = {other.path: other for other in others}
@@ -297,28 +297,28 @@ def test_the_list_tells_what_each_tree_is_at(project: Project) -> None:
 
 
 def test_a_branch_without_a_commit_has_no_head(tmp_path: Path) -> None:
-    empty = new_project(tmp_path / "empty")
+    empty = create_project(tmp_path / "empty")
 
-    (main,) = list_worktrees(empty.asked)
+    (main,) = list_worktrees(empty.safe_git)
 
     assert (main.branch, main.head) == ("main", None)
 
 
 def test_the_main_tree_is_found_from_anywhere(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.write("deep/down/file.py")
 
     for place in (project.root, tree.root, tree.root / "deep/down"):
-        assert main_root(project.asked.at(place)) == project.root
+        assert get_main_root(project.safe_git.at(place)) == project.root
 
 
 def test_the_main_tree_of_a_submodule_is_where_its_files_are(project: Project, tmp_path: Path) -> None:
-    inner = started_project(tmp_path / "inner")
+    inner = create_started_project(tmp_path / "inner")
     project.git("submodule", "--quiet", "add", str(inner.root), "sub")
     sub = project.below("sub")
-    tree = tree_of(sub)
+    tree = add_tree(sub)
 
-    assert main_root(sub.asked) == main_root(tree.asked) == sub.root
+    assert get_main_root(sub.safe_git) == get_main_root(tree.safe_git) == sub.root
 
 
 def test_a_bare_repository_has_no_main_tree(project: Project, tmp_path: Path) -> None:
@@ -327,14 +327,14 @@ def test_a_bare_repository_has_no_main_tree(project: Project, tmp_path: Path) ->
     bare.git("worktree", "add", "-q", str(tmp_path / "tree"), "main")
 
     with pytest.raises(GitError, match="bare"):
-        main_root(bare.asked.at(tmp_path / "tree"))
+        get_main_root(bare.safe_git.at(tmp_path / "tree"))
 
 
 def test_a_path_that_is_no_tree_is_not_found(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
 
-    assert find_tree(project.asked, tree.root / "below") is None
-    assert find_tree(project.asked, project.root.parent) is None
+    assert find_worktree(project.safe_git, tree.root / "below") is None
+    assert find_worktree(project.safe_git, project.root.parent) is None
 
 
 def test_an_old_git_says_that_it_is_old(project: Project, tmp_path: Path) -> None:
@@ -352,21 +352,21 @@ def test_an_old_git_says_that_it_is_old(project: Project, tmp_path: Path) -> Non
 
 
 def test_a_clean_tree_goes_and_its_branch_stays(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.commit("work.py")
     tree.write("ignored.log")
 
-    assert remove_worktree(project.asked, tree.root) is None
+    assert remove_worktree(project.safe_git, tree.root) is None
 
     assert not tree.root.exists()
-    assert paths(project) == [project.root]
-    assert "work.py" in files_at(project, "task")
+    assert list_paths(project) == [project.root]
+    assert "work.py" in list_files_at(project, "task")
 
 
 def test_a_tree_may_be_asked_to_go_from_within(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
 
-    remove_worktree(tree.asked, tree.root)
+    remove_worktree(tree.safe_git, tree.root)
 
     assert not tree.root.exists()
 
@@ -375,7 +375,7 @@ def test_a_tree_may_be_asked_to_go_from_within(project: Project) -> None:
     "kind", ["changed", "staged", "new", "deleted", "new folder", "hidden", "skipped", "merging"]
 )
 def test_a_tree_with_uncommitted_work_stays(project: Project, kind: str) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     if kind == "merging":
         tree.commit("kept.py", content="theirs\n")
         project.commit("kept.py", content="ours\n")
@@ -392,125 +392,125 @@ def test_a_tree_with_uncommitted_work_stays(project: Project, kind: str) -> None
         )
 
     with pytest.raises(NotAllowed, match="on no branch"):
-        remove_worktree(project.asked, tree.root)
+        remove_worktree(project.safe_git, tree.root)
 
     assert tree.root.exists()
-    assert len(paths(project)) == 2
+    assert len(list_paths(project)) == 2
 
 
 def test_a_tree_whose_work_was_rescued_goes(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.write("new.py", "edited.py")
     tree.remove("removed.py")
 
-    saved = rescue(tree.asked, "task")
-    remove_worktree(project.asked, tree.root, rescued=saved)
+    saved = rescue(tree.safe_git, "task")
+    remove_worktree(project.safe_git, tree.root, rescued=saved)
 
     assert saved is not None
-    assert {"new.py", "edited.py"} <= set(files_at(project, saved))
+    assert {"new.py", "edited.py"} <= set(list_files_at(project, saved))
     assert not tree.root.exists()
 
 
 def test_a_tree_that_was_worked_on_after_the_rescue_stays(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.write("new.py")
-    saved = rescue(tree.asked, "task")
+    saved = rescue(tree.safe_git, "task")
     tree.write("newer.py")
 
     for name in (saved, "main", "missing"):
         with pytest.raises(NotAllowed, match="on no branch"):
-            remove_worktree(project.asked, tree.root, rescued=name)
+            remove_worktree(project.safe_git, tree.root, rescued=name)
 
     assert (tree.root / "newer.py").exists()
 
 
 def test_a_branch_with_the_same_files_but_without_the_commits_is_no_rescue(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.git("checkout", "-q", "--detach")
     tree.commit("loose.py")
     project.git("branch", "same-files", tree.git("commit-tree", "-m", "other", "HEAD^{tree}"))
 
     with pytest.raises(NotAllowed, match="on no branch"):
-        remove_worktree(project.asked, tree.root, rescued="same-files")
+        remove_worktree(project.safe_git, tree.root, rescued="same-files")
 
 
 def test_commits_that_only_a_detached_head_holds_stay(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.git("checkout", "-q", "--detach")
     tree.commit("loose.py")
 
     with pytest.raises(NotAllowed, match="on no branch"):
-        remove_worktree(project.asked, tree.root)
-    saved = rescue(tree.asked, "task")
-    remove_worktree(project.asked, tree.root)
+        remove_worktree(project.safe_git, tree.root)
+    saved = rescue(tree.safe_git, "task")
+    remove_worktree(project.safe_git, tree.root)
 
     assert saved == "deepwork/rescue/task-1"
-    assert "loose.py" in files_at(project, saved)
+    assert "loose.py" in list_files_at(project, saved)
 
 
 def test_of_a_tree_deleted_by_hand_only_the_record_goes(project: Project) -> None:
-    tree, kept = tree_of(project), tree_of(project, "kept")
-    elsewhere = tree_of(project, "elsewhere")
+    tree, kept = add_tree(project), add_tree(project, "kept")
+    elsewhere = add_tree(project, "elsewhere")
     shutil.rmtree(tree.root)
     shutil.rmtree(elsewhere.root)  # perhaps on a disk that will come back
 
-    assert remove_worktree(project.asked, tree.root) is None
+    assert remove_worktree(project.safe_git, tree.root) is None
 
-    assert set(paths(project)) == {project.root, kept.root, elsewhere.root}
-    assert "task" in branches(project)
+    assert set(list_paths(project)) == {project.root, kept.root, elsewhere.root}
+    assert "task" in list_branches(project)
 
 
 def test_of_a_deleted_tree_the_loose_commits_are_kept(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.git("checkout", "-q", "--detach")
     tree.commit("loose.py")
     shutil.rmtree(tree.root)
 
-    saved = remove_worktree(project.asked, tree.root)
+    saved = remove_worktree(project.safe_git, tree.root)
 
     assert saved is not None
-    assert "loose.py" in files_at(project, saved)
+    assert "loose.py" in list_files_at(project, saved)
 
 
 def test_an_emptied_folder_counts_as_deleted(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     shutil.rmtree(tree.root)
     tree.root.mkdir()
 
-    remove_worktree(project.asked, tree.root)
+    remove_worktree(project.safe_git, tree.root)
 
-    assert paths(project) == [project.root]
+    assert list_paths(project) == [project.root]
     assert not tree.root.exists()
 
 
 def test_a_tree_that_lost_its_git_is_not_touched(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     (tree.root / ".git").unlink()
 
     with pytest.raises(NotAllowed, match=r"lost its \.git"):
-        remove_worktree(project.asked, tree.root)
+        remove_worktree(project.safe_git, tree.root)
 
     assert (tree.root / "kept.py").exists()
 
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_locked_tree_stays(project: Project, is_there: bool) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     project.git("worktree", "lock", "--reason", "on a stick", str(tree.root))
     if not is_there:
         shutil.rmtree(tree.root)
 
     with pytest.raises(NotAllowed, match="locked: on a stick"):
-        remove_worktree(project.asked, tree.root)
+        remove_worktree(project.safe_git, tree.root)
 
-    assert len(paths(project)) == 2
+    assert len(list_paths(project)) == 2
 
 
 def test_the_main_tree_is_never_removed(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
 
     with pytest.raises(NotAllowed, match="main working tree"):
-        remove_worktree(tree.asked, project.root)
+        remove_worktree(tree.safe_git, project.root)
 
     assert (project.root / "kept.py").exists()
 
@@ -519,7 +519,7 @@ def test_what_is_no_tree_is_not_removed(project: Project, tmp_path: Path) -> Non
     (tmp_path / "folder").mkdir()
 
     with pytest.raises(InvalidInput, match="no worktree"):
-        remove_worktree(project.asked, tmp_path / "folder")
+        remove_worktree(project.safe_git, tmp_path / "folder")
 
     assert (tmp_path / "folder").exists()
 
@@ -527,15 +527,15 @@ def test_what_is_no_tree_is_not_removed(project: Project, tmp_path: Path) -> Non
 def test_a_tree_goes_with_a_submodule_that_was_never_fetched_but_not_with_one_that_was(
     project: Project, tmp_path: Path
 ) -> None:
-    inner = started_project(tmp_path / "inner")
+    inner = create_started_project(tmp_path / "inner")
     project.git("submodule", "--quiet", "add", str(inner.root), "sub")
     project.commit()
-    fetched, unfetched = tree_of(project, "fetched"), tree_of(project, "unfetched")
+    fetched, unfetched = add_tree(project, "fetched"), add_tree(project, "unfetched")
     fetched.git("submodule", "--quiet", "update", "--init")
 
     with pytest.raises(NotAllowed, match="repositories of their own: sub"):
-        remove_worktree(project.asked, fetched.root)
-    remove_worktree(project.asked, unfetched.root)
+        remove_worktree(project.safe_git, fetched.root)
+    remove_worktree(project.safe_git, unfetched.root)
 
     assert (fetched.root / "sub/kept.py").exists()
     assert not unfetched.root.exists()
@@ -543,24 +543,24 @@ def test_a_tree_goes_with_a_submodule_that_was_never_fetched_but_not_with_one_th
 
 @pytest.mark.parametrize("has_commit", [True, False])
 def test_a_tree_with_a_repository_among_its_files_stays(project: Project, has_commit: bool) -> None:
-    tree = tree_of(project)
-    inner = new_project(tree.root / "inner")
+    tree = add_tree(project)
+    inner = create_project(tree.root / "inner")
     if has_commit:
         inner.commit("work.py")
 
     with pytest.raises(NotAllowed, match="repositories of their own: inner"):
-        remove_worktree(project.asked, tree.root)
+        remove_worktree(project.safe_git, tree.root)
 
 
 def test_a_tree_with_another_inside_stays(project: Project) -> None:
-    tree = tree_of(project)
+    tree = add_tree(project)
     tree.write(".git-is-a-file", content="")
     tree.write(".gitignore", content="inside/\n*.log\n")
     tree.commit()
-    add_worktree(tree.asked, tree.root / "inside" / "tree", "other")
+    add_worktree(tree.safe_git, tree.root / "inside" / "tree", "other")
 
     with pytest.raises(NotAllowed, match="inside/tree"):
-        remove_worktree(project.asked, tree.root)
+        remove_worktree(project.safe_git, tree.root)
 
 
 # --- hostile repositories

@@ -1,4 +1,4 @@
-"""Programs that take too long, without anybody waiting for them."""
+"""Simulates programs that take too long, without waiting for them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 DAY = 24 * 3600
 
 
-def let_time_pass_after(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a day pass for whoever runs programs within bounds, as soon as a line is in this file.
+def pass_time_after(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advance the clock of `deepwork.programs` by a day as soon as the file contains a line.
 
-    A bound of half a second is shorter than the start of a program can take on a busy machine. So the bound is
-    long, and it is over when the program has come to where the test wants it.
+    On a busy machine a program can take longer to start than any short limit. So the limit is long, and it
+    expires when the program has reached the point that the test needs.
     """
 
     def monotonic() -> float:

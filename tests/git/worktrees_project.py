@@ -1,48 +1,48 @@
-"""A repository with additional working trees, worked on as a person would."""
+"""A repository with additional worktrees, for tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from deepwork.git.worktrees import add_worktree
-from git.changes_project import Project, new_project
+from git.changes_project import Project, create_project
 
 
-def started_project(root: Path) -> Project:
-    """A repository with one commit, on main."""
-    project = new_project(root)
+def create_started_project(root: Path) -> Project:
+    """Create a repository with one commit on main."""
+    project = create_project(root)
     project.write(".gitignore", content="*.log\n")
     project.commit("kept.py", "edited.py", "removed.py", content="before\n")
     return project
 
 
-def tree_of(project: Project, branch: str = "task", *, base: str | None = None) -> Project:
-    """A new working tree next to the project."""
+def add_tree(project: Project, branch: str = "task", *, base: str | None = None) -> Project:
+    """Add a worktree next to the project."""
     path = project.root.parent / f"tree of {branch.replace('/', '-')}"
-    add_worktree(project.asked, path, branch, base)
+    add_worktree(project.safe_git, path, branch, base)
     return Project(path)
 
 
-def branches(project: Project) -> list[str]:
+def list_branches(project: Project) -> list[str]:
     return project.git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
 
 
-def files_at(project: Project, commit: str) -> list[str]:
+def list_files_at(project: Project, commit: str) -> list[str]:
     listed = project.git("ls-tree", "-r", "-z", "--name-only", commit)
     return sorted(listed.split("\0")[:-1])
 
 
-def content_at(project: Project, commit: str, path: str) -> str:
+def read_content_at(project: Project, commit: str, path: str) -> str:
     return project.git("cat-file", "blob", f"{commit}:{path}")
 
 
-def objects(project: Project) -> list[Path]:
-    """All that git keeps of the project; not `count-objects`, for a disk says only later how much they take."""
+def list_objects(project: Project) -> list[Path]:
+    """List all git object files; not `count-objects`, because disk usage is reported with a delay."""
     return sorted(path for path in (project.root / ".git/objects").rglob("*") if path.is_file())
 
 
-def state_of(tree: Project) -> tuple[bytes, str, str]:
-    """What must not change behind the user's back: the index, HEAD and every file's status."""
+def read_state(tree: Project) -> tuple[bytes, str, str]:
+    """Read the user's state that must not change: the index, HEAD and the status of every file."""
     index = Path(tree.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
     head = tree.git("rev-parse", "--symbolic-full-name", "HEAD") + tree.git("rev-parse", "HEAD")
     return index.read_bytes(), head, tree.git("--no-optional-locks", "status", "--porcelain", "-z")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from application import make_app
-from hooks.make_hooks import Project
+from hooks.make import Project
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`deepwork hook` as a client runs it: a process of its own, which never troubles the agent."""
+"""`deepwork hook` as clients run it: in its own process, and without ever disturbing the agent."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ from typing import Any
 import pytest
 
 from deepwork.files.lock import FileLock
-from deepwork.hooks.clients import CLIENTS, EVENTS, MAX_INPUT
-from deepwork.hooks.failures import MAX_LOG, last, log_file, note
-from hooks.make_hooks import Project, event
-from protocol.wire import Wire
+from deepwork.hooks.failure_log import MAX_LOG, get_log_path, read_last_failure, record_failure
+from deepwork.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT
+from hooks.make import Project, build_event
+from protocol.stdio_server import StdioServer
 
 COMMAND = [sys.executable, "-P", "-m", "deepwork", "hook"]
-PATIENT = [
+COMMAND_WITHOUT_TIMEOUT = [
     sys.executable, "-P", "-c",
-    "import sys; from deepwork.hooks import door; door.MOST_SECONDS = 100; door.main(sys.argv[1:])",
+    "import sys; from deepwork.hooks import entrypoint as e; e.TIMEOUT_SECONDS = 100; e.main(sys.argv[1:])",
 ]  # fmt: skip
-"""The same, for what is not about time: on a busy machine the few seconds of a hook may pass in vain."""
+"""The same with a longer timeout, for tests that are not about time: this machine may be busy."""
 PATIENCE_SECONDS = 110
 
 
-def hook(folder: Path, words: str, content: bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def run_hook(
+    folder: Path, words: str, content: bytes, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*PATIENT, *words.split()], input=content, cwd=folder, capture_output=True, check=False,
+        [*COMMAND_WITHOUT_TIMEOUT, *words.split()], input=content, cwd=folder, capture_output=True, check=False,
         timeout=PATIENCE_SECONDS, env={**os.environ, **environment},
     )  # fmt: skip
 
 
-def silent(done: subprocess.CompletedProcess[bytes]) -> bool:
-    """Whether the agent notices nothing."""
+def is_silent(done: subprocess.CompletedProcess[bytes]) -> bool:
+    """Whether the hook printed nothing and succeeded."""
     return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def failures(folder: Path) -> str:
-    return last(folder / ".deepwork")[1]
+def read_failures(folder: Path) -> str:
+    return read_last_failure(folder / ".deepwork")[1]
 
 
 @contextmanager
-def taken(lock: Path) -> Iterator[None]:
-    """Another program holds the lock of the store."""
+def hold_lock(lock: Path) -> Iterator[None]:
+    """Hold the store's lock, as another process would."""
     held = FileLock(lock)
-    with held.held():
+    with held.hold():
         yield
     held.close()
 
@@ -64,32 +66,32 @@ def test_a_session_from_its_first_call_to_its_end(file_project: Project, root: P
     """Beside a server on the same file, from a folder below the project."""
     below = root / "src" / "deep"
     below.mkdir(parents=True)
-    with Wire(root) as wire:
+    with StdioServer(root) as wire:
         agent = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})
-        [task, _] = file_project.plan()
+        [task, _] = file_project.create_plan()
         claim = {"task_id": task, "agent_id": agent["id"]}
         said = wire.call("task_claim", claim)
         content = [{"type": "text", "text": json.dumps(said)}]
-        learnt = hook(
+        learnt = run_hook(
             below, "tool-use --client codex",
-            event(
+            build_event(
                 cwd=str(below), tool_name="mcp__deepwork__task_claim", tool_input=claim,
                 tool_response={"content": content, "isError": False},
             ),
         )  # fmt: skip
-        begun = hook(below, "session-start --client codex", event(cwd=str(below), source="compact"))
-        ended = hook(below, "stop --client codex", event(cwd=str(below), stop_hook_active=False))
+        begun = run_hook(below, "session-start --client codex", build_event(cwd=str(below), source="compact"))
+        ended = run_hook(below, "stop --client codex", build_event(cwd=str(below), stop_hook_active=False))
 
-    assert silent(learnt)
+    assert is_silent(learnt)
     assert task in json.loads(begun.stdout)["hookSpecificOutput"]["additionalContext"]
     assert json.loads(ended.stdout)["decision"] == "block"
-    assert failures(root) == ""
+    assert read_failures(root) == ""
 
 
 def test_where_there_is_no_store_none_is_made(tmp_path: Path):
-    done = hook(tmp_path, "session-start --client claude-code", event(cwd=str(tmp_path)))
+    done = run_hook(tmp_path, "session-start --client claude-code", build_event(cwd=str(tmp_path)))
 
-    assert silent(done)
+    assert is_silent(done)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -98,7 +100,7 @@ def test_where_there_is_no_store_none_is_made(tmp_path: Path):
     [
         ("tool-use --client claude-code", b"{", "no JSON"),
         ("stop --client gemini", b"", "no JSON"),
-        ("session-start --client codex", event(cwd="/does/not/exist"), "does not exist"),
+        ("session-start --client codex", build_event(cwd="/does/not/exist"), "does not exist"),
     ],
 )
 def test_what_cannot_be_read_is_logged_for_people_alone(
@@ -107,67 +109,71 @@ def test_what_cannot_be_read_is_logged_for_people_alone(
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / "below").mkdir()
 
-    assert silent(hook(tmp_path / "below", words, content))
-    assert said in failures(tmp_path)
+    assert is_silent(run_hook(tmp_path / "below", words, content))
+    assert said in read_failures(tmp_path)
 
 
 @pytest.mark.parametrize(
     "words", ["before-lunch --client claude-code", "stop --client vi", "stop", "stop --again"]
 )
 def test_words_that_mean_nothing_do_not_block_the_agent(tmp_path: Path, words: str):
-    done = hook(tmp_path, words, event(cwd=str(tmp_path)))
+    done = run_hook(tmp_path, words, build_event(cwd=str(tmp_path)))
 
     assert (done.returncode, done.stdout) == (0, b"")
     assert b"Usage: deepwork hook" in done.stderr
 
 
 def test_a_folder_that_is_gone_troubles_nobody(file_project: Project, root: Path):
-    _, task = file_project.at_work()
+    _, task = file_project.start_task()
     gone, words = root / "gone", "session-start --client claude-code"
 
     def from_nowhere(content: bytes) -> subprocess.CompletedProcess[bytes]:
         gone.mkdir()
         script = 'rmdir "$PWD" && exec "$@"'
         return subprocess.run(
-            ["sh", "-c", script, "sh", *PATIENT, *words.split()], input=content,
+            ["sh", "-c", script, "sh", *COMMAND_WITHOUT_TIMEOUT, *words.split()], input=content,
             cwd=gone, capture_output=True, timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
 
-    assert silent(from_nowhere(event(source="compact")))
-    assert task in from_nowhere(event(cwd=str(root), source="compact")).stdout.decode()
+    assert is_silent(from_nowhere(build_event(source="compact")))
+    assert task in from_nowhere(build_event(cwd=str(root), source="compact")).stdout.decode()
 
 
 def test_no_word_can_forge_a_line_of_the_log(root: Path):
     (root / ".deepwork").mkdir(exist_ok=True)
 
     subprocess.run(
-        [*PATIENT, "stop\n2026-01-01 all is well"], input=b"", cwd=root, check=True, capture_output=True
+        [*COMMAND_WITHOUT_TIMEOUT, "stop\n2026-01-01 all is well"],
+        input=b"",
+        cwd=root,
+        check=True,
+        capture_output=True,
     )
 
-    count, line = last(root / ".deepwork")
+    count, line = read_last_failure(root / ".deepwork")
     assert count == 1
     assert "stop 2026-01-01 all is well: BadUsage" in line
 
 
 def test_the_store_may_be_named(file_project: Project, root: Path):
-    _, task = file_project.at_work()
+    _, task = file_project.start_task()
     file_project.app.close()
     (root / ".deepwork" / "deepwork.db").rename(root / "elsewhere.db")
 
     words = "session-start --client claude-code"
-    assert silent(hook(root, words, event(cwd=str(root), source="compact")))
-    told = hook(root, f"{words} --db elsewhere.db", event(cwd=str(root), source="compact"))
+    assert is_silent(run_hook(root, words, build_event(cwd=str(root), source="compact")))
+    told = run_hook(root, f"{words} --db elsewhere.db", build_event(cwd=str(root), source="compact"))
 
     assert task in told.stdout.decode()
 
 
 def test_the_installed_command_answers_as_the_module_does(file_project: Project, root: Path):
-    _, task = file_project.at_work()
+    _, task = file_project.start_task()
 
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
         script = f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'hook', *{words!r}]; main()"
         return subprocess.run(
-            [sys.executable, "-P", "-c", script], input=event(cwd=str(root), source="compact"), cwd=root,
+            [sys.executable, "-P", "-c", script], input=build_event(cwd=str(root), source="compact"), cwd=root,
             capture_output=True, timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
 
@@ -177,75 +183,83 @@ def test_the_installed_command_answers_as_the_module_does(file_project: Project,
 
 
 def test_a_very_long_event_is_taken_whole(file_project: Project, root: Path):
-    agent, _ = file_project.at_work()
-    file_project.change("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
-    before = file_project.value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent)
+    agent, _ = file_project.start_task()
+    file_project.execute("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
+    before = file_project.fetch_value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent)
 
-    done = hook(
+    done = run_hook(
         root, "tool-use --client claude-code",
-        event(cwd=str(root), tool_name="Read", tool_response="x" * (3 * MAX_INPUT)),
+        build_event(cwd=str(root), tool_name="Read", tool_response="x" * (3 * MAX_INPUT)),
     )  # fmt: skip
 
-    assert silent(done)
-    assert file_project.value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent) > before
+    assert is_silent(done)
+    assert file_project.fetch_value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent) > before
 
 
 def test_a_store_that_others_hold_is_not_waited_for(file_project: Project, root: Path):
-    agent, _ = file_project.at_work()
-    file_project.change("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
+    agent, _ = file_project.start_task()
+    file_project.execute("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
     file_project.app.close()
 
-    with taken(root / ".deepwork" / "deepwork.db.lock"):
-        told = hook(root, "session-start --client claude-code", event(cwd=str(root), source="compact"))
-        renewed = hook(root, "tool-use --client claude-code", event(cwd=str(root), tool_name="Bash"))
+    with hold_lock(root / ".deepwork" / "deepwork.db.lock"):
+        told = run_hook(
+            root, "session-start --client claude-code", build_event(cwd=str(root), source="compact")
+        )
+        renewed = run_hook(
+            root, "tool-use --client claude-code", build_event(cwd=str(root), tool_name="Bash")
+        )
 
     assert agent in told.stdout.decode()  # reading waits for nobody
-    assert silent(renewed)
-    assert "was not free within 0.2 s" in failures(root)
+    assert is_silent(renewed)
+    assert "was not free within 0.2 s" in read_failures(root)
 
 
 def test_a_store_of_tomorrow_is_left_alone(file_project: Project, root: Path):
-    file_project.at_work()
-    file_project.change("UPDATE alembic_version SET version_num = '9999'")
+    file_project.start_task()
+    file_project.execute("UPDATE alembic_version SET version_num = '9999'")
     file_project.app.close()
 
-    assert silent(hook(root, "session-start --client claude-code", event(cwd=str(root), source="compact")))
-    assert "schema 9999" in failures(root)
+    assert is_silent(
+        run_hook(root, "session-start --client claude-code", build_event(cwd=str(root), source="compact"))
+    )
+    assert "schema 9999" in read_failures(root)
 
 
 def test_a_store_that_is_no_database_is_left_alone(root: Path):
     (root / ".deepwork").mkdir(exist_ok=True)
     (root / ".deepwork" / "deepwork.db").write_bytes(b"not a database, surely" * 100)
 
-    assert silent(hook(root, "session-start --client gemini", event(cwd=str(root))))
-    assert "not a database" in failures(root)
+    assert is_silent(run_hook(root, "session-start --client gemini", build_event(cwd=str(root))))
+    assert "not a database" in read_failures(root)
     assert (root / ".deepwork" / "deepwork.db").read_bytes().startswith(b"not a database")
 
 
 def test_where_nothing_can_be_remembered_the_agent_notices_nothing(file_project: Project, root: Path):
-    agent = file_project.agent()
+    agent = file_project.register_agent()
     (root / ".deepwork" / "hooks").write_text("A file is in the way.")
     given: dict[str, Any] = {"agent_id": agent}
 
-    done = hook(
+    done = run_hook(
         root, "tool-use --client claude-code",
-        event(
+        build_event(
             cwd=str(root), tool_name="mcp__deepwork__agent_heartbeat", tool_input=given,
             tool_response={"success": True},
         ),
     )  # fmt: skip
 
-    assert silent(done)
+    assert is_silent(done)
 
 
 def test_a_server_that_is_away_costs_seconds_at_most(tmp_path: Path):
     (tmp_path / ".deepwork").mkdir()
     url = "postgresql://nobody@127.0.0.1:1/none"
 
-    done = hook(tmp_path, "session-start --client codex", event(cwd=str(tmp_path)), DEEPWORK_DATABASE_URL=url)
+    done = run_hook(
+        tmp_path, "session-start --client codex", build_event(cwd=str(tmp_path)), DEEPWORK_DATABASE_URL=url
+    )
 
-    assert silent(done)
-    assert "cannot be reached" in failures(tmp_path)
+    assert is_silent(done)
+    assert "cannot be reached" in read_failures(tmp_path)
 
 
 def test_a_client_that_sends_nothing_is_not_waited_for(root: Path):
@@ -258,35 +272,37 @@ def test_a_client_that_sends_nothing_is_not_waited_for(root: Path):
 
     assert process.wait(timeout=PATIENCE_SECONDS) == 0  # though its input is still open
     assert process.stdout.read() == b""
-    assert "TookTooLong" in failures(root)
+    assert "HookTimeout" in read_failures(root)
     process.stdin.close()
     process.stdout.close()
 
 
 def test_a_kill_at_any_moment_leaves_a_store_that_works(file_project: Project, root: Path):
-    agent, task = file_project.at_work()
+    agent, task = file_project.start_task()
     for moment in range(8):
-        file_project.change("UPDATE agents SET last_heartbeat = 1 WHERE id = :id", id=agent)
+        file_project.execute("UPDATE agents SET last_heartbeat = 1 WHERE id = :id", id=agent)
         process = subprocess.Popen(
             [*COMMAND, "tool-use", "--client", "claude-code"], cwd=root, stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         assert process.stdin
-        process.stdin.write(event(cwd=str(root), tool_name="Bash"))
+        process.stdin.write(build_event(cwd=str(root), tool_name="Bash"))
         process.stdin.close()
         time.sleep(0.03 * moment)
         process.send_signal(signal.SIGKILL)
         process.wait()
 
-    file_project.change("UPDATE agents SET last_heartbeat = 1 WHERE id = :id", id=agent)
-    assert silent(hook(root, "tool-use --client claude-code", event(cwd=str(root), tool_name="Bash")))
-    assert file_project.value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent) > 1
-    assert file_project.value("SELECT who FROM leases WHERE what = :id", id=task) == agent
-    assert file_project.value("PRAGMA quick_check") == "ok"
+    file_project.execute("UPDATE agents SET last_heartbeat = 1 WHERE id = :id", id=agent)
+    assert is_silent(
+        run_hook(root, "tool-use --client claude-code", build_event(cwd=str(root), tool_name="Bash"))
+    )
+    assert file_project.fetch_value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent) > 1
+    assert file_project.fetch_value("SELECT who FROM leases WHERE what = :id", id=task) == agent
+    assert file_project.fetch_value("PRAGMA quick_check") == "ok"
 
 
 def test_nothing_heavy_is_imported(file_project: Project, root: Path):
-    file_project.at_work()
+    file_project.start_task()
     heavy = {
         "pydantic",
         "click",
@@ -310,7 +326,7 @@ def test_nothing_heavy_is_imported(file_project: Project, root: Path):
     )
 
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script], input=event(cwd=str(root), source="compact"), cwd=root,
+        [sys.executable, "-P", "-c", script], input=build_event(cwd=str(root), source="compact"), cwd=root,
         capture_output=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
 
@@ -322,10 +338,10 @@ def test_nothing_heavy_is_imported(file_project: Project, root: Path):
 
 def test_the_log_is_bounded_and_keeps_the_newest(tmp_path: Path):
     for number in range(3000):
-        note(tmp_path, "stop --client codex", ValueError(f"number {number}\nwith a second line"))
+        record_failure(tmp_path, "stop --client codex", ValueError(f"number {number}\nwith a second line"))
 
-    count, newest = last(tmp_path)
-    assert log_file(tmp_path).stat().st_size <= MAX_LOG + 1000
+    count, newest = read_last_failure(tmp_path)
+    assert get_log_path(tmp_path).stat().st_size <= MAX_LOG + 1000
     assert 0 < count < 3000
     assert "ValueError: number 2999 with a second line" in newest
 

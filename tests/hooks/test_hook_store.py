@@ -8,11 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from application import clean, make_app
-from deepwork.database.lean import existing_store
+from application import empty_database, make_app
+from deepwork.database.existing_store import open_existing_store
 from deepwork.database.transaction import Transaction
 from deepwork.errors import StorageError
-from hooks.make_hooks import Project
+from hooks.make import Project
 
 LIMITS = ("lock_timeout", "statement_timeout", "application_name", "search_path")
 
@@ -20,9 +20,9 @@ LIMITS = ("lock_timeout", "statement_timeout", "application_name", "search_path"
 @pytest.fixture
 def url(tmp_path: Path, postgres_url: str) -> Iterator[str]:
     """A store with an agent in it."""
-    clean(postgres_url)
+    empty_database(postgres_url)
     project = Project(make_app(tmp_path, postgres_url))
-    project.agent()
+    project.register_agent()
     yield postgres_url
     project.app.close()
 
@@ -30,12 +30,12 @@ def url(tmp_path: Path, postgres_url: str) -> Iterator[str]:
 def test_it_has_the_patience_that_is_asked_for(url: str):
     own = f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3Dpublic"
 
-    with existing_store(own, 1.5) as store:
+    with open_existing_store(own, 1.5) as store:
         assert store
         with store.reading() as tx:
-            now = {name: tx.value("SELECT current_setting(:name)", name=name) for name in LIMITS}
+            now = {name: tx.fetch_value("SELECT current_setting(:name)", name=name) for name in LIMITS}
         with store.writing(0.25) as tx:
-            writing = tx.value("SELECT current_setting('lock_timeout')")
+            writing = tx.fetch_value("SELECT current_setting('lock_timeout')")
 
     assert now == {
         "lock_timeout": "1500ms", "statement_timeout": "1500ms", "application_name": "deepwork hook",
@@ -45,34 +45,34 @@ def test_it_has_the_patience_that_is_asked_for(url: str):
 
 
 def test_rows_that_others_hold_are_an_error_that_says_so(url: str):
-    with psycopg.connect(url) as other, existing_store(url, 1.0) as store:
+    with psycopg.connect(url) as other, open_existing_store(url, 1.0) as store:
         assert store
         other.execute("SELECT 1 FROM agents FOR UPDATE")
 
         with pytest.raises(StorageError, match="busy"), store.writing(0.05) as tx:
-            tx.run("UPDATE agents SET name = 'Eve'")
+            tx.execute("UPDATE agents SET name = 'Eve'")
 
         with store.reading() as tx:  # the connection is as good as before
-            assert tx.value("SELECT name FROM agents") == "Ada"
+            assert tx.fetch_value("SELECT name FROM agents") == "Ada"
 
 
 def test_what_was_begun_and_failed_leaves_nothing(url: str):
-    with existing_store(url, 1.0) as store:
+    with open_existing_store(url, 1.0) as store:
         assert store
         with pytest.raises(KeyError), store.writing(1.0) as tx:
             _fail(tx)
         with store.reading() as tx:
-            assert tx.value("SELECT name FROM agents") == "Ada"
+            assert tx.fetch_value("SELECT name FROM agents") == "Ada"
 
 
 def test_a_server_that_is_away_is_an_error_at_once():
     with (
         pytest.raises(StorageError, match="cannot be reached"),
-        existing_store("postgresql://nobody@127.0.0.1:1/none", 1.0),
+        open_existing_store("postgresql://nobody@127.0.0.1:1/none", 1.0),
     ):
         pytest.fail("There is no such store.")
 
 
 def _fail(tx: Transaction) -> None:
-    assert tx.run("UPDATE agents SET name = 'Eve'") == 1
+    assert tx.execute("UPDATE agents SET name = 'Eve'") == 1
     raise KeyError

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from http_tests.served import Served
+from http_tests.http_server import HttpServer
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     """One server for the tests of a module."""
-    with Served(Path(tmp_path_factory.mktemp("project"))) as server:
+    with HttpServer(Path(tmp_path_factory.mktemp("project"))) as server:
         yield server

@@ -10,14 +10,14 @@ import pytest
 from deepwork.errors import DefinitionError
 from deepwork.server.http import addresses
 from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.tokens import token_of
+from deepwork.server.http.owner_token import load_token
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.1.2.3", "::ffff:127.0.0.1", "１２７.0.0.1"]
 )
 def test_this_machine_may_be_listened_to_without_a_token(host: str):
-    assert addresses.is_loopback(addresses.require_safe(host, has_token=False))
+    assert addresses.is_loopback(addresses.require_safe_address(host, has_token=False))
 
 
 @pytest.mark.parametrize(
@@ -25,20 +25,20 @@ def test_this_machine_may_be_listened_to_without_a_token(host: str):
 )  # fmt: skip
 def test_every_spelling_of_all_interfaces_needs_a_token(host: str):
     with pytest.raises(DefinitionError, match="no token is set") as refused:
-        addresses.require_safe(host, has_token=False)
+        addresses.require_safe_address(host, has_token=False)
 
     assert "DEEPWORK_TOKEN" in refused.value.suggestion
-    assert addresses.require_safe(host, has_token=True)
+    assert addresses.require_safe_address(host, has_token=True)
 
 
-def test_a_name_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch):
+def test_an_invalid_name_is_reported(monkeypatch: pytest.MonkeyPatch):
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)  # some networks have an answer for any name
 
-    with pytest.raises(DefinitionError, match="no address"):
-        addresses.require_safe("no.such.name.invalid", has_token=True)
+    with pytest.raises(DefinitionError, match="Cannot resolve the address"):
+        addresses.require_safe_address("no.such.name.invalid", has_token=True)
 
 
 def test_a_taken_port_is_an_error_that_names_a_free_one():
@@ -48,7 +48,7 @@ def test_a_taken_port_is_an_error_that_names_a_free_one():
         port = taken.getsockname()[1]
 
         with pytest.raises(DefinitionError, match=f"Port {port} is taken") as refused:
-            addresses.bound("127.0.0.1", port)
+            addresses.bind_socket("127.0.0.1", port)
 
     assert "--port" in refused.value.suggestion
 
@@ -59,50 +59,50 @@ def test_the_search_for_a_free_port_ends_with_the_last_port(monkeypatch: pytest.
             raise OverflowError("bind(): port must be 0-65535.")
         raise OSError(errno.EADDRINUSE, "taken")
 
-    monkeypatch.setattr(addresses, "_listening", refuse)
+    monkeypatch.setattr(addresses, "_open_listener", refuse)
 
     with pytest.raises(DefinitionError, match="Port 65530 is taken"):
-        addresses.bound("127.0.0.1", 65_530)
+        addresses.bind_socket("127.0.0.1", 65_530)
 
 
 def test_a_made_token_is_kept_for_its_owner_alone(tmp_path: Path):
     file = tmp_path / "state" / "token"
 
-    token = token_of("", file)
+    token = load_token("", file)
 
     assert len(token) > 40
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert token_of("", file) == token
+    assert load_token("", file) == token
 
 
-def test_a_token_that_others_could_read_is_made_anew(tmp_path: Path):
+def test_a_token_that_others_could_read_is_replaced(tmp_path: Path):
     file = tmp_path / "token"
-    token = token_of("", file)
+    token = load_token("", file)
     file.chmod(0o644)
 
-    assert token_of("", file) != token
+    assert load_token("", file) != token
 
 
-def test_a_token_behind_a_link_is_made_anew(tmp_path: Path):
+def test_a_token_behind_a_link_is_replaced(tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("x" * 40)
     file = tmp_path / "token"
     file.symlink_to(elsewhere)
 
-    assert token_of("", file) != "x" * 40
+    assert load_token("", file) != "x" * 40
     assert elsewhere.read_text() == "x" * 40
 
 
 def test_a_short_token_is_refused(tmp_path: Path):
     with pytest.raises(DefinitionError, match="16 characters"):
-        token_of("short", tmp_path / "token")
+        load_token("short", tmp_path / "token")
 
 
 def test_a_caller_may_burst_and_then_goes_at_the_rate():
     now = 0.0
     limit = RateLimit(2, 4, clock=lambda: now)
 
-    assert [limit.allows("a") for _ in range(5)] == [True] * 4 + [False]
-    assert limit.allows("b")
+    assert [limit.try_acquire("a") for _ in range(5)] == [True] * 4 + [False]
+    assert limit.try_acquire("b")
     now = 1.0
-    assert [limit.allows("a") for _ in range(3)] == [True, True, False]
+    assert [limit.try_acquire("a") for _ in range(3)] == [True, True, False]

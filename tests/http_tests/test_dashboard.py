@@ -1,4 +1,4 @@
-"""`deepwork dashboard` as a process of its own, beside a server that a client started over stdio."""
+"""`deepwork dashboard` in its own process, next to a server that a client started over stdio."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 import quick
-from http_tests.served import PATIENCE_SECONDS, TOKEN, Served, free_port
+from http_tests.http_server import PATIENCE_SECONDS, TOKEN, HttpServer, reserve_port
 
 
-class Dashboard(Served):
+class Dashboard(HttpServer):
     """`deepwork dashboard` on a free port."""
 
     def __init__(self, project: Path, *flags: str, token: str = "", **environment: str) -> None:
-        self.project, self.port, self._token = project, free_port(), token
+        self.project, self.port, self._token = project, reserve_port(), token
         self._log = (project / f"server-{self.port}.log").open("wb")
         self.process = subprocess.Popen(
             [
-                *quick.command(), "dashboard", "--path", str(project),
+                *quick.build_command(), "dashboard", "--path", str(project),
                 "--port", str(self.port), *flags,
             ],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log,
@@ -40,7 +40,7 @@ class Dashboard(Served):
 
 def stdio(project: Path) -> StdioTransport:
     """A server as a client starts it, on the same project."""
-    return quick.serving(project)
+    return quick.build_transport(project)
 
 
 async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
@@ -64,7 +64,7 @@ def test_it_sees_the_work_of_a_stdio_server_live_and_acts_on_it(tmp_path: Path):
             run = await call(client, "start_workflow", name="Live", objective="Be seen.")
             begun = await until(listener, "workflow:created")
             assert begun["workflow_id"] == run["workflow_id"]
-            assert dashboard.read("/api/v1/home")["running"][0]["name"] == "Live"
+            assert dashboard.get_json("/api/v1/home")["running"][0]["name"] == "Live"
             phase = await call(
                 client, "start_phase", workflow_id=run["workflow_id"], number=1, name="One", is_parallel=False
             )
@@ -77,12 +77,12 @@ def test_it_sees_the_work_of_a_stdio_server_live_and_acts_on_it(tmp_path: Path):
                 resolution="Asked.", requires_human_review=True,
             )  # fmt: skip
             await until(listener, "issue:created")
-            [need] = dashboard.read("/api/v1/home")["needs_you"]
+            [need] = dashboard.get_json("/api/v1/home")["needs_you"]
             assert need["actions"][0]["arguments"] == {"issue_id": issue["issue_id"]}
 
             body = json.dumps({"issue_id": issue["issue_id"], "note": "This one."}).encode()
             headers = {**dashboard.bearer, "Content-Type": "application/json", "Idempotency-Key": "k"}
-            done = dashboard.ask("POST", "/api/v1/actions/resolve_issue", headers, body)
+            done = dashboard.request("POST", "/api/v1/actions/resolve_issue", headers, body)
 
             assert done.status == 200
             resolved = await until(listener, "issue:resolved")
@@ -97,7 +97,7 @@ def test_it_sees_the_work_of_a_stdio_server_live_and_acts_on_it(tmp_path: Path):
 
 def test_it_prints_the_link_that_logs_a_browser_in(tmp_path: Path):
     with Dashboard(tmp_path) as dashboard:
-        [link] = re.findall(r"http://\S+", dashboard.log())
+        [link] = re.findall(r"http://\S+", dashboard.read_log())
         assert link == f"{dashboard.url}/?token={dashboard.token}"
 
         answer = dashboard.get(link.removeprefix(dashboard.url))
@@ -110,13 +110,13 @@ def test_it_prints_the_link_that_logs_a_browser_in(tmp_path: Path):
 
 def test_it_offers_no_mcp(tmp_path: Path):
     with Dashboard(tmp_path) as dashboard:
-        assert dashboard.ask("POST", "/mcp", {}, b"{}").status == 401
-        assert dashboard.ask("POST", "/mcp", dashboard.bearer, b"{}").status == 405
+        assert dashboard.request("POST", "/mcp", {}, b"{}").status == 401
+        assert dashboard.request("POST", "/mcp", dashboard.bearer, b"{}").status == 405
 
 
-def test_a_server_over_http_contains_it(served: Served):
-    assert served.read("/api/v1/home")["counts"]["total"] == 0
-    assert served.ask("GET", "/", served.bearer | {"Accept": "text/html"}).status == 200
+def test_a_server_over_http_contains_it(served: HttpServer):
+    assert served.get_json("/api/v1/home")["counts"]["total"] == 0
+    assert served.request("GET", "/", served.bearer | {"Accept": "text/html"}).status == 200
 
 
 def dashboard(project: Path, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -138,7 +138,7 @@ def test_a_taken_port_is_an_error_that_names_a_free_one(tmp_path: Path):
 
 
 def test_it_does_not_listen_beyond_this_machine_without_a_token(tmp_path: Path):
-    done = dashboard(tmp_path, "--host", "0.0.0.0", "--port", str(free_port()), DEEPWORK_TOKEN="")
+    done = dashboard(tmp_path, "--host", "0.0.0.0", "--port", str(reserve_port()), DEEPWORK_TOKEN="")
 
     assert done.returncode == 2
     assert "no token is set" in done.stderr
@@ -177,4 +177,4 @@ def _is_there(file: Path) -> bool:
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_a_token_that_was_set_is_not_printed(tmp_path: Path, token: str):
     with Dashboard(tmp_path, token=token) as dashboard:
-        assert (dashboard.token in dashboard.log()) is (not token)
+        assert (dashboard.token in dashboard.read_log()) is (not token)

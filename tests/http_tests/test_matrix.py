@@ -1,4 +1,4 @@
-"""Host, Origin and token before every route of the router, WebSocket included, for each way to serve."""
+"""Host, Origin and token are checked on every route, WebSocket included, for each transport."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from application import make_app
-from deepwork.server.http.asgi import doors
+from deepwork.server.http.asgi import build_router
 from deepwork.server.http.guard import HEADERS, Guard
 from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.policy import Policy, is_mcp
-from deepwork.server.mcp_server import server_of
+from deepwork.server.http.policy import AccessPolicy, is_mcp_path
+from deepwork.server.mcp_server import build_server
 
 TOKEN = "t" * 32
 HOSTS = frozenset({"127.0.0.1:8000"})
@@ -74,16 +74,16 @@ def ask(guard: Guard, method: str, path: str, headers: dict[str, str]) -> tuple[
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_the_guard_stands_before_every_route(tmp_path: Path, transport: str, needs_token: bool):
     app = make_app(tmp_path, str(tmp_path / "x.db"), transport=transport)
-    every = doors(app, server_of(app))
+    every = build_router(app, build_server(app))
     assert every.protocol is not None
     asked = addresses([*every.pages.routes, *every.protocol.routes])
-    policy = Policy(hosts=HOSTS, token=TOKEN, mcp_needs_token=needs_token)
+    policy = AccessPolicy(hosts=HOSTS, token=TOKEN, mcp_needs_token=needs_token)
     guard = Guard(Reached(), policy, None, RateLimit(1e9, 1e9))
     assert {("WS", "/ws"), ("GET", "/api/v1/events"), ("GET", "/health")} <= set(asked)
     assert ("POST", "/mcp") in asked or ("GET", "/sse") in asked
 
     for method, path in asked:
-        free = path == "/health" or (is_mcp(path) and not needs_token)
+        free = path == "/health" or (is_mcp_path(path) and not needs_token)
         wrong = UNTOUCHED if path == "/health" else 401
         for headers, expected in [
             ({"host": "evil.example"}, 421),

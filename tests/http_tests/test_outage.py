@@ -1,4 +1,4 @@
-"""A database that goes away and comes back."""
+"""The database becomes unavailable and recovers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from http_tests.served import PATIENCE_SECONDS, McpSession, Served
+from http_tests.http_server import PATIENCE_SECONDS, HttpServer, McpSession
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_live_events_go_on_after_the_database_was_away(
 ):
     url = own_postgres.get_uri().replace("postgres:@", "postgres@")  # type: ignore[attr-defined]
     monkeypatch.setenv("DEEPWORK_DATABASE_URL", url)
-    with Served(tmp_path) as server:
+    with HttpServer(tmp_path) as server:
         register(server, "before")
         with connect(
             f"ws://{server.host}/ws?since=0", additional_headers=server.bearer, proxy=None
@@ -41,9 +41,9 @@ def test_live_events_go_on_after_the_database_was_away(
             assert json.loads(socket.recv(timeout=PATIENCE_SECONDS))["data"]["name"] == "before"
 
         own_postgres.stop()  # type: ignore[attr-defined]
-        assert server.ask("GET", "/api/v1/agents", server.bearer).status == 503
+        assert server.request("GET", "/api/v1/agents", server.bearer).status == 503
         own_postgres.start()  # type: ignore[attr-defined]
-        while server.ask("GET", "/api/v1/agents", server.bearer).status != 200:
+        while server.request("GET", "/api/v1/agents", server.bearer).status != 200:
             time.sleep(0.2)
 
         with connect(
@@ -55,5 +55,5 @@ def test_live_events_go_on_after_the_database_was_away(
             assert json.loads(socket.recv(timeout=PATIENCE_SECONDS))["data"]["name"] == "and again"
 
 
-def register(server: Served, name: str) -> None:
+def register(server: HttpServer, name: str) -> None:
     McpSession(server).call(1, "agent_register", {"name": name, "runtime": "custom"})

@@ -1,4 +1,4 @@
-"""Who may pass, as a table."""
+"""The access policy as a table of requests and verdicts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from typing import Any
 
 import pytest
 
-from deepwork.server.http.policy import Admitted, Policy, Refused, Seen, judge
+from deepwork.server.http.policy import AccessPolicy, Admitted, Refused, RequestInfo, authorize_request
 
 TOKEN = "t" * 32
-POLICY = Policy(hosts=frozenset({"127.0.0.1:8000", "localhost:8000"}), token=TOKEN, mcp_needs_token=False)
-STRICT = Policy(hosts=POLICY.hosts, token=TOKEN, mcp_needs_token=True)
+POLICY = AccessPolicy(
+    hosts=frozenset({"127.0.0.1:8000", "localhost:8000"}), token=TOKEN, mcp_needs_token=False
+)
+STRICT = AccessPolicy(hosts=POLICY.hosts, token=TOKEN, mcp_needs_token=True)
 HOST = {"host": "127.0.0.1:8000"}
 OWN = {"origin": "http://127.0.0.1:8000"}
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 COOKIE = {"cookie": f"other=1; deepwork={POLICY.cookie}"}
 
 
-def verdict(path: str = "/api/v1/agents", policy: Policy = POLICY, method: str = "GET", **given: Any) -> Any:
+def verdict(
+    path: str = "/api/v1/agents", policy: AccessPolicy = POLICY, method: str = "GET", **given: Any
+) -> Any:
     headers = given.pop("headers", {})
-    return judge(Seen(method, path, HOST | headers, **given), policy)
+    return authorize_request(RequestInfo(method, path, HOST | headers, **given), policy)
 
 
 def status(**given: Any) -> int:

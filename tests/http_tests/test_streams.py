@@ -13,13 +13,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from cli.run import deepwork
-from deepwork.dashboard.streams import STALLED_SECONDS
-from http_tests.served import PATIENCE_SECONDS, McpSession, Served
-from protocol.wire import Wire
+from cli.run import run_deepwork
+from deepwork.dashboard.streams import SEND_TIMEOUT_SECONDS
+from http_tests.http_server import PATIENCE_SECONDS, HttpServer, McpSession
+from protocol.stdio_server import StdioServer
 
 
-def listen(served: Served, query: str = "", **more: Any) -> ClientConnection:
+def listen(served: HttpServer, query: str = "", **more: Any) -> ClientConnection:
     # No pings of our own: a server on a busy machine may be late with its answer.
     made: ClientConnection = connect(
         f"ws://{served.host}/ws{query}",
@@ -42,12 +42,12 @@ def emit(session: McpSession, count: int, name: str = "x") -> None:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Served]:
-    with Served(tmp_path) as server:
+def fresh(tmp_path: Path) -> Iterator[HttpServer]:
+    with HttpServer(tmp_path) as server:
         yield server
 
 
-def test_events_arrive_as_they_happen(fresh: Served):
+def test_events_arrive_as_they_happen(fresh: HttpServer):
     session = McpSession(fresh)
     with listen(fresh) as socket:
         first, emitted = emit_until_heard(session, socket)
@@ -71,7 +71,7 @@ def emit_until_heard(session: McpSession, socket: ClientConnection) -> tuple[dic
     pytest.fail("Nothing arrives.")
 
 
-def test_what_was_missed_is_caught_up(fresh: Served):
+def test_what_was_missed_is_caught_up(fresh: HttpServer):
     emit(McpSession(fresh), 5)
 
     with listen(fresh, "?since=2") as socket:
@@ -80,7 +80,7 @@ def test_what_was_missed_is_caught_up(fresh: Served):
         assert [event["seq"] for event in take(socket, 4)] == [3, 4, 5, 6]
 
 
-def test_a_workflow_can_be_followed_alone_and_changed_on_the_way(fresh: Served):
+def test_a_workflow_can_be_followed_alone_and_changed_on_the_way(fresh: HttpServer):
     session = McpSession(fresh)
     ids = [session.call(n, "agent_register", {"name": f"a{n}", "runtime": "custom"})["id"] for n in range(2)]
     for number in range(4):
@@ -98,15 +98,15 @@ def test_a_workflow_can_be_followed_alone_and_changed_on_the_way(fresh: Served):
         assert [event["data"]["body"] for event in take(socket, 2)] == ["1", "3"]
 
 
-def test_events_of_a_stdio_server_and_of_the_command_line_arrive_too(fresh: Served):
-    with listen(fresh, "?since=0") as socket, Wire(fresh.project) as wire:
+def test_events_of_a_stdio_server_and_of_the_command_line_arrive_too(fresh: HttpServer):
+    with listen(fresh, "?since=0") as socket, StdioServer(fresh.project) as wire:
         wire.call("agent_register", {"name": "over stdio", "runtime": "custom"})
-        deepwork(fresh.project, "agents", "register", "by hand", "custom")
+        run_deepwork(fresh.project, "agents", "register", "by hand", "custom")
 
         assert [event["data"]["name"] for event in take(socket, 2)] == ["over stdio", "by hand"]
 
 
-def test_who_asks_for_too_much_past_or_any_future_is_told_to_begin_anew(fresh: Served):
+def test_a_start_too_far_in_the_past_or_in_the_future_requires_a_resync(fresh: HttpServer):
     emit(McpSession(fresh), 2)
 
     with listen(fresh, "?since=99") as socket:
@@ -116,7 +116,7 @@ def test_who_asks_for_too_much_past_or_any_future_is_told_to_begin_anew(fresh: S
 
 
 @pytest.mark.parametrize("said", ["hello", "{}", '{"type": "subscribe", "since": "soon"}', "[1]"])
-def test_a_misunderstanding_ends_the_connection_with_a_reason(fresh: Served, said: str):
+def test_a_misunderstanding_ends_the_connection_with_a_reason(fresh: HttpServer, said: str):
     with listen(fresh) as socket:
         socket.send(said)
         with pytest.raises(ConnectionClosed) as closed:
@@ -127,14 +127,14 @@ def test_a_misunderstanding_ends_the_connection_with_a_reason(fresh: Served, sai
     assert closed.value.rcvd.reason
 
 
-def test_no_page_of_another_site_gets_a_socket(fresh: Served):
+def test_no_page_of_another_site_gets_a_socket(fresh: HttpServer):
     for headers, status in [({"Origin": "http://evil.example", **fresh.bearer}, 403), ({}, 401)]:
         with pytest.raises(InvalidStatus) as refused:
             connect(f"ws://{fresh.host}/ws", additional_headers=headers, proxy=None)
         assert refused.value.response.status_code == status
 
 
-def test_our_own_page_gets_a_socket_by_its_cookie(fresh: Served):
+def test_our_own_page_gets_a_socket_by_its_cookie(fresh: HttpServer):
     cookie = fresh.get(f"/?token={fresh.token}").headers["set-cookie"].partition(";")[0]
 
     with connect(
@@ -149,7 +149,7 @@ def test_our_own_page_gets_a_socket_by_its_cookie(fresh: Served):
 @pytest.mark.timeout(600)
 def test_two_servers_and_three_listeners_one_slow_one_reconnecting(tmp_path: Path):
     total = 1600
-    with Served(tmp_path) as one, Served(tmp_path) as other:
+    with HttpServer(tmp_path) as one, HttpServer(tmp_path) as other:
         seen: dict[str, list[int]] = {"steady": [], "slow": [], "reconnecting": []}
 
         def steady() -> None:
@@ -159,7 +159,7 @@ def test_two_servers_and_three_listeners_one_slow_one_reconnecting(tmp_path: Pat
         def slow() -> None:
             # Reads little and late: far more waits for it than the server keeps in memory for anybody.
             with listen(other, "?since=0", max_queue=1) as socket:
-                time.sleep(STALLED_SECONDS / 5)
+                time.sleep(SEND_TIMEOUT_SECONDS / 5)
                 for _ in range(total):
                     seen["slow"].append(json.loads(socket.recv(timeout=PATIENCE_SECONDS))["seq"])
 
@@ -186,7 +186,7 @@ def test_two_servers_and_three_listeners_one_slow_one_reconnecting(tmp_path: Pat
     assert seen["reconnecting"] == expected
 
 
-def test_a_listener_that_takes_nothing_is_let_go_and_nobody_waits_for_it(fresh: Served):
+def test_a_listener_that_takes_nothing_is_let_go_and_nobody_waits_for_it(fresh: HttpServer):
     import socket as sockets
 
     raw = sockets.socket()
@@ -207,14 +207,14 @@ def test_a_listener_that_takes_nothing_is_let_go_and_nobody_waits_for_it(fresh: 
 
     raw.settimeout(PATIENCE_SECONDS)
     with raw:
-        # Whoever reads is not let go: the server must have given up before, even if it is late.
-        time.sleep(2 * STALLED_SECONDS)
+        # A reading client is not disconnected, so the server must have given up before this point.
+        time.sleep(2 * SEND_TIMEOUT_SECONDS)
         while raw.recv(1 << 16):
             pass
     assert McpSession(fresh).call(1, "agent_list", {"limit": 1})["total"] == 150
 
 
-def test_server_sent_events_begin_where_the_browser_stopped(fresh: Served):
+def test_server_sent_events_begin_where_the_browser_stopped(fresh: HttpServer):
     import http.client
 
     emit(McpSession(fresh), 4)

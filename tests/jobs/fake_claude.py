@@ -1,8 +1,8 @@
-"""A small real program that stands in for `claude`: what it does is chosen by a file, what it saw is kept.
+"""A program that stands in for `claude`: a file selects its behaviour, and it records each call.
 
 `CLAUDE_FAKE_FOLDER` names a folder of its own. In it `plan.json` lists a behaviour for each call; the last one
-goes on for ever. Each call leaves `call-<n>.json`: its arguments, what came by standard input, and when, by a clock
-that all processes share and that nobody sets.
+is repeated. Each call writes `call-<n>.json`: its arguments, its standard input, and its start and end by the
+monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 def main() -> None:
     folder = Path(os.environ["CLAUDE_FAKE_FOLDER"])
-    number = _number(folder)
+    number = _take_number(folder)
     plan = json.loads((folder / "plan.json").read_text())
     call: dict[str, Any] = {
         "arguments": sys.argv[1:],
@@ -28,13 +28,13 @@ def main() -> None:
         "began": time.monotonic(),
     }
     call["environment"] = sorted(os.environ)
-    _keep(folder, number, call)
+    _save_call(folder, number, call)
     behave(plan[min(number, len(plan) - 1)], folder)
-    _keep(folder, number, call | {"ended": time.monotonic()})
+    _save_call(folder, number, call | {"ended": time.monotonic()})
 
 
 def behave(behaviour: Any, folder: Path) -> None:
-    """One call; a behaviour is a word, or a verdict to give."""
+    """Perform one call; a behaviour is a word, or a verdict to return."""
     if isinstance(behaviour, dict):
         if "after_calls" in behaviour:
             wait_for_calls(folder, behaviour.pop("after_calls"))
@@ -46,7 +46,7 @@ def behave(behaviour: Any, folder: Path) -> None:
 
 
 def wait_for_calls(folder: Path, count: int) -> None:
-    """Go on only when so many calls have begun; not for ever, or a test would have nothing to compare."""
+    """Wait until this many calls have started, for at most a minute."""
     deadline = time.monotonic() + 60
     while len(list(folder.glob("call-*.json"))) < count and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -60,13 +60,13 @@ def answer(verdict: Any) -> None:
 
 
 def hang(folder: Path) -> None:
-    _start_a_child(folder)
+    _start_child(folder)
     time.sleep(600)
 
 
 def leave_a_child(folder: Path) -> None:
     """Answers, and leaves behind a child that holds its standard output."""
-    _start_a_child(folder)
+    _start_child(folder)
     answer({"passed": True, "feedback": "fine"})
 
 
@@ -93,15 +93,15 @@ BEHAVIOURS = {
 }
 
 
-def _start_a_child(folder: Path) -> None:
-    """A child that outlives us; whoever sees its number in the folder sees all of it."""
+def _start_child(folder: Path) -> None:
+    """Start a child that outlives this process, and write its pid atomically."""
     child = subprocess.Popen(["sleep", "600"])
     beside = folder / ".child.pid"
     beside.write_text(str(child.pid))
     beside.rename(folder / "child.pid")
 
 
-def _number(folder: Path) -> int:
+def _take_number(folder: Path) -> int:
     with (folder / "count").open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -111,7 +111,7 @@ def _number(folder: Path) -> int:
     return number
 
 
-def _keep(folder: Path, number: int, call: dict[str, Any]) -> None:
+def _save_call(folder: Path, number: int, call: dict[str, Any]) -> None:
     beside = folder / f".call-{number}"
     beside.write_text(json.dumps(call))
     beside.rename(folder / f"call-{number}.json")

@@ -1,4 +1,4 @@
-"""Projects with jobs in them, for tests of running jobs."""
+"""Writes projects with jobs, for tests that run jobs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 
-def step(
+def make_step(
     id: str, outputs: dict[str, Any] | None = None, reviews: list[Any] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """A step that delivers `<id>.md`, unless told otherwise."""
+    """Make a step that delivers `<id>.md` by default."""
     delivered = {f"{id}.md": {"type": "file", "description": f"what {id} writes", "required": True}}
     return {
         "id": id, "name": id.title(), "description": f"does {id}", "instructions_file": f"steps/{id}.md",
@@ -18,8 +18,8 @@ def step(
     }  # fmt: skip
 
 
-def job(root: Path, name: str, steps: list[dict[str, Any]], **workflows: list[Any]) -> Path:
-    """A job on disk; without a workflow named, one called `main` with all steps in order."""
+def write_job(root: Path, name: str, steps: list[dict[str, Any]], **workflows: list[Any]) -> Path:
+    """Write a job; by default with one workflow `main` of all steps in order."""
     folder = root / ".deepwork" / "jobs" / name
     (folder / "steps").mkdir(parents=True, exist_ok=True)
     named = workflows or {"main": [each["id"] for each in steps]}
@@ -36,19 +36,19 @@ def job(root: Path, name: str, steps: list[dict[str, Any]], **workflows: list[An
     return folder
 
 
-def file_output(required: bool = True) -> dict[str, Any]:
+def make_file_output(required: bool = True) -> dict[str, Any]:
     return {"type": "file", "description": "a file", "required": required}
 
 
-def files_output(required: bool = True) -> dict[str, Any]:
+def make_files_output(required: bool = True) -> dict[str, Any]:
     return {"type": "files", "description": "files", "required": required}
 
 
-def review(run_each: str = "step", **criteria: str) -> dict[str, Any]:
+def make_review(run_each: str = "step", **criteria: str) -> dict[str, Any]:
     return {"run_each": run_each, "quality_criteria": criteria or {"Good": "Is it good?"}}
 
 
-def write(root: Path, *names: str, text: str = "text") -> None:
+def write_files(root: Path, *names: str, text: str = "text") -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The reviewer of a test: `claude` on the PATH of a server, and what it was asked."""
+"""A fake reviewer: puts `claude` on the PATH of a server and records its calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAKE = Path(__file__).with_name("fake_claude.py")
 
 
 class Reviewer:
-    """Puts a `claude` into a folder, tells it what to do and reads what it saw."""
+    """Installs a fake `claude` in a folder, configures its behaviour and reads its calls."""
 
     def __init__(self, folder: Path, *plan: Any) -> None:
         self.folder = folder
@@ -21,16 +21,16 @@ class Reviewer:
         program = folder / "claude"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{FAKE}" "$@"\n')
         program.chmod(0o755)
-        self.will(*plan)
+        self.set_plan(*plan)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a server needs to find it."""
+        """The environment in which a server finds it."""
         path = f"{self.folder}{os.pathsep}{os.environ['PATH']}"
         return {"PATH": path, "CLAUDE_FAKE_FOLDER": str(self.folder)}
 
-    def will(self, *plan: Any) -> None:
-        """From now on, behave like this, call by call."""
+    def set_plan(self, *plan: Any) -> None:
+        """Set the behaviour of the following calls, one by one."""
         (self.folder / "plan.json").write_text(json.dumps(plan or ["pass"]))
         (self.folder / "count").unlink(missing_ok=True)
         for call in self.folder.glob("call-*.json"):
@@ -58,8 +58,8 @@ class Reviewer:
             time.sleep(0.02)
         return self.calls[0]
 
-    def is_gone(self) -> bool:
-        """Whether neither the last reviewer nor its child is running, or soon is: being killed takes a moment."""
+    def has_exited(self) -> bool:
+        """Whether the last reviewer and its child have exited; waits, because being killed takes a moment."""
         pids = [self.calls[-1]["pid"], int((self.folder / "child.pid").read_text())]
         end = time.monotonic() + 60
         while any(map(is_running, pids)) and time.monotonic() < end:
@@ -74,8 +74,8 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def failing(feedback: str, **criteria: str) -> dict[str, Any]:
-    """A verdict against; each criterion with what is wrong, or nothing if it is met."""
+def make_failing_verdict(feedback: str, **criteria: str) -> dict[str, Any]:
+    """Make a failing verdict; each criterion has feedback, empty if it is met."""
     results = [
         {"criterion": name, "passed": not wrong, "feedback": wrong or None}
         for name, wrong in criteria.items()

@@ -13,9 +13,9 @@ import pytest
 from fastmcp.client.transports import ClientTransport, SSETransport, StreamableHttpTransport
 
 import quick
-from http_tests.served import Served
-from jobs.project import file_output, files_output, job, review, step, write
-from jobs.talk import Refused, Talk
+from http_tests.http_server import HttpServer
+from jobs.project import make_file_output, make_files_output, make_review, make_step, write_files, write_job
+from jobs.tool_client import ToolCallError, ToolClient
 
 DOORS = ("stdio, jobs only", "stdio", "http", "sse")
 
@@ -24,16 +24,16 @@ DOORS = ("stdio, jobs only", "stdio", "http", "sse")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a job for each occasion."""
     root = tmp_path_factory.mktemp("project")
-    write(root, "a.md", "b.md", "c.md", "x.md", "y.md")
-    job(root, "chain", [step("a"), step("b"), step("c")])
-    job(root, "two_ways", [step("a"), step("b")], one=["a"], other=["b"])
-    job(
+    write_files(root, "a.md", "b.md", "c.md", "x.md", "y.md")
+    write_job(root, "chain", [make_step("a"), make_step("b"), make_step("c")])
+    write_job(root, "two_ways", [make_step("a"), make_step("b")], one=["a"], other=["b"])
+    write_job(
         root, "kinds",
-        [step("a", {"one": file_output(), "maybe": file_output(required=False), "many": files_output(required=False)})],
+        [make_step("a", {"one": make_file_output(), "maybe": make_file_output(required=False), "many": make_files_output(required=False)})],
     )  # fmt: skip
-    job(root, "group", [step("a"), step("b"), step("c")], main=["a", ["b", "c"]])
-    job(root, "group_first", [step("b"), step("c")], main=[["b", "c"]])
-    job(root, "reviewed", [step("a", reviews=[review(Short="Is it short?")]), step("b")])
+    write_job(root, "group", [make_step("a"), make_step("b"), make_step("c")], main=["a", ["b", "c"]])
+    write_job(root, "group_first", [make_step("b"), make_step("c")], main=[["b", "c"]])
+    write_job(root, "reviewed", [make_step("a", reviews=[make_review(Short="Is it short?")]), make_step("b")])
     folder = root / ".deepwork" / "jobs" / "broken"
     folder.mkdir()
     (folder / "job.yml").write_text("name: [")
@@ -41,44 +41,48 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=DOORS)
-def door(request: pytest.FixtureRequest, root: Path) -> Iterator[Talk]:
+def client_of_door(request: pytest.FixtureRequest, root: Path) -> Iterator[ToolClient]:
     with_stdio = request.param.startswith("stdio")
     flags = ["--toolsets", "jobs"] if request.param == "stdio, jobs only" else []
     if with_stdio:
-        with Talk(quick.serving(root, *flags)) as talk:
-            yield talk
+        with ToolClient(quick.build_transport(root, *flags)) as client:
+            yield client
         return
-    with Served(root, transport=request.param) as server:
+    with HttpServer(root, transport=request.param) as server:
         way: ClientTransport = StreamableHttpTransport(
             f"{server.url}/mcp", headers=server.bearer
         ) if request.param == "http" else SSETransport(f"{server.url}/sse", headers=server.bearer)  # fmt: skip
-        with Talk(way) as talk:
-            yield talk
+        with ToolClient(way) as client:
+            yield client
 
 
 @pytest.fixture
-def talk(door: Talk) -> Iterator[Talk]:
-    yield door
-    door.end_everything()
+def client(client_of_door: ToolClient) -> Iterator[ToolClient]:
+    yield client_of_door
+    client_of_door.abort_all()
 
 
-def start(talk: Talk, job_name: str = "chain", workflow_name: str = "main", **more: Any) -> Any:
-    return talk.call("start_workflow", goal="try it", job_name=job_name, workflow_name=workflow_name, **more)
+def start_session(
+    client: ToolClient, job_name: str = "chain", workflow_name: str = "main", **more: Any
+) -> Any:
+    return client.call(
+        "start_workflow", goal="try it", job_name=job_name, workflow_name=workflow_name, **more
+    )
 
 
-def finish(talk: Talk, outputs: dict[str, Any], **more: Any) -> Any:
-    return talk.call("finished_step", outputs=outputs, **more)
+def finish_step(client: ToolClient, outputs: dict[str, Any], **more: Any) -> Any:
+    return client.call("finished_step", outputs=outputs, **more)
 
 
 # 1.2 get_workflows
 
 
-def test_1_2_1_and_2_get_workflows_takes_no_parameters(talk: Talk):
-    assert talk.tools()["get_workflows"].input_schema["properties"] == {}
+def test_1_2_1_and_2_get_workflows_takes_no_parameters(client: ToolClient):
+    assert client.list_tools()["get_workflows"].input_schema["properties"] == {}
 
 
-def test_1_2_3_to_5_it_lists_jobs_with_their_workflows(talk: Talk):
-    listed = {each["name"]: each for each in talk.call("get_workflows")["jobs"]}
+def test_1_2_3_to_5_it_lists_jobs_with_their_workflows(client: ToolClient):
+    listed = {each["name"]: each for each in client.call("get_workflows")["jobs"]}
 
     assert listed["two_ways"]["summary"] == "the job two_ways"
     assert listed["two_ways"]["workflows"] == [
@@ -87,15 +91,15 @@ def test_1_2_3_to_5_it_lists_jobs_with_their_workflows(talk: Talk):
     ]
 
 
-def test_1_2_6_and_7_it_lists_jobs_that_failed_to_parse(talk: Talk, root: Path):
-    [error] = talk.call("get_workflows")["errors"]
+def test_1_2_6_and_7_it_lists_jobs_that_failed_to_parse(client: ToolClient, root: Path):
+    [error] = client.call("get_workflows")["errors"]
 
     assert (error["job_name"], error["job_dir"]) == ("broken", str(root / ".deepwork" / "jobs" / "broken"))
     assert "job.yml" in error["error"]
 
 
-def test_1_2_8_it_loads_from_all_folders(talk: Talk):
-    names = {each["name"] for each in talk.call("get_workflows")["jobs"]}
+def test_1_2_8_it_loads_from_all_folders(client: ToolClient):
+    names = {each["name"] for each in client.call("get_workflows")["jobs"]}
 
     assert {"chain", "deepwork_jobs", "hello_review"} <= names
 
@@ -103,45 +107,45 @@ def test_1_2_8_it_loads_from_all_folders(talk: Talk):
 # 1.3 start_workflow
 
 
-def test_1_3_2_and_3_its_parameters(talk: Talk):
-    tools = talk.tools()
+def test_1_3_2_and_3_its_parameters(client: ToolClient):
+    tools = client.list_tools()
     schema = tools["start_workflow"].input_schema
 
     assert schema["properties"].keys() >= {"goal", "job_name", "workflow_name", "instance_id"}
     if "start_phase" in tools:  # it records work too, so what a job needs is asked for when it is called
-        with pytest.raises(Refused, match=r"`workflow_name` is missing"):
-            talk.call("start_workflow", goal="g", job_name="chain")
+        with pytest.raises(ToolCallError, match=r"`workflow_name` is missing"):
+            client.call("start_workflow", goal="g", job_name="chain")
     else:
         assert set(schema["required"]) == {"goal", "job_name", "workflow_name"}
 
 
-def test_1_3_4_an_unknown_job_is_an_error(talk: Talk):
-    with pytest.raises(Refused) as refused:
-        start(talk, "nowhere")
+def test_1_3_4_an_unknown_job_is_an_error(client: ToolClient):
+    with pytest.raises(ToolCallError) as refused:
+        start_session(client, "nowhere")
 
     assert refused.value.code == "JOB_NOT_FOUND"
 
 
-def test_1_3_5_the_only_workflow_is_chosen_whatever_the_name(talk: Talk):
-    assert start(talk, "chain", "anything")["stack"][-1]["workflow"] == "chain/main"
+def test_1_3_5_the_only_workflow_is_chosen_whatever_the_name(client: ToolClient):
+    assert start_session(client, "chain", "anything")["stack"][-1]["workflow"] == "chain/main"
 
 
-def test_1_3_6_of_several_workflows_the_names_are_listed(talk: Talk):
-    with pytest.raises(Refused, match=r"one, other"):
-        start(talk, "two_ways", "third")
+def test_1_3_6_of_several_workflows_the_names_are_listed(client: ToolClient):
+    with pytest.raises(ToolCallError, match=r"one, other"):
+        start_session(client, "two_ways", "third")
 
 
-def test_1_3_8_and_9_a_session_is_kept_with_its_first_step_started(talk: Talk, root: Path):
-    id = start(talk)["begin_step"]["session_id"]
+def test_1_3_8_and_9_a_session_is_kept_with_its_first_step_started(client: ToolClient, root: Path):
+    id = start_session(client)["begin_step"]["session_id"]
 
-    session = talk.call("get_session", session_id=id)["session"]
+    session = client.call("get_session", session_id=id)["session"]
     assert (root / ".deepwork" / "tmp" / f"session_{id}.json").exists()
     assert session["step_progress"]["a"]["started_at"]
     assert (session["job_name"], session["workflow_name"], session["goal"]) == ("chain", "main", "try it")
 
 
-def test_1_3_10_and_11_it_answers_with_the_first_step(talk: Talk, root: Path):
-    begin = start(talk)["begin_step"]
+def test_1_3_10_and_11_it_answers_with_the_first_step(client: ToolClient, root: Path):
+    begin = start_session(client)["begin_step"]
 
     assert begin["step_id"] == "a"
     assert begin["step_instructions"] == "Do a."
@@ -151,12 +155,14 @@ def test_1_3_10_and_11_it_answers_with_the_first_step(talk: Talk, root: Path):
     assert len(begin["session_id"]) == 8
 
 
-def test_1_3_12_it_answers_with_the_stack(talk: Talk):
-    assert start(talk)["stack"][-1] == {"workflow": "chain/main", "step": "a"}
+def test_1_3_12_it_answers_with_the_stack(client: ToolClient):
+    assert start_session(client)["stack"][-1] == {"workflow": "chain/main", "step": "a"}
 
 
-def test_1_3_13_and_14_expected_outputs_say_how_to_submit_them(talk: Talk):
-    expected = {each["name"]: each for each in start(talk, "kinds")["begin_step"]["step_expected_outputs"]}
+def test_1_3_13_and_14_expected_outputs_say_how_to_submit_them(client: ToolClient):
+    expected = {
+        each["name"]: each for each in start_session(client, "kinds")["begin_step"]["step_expected_outputs"]
+    }
 
     assert expected["one"] == {
         "name": "one", "type": "file", "description": "a file", "required": True,
@@ -169,51 +175,51 @@ def test_1_3_13_and_14_expected_outputs_say_how_to_submit_them(talk: Talk):
 # 1.4 finished_step
 
 
-def test_1_4_2_and_3_its_parameters(talk: Talk):
-    schema = talk.tools()["finished_step"].input_schema
+def test_1_4_2_and_3_its_parameters(client: ToolClient):
+    schema = client.list_tools()["finished_step"].input_schema
 
     assert schema["required"] == ["outputs"]
     assert {"notes", "quality_review_override_reason", "session_id"} <= set(schema["properties"])
 
 
-def test_1_4_4_without_a_session_it_is_a_state_error(talk: Talk):
-    with pytest.raises(Refused, match="No active workflow session") as refused:
-        finish(talk, {})
+def test_1_4_4_without_a_session_it_is_a_state_error(client: ToolClient):
+    with pytest.raises(ToolCallError, match="No active workflow session") as refused:
+        finish_step(client, {})
 
     assert refused.value.code == "NO_ACTIVE_SESSION"
 
 
-def test_1_4_5_a_session_id_targets_that_session(talk: Talk):
-    lower = start(talk)["begin_step"]["session_id"]
-    start(talk, "two_ways", "one")
+def test_1_4_5_a_session_id_targets_that_session(client: ToolClient):
+    lower = start_session(client)["begin_step"]["session_id"]
+    start_session(client, "two_ways", "one")
 
-    answer = finish(talk, {"a.md": "a.md"}, session_id=lower)
+    answer = finish_step(client, {"a.md": "a.md"}, session_id=lower)
 
     assert answer["begin_step"]["session_id"] == lower
     assert [entry["step"] for entry in answer["stack"]] == ["b", "a"]
 
 
-def test_1_4_6_outputs_are_validated(talk: Talk):
-    start(talk)
+def test_1_4_6_outputs_are_validated(client: ToolClient):
+    start_session(client)
 
-    with pytest.raises(Refused, match=r"nothing\.md"):
-        finish(talk, {"a.md": "nothing.md"})
+    with pytest.raises(ToolCallError, match=r"nothing\.md"):
+        finish_step(client, {"a.md": "nothing.md"})
 
 
-def test_1_4_7_status_is_one_of_three_words_and_every_key_is_there(talk: Talk):
-    start(talk)
+def test_1_4_7_status_is_one_of_three_words_and_every_key_is_there(client: ToolClient):
+    start_session(client)
 
-    answers = [finish(talk, {name: name}) for name in ("a.md", "b.md", "c.md")]
+    answers = [finish_step(client, {name: name}) for name in ("a.md", "b.md", "c.md")]
 
     assert [each["status"] for each in answers] == ["next_step", "next_step", "workflow_complete"]
     keys = {"status", "feedback", "failed_reviews", "begin_step", "summary", "all_outputs", "stack"}
     assert all(keys <= set(each) for each in answers)
 
 
-def test_1_4_8_and_10_self_review_writes_instructions_and_sends_the_work_back(talk: Talk, root: Path):
-    begin = start(talk, "reviewed")["begin_step"]
+def test_1_4_8_and_10_self_review_writes_instructions_and_sends_the_work_back(client: ToolClient, root: Path):
+    begin = start_session(client, "reviewed")["begin_step"]
 
-    answer = finish(talk, {"a.md": "a.md"}, notes="my notes")
+    answer = finish_step(client, {"a.md": "a.md"}, notes="my notes")
 
     page = root / ".deepwork" / "tmp" / f"quality_review_{begin['session_id']}_a.md"
     assert answer["status"] == "needs_work"
@@ -224,32 +230,32 @@ def test_1_4_8_and_10_self_review_writes_instructions_and_sends_the_work_back(ta
     assert answer["stack"][-1]["step"] == "a"
 
 
-def test_1_4_9_an_override_skips_the_review_and_is_kept(talk: Talk):
-    id = start(talk, "reviewed")["begin_step"]["session_id"]
+def test_1_4_9_an_override_skips_the_review_and_is_kept(client: ToolClient):
+    id = start_session(client, "reviewed")["begin_step"]["session_id"]
 
-    answer = finish(talk, {"a.md": "a.md"}, quality_review_override_reason="reviewed by hand")
+    answer = finish_step(client, {"a.md": "a.md"}, quality_review_override_reason="reviewed by hand")
 
     assert answer["status"] == "next_step"
-    [override] = talk.call("get_session", session_id=id)["session"]["overrides"]
+    [override] = client.call("get_session", session_id=id)["session"]["overrides"]
     assert (override["step_id"], override["reason"]) == ("a", "reviewed by hand")
 
 
-def test_1_4_15_a_completed_step_is_kept_with_outputs_and_notes(talk: Talk):
-    id = start(talk)["begin_step"]["session_id"]
+def test_1_4_15_a_completed_step_is_kept_with_outputs_and_notes(client: ToolClient):
+    id = start_session(client)["begin_step"]["session_id"]
 
-    finish(talk, {"a.md": "a.md"}, notes="went well")
+    finish_step(client, {"a.md": "a.md"}, notes="went well")
 
-    done = talk.call("get_session", session_id=id)["session"]["step_progress"]["a"]
+    done = client.call("get_session", session_id=id)["session"]["step_progress"]["a"]
     assert (done["outputs"], done["notes"]) == ({"a.md": "a.md"}, "went well")
     assert done["completed_at"]
 
 
-def test_1_4_16_the_last_step_completes_the_workflow_with_all_outputs(talk: Talk):
-    start(talk)
+def test_1_4_16_the_last_step_completes_the_workflow_with_all_outputs(client: ToolClient):
+    start_session(client)
     for name in ("a.md", "b.md"):
-        finish(talk, {name: name})
+        finish_step(client, {name: name})
 
-    answer = finish(talk, {"c.md": "c.md"})
+    answer = finish_step(client, {"c.md": "c.md"})
 
     assert answer["status"] == "workflow_complete"
     assert "main" in answer["summary"]
@@ -257,32 +263,32 @@ def test_1_4_16_the_last_step_completes_the_workflow_with_all_outputs(talk: Talk
     assert answer["stack"] == []
 
 
-def test_1_4_17_the_next_step_comes_with_its_information(talk: Talk):
-    start(talk)
+def test_1_4_17_the_next_step_comes_with_its_information(client: ToolClient):
+    start_session(client)
 
-    begin = finish(talk, {"a.md": "a.md"})["begin_step"]
+    begin = finish_step(client, {"a.md": "a.md"})["begin_step"]
 
     assert (begin["step_id"], begin["step_instructions"]) == ("b", "Do b.")
 
 
 @pytest.mark.parametrize("at_start", [False, True])
-def test_1_4_18_a_concurrent_entry_begins_with_its_first_step(talk: Talk, at_start: bool):
-    begin = start(talk, "group_first" if at_start else "group")["begin_step"]
+def test_1_4_18_a_concurrent_entry_begins_with_its_first_step(client: ToolClient, at_start: bool):
+    begin = start_session(client, "group_first" if at_start else "group")["begin_step"]
     if not at_start:
-        begin = finish(talk, {"a.md": "a.md"})["begin_step"]
+        begin = finish_step(client, {"a.md": "a.md"})["begin_step"]
 
     assert begin["step_id"] == "b"
     assert "**CONCURRENT STEPS**" in begin["step_instructions"]
     assert "Task tool" in begin["step_instructions"]
     assert [each["step_id"] for each in begin["concurrent_steps"]] == ["b", "c"]
-    answer = finish(talk, {"b.md": "b.md", "c.md": "c.md"})
+    answer = finish_step(client, {"b.md": "b.md", "c.md": "c.md"})
     assert answer["all_outputs"].items() >= {"b.md": "b.md", "c.md": "c.md"}.items()
 
 
-def test_1_4_19_every_answer_has_the_stack(talk: Talk):
-    start(talk, "reviewed")
+def test_1_4_19_every_answer_has_the_stack(client: ToolClient):
+    start_session(client, "reviewed")
 
-    assert finish(talk, {"a.md": "a.md"})["stack"] == [{"workflow": "reviewed/main", "step": "a"}]
+    assert finish_step(client, {"a.md": "a.md"})["stack"] == [{"workflow": "reviewed/main", "step": "a"}]
 
 
 # 1.5 output validation
@@ -301,27 +307,27 @@ def test_1_4_19_every_answer_has_the_stack(talk: Talk):
         pytest.param({"one": "x.md", "many": ["y.md", "gone.md"]}, "file not found at 'gone.md'", id="1.5.8"),
     ],
 )  # fmt: skip
-def test_1_5_what_is_wrong_with_outputs_is_said(talk: Talk, outputs: dict[str, Any], said: str):
-    start(talk, "kinds")
+def test_1_5_what_is_wrong_with_outputs_is_said(client: ToolClient, outputs: dict[str, Any], said: str):
+    start_session(client, "kinds")
 
-    with pytest.raises(Refused) as refused:
-        finish(talk, outputs)
+    with pytest.raises(ToolCallError) as refused:
+        finish_step(client, outputs)
 
     assert said in refused.value.message
-    assert talk.call("validate_outputs", outputs=outputs)["valid"] is False
+    assert client.call("validate_outputs", outputs=outputs)["valid"] is False
 
 
-def test_1_5_3_optional_outputs_may_be_left_out(talk: Talk):
-    start(talk, "kinds")
+def test_1_5_3_optional_outputs_may_be_left_out(client: ToolClient):
+    start_session(client, "kinds")
 
-    assert talk.call("validate_outputs", outputs={"one": "x.md"}) == {"valid": True, "problems": []}
-    assert finish(talk, {"one": "x.md"})["status"] == "workflow_complete"
+    assert client.call("validate_outputs", outputs={"one": "x.md"}) == {"valid": True, "problems": []}
+    assert finish_step(client, {"one": "x.md"})["status"] == "workflow_complete"
 
 
-def test_1_5_9_files_are_given_as_a_list(talk: Talk):
-    start(talk, "kinds")
+def test_1_5_9_files_are_given_as_a_list(client: ToolClient):
+    start_session(client, "kinds")
 
-    answer = finish(talk, {"one": "x.md", "many": ["x.md", "y.md"]})
+    answer = finish_step(client, {"one": "x.md", "many": ["x.md", "y.md"]})
 
     assert answer["all_outputs"]["many"] == ["x.md", "y.md"]
 
@@ -329,56 +335,56 @@ def test_1_5_9_files_are_given_as_a_list(talk: Talk):
 # 1.6 abort_workflow
 
 
-def test_1_6_2_and_3_its_parameters(talk: Talk):
-    schema = talk.tools()["abort_workflow"].input_schema
+def test_1_6_2_and_3_its_parameters(client: ToolClient):
+    schema = client.list_tools()["abort_workflow"].input_schema
 
     assert schema["required"] == ["explanation"]
     assert "session_id" in schema["properties"]
 
 
-def test_1_6_4_without_a_session_it_is_a_state_error(talk: Talk):
-    with pytest.raises(Refused) as refused:
-        talk.call("abort_workflow", explanation="why")
+def test_1_6_4_without_a_session_it_is_a_state_error(client: ToolClient):
+    with pytest.raises(ToolCallError) as refused:
+        client.call("abort_workflow", explanation="why")
 
     assert refused.value.code == "NO_ACTIVE_SESSION"
 
 
-def test_1_6_5_to_7_an_aborted_session_says_why_and_leaves_the_stack(talk: Talk):
-    id = start(talk)["begin_step"]["session_id"]
+def test_1_6_5_to_7_an_aborted_session_says_why_and_leaves_the_stack(client: ToolClient):
+    id = start_session(client)["begin_step"]["session_id"]
 
-    answer = talk.call("abort_workflow", explanation="no longer needed")
+    answer = client.call("abort_workflow", explanation="no longer needed")
 
     assert answer == {
         "aborted_workflow": "chain/main", "aborted_step": "a", "explanation": "no longer needed",
         "stack": [], "resumed_workflow": None, "resumed_step": None,
     }  # fmt: skip
-    session = talk.call("get_session", session_id=id)["session"]
+    session = client.call("get_session", session_id=id)["session"]
     assert (session["status"], session["abort_reason"]) == ("aborted", "no longer needed")
 
 
-def test_1_6_8_the_workflow_it_was_nested_in_goes_on(talk: Talk):
-    start(talk)
-    start(talk, "two_ways", "one")
+def test_1_6_8_the_workflow_it_was_nested_in_goes_on(client: ToolClient):
+    start_session(client)
+    start_session(client, "two_ways", "one")
 
-    answer = talk.call("abort_workflow", explanation="enough")
+    answer = client.call("abort_workflow", explanation="enough")
 
     assert (answer["resumed_workflow"], answer["resumed_step"]) == ("chain/main", "a")
 
 
-def test_002_a_session_in_the_middle_of_the_stack_can_end_without_harm(talk: Talk):
-    ids = [start(talk, name)["begin_step"]["session_id"] for name in ("chain", "kinds", "group")]
+def test_002_a_session_in_the_middle_of_the_stack_can_end_without_harm(client: ToolClient):
+    ids = [start_session(client, name)["begin_step"]["session_id"] for name in ("chain", "kinds", "group")]
 
-    finish(talk, {"one": "x.md"}, session_id=ids[1])
+    finish_step(client, {"one": "x.md"}, session_id=ids[1])
 
-    assert [entry["workflow"] for entry in talk.call("get_workflows")["stack"]] == [
+    assert [entry["workflow"] for entry in client.call("get_workflows")["stack"]] == [
         "chain/main",
         "group/main",
     ]
 
 
-def test_002_a_required_list_of_files_may_not_be_empty(talk: Talk, root: Path):
-    job(root, "list_needed", [step("a", {"many": files_output()})])
-    start(talk, "list_needed")
+def test_002_a_required_list_of_files_may_not_be_empty(client: ToolClient, root: Path):
+    write_job(root, "list_needed", [make_step("a", {"many": make_files_output()})])
+    start_session(client, "list_needed")
 
-    with pytest.raises(Refused, match="may not be empty"):
-        finish(talk, {"many": []})
+    with pytest.raises(ToolCallError, match="may not be empty"):
+        finish_step(client, {"many": []})

@@ -19,21 +19,21 @@ from deepwork.jobs.responses import FinishedStep
 from deepwork.server.application import Application
 from deepwork.server.mcp_server import create_server as defined
 from deepwork.server.registration import McpTool
-from jobs.project import job, step, write
+from jobs.project import make_step, write_files, write_job
 
 
-def app_of(server: FastMCP) -> Application:
+def get_app(server: FastMCP) -> Application:
     """The parts behind a server."""
     tool = asyncio.run(server.get_tool("finished_step"))
     assert isinstance(tool, McpTool)
     return tool._app
 
 
-def gate_of(server: FastMCP) -> QualityGate | None:
-    return app_of(server).quality_gate
+def get_gate(server: FastMCP) -> QualityGate | None:
+    return get_app(server).quality_gate
 
 
-def answers_of(server: FastMCP, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+def call_tools(server: FastMCP, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     async def ask() -> list[Any]:
         async with Client(server) as client:
             return [(await client.call_tool(tool, given)).structured_content for tool, given in calls]
@@ -41,7 +41,7 @@ def answers_of(server: FastMCP, *calls: tuple[str, dict[str, Any]]) -> list[Any]
     return asyncio.run(ask())
 
 
-def default(parameter: str) -> Any:
+def get_default(parameter: str) -> Any:
     return inspect.signature(defined).parameters[parameter].default
 
 
@@ -56,43 +56,57 @@ def test_1_1_2_the_project_root_is_a_path_or_a_text_and_becomes_absolute(
     monkeypatch.chdir(tmp_path)
 
     roots = [
-        app_of(create_server(given)).settings.project_root
+        get_app(create_server(given)).settings.project_root
         for given in (Path("project"), "project", str(tmp_path / "project"))
     ]
 
     assert roots == [(tmp_path / "project").resolve()] * 3
 
 
-def test_1_1_3_enable_quality_gate_is_true_unless_told():
-    assert default("enable_quality_gate") is True
+def test_1_1_3_enable_quality_gate_is_true_by_default():
+    assert get_default("enable_quality_gate") is True
 
 
-def test_1_1_4_quality_gate_timeout_is_120_unless_told_and_reaches_the_gate(tmp_path: Path):
-    usual = gate_of(create_server(tmp_path, external_runner="claude"))
-    told = gate_of(create_server(tmp_path, external_runner="claude", quality_gate_timeout=7))
+def test_1_1_4_quality_gate_timeout_is_120_by_default_and_reaches_the_gate(tmp_path: Path):
+    usual = get_gate(create_server(tmp_path, external_runner="claude"))
+    configured = get_gate(create_server(tmp_path, external_runner="claude", quality_gate_timeout=7))
 
-    assert default("quality_gate_timeout") == 120
+    assert get_default("quality_gate_timeout") == 120
     assert usual is not None
-    assert told is not None
-    assert told.cli is not None
-    assert (usual.timeout, told.timeout, told.cli.timeout) == (120, 7, 7)
-    assert [told.time_for(files) for files in (1, 5, 6, 8)] == [7, 7, 37, 97]
+    assert configured is not None
+    assert configured.cli is not None
+    assert (usual.timeout, configured.timeout, configured.cli.timeout) == (120, 7, 7)
+    assert [configured.time_for(files) for files in (1, 5, 6, 8)] == [7, 7, 37, 97]
 
 
-def test_1_1_5_quality_gate_max_attempts_is_3_unless_told_and_is_kept(tmp_path: Path):
-    told = app_of(create_server(tmp_path, quality_gate_max_attempts=5))
+def test_1_1_5_quality_gate_max_attempts_is_3_by_default_and_is_kept(tmp_path: Path):
+    configured = get_app(create_server(tmp_path, quality_gate_max_attempts=5))
 
-    assert default("quality_gate_max_attempts") == 3
+    assert get_default("quality_gate_max_attempts") == 3
     assert load_settings(tmp_path, environment={}).quality_gate_max_attempts == 3
-    assert told.settings.quality_gate_max_attempts == 5
+    assert configured.settings.quality_gate_max_attempts == 5
 
 
-def test_1_1_6_external_runner_is_none_unless_told():
-    assert default("external_runner") is None
+def test_an_explicit_default_wins_over_the_config_file(tmp_path: Path):
+    config = tmp_path / ".deepwork" / "config.yml"
+    config.parent.mkdir()
+    config.write_text("quality_gate: {timeout: 7, max_attempts: 9}\n")
+
+    from_file = get_app(create_server(tmp_path)).settings
+    explicit = get_app(
+        create_server(tmp_path, quality_gate_timeout=120, quality_gate_max_attempts=3)
+    ).settings
+
+    assert (from_file.quality_gate_timeout, from_file.quality_gate_max_attempts) == (7, 9)
+    assert (explicit.quality_gate_timeout, explicit.quality_gate_max_attempts) == (120, 3)
+
+
+def test_1_1_6_external_runner_is_none_by_default():
+    assert get_default("external_runner") is None
 
 
 def test_1_1_7_with_claude_the_gate_has_a_cli_and_shows_up_to_five_files(tmp_path: Path):
-    gate = gate_of(create_server(tmp_path, external_runner="claude"))
+    gate = get_gate(create_server(tmp_path, external_runner="claude"))
 
     assert isinstance(gate, QualityGate)
     assert isinstance(gate.cli, ClaudeCLI)
@@ -100,7 +114,7 @@ def test_1_1_7_with_claude_the_gate_has_a_cli_and_shows_up_to_five_files(tmp_pat
 
 
 def test_1_1_8_without_a_runner_the_gate_has_no_cli_and_shows_no_file(tmp_path: Path):
-    gate = gate_of(create_server(tmp_path))
+    gate = get_gate(create_server(tmp_path))
 
     assert isinstance(gate, QualityGate)
     assert (gate.cli, gate.max_inline_files) == (None, 0)
@@ -108,7 +122,7 @@ def test_1_1_8_without_a_runner_the_gate_has_no_cli_and_shows_no_file(tmp_path: 
 
 @pytest.mark.parametrize("runner", [None, "claude"])
 def test_1_1_9_without_the_gate_there_is_none(tmp_path: Path, runner: str | None):
-    assert gate_of(create_server(tmp_path, enable_quality_gate=False, external_runner=runner)) is None
+    assert get_gate(create_server(tmp_path, enable_quality_gate=False, external_runner=runner)) is None
 
 
 def test_1_1_10_the_server_is_named_deepwork(tmp_path: Path):
@@ -127,11 +141,11 @@ def test_1_1_11_the_instructions_tell_the_life_of_a_workflow(tmp_path: Path, too
 def test_1_1_12_every_call_is_logged_with_the_tool_and_the_stack(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    job(tmp_path, "chain", [step("a"), step("b")])
-    write(tmp_path, "a.md")
+    write_job(tmp_path, "chain", [make_step("a"), make_step("b")])
+    write_files(tmp_path, "a.md")
     caplog.set_level(logging.INFO, "deepwork.calls")
 
-    answers_of(
+    call_tools(
         create_server(tmp_path),
         ("get_workflows", {}),
         ("start_workflow", {"goal": "x", "job_name": "chain", "workflow_name": "main"}),
@@ -139,8 +153,8 @@ def test_1_1_12_every_call_is_logged_with_the_tool_and_the_stack(
         ("abort_workflow", {"explanation": "x"}),
     )
 
-    told = [record.getMessage() for record in caplog.records if record.name == "deepwork.calls"]
-    lines = [line for line in told if " by " in line]  # as they begin; how they ended is told as well
+    logged = [record.getMessage() for record in caplog.records if record.name == "deepwork.calls"]
+    lines = [line for line in logged if " by " in line]  # the start of each call; its end is logged too
     assert [line.split()[0] for line in lines] == [
         "get_workflows",
         "start_workflow",
@@ -152,10 +166,10 @@ def test_1_1_12_every_call_is_logged_with_the_tool_and_the_stack(
 
 
 def test_1_7_1_answers_are_plain_dictionaries(tmp_path: Path):
-    job(tmp_path, "chain", [step("a")])
-    write(tmp_path, "a.md")
+    write_job(tmp_path, "chain", [make_step("a")])
+    write_files(tmp_path, "a.md")
 
-    answers = answers_of(
+    answers = call_tools(
         create_server(tmp_path),
         ("get_workflows", {}),
         ("start_workflow", {"goal": "x", "job_name": "chain", "workflow_name": "main"}),
@@ -181,4 +195,4 @@ def test_1_7_2_a_step_has_one_of_three_statuses():
 def test_1_2_1_1_3_1_1_4_1_1_6_1_what_may_take_long_is_asynchronous(
     tmp_path: Path, tool: str, is_async: bool
 ):
-    assert app_of(create_server(tmp_path)).registry[tool].is_async is is_async
+    assert get_app(create_server(tmp_path)).registry[tool].is_async is is_async

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from application import leave_out
-from chaos.strace import attached
+from application import skip_or_fail
+from chaos.strace import attach
 from deepwork.errors import Code, StateError, StorageError
 from deepwork.jobs.session_files import SessionFiles
 from deepwork.server.application import Application
-from jobs.project import job, step, write
-from jobs.runs import ask, file_of, finish, opened, session, start
+from jobs.project import make_step, write_files, write_job
+from jobs.runs import call_job_tool, finish_step, get_session, get_session_file, open_app, start_job
 
 CHANGES = "openat,write,fsync,link,linkat,rename,renameat,renameat2,unlink,unlinkat,close"
 _CALL = re.compile(r"^\d+\s+(\w+)\(")
@@ -27,14 +27,14 @@ _CALL = re.compile(r"^\d+\s+(\w+)\(")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    write(tmp_path, "a.md", "b.md", "c.md")
-    job(tmp_path, "chain", [step("a"), step("b"), step("c")])
+    write_files(tmp_path, "a.md", "b.md", "c.md")
+    write_job(tmp_path, "chain", [make_step("a"), make_step("b"), make_step("c")])
     return tmp_path
 
 
 @pytest.fixture
 def app(root: Path) -> Iterator[Application]:
-    made = opened(root)
+    made = open_app(root)
     yield made
     made.close()
 
@@ -51,10 +51,11 @@ class Saver:
             "import ctypes; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER\n"
             f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
             "from pathlib import Path\nfrom jobs.runs import *\n"
-            f"app = opened(Path({str(root)!r}))\nsession(app, {id!r})\n"
-            "from deepwork.jobs import progress\n"
+            f"app = open_app(Path({str(root)!r}))\nget_session(app, {id!r})\n"
+            "from deepwork.jobs import session_state as state\n"
             f"files = app.sessions.files; loaded = files.load({id!r})\n"
-            "changed = progress.advanced(progress.completed(loaded, 'a', {'a.md': 'a.md'}, None, progress.now()), progress.now())\n"
+            "completed = state.complete_step(loaded, 'a', {'a.md': 'a.md'}, None, state.format_now())\n"
+            "changed = state.advance(completed, state.format_now())\n"
             "print('ready', flush=True); sys.stdin.readline()\n"
             "files.save(changed)\nprint('saved', flush=True)\n"
         )
@@ -81,9 +82,9 @@ def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
     root: Path, app: Application, tmp_path: Path
 ):
     trace = tmp_path / "trace"
-    id = start(app)
+    id = start_job(app)
     saver = Saver(root, id)
-    with attached(saver.process.pid, trace, "-e", f"trace={CHANGES}"):
+    with attach(saver.process.pid, trace, "-e", f"trace={CHANGES}"):
         assert saver.go() == 0
     lines = [line for line in trace.read_text().splitlines() if "session_" in line or ".tmp" in line]
     assert any("rename" in line for line in lines)
@@ -92,10 +93,10 @@ def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
     steps: Counter[str] = Counter()
 
     for call, number in points:
-        id = start(app)
-        before = file_of(root, id).read_bytes()
+        id = start_job(app)
+        before = get_session_file(root, id).read_bytes()
         saver = Saver(root, id)
-        with attached(
+        with attach(
             saver.process.pid, trace, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"
         ):
             saver.go()
@@ -103,10 +104,10 @@ def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
         kept = SessionFiles(root / ".deepwork" / "tmp").load(id)
         assert kept.current_step_id in {"a", "b"}, (call, number)
         if kept.current_step_id == "a":
-            assert file_of(root, id).read_bytes() == before, (call, number)
-            finish(app, "a.md", session_id=id)
+            assert get_session_file(root, id).read_bytes() == before, (call, number)
+            finish_step(app, "a.md", session_id=id)
         steps[kept.current_step_id] += 1
-        assert finish(app, "b.md", session_id=id)["begin_step"]["step_id"] == "c"
+        assert finish_step(app, "b.md", session_id=id)["begin_step"]["step_id"] == "c"
 
     print(
         f"killed at {len(points)} calls {dict(calls)}: {steps['a']} times as before, {steps['b']} times as after"
@@ -123,10 +124,10 @@ def small_disk(root: Path) -> Iterator[Path]:
     folder = root / ".deepwork" / "tmp"
     folder.mkdir(parents=True)
     if os.geteuid() != 0:
-        leave_out("only root can mount a small disk")
+        skip_or_fail("only root can mount a small disk")
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
     if (mounted := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
-        leave_out(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+        skip_or_fail(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
@@ -144,19 +145,19 @@ def fill(folder: Path) -> Path:
 def test_w4_a_full_disk_refuses_the_step_and_leaves_everything_as_it_was(
     root: Path, small_disk: Path, app: Application
 ):
-    id = start(app)
-    before = file_of(root, id).read_bytes()
+    id = start_job(app)
+    before = get_session_file(root, id).read_bytes()
     ballast = fill(small_disk)
 
-    for work in (lambda: finish(app, "a.md"), lambda: start(app)):
+    for work in (lambda: finish_step(app, "a.md"), lambda: start_job(app)):
         with pytest.raises(StorageError) as full:
             work()
         assert full.value.code is Code.STORAGE_FULL
 
-    assert file_of(root, id).read_bytes() == before
-    assert ask(app, "get_workflows")["stack"] == [{"workflow": "chain/main", "step": "a"}]
+    assert get_session_file(root, id).read_bytes() == before
+    assert call_job_tool(app, "get_workflows")["stack"] == [{"workflow": "chain/main", "step": "a"}]
     ballast.unlink()
-    assert finish(app, "a.md")["begin_step"]["step_id"] == "b"
+    assert finish_step(app, "a.md")["begin_step"]["step_id"] == "b"
     assert [path.name for path in small_disk.glob(".*.tmp")] == []
 
 
@@ -164,26 +165,26 @@ def test_w4_a_full_disk_refuses_the_step_and_leaves_everything_as_it_was(
 
 
 def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, app: Application):
-    id = start(app)
-    finish(app, "a.md")
-    whole, files = file_of(root, id).read_bytes(), app.sessions.files
+    id = start_job(app)
+    finish_step(app, "a.md")
+    whole, files = get_session_file(root, id).read_bytes(), app.sessions.files
 
     for length in range(len(whole)):
-        file_of(root, id).write_bytes(whole[:length])
+        get_session_file(root, id).write_bytes(whole[:length])
         assert files.peek(id) is None, length
 
-    file_of(root, id).write_bytes(whole)
+    get_session_file(root, id).write_bytes(whole)
     assert files.peek(id) is not None
 
 
 def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, app: Application):
-    id = start(app)
-    whole, files, chance = file_of(root, id).read_bytes(), app.sessions.files, random.Random(4)
+    id = start_job(app)
+    whole, files, chance = get_session_file(root, id).read_bytes(), app.sessions.files, random.Random(4)
 
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << chance.randrange(8)
-        file_of(root, id).write_bytes(bytes(damaged))
+        get_session_file(root, id).write_bytes(bytes(damaged))
         assert files.peek(id) is None, (place, bytes(damaged[max(0, place - 5) : place + 5]))
 
 
@@ -191,45 +192,45 @@ def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, app: Application)
 def test_a_damaged_session_is_named_kept_aside_and_can_go_on_from_before(
     root: Path, app: Application, damage: bytes
 ):
-    other = start(app)
-    id = start(app)
-    finish(app, "a.md")
-    file_of(root, id).write_bytes(damage)
+    other = start_job(app)
+    id = start_job(app)
+    finish_step(app, "a.md")
+    get_session_file(root, id).write_bytes(damage)
 
     # Once more by its id: what was put aside is still known as damaged, not as never there.
     for given in ({}, {"session_id": id}):
         with pytest.raises(StateError) as refused:
-            finish(app, "b.md", **given)
+            finish_step(app, "b.md", **given)
         assert refused.value.code is Code.SESSION_DAMAGED
 
     [aside] = root.glob(".deepwork/tmp/*.damaged-*")
     assert aside.read_bytes() == damage
     assert aside.name in refused.value.message
-    previous = file_of(root, id).with_name(f"session_{id}.json.prev")
+    previous = get_session_file(root, id).with_name(f"session_{id}.json.prev")
     assert previous.name in refused.value.suggestion
-    assert session(app, other)["current_step_id"] == "a"
-    assert finish(app, "a.md")["begin_step"]["session_id"] == other
+    assert get_session(app, other)["current_step_id"] == "a"
+    assert finish_step(app, "a.md")["begin_step"]["session_id"] == other
 
-    previous.rename(file_of(root, id))
-    assert finish(app, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
+    previous.rename(get_session_file(root, id))
+    assert finish_step(app, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
 
 
 def test_looking_at_the_stack_moves_no_damaged_file(root: Path, app: Application):
-    id = start(app)
-    file_of(root, id).write_bytes(b"damage")
+    id = start_job(app)
+    get_session_file(root, id).write_bytes(b"damage")
 
-    assert ask(app, "get_workflows")["stack"] == []
-    assert app.stack("local") == []
+    assert call_job_tool(app, "get_workflows")["stack"] == []
+    assert app.describe_stack("local") == []
 
-    assert file_of(root, id).read_bytes() == b"damage"
+    assert get_session_file(root, id).read_bytes() == b"damage"
 
 
 def test_a_damaged_file_hides_no_other_session_from_a_restarted_process(root: Path, app: Application):
-    damaged, whole = start(app), start(app)
-    file_of(root, damaged).write_bytes(b"damage")
-    restarted = opened(root)
+    damaged, whole = start_job(app), start_job(app)
+    get_session_file(root, damaged).write_bytes(b"damage")
+    restarted = open_app(root)
 
     with pytest.raises(StateError, match=whole):
-        finish(restarted, "a.md")
+        finish_step(restarted, "a.md")
 
     restarted.close()

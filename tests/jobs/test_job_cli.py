@@ -11,21 +11,21 @@ from click.testing import CliRunner, Result
 
 from deepwork.cli.jobs import jobs
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed, NotFound
-from deepwork.jobs.definitions import load_job, problems
-from jobs.make_jobs import in_project, job, step, workflow, written
+from deepwork.jobs.catalog import find_problems, load_job
+from jobs.make import make_job, make_step, make_workflow, write_job, write_project_job
 
 
 def run(project: Path, *words: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(jobs, [*words, "--path", str(project)])
 
 
-def answer(project: Path, *words: str) -> Any:
+def run_json(project: Path, *words: str) -> Any:
     return json.loads(run(project, *words, "--json").stdout)
 
 
 def test_list_names_every_job_and_what_is_wrong_with_the_others(tmp_path: Path):
-    in_project(tmp_path, job())
-    folder = in_project(tmp_path, "name: [", directory="bad")
+    write_project_job(tmp_path, make_job())
+    folder = write_project_job(tmp_path, "name: [", directory="bad")
 
     ran = run(tmp_path, "list")
 
@@ -35,34 +35,34 @@ def test_list_names_every_job_and_what_is_wrong_with_the_others(tmp_path: Path):
 
 
 def test_list_for_programs_has_jobs_and_errors(tmp_path: Path):
-    in_project(tmp_path, job())
-    in_project(tmp_path, "name: [", directory="bad")
+    write_project_job(tmp_path, make_job())
+    write_project_job(tmp_path, "name: [", directory="bad")
 
-    told = answer(tmp_path, "list")
+    listed = run_json(tmp_path, "list")
 
-    assert told["jobs"][0] == {"name": "report", "workflows": ["main"], "summary": "Write a report."}
-    assert [error["job_name"] for error in told["errors"]] == ["bad"]
+    assert listed["jobs"][0] == {"name": "report", "workflows": ["main"], "summary": "Write a report."}
+    assert [error["job_name"] for error in listed["errors"]] == ["bad"]
 
 
 def test_list_looks_in_further_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    written(tmp_path / "more" / "extra", job(name="extra"))
+    write_job(tmp_path / "more" / "extra", make_job(name="extra"))
     monkeypatch.setenv("DEEPWORK_ADDITIONAL_JOBS_FOLDERS", f" {tmp_path}/more :: {tmp_path}/none ")
 
-    assert answer(tmp_path, "list")["jobs"][-1]["name"] == "extra"
+    assert run_json(tmp_path, "list")["jobs"][-1]["name"] == "extra"
 
 
 def test_show_tells_of_workflows_steps_and_warnings(tmp_path: Path):
-    in_project(tmp_path, job(step("a"), step("b"), workflows=[workflow("a")]))
+    write_project_job(tmp_path, make_job(make_step("a"), make_step("b"), workflows=[make_workflow("a")]))
 
     ran = run(tmp_path, "show", "report")
 
     assert "report/main: All of it." in ran.output
     assert "warning: No workflow has these steps: 'b'." in ran.output
-    assert answer(tmp_path, "show", "report")["steps"][0]["id"] == "a"
+    assert run_json(tmp_path, "show", "report")["steps"][0]["id"] == "a"
 
 
 def test_validate_is_content_with_what_is_in_order(tmp_path: Path):
-    in_project(tmp_path, job())
+    write_project_job(tmp_path, make_job())
 
     ran = run(tmp_path, "validate")
 
@@ -70,7 +70,7 @@ def test_validate_is_content_with_what_is_in_order(tmp_path: Path):
 
 
 def test_validate_prints_like_a_compiler_and_fails(tmp_path: Path):
-    folder = in_project(tmp_path, job(name="Report", version=1.0), directory="report")
+    folder = write_project_job(tmp_path, make_job(name="Report", version=1.0), directory="report")
 
     ran = run(tmp_path, "validate")
 
@@ -83,8 +83,8 @@ def test_validate_prints_like_a_compiler_and_fails(tmp_path: Path):
 
 @pytest.mark.parametrize("target", ["bad", "{}/.deepwork/jobs/bad", "{}/.deepwork/jobs/bad/job.yml"])
 def test_validate_takes_a_name_or_a_path(target: str, tmp_path: Path):
-    in_project(tmp_path, job())
-    in_project(tmp_path, "name: [", directory="bad")
+    write_project_job(tmp_path, make_job())
+    write_project_job(tmp_path, "name: [", directory="bad")
 
     ran = run(tmp_path, "validate", "report", target.format(tmp_path))
 
@@ -93,14 +93,14 @@ def test_validate_takes_a_name_or_a_path(target: str, tmp_path: Path):
 
 
 def test_validate_finds_a_job_by_the_name_in_its_file(tmp_path: Path):
-    in_project(tmp_path, job(name="report"), directory="other")
+    write_project_job(tmp_path, make_job(name="report"), directory="other")
 
     assert run(tmp_path, "validate", "report").exit_code == 0
 
 
 def test_validate_names_jobs_that_share_a_name(tmp_path: Path):
-    in_project(tmp_path, job())
-    in_project(tmp_path, job(), directory="copy")
+    write_project_job(tmp_path, make_job())
+    write_project_job(tmp_path, make_job(), directory="copy")
 
     ran = run(tmp_path, "validate")
 
@@ -109,7 +109,7 @@ def test_validate_names_jobs_that_share_a_name(tmp_path: Path):
 
 
 def test_validate_for_programs_keeps_its_exit_code(tmp_path: Path):
-    in_project(tmp_path, "name: [", directory="bad")
+    write_project_job(tmp_path, "name: [", directory="bad")
 
     ran = run(tmp_path, "validate", "bad", "--json")
 
@@ -118,7 +118,7 @@ def test_validate_for_programs_keeps_its_exit_code(tmp_path: Path):
 
 
 def test_a_warning_does_not_fail(tmp_path: Path):
-    in_project(tmp_path, job(step("a"), step("b"), workflows=[workflow("a")]))
+    write_project_job(tmp_path, make_job(make_step("a"), make_step("b"), workflows=[make_workflow("a")]))
 
     ran = run(tmp_path, "validate", "report")
 
@@ -131,49 +131,51 @@ def test_a_new_job_is_in_order_from_the_start(tmp_path: Path):
 
     folder = tmp_path / ".deepwork" / "jobs" / "weekly_report"
     assert ran.exit_code == 0
-    assert problems(folder) == []
+    assert find_problems(folder) == []
     assert load_job(folder).name == "weekly_report"
     assert run(tmp_path, "validate", "weekly_report").output == "1 job checked, 0 problems.\n"
 
 
 def test_a_new_job_overwrites_nothing(tmp_path: Path):
-    folder = in_project(tmp_path, job())
+    folder = write_project_job(tmp_path, make_job())
     before = (folder / "job.yml").read_text()
 
-    assert complaint(tmp_path, "new", "report", kind=NotAllowed).endswith("is already there.")
+    assert get_error(tmp_path, "new", "report", kind=NotAllowed).endswith("is already there.")
     assert (folder / "job.yml").read_text() == before
 
 
 @pytest.mark.parametrize("name", ["Report", "../x", "a-b", "", "1st", "x" * 201])
 def test_a_new_job_needs_a_name_that_jobs_can_have(name: str, tmp_path: Path):
-    complaint(tmp_path, "new", name, kind=InvalidInput)
+    get_error(tmp_path, "new", name, kind=InvalidInput)
 
     assert not (tmp_path / ".deepwork").exists()
 
 
 def test_graph_draws_all_workflows_or_one(tmp_path: Path):
-    in_project(tmp_path, job(workflows=[workflow("write"), workflow("write", name="again")]))
+    write_project_job(
+        tmp_path, make_job(workflows=[make_workflow("write"), make_workflow("write", name="again")])
+    )
 
     assert "report/main" in run(tmp_path, "graph", "report").output
     assert "report/main" not in run(tmp_path, "graph", "report", "again").output
     assert run(tmp_path, "graph", "report", "main", "--mermaid").output.startswith("flowchart TD\n")
-    assert len(answer(tmp_path, "graph", "report")["workflows"]) == 2
+    assert len(run_json(tmp_path, "graph", "report")["workflows"]) == 2
 
 
 def test_graph_of_an_unknown_workflow_names_the_known_ones(tmp_path: Path):
-    in_project(tmp_path, job())
+    write_project_job(tmp_path, make_job())
 
-    assert "workflow 'none'" in complaint(tmp_path, "graph", "report", "none", kind=NotFound)
+    assert "workflow 'none'" in get_error(tmp_path, "graph", "report", "none", kind=NotFound)
 
 
 def test_a_hostile_job_cannot_drive_the_terminal(tmp_path: Path):
-    in_project(tmp_path, job(step("a", name="\x1b[2J\x07"), summary="\x1b]0;owned\x07"))
+    write_project_job(tmp_path, make_job(make_step("a", name="\x1b[2J\x07"), summary="\x1b]0;owned\x07"))
 
     for words in (["list"], ["show", "report"], ["graph", "report"], ["graph", "report", "--mermaid"]):
         assert "\x1b" not in run(tmp_path, *words).output
 
 
-def complaint(project: Path, *words: str, kind: type[DeepworkError]) -> str:
+def get_error(project: Path, *words: str, kind: type[DeepworkError]) -> str:
     error = run(project, *words).exception
     assert isinstance(error, kind)
     return error.message

@@ -1,4 +1,4 @@
-"""Jobs are found in three places; names are settled; what has not changed is not read again."""
+"""Jobs are found in three places; each name refers to one job; unchanged files are not read again."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from deepwork.errors import Code, DefinitionError, NotFound
-from deepwork.jobs import definitions
-from deepwork.jobs.definitions import STANDARD_JOBS, JobShelf
-from deepwork.jobs.examination import Findings, examined
-from jobs.make_jobs import in_project, job, shelf, step, workflow, written
+from deepwork.jobs import catalog
+from deepwork.jobs.catalog import STANDARD_JOBS, JobCatalog
+from deepwork.jobs.validation import JobValidation, validate_job
+from jobs.make import make_catalog, make_job, make_step, make_workflow, write_job, write_project_job
 from jobs.ticks import wait_for_a_tick
 
 STANDARD = ["deepwork_jobs", "hello_review"]
 
 
-def names(made: JobShelf) -> list[str]:
-    return [found.name for found in made.all()[0]]
+def list_names(made: JobCatalog) -> list[str]:
+    return [found.name for found in made.load_all()[0]]
 
 
 @pytest.fixture
@@ -28,133 +28,133 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders that were really read, in order."""
     seen: list[str] = []
 
-    def counting(folder: Path) -> Findings:
+    def counting(folder: Path) -> JobValidation:
         seen.append(folder.name)
-        return examined(folder)
+        return validate_job(folder)
 
-    monkeypatch.setattr(definitions, "examined", counting)
+    monkeypatch.setattr(catalog, "validate_job", counting)
     return seen
 
 
 def test_jobs_come_from_the_project_then_the_package_then_further_folders(tmp_path: Path):
-    in_project(tmp_path, job(name="own"))
-    written(tmp_path / "more" / "zulu", job(name="zulu"))
-    written(tmp_path / "more" / "alpha", job(name="alpha"))
-    made = shelf(tmp_path, tmp_path / "more")
+    write_project_job(tmp_path, make_job(name="own"))
+    write_job(tmp_path / "more" / "zulu", make_job(name="zulu"))
+    write_job(tmp_path / "more" / "alpha", make_job(name="alpha"))
+    made = make_catalog(tmp_path, tmp_path / "more")
 
-    assert made.folders() == [tmp_path / ".deepwork" / "jobs", STANDARD_JOBS, tmp_path / "more"]
-    assert names(made) == ["own", *STANDARD, "alpha", "zulu"]
+    assert made.list_folders() == [tmp_path / ".deepwork" / "jobs", STANDARD_JOBS, tmp_path / "more"]
+    assert list_names(made) == ["own", *STANDARD, "alpha", "zulu"]
 
 
 def test_without_jobs_of_its_own_a_project_has_the_standard_ones(tmp_path: Path):
-    assert names(shelf(tmp_path)) == STANDARD
+    assert list_names(make_catalog(tmp_path)) == STANDARD
 
 
 def test_further_folders_are_asked_for_at_every_call_and_may_be_relative(tmp_path: Path):
-    written(tmp_path / "more" / "extra", job(name="extra"))
+    write_job(tmp_path / "more" / "extra", make_job(name="extra"))
     further: list[Path] = []
-    made = JobShelf(tmp_path, lambda: further)
-    before = names(made)
+    made = JobCatalog(tmp_path, lambda: further)
+    before = list_names(made)
 
     further.append(Path("more"))
 
-    assert (before, names(made)) == (STANDARD, [*STANDARD, "extra"])
+    assert (before, list_names(made)) == (STANDARD, [*STANDARD, "extra"])
 
 
 def test_a_folder_that_is_missing_or_a_file_is_skipped_in_silence(tmp_path: Path):
     (tmp_path / "file").write_text("x")
-    in_project(tmp_path, job())
+    write_project_job(tmp_path, make_job())
     (tmp_path / ".deepwork" / "jobs" / "notes.md").write_text("not a job")
     (tmp_path / ".deepwork" / "jobs" / "empty").mkdir()
 
-    found, errors = shelf(tmp_path, tmp_path / "none", tmp_path / "file").all()
+    found, errors = make_catalog(tmp_path, tmp_path / "none", tmp_path / "file").load_all()
 
     assert [each.name for each in found] == ["report", *STANDARD]
     assert errors == []
 
 
 def test_the_first_folder_wins_by_directory_name(tmp_path: Path):
-    in_project(tmp_path, job(name="hello_review", summary="Mine."))
-    written(tmp_path / "more" / "hello_review", job(name="hello_review", summary="Theirs."))
-    made = shelf(tmp_path, tmp_path / "more")
+    write_project_job(tmp_path, make_job(name="hello_review", summary="Mine."))
+    write_job(tmp_path / "more" / "hello_review", make_job(name="hello_review", summary="Theirs."))
+    made = make_catalog(tmp_path, tmp_path / "more")
 
-    assert names(made) == ["hello_review", "deepwork_jobs"]
-    assert made.find("hello_review").summary == "Mine."
-    assert made.all()[1] == []
+    assert list_names(made) == ["hello_review", "deepwork_jobs"]
+    assert made.get("hello_review").summary == "Mine."
+    assert made.load_all()[1] == []
 
 
 def test_standard_jobs_rank_above_further_folders(tmp_path: Path):
-    written(tmp_path / "more" / "hello_review", job(name="hello_review"))
+    write_job(tmp_path / "more" / "hello_review", make_job(name="hello_review"))
 
-    assert shelf(tmp_path, tmp_path / "more").find("hello_review").folder.parent == STANDARD_JOBS
+    assert make_catalog(tmp_path, tmp_path / "more").get("hello_review").folder.parent == STANDARD_JOBS
 
 
 def test_a_job_is_found_by_its_directory_and_by_its_name(tmp_path: Path):
-    in_project(tmp_path, job(name="report"), directory="my-report")
-    made = shelf(tmp_path)
+    write_project_job(tmp_path, make_job(name="report"), directory="my-report")
+    made = make_catalog(tmp_path)
 
-    assert made.find("my-report") == made.find("report")
-    assert names(made) == ["report", *STANDARD]
+    assert made.get("my-report") == made.get("report")
+    assert list_names(made) == ["report", *STANDARD]
 
 
 def test_of_two_jobs_with_one_name_the_one_in_that_directory_is_meant(tmp_path: Path):
-    in_project(tmp_path, job(name="report", summary="First by letter."), directory="a")
-    in_project(tmp_path, job(name="report", summary="In its place."), directory="report")
-    made = shelf(tmp_path)
-    found, [error] = made.all()
+    write_project_job(tmp_path, make_job(name="report", summary="First by letter."), directory="a")
+    write_project_job(tmp_path, make_job(name="report", summary="In its place."), directory="report")
+    made = make_catalog(tmp_path)
+    found, [error] = made.load_all()
 
-    assert made.find("report").summary == "In its place."
+    assert made.get("report").summary == "In its place."
     assert [each.summary for each in found if each.name == "report"] == ["In its place."]
     assert error.job_name == "a"
     assert "Two jobs share a name: 'report' in 'a' clashes" in error.error
     with pytest.raises(DefinitionError, match="Two jobs share a name"):
-        made.find("a")
+        made.get("a")
 
 
 def test_a_name_is_nobody_elses_directory(tmp_path: Path):
-    in_project(tmp_path, job(name="first"), directory="first")
-    in_project(tmp_path, job(name="first"), directory="zulu")
-    in_project(tmp_path, job(name="other"), directory="third")
-    in_project(tmp_path, job(name="third"), directory="fourth")
-    made = shelf(tmp_path)
-    _, errors = made.all()
+    write_project_job(tmp_path, make_job(name="first"), directory="first")
+    write_project_job(tmp_path, make_job(name="first"), directory="zulu")
+    write_project_job(tmp_path, make_job(name="other"), directory="third")
+    write_project_job(tmp_path, make_job(name="third"), directory="fourth")
+    made = make_catalog(tmp_path)
+    _, errors = made.load_all()
 
-    assert made.find("first").folder.name == "first"
-    assert made.find("third").name == "third", "of two that are not in their places, the first by letter"
+    assert made.get("first").folder.name == "first"
+    assert made.get("third").name == "third", "of two that are not in their places, the first by letter"
     assert [error.job_name for error in errors] == ["third", "zulu"]
 
 
 def test_a_project_job_takes_a_name_from_a_standard_one_and_it_is_said(tmp_path: Path):
-    in_project(tmp_path, job(name="hello_review", summary="Mine."), directory="greeting")
-    made = shelf(tmp_path)
-    found, [error] = made.all()
+    write_project_job(tmp_path, make_job(name="hello_review", summary="Mine."), directory="greeting")
+    made = make_catalog(tmp_path)
+    found, [error] = made.load_all()
 
-    assert made.find("hello_review").summary == "Mine."
+    assert made.get("hello_review").summary == "Mine."
     assert [each.name for each in found] == ["hello_review", "deepwork_jobs"]
     assert (error.job_name, error.job_dir) == ("hello_review", str(STANDARD_JOBS / "hello_review"))
 
 
 def test_a_broken_job_hides_the_standard_one_and_says_so(tmp_path: Path):
-    folder = in_project(tmp_path, "name: [", directory="hello_review")
-    made = shelf(tmp_path)
-    found, [error] = made.all()
+    folder = write_project_job(tmp_path, "name: [", directory="hello_review")
+    made = make_catalog(tmp_path)
+    found, [error] = made.load_all()
 
     assert [each.name for each in found] == ["deepwork_jobs"]
     assert (error.job_name, error.job_dir) == ("hello_review", str(folder))
     assert f"{folder}/job.yml:1: " in error.error
     assert f"it hides the job of the same name in {STANDARD_JOBS / 'hello_review'}." in error.error
     with pytest.raises(DefinitionError, match="Failed to load the job"):
-        made.find("hello_review")
+        made.get("hello_review")
 
 
 def test_a_broken_job_keeps_its_directorys_name(tmp_path: Path):
-    in_project(tmp_path, "name: [", directory="report")
-    in_project(tmp_path, job(name="report"), directory="zulu")
-    made = shelf(tmp_path)
+    write_project_job(tmp_path, "name: [", directory="report")
+    write_project_job(tmp_path, make_job(name="report"), directory="zulu")
+    made = make_catalog(tmp_path)
 
-    assert names(made) == STANDARD
+    assert list_names(made) == STANDARD
     with pytest.raises(DefinitionError, match="Failed to load"):
-        made.find("report")
+        made.get("report")
 
 
 def broken_yaml(folder: Path) -> None:
@@ -191,13 +191,13 @@ def link_to_elsewhere(folder: Path) -> None:
     ids=lambda spoil: spoil.__name__,
 )
 def test_one_unreadable_file_hides_no_other(spoil: Callable[[Path], None], tmp_path: Path):
-    in_project(tmp_path, job(name="alpha"))
-    in_project(tmp_path, job(name="zulu"))
+    write_project_job(tmp_path, make_job(name="alpha"))
+    write_project_job(tmp_path, make_job(name="zulu"))
     bad = tmp_path / ".deepwork" / "jobs" / "middle"
     bad.mkdir()
     spoil(bad)
 
-    found, [error] = shelf(tmp_path).all()
+    found, [error] = make_catalog(tmp_path).load_all()
 
     assert [each.name for each in found] == ["alpha", "zulu", *STANDARD]
     assert (error.job_name, error.job_dir) == ("middle", str(bad))
@@ -205,27 +205,27 @@ def test_one_unreadable_file_hides_no_other(spoil: Callable[[Path], None], tmp_p
 
 
 def test_a_directory_that_is_a_link_to_itself_hides_no_job(tmp_path: Path):
-    in_project(tmp_path, job(name="alpha"))
+    write_project_job(tmp_path, make_job(name="alpha"))
     (tmp_path / ".deepwork" / "jobs" / "loop").symlink_to("loop")
 
-    found, errors = shelf(tmp_path).all()
+    found, errors = make_catalog(tmp_path).load_all()
 
     assert "alpha" in [each.name for each in found]
     assert [error.job_name for error in errors] == ["loop"]
 
 
 def test_a_directory_may_be_a_link_to_a_job_kept_elsewhere(tmp_path: Path):
-    elsewhere = written(tmp_path / "shared" / "report", job())
+    elsewhere = write_job(tmp_path / "shared" / "report", make_job())
     (tmp_path / ".deepwork" / "jobs").mkdir(parents=True)
     (tmp_path / ".deepwork" / "jobs" / "report").symlink_to(elsewhere)
 
-    assert shelf(tmp_path).find("report").summary == "Write a report."
+    assert make_catalog(tmp_path).get("report").summary == "Write a report."
 
 
 def test_a_folder_that_cannot_be_listed_is_named_and_hides_no_other(tmp_path: Path):
     (tmp_path / "loop").symlink_to("loop")
 
-    found, [error] = shelf(tmp_path, tmp_path / "loop").all()
+    found, [error] = make_catalog(tmp_path, tmp_path / "loop").load_all()
 
     assert [each.name for each in found] == STANDARD
     assert error.job_dir == str(tmp_path / "loop")
@@ -234,9 +234,9 @@ def test_a_folder_that_cannot_be_listed_is_named_and_hides_no_other(tmp_path: Pa
 
 def test_a_directory_whose_name_is_not_text_is_named_in_text(tmp_path: Path):
     odd = os.fsencode(tmp_path / ".deepwork" / "jobs") + b"/gr\xfc\xdfe"
-    written(Path(os.fsdecode(odd)), job())
+    write_job(Path(os.fsdecode(odd)), make_job())
 
-    _, [error] = shelf(tmp_path).all()
+    _, [error] = make_catalog(tmp_path).load_all()
 
     assert error.job_name == r"gr\xfc\xdfe"
     assert (error.job_dir + error.error).encode()
@@ -248,29 +248,29 @@ def test_a_directory_whose_name_is_not_text_is_named_in_text(tmp_path: Path):
     ["", ".", "..", "../report", "/etc", "jobs/report", "report/", "./report", "a\\b", "a\0b", "REPORT", "x" * 5_000, "\ud800"],
 )  # fmt: skip
 def test_a_name_is_never_a_path(name: str, tmp_path: Path):
-    in_project(tmp_path, job())
-    written(tmp_path / ".deepwork", job())
-    written(tmp_path / "report", job())
+    write_project_job(tmp_path, make_job())
+    write_job(tmp_path / ".deepwork", make_job())
+    write_job(tmp_path / "report", make_job())
 
     with pytest.raises(NotFound) as refused:
-        shelf(tmp_path).find(name)
+        make_catalog(tmp_path).get(name)
 
     assert refused.value.code is Code.JOB_NOT_FOUND
     assert len(refused.value.message) < 2_000
 
 
 def test_an_absolute_path_to_a_real_job_is_no_name(tmp_path: Path):
-    elsewhere = written(tmp_path / "elsewhere", job())
+    elsewhere = write_job(tmp_path / "elsewhere", make_job())
 
     with pytest.raises(NotFound):
-        shelf(tmp_path / "project").find(str(elsewhere))
+        make_catalog(tmp_path / "project").get(str(elsewhere))
 
 
 def test_a_name_that_is_not_there_gets_the_names_that_are(tmp_path: Path):
-    in_project(tmp_path, job(name="weekly_report"))
+    write_project_job(tmp_path, make_job(name="weekly_report"))
 
     with pytest.raises(NotFound) as refused:
-        shelf(tmp_path).find("weekly_raport")
+        make_catalog(tmp_path).get("weekly_raport")
 
     assert refused.value.suggestion == (
         "There are 'weekly_report', 'deepwork_jobs', 'hello_review'. Did you mean 'weekly_report'?"
@@ -279,12 +279,12 @@ def test_a_name_that_is_not_there_gets_the_names_that_are(tmp_path: Path):
 
 def test_five_hundred_jobs_are_read_once(tmp_path: Path, reads: list[str]):
     for number in range(500):
-        in_project(tmp_path, job(name=f"job_{number:03}"))
-    made = shelf(tmp_path)
+        write_project_job(tmp_path, make_job(name=f"job_{number:03}"))
+    made = make_catalog(tmp_path)
 
-    first, again = made.all(), made.all()
-    made.find("job_250")
-    made.find("hello_review")
+    first, again = made.load_all(), made.load_all()
+    made.get("job_250")
+    made.get("hello_review")
 
     assert len(reads) == 502
     assert first == again
@@ -293,81 +293,81 @@ def test_five_hundred_jobs_are_read_once(tmp_path: Path, reads: list[str]):
 
 def test_finding_a_job_of_the_project_reads_no_other(tmp_path: Path, reads: list[str]):
     for name in ("one", "two", "three"):
-        in_project(tmp_path, job(name=name))
+        write_project_job(tmp_path, make_job(name=name))
 
-    shelf(tmp_path).find("two")
+    make_catalog(tmp_path).get("two")
 
     assert reads == ["two"]
 
 
 def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path, reads: list[str]):
-    in_project(tmp_path, job(name="one"))
-    two = in_project(tmp_path, job(name="two", summary="Before"))
-    made = shelf(tmp_path)
-    made.all()
+    write_project_job(tmp_path, make_job(name="one"))
+    two = write_project_job(tmp_path, make_job(name="two", summary="Before"))
+    made = make_catalog(tmp_path)
+    made.load_all()
     reads.clear()
     wait_for_a_tick(two / "job.yml")  # for the new text is as long as the old
 
-    in_project(tmp_path, job(name="two", summary="Later!"))
+    write_project_job(tmp_path, make_job(name="two", summary="Later!"))
 
-    assert (made.find("two").summary, reads) == ("Later!", ["two"])
-    assert [each.summary for each in made.all()[0] if each.name == "two"] == ["Later!"]
+    assert (made.get("two").summary, reads) == ("Later!", ["two"])
+    assert [each.summary for each in made.load_all()[0] if each.name == "two"] == ["Later!"]
     assert reads == ["two"]
 
 
 def test_a_file_put_in_place_of_another_of_the_same_size_and_time_is_noticed(tmp_path: Path):
-    folder = in_project(tmp_path, job(summary="Before"))
-    made = shelf(tmp_path)
-    made.all()
+    folder = write_project_job(tmp_path, make_job(summary="Before"))
+    made = make_catalog(tmp_path)
+    made.load_all()
     status = (folder / "job.yml").stat()
 
     (folder / "new").write_text((folder / "job.yml").read_text().replace("Before", "Behind"))
     os.utime(folder / "new", ns=(status.st_atime_ns, status.st_mtime_ns))
     (folder / "new").replace(folder / "job.yml")
 
-    assert made.find("report").summary == "Behind"
+    assert made.get("report").summary == "Behind"
 
 
 def test_jobs_come_and_go(tmp_path: Path):
-    folder = in_project(tmp_path, job())
-    made = shelf(tmp_path)
-    before = names(made)
+    folder = write_project_job(tmp_path, make_job())
+    made = make_catalog(tmp_path)
+    before = list_names(made)
     (folder / "job.yml").unlink()
-    without = names(made)
-    in_project(tmp_path, job())
+    without = list_names(made)
+    write_project_job(tmp_path, make_job())
 
-    assert (before, without, names(made)) == (["report", *STANDARD], STANDARD, ["report", *STANDARD])
+    assert (before, without, list_names(made)) == (["report", *STANDARD], STANDARD, ["report", *STANDARD])
 
 
 def test_a_missing_instructions_file_is_noticed_when_it_comes(tmp_path: Path, reads: list[str]):
-    folder = in_project(tmp_path, job())
+    folder = write_project_job(tmp_path, make_job())
     (folder / "steps" / "write.md").unlink()
-    made = shelf(tmp_path)
-    [error] = made.all()[1]
-    again = made.all()[1]
+    made = make_catalog(tmp_path)
+    [error] = made.load_all()[1]
+    again = made.load_all()[1]
     seen = list(reads)
 
     (folder / "steps" / "write.md").write_text("Do it.")
 
     assert "'steps/write.md' does not exist" in error.error
     assert (again, seen.count("report")) == ([error], 1)
-    assert names(made) == ["report", *STANDARD]
+    assert list_names(made) == ["report", *STANDARD]
 
 
 def test_a_broken_job_is_logged_once_until_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    bad = in_project(tmp_path, "name: [", directory="bad")
-    in_project(tmp_path, job(step("a"), step("b"), workflows=[workflow("a")]))
-    made = shelf(tmp_path)
+    bad = write_project_job(tmp_path, "name: [", directory="bad")
+    write_project_job(tmp_path, make_job(make_step("a"), make_step("b"), workflows=[make_workflow("a")]))
+    made = make_catalog(tmp_path)
 
     with caplog.at_level(logging.WARNING, "deepwork"):
-        made.all()
-        made.all()
+        made.load_all()
+        made.load_all()
         wait_for_a_tick(bad / "job.yml")  # for the new text is as long as the old
-        in_project(tmp_path, "name: ]", directory="bad")
-        made.all()
+        write_project_job(tmp_path, "name: ]", directory="bad")
+        made.load_all()
 
-    told = [record.getMessage().splitlines()[0] for record in caplog.records]
-    assert told == [
+    logged = [record.getMessage().splitlines()[0] for record in caplog.records]
+    assert logged == [
         "Failed to load the job:",
         "Job report: No workflow has these steps: 'b'.",
         "Failed to load the job:",
@@ -375,7 +375,7 @@ def test_a_broken_job_is_logged_once_until_it_changes(tmp_path: Path, caplog: py
 
 
 def test_answers_may_be_changed_without_harm(tmp_path: Path):
-    made = shelf(tmp_path)
-    made.all()[0].clear()
+    made = make_catalog(tmp_path)
+    made.load_all()[0].clear()
 
-    assert names(made) == STANDARD
+    assert list_names(made) == STANDARD

@@ -5,28 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepwork.jobs.definitions import load_job
-from deepwork.jobs.graph import as_mermaid, as_text
+from deepwork.jobs.catalog import load_job
+from deepwork.jobs.graph import render_mermaid, render_text
 from deepwork.jobs.models import Job
-from jobs.make_jobs import job, output, review, step, workflow, written
+from jobs.make import make_job, make_output, make_review, make_step, make_workflow, write_job
 
-DIAMOND = job(
-    step("ask"),
-    step("search", dependencies=["ask"], inputs=[{"file": "ask.md", "from_step": "ask"}]),
-    step("read", dependencies=["ask"], outputs={"notes": output("files", required=False)}),
-    step("write", dependencies=["search", "read"], reviews=[review()]),
-    workflows=[workflow("ask", ["search", "read"], "write")],
+DIAMOND = make_job(
+    make_step("ask"),
+    make_step("search", dependencies=["ask"], inputs=[{"file": "ask.md", "from_step": "ask"}]),
+    make_step("read", dependencies=["ask"], outputs={"notes": make_output("files", required=False)}),
+    make_step("write", dependencies=["search", "read"], reviews=[make_review()]),
+    workflows=[make_workflow("ask", ["search", "read"], "write")],
 )
 
 
-def loaded(folder: Path, data: dict[str, Any]) -> Job:
-    return load_job(written(folder, data))
+def load_from(folder: Path, data: dict[str, Any]) -> Job:
+    return load_job(write_job(folder, data))
 
 
 def test_text_shows_the_order_the_groups_and_the_files(tmp_path: Path):
-    diamond = loaded(tmp_path, DIAMOND)
+    diamond = load_from(tmp_path, DIAMOND)
 
-    assert as_text(diamond, diamond.workflows[0]).splitlines() == [
+    assert render_text(diamond, diamond.workflows[0]).splitlines() == [
         "report/main: All of it.",
         "  1.   ask     Ask  → ask.md",
         "  2. ┌ search  Search  ← ask.md of ask  → search.md",
@@ -36,9 +36,9 @@ def test_text_shows_the_order_the_groups_and_the_files(tmp_path: Path):
 
 
 def test_mermaid_shows_the_same(tmp_path: Path):
-    diamond = loaded(tmp_path, DIAMOND)
+    diamond = load_from(tmp_path, DIAMOND)
 
-    assert as_mermaid(diamond, diamond.workflows[0]).splitlines() == [
+    assert render_mermaid(diamond, diamond.workflows[0]).splitlines() == [
         "flowchart TD",
         '    s1["Ask"]',
         '    subgraph g1["at the same time"]',
@@ -53,20 +53,28 @@ def test_mermaid_shows_the_same(tmp_path: Path):
 
 
 def test_a_name_cannot_break_out_of_its_box(tmp_path: Path):
-    hostile = loaded(tmp_path, job(step("a", name='x"]; click s1 "javascript:alert(1)"\n<script>#')))
+    hostile = load_from(
+        tmp_path, make_job(make_step("a", name='x"]; click s1 "javascript:alert(1)"\n<script>#'))
+    )
 
-    box = as_mermaid(hostile, hostile.workflows[0]).splitlines()[1]
+    box = render_mermaid(hostile, hostile.workflows[0]).splitlines()[1]
 
     assert box.count('"') == 2
     assert "<" not in box
 
 
 def test_a_group_of_one_and_of_three_have_their_brackets(tmp_path: Path):
-    made = loaded(
+    made = load_from(
         tmp_path,
-        job(step("a"), step("b"), step("c"), step("d"), workflows=[workflow(["a"], ["b", "c", "d"])]),
+        make_job(
+            make_step("a"),
+            make_step("b"),
+            make_step("c"),
+            make_step("d"),
+            workflows=[make_workflow(["a"], ["b", "c", "d"])],
+        ),
     )
 
-    drawn = as_text(made, made.workflows[0])
+    drawn = render_text(made, made.workflows[0])
 
     assert [line[5] for line in drawn.splitlines()[1:]] == ["╶", "┌", "├", "└"]

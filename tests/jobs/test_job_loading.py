@@ -11,33 +11,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import Code, DefinitionError
-from deepwork.jobs.definitions import load_job, problems, read_instructions
-from deepwork.jobs.schema import shape_problems
-from jobs.make_jobs import INFO, job, step, written
+from deepwork.jobs.catalog import find_problems, load_job, read_instructions
+from deepwork.jobs.schema import find_shape_problems
+from jobs.make import INFO, make_job, make_step, write_job
 
 
-def refusal(folder: Path) -> str:
+def get_error(folder: Path) -> str:
     with pytest.raises(DefinitionError) as refused:
         load_job(folder)
     return refused.value.message
 
 
-def with_instructions(path: str) -> dict[str, Any]:
-    return job(step("a", instructions_file=path))
+def make_job_with_instructions(path: str) -> dict[str, Any]:
+    return make_job(make_step("a", instructions_file=path))
 
 
 def test_a_folder_that_is_not_there_does_not_exist(tmp_path: Path):
-    assert "does not exist" in refusal(tmp_path / "none")
+    assert "does not exist" in get_error(tmp_path / "none")
 
 
 def test_a_file_is_not_a_directory(tmp_path: Path):
     (tmp_path / "job").write_text("x")
 
-    assert "not a directory" in refusal(tmp_path / "job")
+    assert "not a directory" in get_error(tmp_path / "job")
 
 
 def test_a_folder_without_its_file_says_so(tmp_path: Path):
-    assert "job.yml not found" in refusal(tmp_path)
+    assert "job.yml not found" in get_error(tmp_path)
 
 
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -60,23 +60,23 @@ UNREADABLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "told"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_cannot_be_read_is_named_with_its_line(text: str, told: str, tmp_path: Path):
-    message = refusal(written(tmp_path, text))
+@pytest.mark.parametrize(("text", "expected"), UNREADABLE.values(), ids=UNREADABLE)
+def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str, tmp_path: Path):
+    message = get_error(write_job(tmp_path, text))
 
     assert message.startswith("Failed to load the job:\n")
     assert f"{tmp_path}/job.yml" in message
-    assert told in message
+    assert expected in message
 
 
 def test_another_encoding_is_named_with_its_line(tmp_path: Path):
     (tmp_path / "job.yml").write_bytes(b"name: x\nsummary: Gr\xfc\xdfe\n")
 
-    assert f"{tmp_path}/job.yml:2: The text is not UTF-8" in refusal(tmp_path)
+    assert f"{tmp_path}/job.yml:2: The text is not UTF-8" in get_error(tmp_path)
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path):
-    written(tmp_path, job())
+    write_job(tmp_path, make_job())
     text = (tmp_path / "job.yml").read_bytes()
     (tmp_path / "job.yml").write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
 
@@ -84,7 +84,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path):
 
 
 def test_an_empty_file_lacks_every_key(tmp_path: Path):
-    message = refusal(written(tmp_path, ""))
+    message = get_error(write_job(tmp_path, ""))
 
     assert message.startswith("Job validation failed:\n")
     assert all(
@@ -95,7 +95,7 @@ def test_an_empty_file_lacks_every_key(tmp_path: Path):
 def test_a_job_file_that_is_a_pipe_keeps_nobody_waiting(tmp_path: Path):
     os.mkfifo(tmp_path / "job.yml")
 
-    assert "Failed to load" in refusal(tmp_path)
+    assert "Failed to load" in get_error(tmp_path)
 
 
 def test_a_job_file_that_is_a_link_to_elsewhere_is_not_read(tmp_path: Path):
@@ -103,17 +103,17 @@ def test_a_job_file_that_is_a_link_to_elsewhere_is_not_read(tmp_path: Path):
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "job.yml").symlink_to(tmp_path / "secret")
 
-    message = refusal(tmp_path / "job")
+    message = get_error(tmp_path / "job")
 
     assert "leads out of the job's folder" in message
     assert "stolen" not in message
 
 
 def test_a_missing_instructions_file_is_a_problem_of_the_job(tmp_path: Path):
-    written(tmp_path, job())
+    write_job(tmp_path, make_job())
     (tmp_path / "steps" / "write.md").unlink()
 
-    [line] = problems(tmp_path)
+    [line] = find_problems(tmp_path)
 
     assert ": steps -> 0 -> instructions_file: the path 'steps/write.md' does not exist; " in line
 
@@ -124,19 +124,19 @@ def test_a_missing_instructions_file_is_a_problem_of_the_job(tmp_path: Path):
 )
 def test_instructions_stay_inside_the_jobs_folder(path: str, tmp_path: Path):
     (tmp_path / "secret").write_text("secret")
-    folder = written(tmp_path / "job", with_instructions("steps/a.md"))
+    folder = write_job(tmp_path / "job", make_job_with_instructions("steps/a.md"))
     (folder / "link.md").symlink_to(tmp_path / "secret")
     (folder / "folder").symlink_to(tmp_path)
     text = (folder / "job.yml").read_text()
     (folder / "job.yml").write_text(text.replace("steps/a.md", path))
 
-    [line] = problems(folder)
+    [line] = find_problems(folder)
 
     assert "leads out of the job's folder; keep the file beside job.yml" in line
 
 
 def test_a_link_within_the_jobs_folder_may_be_followed(tmp_path: Path):
-    folder = written(tmp_path, with_instructions("steps/a.md"))
+    folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     (folder / "steps" / "a.md").rename(folder / "real.md")
     (folder / "steps" / "a.md").symlink_to("../real.md")
 
@@ -146,32 +146,32 @@ def test_a_link_within_the_jobs_folder_may_be_followed(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [(b"Gr\xfc\xdfe", "is not UTF-8 text"), (b"x" * (2**20 + 1), "is larger than 1,048,576 bytes")],
 )
-def test_instructions_are_text_of_at_most_a_mebibyte(content: bytes, told: str, tmp_path: Path):
-    folder = written(tmp_path, with_instructions("steps/a.md"))
+def test_instructions_are_text_of_at_most_a_mebibyte(content: bytes, expected: str, tmp_path: Path):
+    folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     (folder / "steps" / "a.md").write_bytes(content)
 
-    [line] = problems(folder)
+    [line] = find_problems(folder)
 
-    assert told in line
+    assert expected in line
 
 
 @pytest.mark.parametrize("path", ["steps", ".", "pipe"])
 def test_instructions_are_a_regular_file(path: str, tmp_path: Path):
-    folder = written(tmp_path, with_instructions("steps/a.md"))
+    folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     os.mkfifo(folder / "pipe")
     text = (folder / "job.yml").read_text()
     (folder / "job.yml").write_text(text.replace("steps/a.md", path))
 
-    [line] = problems(folder)
+    [line] = find_problems(folder)
 
     assert "is not a regular file" in line
 
 
 def test_instructions_are_given_as_they_stand(tmp_path: Path):
-    folder = written(tmp_path, with_instructions("steps/a.md"))
+    folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     (folder / "steps" / "a.md").write_text("  Grüße\r\n\n", encoding="utf-8", newline="")
     loaded = load_job(folder)
 
@@ -189,7 +189,7 @@ def test_instructions_are_given_as_they_stand(tmp_path: Path):
 def test_instructions_that_went_bad_after_loading_are_named(break_it: Any, code: Code, tmp_path: Path):
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    folder = written(tmp_path / "job", with_instructions("steps/a.md"))
+    folder = write_job(tmp_path / "job", make_job_with_instructions("steps/a.md"))
     loaded = load_job(folder)
     break_it(folder / "steps" / "a.md", secret)
 
@@ -217,13 +217,13 @@ ANYTHING = st.recursive(
 )  # fmt: skip
 
 
-@given(changes=st.dictionaries(st.sampled_from([*job(), "description", "x"]), ANYTHING, max_size=3))
+@given(changes=st.dictionaries(st.sampled_from([*make_job(), "description", "x"]), ANYTHING, max_size=3))
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_document_is_beyond_words(changes: dict[str, Any], tmp_path: Path):
     """Whatever stands in the file: a job, or lines about it, and never another exception."""
-    folder = written(tmp_path, job() | changes)
+    folder = write_job(tmp_path, make_job() | changes)
 
-    found = problems(folder)
+    found = find_problems(folder)
 
     assert bool(found) or load_job(folder).steps
-    assert not list(shape_problems(job() | changes)) or found
+    assert not list(find_shape_problems(make_job() | changes)) or found

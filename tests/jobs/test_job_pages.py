@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deepwork.jobs.definitions import STANDARD_JOBS, problems
+from deepwork.jobs.catalog import STANDARD_JOBS, find_problems
 from deepwork.jobs.schema import SHAPE
-from jobs.make_jobs import written
+from jobs.make import write_job
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "write-a-job.md"
 REFERENCE = STANDARD_JOBS / "deepwork_jobs" / "reference.md"
@@ -47,4 +47,4 @@ def test_the_reference_for_agents_names_every_key_that_is_not_outdated(part: str
 def test_the_example_in_the_howto_is_a_job(tmp_path: Path):
     [example] = re.findall(r"```yaml\n(name: weekly_report.*?)```", HOWTO.read_text(), re.DOTALL)
 
-    assert problems(written(tmp_path, yaml.safe_load(example))) == []
+    assert find_problems(write_job(tmp_path, yaml.safe_load(example))) == []

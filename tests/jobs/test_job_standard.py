@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.jobs.checks import warnings
-from deepwork.jobs.definitions import STANDARD_JOBS, load_job, problems, read_instructions
+from deepwork.jobs.catalog import STANDARD_JOBS, find_problems, load_job, read_instructions
+from deepwork.jobs.checks import find_warnings
 
 FOLDERS = sorted(path.parent for path in STANDARD_JOBS.glob("*/job.yml"))
 
@@ -18,12 +18,12 @@ def test_these_are_shipped():
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_shipped_job_has_neither_problems_nor_warnings(folder: Path):
-    assert problems(folder) == []
+    assert find_problems(folder) == []
 
     loaded = load_job(folder)
 
     assert loaded.name == folder.name
-    assert warnings(loaded) == []
+    assert find_warnings(loaded) == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -45,7 +45,7 @@ def test_every_shipped_instructions_file_belongs_to_a_step(folder: Path):
 
 
 def test_help_with_jobs_goes_from_definition_to_iteration():
-    new_job = load_job(STANDARD_JOBS / "deepwork_jobs").workflow("new_job")
+    new_job = load_job(STANDARD_JOBS / "deepwork_jobs").find_workflow("new_job")
 
     assert new_job is not None
     assert new_job.step_ids == ("define", "implement", "test", "iterate")

@@ -1,4 +1,4 @@
-"""Sessions: whose they are, how they go on, and what is told of them."""
+"""Sessions: ownership, stacks, restarts, and the events they emit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from fastmcp.client.transports import ClientTransport, SSETransport, StreamableHttpTransport
 
 import quick
-from application import events, told
+from application import list_event_types, list_events
 from deepwork.errors import (
     Code,
     Conflict,
@@ -26,35 +26,35 @@ from deepwork.errors import (
     StateError,
 )
 from deepwork.server.application import Application
-from http_tests.served import Served
-from jobs.project import job, review, step, write
-from jobs.runs import ask, file_of, finish, opened, session, start
-from jobs.talk import Refused, Talk
+from http_tests.http_server import HttpServer
+from jobs.project import make_review, make_step, write_files, write_job
+from jobs.runs import call_job_tool, finish_step, get_session, get_session_file, open_app, start_job
+from jobs.tool_client import ToolCallError, ToolClient
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    write(tmp_path, "a.md", "b.md", "c.md", "x.md")
-    job(tmp_path, "chain", [step("a"), step("b"), step("c")])
+    write_files(tmp_path, "a.md", "b.md", "c.md", "x.md")
+    write_job(tmp_path, "chain", [make_step("a"), make_step("b"), make_step("c")])
     same = {"out": {"type": "file", "description": "x", "required": True}}
-    job(tmp_path, "same", [step("a", same), step("b", same), step("c", same)])
-    job(tmp_path, "reviewed", [step("a", reviews=[review()]), step("b")])
+    write_job(tmp_path, "same", [make_step("a", same), make_step("b", same), make_step("c", same)])
+    write_job(tmp_path, "reviewed", [make_step("a", reviews=[make_review()]), make_step("b")])
     return tmp_path
 
 
 @pytest.fixture
 def app(root: Path) -> Iterator[Application]:
-    made = opened(root)
+    made = open_app(root)
     yield made
     made.close()
 
 
-def another_process(root: Path, *code: str) -> str:
-    """Do something in a process that then ends, as a server that was restarted."""
+def run_in_process(root: Path, *code: str) -> str:
+    """Run code in a process that then ends, like a server that was restarted."""
     lines = [
         "from pathlib import Path",
         "from jobs.runs import *",
-        f"app = opened(Path({str(root)!r}))",
+        f"app = open_app(Path({str(root)!r}))",
         *code,
         "app.close()",
     ]
@@ -66,90 +66,90 @@ def another_process(root: Path, *code: str) -> str:
     return done.stdout.strip()
 
 
-def a_dead_process_started(root: Path, name: str = "chain", **more: Any) -> str:
-    return another_process(root, f"print(start(app, {name!r}, **{more!r}))")
+def start_in_dead_process(root: Path, name: str = "chain", **more: Any) -> str:
+    return run_in_process(root, f"print(start_job(app, {name!r}, **{more!r}))")
 
 
 # W1, J11: restart and take-over
 
 
 def test_w1_after_a_restart_a_session_goes_on_by_its_id(root: Path, app: Application):
-    id = a_dead_process_started(root)
+    id = start_in_dead_process(root)
 
-    answer = finish(app, "a.md", session_id=id)
+    answer = finish_step(app, "a.md", session_id=id)
 
     assert (answer["status"], answer["begin_step"]["step_id"], answer["taken_over"]) == (
         "next_step",
         "b",
         None,
     )
-    assert finish(app, "b.md")["begin_step"]["step_id"] == "c"
+    assert finish_step(app, "b.md")["begin_step"]["step_id"] == "c"
 
 
 def test_w1_after_a_restart_the_only_orphan_is_taken_over(root: Path, app: Application):
-    id = a_dead_process_started(root)
+    id = start_in_dead_process(root)
 
-    answer = finish(app, "a.md")
+    answer = finish_step(app, "a.md")
 
     assert (answer["begin_step"]["session_id"], answer["taken_over"]) == (id, True)
     assert answer["stack"] == [{"workflow": "chain/main", "step": "b"}]
-    assert finish(app, "b.md")["taken_over"] is None
+    assert finish_step(app, "b.md")["taken_over"] is None
 
 
-def test_a_take_over_is_told_also_when_the_work_is_sent_back(root: Path, app: Application):
-    a_dead_process_started(root, "reviewed")
+def test_a_take_over_is_reported_also_when_the_work_is_sent_back(root: Path, app: Application):
+    start_in_dead_process(root, "reviewed")
 
-    answer = finish(app, "a.md")
+    answer = finish_step(app, "a.md")
 
     assert (answer["status"], answer["taken_over"]) == ("needs_work", True)
 
 
 def test_a_call_that_is_refused_takes_nothing_over(root: Path, app: Application):
-    a_dead_process_started(root)
+    start_in_dead_process(root)
 
     with pytest.raises(InvalidInput):
-        finish(app, "nothing")
+        finish_step(app, "nothing")
 
-    assert ask(app, "get_workflows")["stack"] == []
-    assert finish(app, "a.md")["taken_over"] is True
+    assert call_job_tool(app, "get_workflows")["stack"] == []
+    assert finish_step(app, "a.md")["taken_over"] is True
 
 
 def test_j11_of_several_orphans_none_is_taken_over_and_all_are_listed(root: Path, app: Application):
-    ids = [a_dead_process_started(root, goal=f"goal {number}") for number in range(2)]
+    ids = [start_in_dead_process(root, goal=f"goal {number}") for number in range(2)]
 
     with pytest.raises(StateError) as refused:
-        finish(app, "a.md")
+        finish_step(app, "a.md")
 
     assert refused.value.code is Code.NO_ACTIVE_SESSION
     assert all(each in refused.value.message for each in (*ids, "goal 0", "goal 1", "step a"))
 
 
 def test_j11_a_session_of_a_living_process_is_not_taken_over(root: Path, app: Application):
-    id = start(app)
-    with_its_own_stack = opened(root)
+    id = start_job(app)
+    with_its_own_stack = open_app(root)
 
     with pytest.raises(StateError, match=id):
-        finish(with_its_own_stack, "a.md")
+        finish_step(with_its_own_stack, "a.md")
 
     with_its_own_stack.close()
 
 
 def test_1_6_4_abort_takes_over_nothing(root: Path, app: Application):
-    id = a_dead_process_started(root)
+    id = start_in_dead_process(root)
 
     with pytest.raises(StateError, match=id) as refused:
-        ask(app, "abort_workflow", explanation="x")
+        call_job_tool(app, "abort_workflow", explanation="x")
 
     assert refused.value.code is Code.NO_ACTIVE_SESSION
-    assert ask(app, "abort_workflow", explanation="x", session_id=id)["aborted_step"] == "a"
+    assert call_job_tool(app, "abort_workflow", explanation="x", session_id=id)["aborted_step"] == "a"
 
 
 def test_of_two_that_find_an_orphan_only_one_takes_it_over(
     root: Path, app: Application, monkeypatch: pytest.MonkeyPatch
 ):
-    a_dead_process_started(root, "same")
+    start_in_dead_process(root, "same")
     found = threading.Barrier(2)
-    apps = [app, opened(root)]
+    apps = [app, open_app(root)]
     for each in apps:
         resolve = each.sessions.resolve
 
@@ -160,8 +160,8 @@ def test_of_two_that_find_an_orphan_only_one_takes_it_over(
 
         monkeypatch.setattr(each.sessions, "resolve", together)
 
-    outcomes = at_once(
-        *(lambda each=each: ask(each, "finished_step", outputs={"out": "x.md"}) for each in apps)
+    outcomes = run_together(
+        *(lambda each=each: call_job_tool(each, "finished_step", outputs={"out": "x.md"}) for each in apps)
     )
 
     won = [each for each in outcomes if isinstance(each, dict)]
@@ -169,7 +169,7 @@ def test_of_two_that_find_an_orphan_only_one_takes_it_over(
     apps[1].close()
 
 
-def at_once(*works: Any) -> list[Any]:
+def run_together(*works: Any) -> list[Any]:
     """What each piece of work gave, or raised, all begun at the same moment."""
     results: list[Any] = [None] * len(works)
     ready = threading.Barrier(len(works))
@@ -193,7 +193,7 @@ def at_once(*works: Any) -> list[Any]:
 
 
 def test_w2_workflows_started_at_the_same_time_do_not_touch_each_other(root: Path):
-    with Talk(quick.serving(root)) as talk:
+    with ToolClient(quick.build_transport(root)) as talk:
         names = ["chain", "same"] * 5
         answers = talk.call_together(
             *(("start_workflow", {"goal": name, "job_name": name, "workflow_name": "main"}) for name in names)
@@ -208,14 +208,14 @@ def test_w2_workflows_started_at_the_same_time_do_not_touch_each_other(root: Pat
 
 @pytest.mark.parametrize("by", ["step_id", "key"])
 def test_w3_of_three_identical_calls_one_completes_the_step(root: Path, app: Application, by: str):
-    id = start(app, "same")
+    id = start_job(app, "same")
     more = {"step_id": "a"} if by == "step_id" else {"key": "once"}
 
-    outcomes = at_once(
-        *[lambda: ask(app, "finished_step", outputs={"out": "x.md"}, session_id=id, **more)] * 3
+    outcomes = run_together(
+        *[lambda: call_job_tool(app, "finished_step", outputs={"out": "x.md"}, session_id=id, **more)] * 3
     )
 
-    done = session(app, id)
+    done = get_session(app, id)
     assert done["current_step_id"] == "b"
     if by == "key":
         assert [each["begin_step"]["step_id"] for each in outcomes] == ["b"] * 3
@@ -227,13 +227,15 @@ def test_w3_of_three_identical_calls_one_completes_the_step(root: Path, app: App
 
 def test_w3_without_a_step_id_or_key_each_call_counts_one_after_the_other(root: Path, app: Application):
     """Nothing tells three identical calls from three pieces of work; but none is half applied."""
-    id = start(app, "same")
+    id = start_job(app, "same")
 
-    outcomes = at_once(*[lambda: ask(app, "finished_step", outputs={"out": "x.md"}, session_id=id)] * 3)
+    outcomes = run_together(
+        *[lambda: call_job_tool(app, "finished_step", outputs={"out": "x.md"}, session_id=id)] * 3
+    )
 
     assert sorted(each["status"] for each in outcomes) == ["next_step", "next_step", "workflow_complete"]
     assert {each["begin_step"]["step_id"] for each in outcomes if each["begin_step"]} == {"b", "c"}
-    assert session(app, id)["status"] == "completed"
+    assert get_session(app, id)["status"] == "completed"
 
 
 # keys
@@ -247,11 +249,11 @@ def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, ap
         ("abort_workflow", {"explanation": "x"}),
     ]
     for tool, given in calls:
-        first, second = (ask(app, tool, key="k", **given) for _ in range(2))
+        first, second = (call_job_tool(app, tool, key="k", **given) for _ in range(2))
         assert first == second, tool
 
-    assert len(app.sessions.files.all()) == 1
-    assert told(app).count("session:updated") == 2
+    assert len(app.sessions.files.list_all()) == 1
+    assert list_event_types(app).count("session:updated") == 2
 
 
 @pytest.mark.parametrize(
@@ -267,86 +269,90 @@ def test_a_key_with_other_arguments_is_refused(
     root: Path, app: Application, tool: str, given: dict[str, Any], other: Any
 ):
     if tool != "start_workflow":
-        start(app)
-    ask(app, tool, key="k", **given)
+        start_job(app)
+    call_job_tool(app, tool, key="k", **given)
 
     with pytest.raises(Conflict) as refused:
-        ask(app, tool, key="k", **given | other)
+        call_job_tool(app, tool, key="k", **given | other)
 
     assert refused.value.code is Code.KEY_REUSED
 
 
 def test_a_repeated_last_step_is_not_applied_to_the_workflow_around_it(root: Path, app: Application):
-    outer = start(app, "same")
-    job(root, "short", [step("a", {"out": {"type": "file", "description": "x", "required": True}})])
-    start(app, "short")
-    first = ask(app, "finished_step", key="k", outputs={"out": "x.md"})
+    outer = start_job(app, "same")
+    write_job(
+        root, "short", [make_step("a", {"out": {"type": "file", "description": "x", "required": True}})]
+    )
+    start_job(app, "short")
+    first = call_job_tool(app, "finished_step", key="k", outputs={"out": "x.md"})
 
-    again = ask(app, "finished_step", key="k", outputs={"out": "x.md"})
+    again = call_job_tool(app, "finished_step", key="k", outputs={"out": "x.md"})
 
     assert first == again
     assert first["status"] == "workflow_complete"
-    assert session(app, outer)["current_step_id"] == "a"
+    assert get_session(app, outer)["current_step_id"] == "a"
 
 
 def test_a_key_that_comes_again_late_is_not_taken_for_a_new_call(root: Path, app: Application):
-    start(app, "same")
+    start_job(app, "same")
     for key in ("one", "two"):
-        ask(app, "finished_step", key=key, outputs={"out": "x.md"})
+        call_job_tool(app, "finished_step", key=key, outputs={"out": "x.md"})
 
     with pytest.raises(NotAllowed, match="was carried out"):
-        ask(app, "finished_step", key="one", outputs={"out": "x.md"})
+        call_job_tool(app, "finished_step", key="one", outputs={"out": "x.md"})
 
 
 def test_work_sent_back_under_a_key_is_not_counted_twice(root: Path, app: Application):
-    id = start(app, "reviewed")
+    id = start_job(app, "reviewed")
 
-    answers = [finish(app, "a.md", key="k") for _ in range(3)]
+    answers = [finish_step(app, "a.md", key="k") for _ in range(3)]
 
     assert answers[0] == answers[1] == answers[2]
-    assert session(app, id)["step_progress"]["a"]["quality_attempts"] == 1
+    assert get_session(app, id)["step_progress"]["a"]["quality_attempts"] == 1
 
 
 def test_a_key_counts_after_a_restart_too(root: Path, app: Application):
     first = json.loads(
-        another_process(root, "import json", "start(app)", "print(json.dumps(finish(app, 'a.md', key='k')))")
+        run_in_process(
+            root, "import json", "start_job(app)", "print(json.dumps(finish_step(app, 'a.md', key='k')))"
+        )
     )
 
-    assert finish(app, "a.md", key="k") == first
+    assert finish_step(app, "a.md", key="k") == first
 
 
 # J20: go back, look, try
 
 
 def test_go_to_step_clears_what_came_after_and_leaves_files(root: Path, app: Application):
-    id = start(app)
-    finish(app, "a.md")
-    finish(app, "b.md")
+    id = start_job(app)
+    finish_step(app, "a.md")
+    finish_step(app, "b.md")
 
-    answer = ask(app, "go_to_step", step_id="a")
+    answer = call_job_tool(app, "go_to_step", step_id="a")
 
     assert (answer["status"], answer["begin_step"]["step_id"]) == ("next_step", "a")
     assert answer["cleared_steps"] == ["a", "b", "c"]
-    assert list(session(app, id)["step_progress"]) == ["a"]
+    assert list(get_session(app, id)["step_progress"]) == ["a"]
     assert (root / "b.md").exists()
-    assert [finish(app, name)["status"] for name in ("a.md", "b.md", "c.md")][-1] == "workflow_complete"
+    assert [finish_step(app, name)["status"] for name in ("a.md", "b.md", "c.md")][-1] == "workflow_complete"
 
 
 @pytest.mark.parametrize(("step_id", "error"), [("c", NotAllowed), ("nowhere", InvalidInput)])
 def test_one_can_go_only_to_a_step_behind(
     root: Path, app: Application, step_id: str, error: type[DeepworkError]
 ):
-    start(app)
-    finish(app, "a.md")
+    start_job(app)
+    finish_step(app, "a.md")
 
     with pytest.raises(error):
-        ask(app, "go_to_step", step_id=step_id)
+        call_job_tool(app, "go_to_step", step_id=step_id)
 
 
 def test_get_session_says_what_one_is_in_even_after_a_restart(root: Path, app: Application):
-    id = a_dead_process_started(root)
+    id = start_in_dead_process(root)
 
-    seen = ask(app, "get_session")
+    seen = call_job_tool(app, "get_session")
 
     assert (seen["session"]["session_id"], seen["begin_step"]["step_instructions"]) == (id, "Do a.")
     assert seen["stack"] == []
@@ -356,41 +362,47 @@ def test_get_session_says_what_one_is_in_even_after_a_restart(root: Path, app: A
 def test_get_session_of_one_that_never_was_is_an_error(app: Application):
     for id in ("zzzzzzzz", "../../x", "x"):
         with pytest.raises(NotFound) as refused:
-            ask(app, "get_session", session_id=id)
+            call_job_tool(app, "get_session", session_id=id)
         assert refused.value.code is Code.SESSION_NOT_FOUND
 
 
 def test_validate_outputs_changes_nothing(root: Path, app: Application):
-    id = start(app, "reviewed")
-    before = file_of(root, id).read_bytes()
+    id = start_job(app, "reviewed")
+    before = get_session_file(root, id).read_bytes()
 
     answers = [
-        ask(app, "validate_outputs", outputs=each)["valid"] for each in ({"a.md": "a.md"}, {"z": "z"}, {})
+        call_job_tool(app, "validate_outputs", outputs=each)["valid"]
+        for each in ({"a.md": "a.md"}, {"z": "z"}, {})
     ]
 
     assert answers == [True, False, False]
-    assert file_of(root, id).read_bytes() == before
+    assert get_session_file(root, id).read_bytes() == before
 
 
 # W7, W8, W11: definitions that change
 
 
 def test_w7_the_order_is_that_of_the_start(root: Path, app: Application):
-    start(app)
-    finish(app, "a.md")
-    write(root, "new.md")
-    job(root, "chain", [step("new"), step("a"), step("b"), step("c")], main=["new", "a", "c", "b"])
+    start_job(app)
+    finish_step(app, "a.md")
+    write_files(root, "new.md")
+    write_job(
+        root,
+        "chain",
+        [make_step("new"), make_step("a"), make_step("b"), make_step("c")],
+        main=["new", "a", "c", "b"],
+    )
     (root / ".deepwork/jobs/chain/steps/c.md").write_text("Do c well.")
 
-    answer = finish(app, "b.md")
+    answer = finish_step(app, "b.md")
 
     assert (answer["begin_step"]["step_id"], answer["begin_step"]["step_instructions"]) == ("c", "Do c well.")
-    assert finish(app, "c.md")["status"] == "workflow_complete"
+    assert finish_step(app, "c.md")["status"] == "workflow_complete"
 
 
 def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: Path, app: Application):
-    id = start(app)
-    job(root, "chain", [step("b"), step("c")])
+    id = start_job(app)
+    write_job(root, "chain", [make_step("b"), make_step("c")])
 
     calls: list[tuple[str, dict[str, Any]]] = [
         ("finished_step", {"outputs": {"a.md": "a.md"}}),
@@ -398,58 +410,58 @@ def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: 
     ]
     for tool, given in calls:
         with pytest.raises(StateError, match="'a'") as refused:
-            ask(app, tool, **given)
+            call_job_tool(app, tool, **given)
         assert refused.value.code is Code.INVALID_STATE
         assert "abort_workflow" in refused.value.suggestion
 
-    assert ask(app, "abort_workflow", explanation="gone")["aborted_step"] == "a"
-    assert session(app, id)["status"] == "aborted"
+    assert call_job_tool(app, "abort_workflow", explanation="gone")["aborted_step"] == "a"
+    assert get_session(app, id)["status"] == "aborted"
 
 
 def test_w7_a_job_that_vanished_can_be_given_up(root: Path, app: Application):
-    start(app)
+    start_job(app)
     (root / ".deepwork/jobs/chain/job.yml").unlink()
 
     with pytest.raises(NotFound):
-        finish(app, "a.md")
+        finish_step(app, "a.md")
 
-    assert ask(app, "abort_workflow", explanation="gone")["aborted_workflow"] == "chain/main"
+    assert call_job_tool(app, "abort_workflow", explanation="gone")["aborted_workflow"] == "chain/main"
 
 
 @pytest.mark.parametrize(
     "shape", ["absolute", "../outside/chain", "./chain", "chain/", "..", "chain/../chain"]
 )
 def test_w8_a_job_is_named_never_found_by_a_path(root: Path, app: Application, shape: str):
-    outside = job(root / "elsewhere", "chain", [step("a")])
+    outside = write_job(root / "elsewhere", "chain", [make_step("a")])
     name = str(outside) if shape == "absolute" else shape
 
     with pytest.raises((NotFound, InvalidInput)):
-        start(app, name)
+        start_job(app, name)
 
-    assert app.sessions.files.all() == []
+    assert app.sessions.files.list_all() == []
 
 
 def test_w11_missing_instructions_in_the_middle_leave_the_state_as_it_was(root: Path, app: Application):
-    id = start(app)
-    before = session(app, id)
+    id = start_job(app)
+    before = get_session(app, id)
     (root / ".deepwork/jobs/chain/steps/b.md").unlink()
 
     with pytest.raises(DefinitionError, match=r"steps/b\.md"):
-        finish(app, "a.md")
+        finish_step(app, "a.md")
 
-    assert session(app, id)["step_progress"] == before["step_progress"]
+    assert get_session(app, id)["step_progress"] == before["step_progress"]
     (root / ".deepwork/jobs/chain/steps/b.md").write_text("Do b again.")
-    assert finish(app, "a.md")["begin_step"]["step_instructions"] == "Do b again."
+    assert finish_step(app, "a.md")["begin_step"]["step_instructions"] == "Do b again."
 
 
 def test_w11_missing_instructions_at_the_start_leave_no_session(root: Path, app: Application):
     (root / ".deepwork/jobs/chain/steps/a.md").unlink()
 
     with pytest.raises(DefinitionError):
-        start(app)
+        start_job(app)
 
-    assert app.sessions.files.all() == []
-    assert ask(app, "get_workflows")["stack"] == []
+    assert app.sessions.files.list_all() == []
+    assert call_job_tool(app, "get_workflows")["stack"] == []
 
 
 # stacks
@@ -457,14 +469,14 @@ def test_w11_missing_instructions_at_the_start_leave_no_session(root: Path, app:
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_w19_two_clients_have_stacks_of_their_own(root: Path, transport: str):
-    with Served(root, transport=transport) as server:
+    with HttpServer(root, transport=transport) as server:
 
         def door() -> ClientTransport:
             if transport == "http":
                 return StreamableHttpTransport(f"{server.url}/mcp")
             return SSETransport(f"{server.url}/sse")
 
-        with Talk(door(), mode="legacy") as ada, Talk(door(), mode="legacy") as bob:
+        with ToolClient(door(), mode="legacy") as ada, ToolClient(door(), mode="legacy") as bob:
             given = {"goal": "x", "workflow_name": "main"}
             of_ada = ada.call("start_workflow", job_name="chain", **given)
             of_bob = bob.call("start_workflow", job_name="same", **given)
@@ -475,21 +487,21 @@ def test_w19_two_clients_have_stacks_of_their_own(root: Path, transport: str):
             ]
             id = of_ada["begin_step"]["session_id"]
             assert ada.call("get_session", session_id=id)["session"]["current_step_id"] == "a"
-            with pytest.raises(Refused, match="Unknown output"):
+            with pytest.raises(ToolCallError, match="Unknown output"):
                 ada.call("finished_step", outputs={"out": "x.md"})
 
 
 def test_w19_clients_that_nobody_can_tell_apart_must_name_their_session(root: Path):
-    with Served(root) as server:
+    with HttpServer(root) as server:
         door = StreamableHttpTransport(f"{server.url}/mcp")
         with (
-            Talk(door, mode="auto") as ada,
-            Talk(StreamableHttpTransport(f"{server.url}/mcp"), mode="auto") as bob,
+            ToolClient(door, mode="auto") as ada,
+            ToolClient(StreamableHttpTransport(f"{server.url}/mcp"), mode="auto") as bob,
         ):
             given = {"goal": "x", "workflow_name": "main", "job_name": "same"}
             ids = [each.call("start_workflow", **given)["begin_step"]["session_id"] for each in (ada, bob)]
 
-            with pytest.raises(Refused, match=ids[1]) as refused:
+            with pytest.raises(ToolCallError, match=ids[1]) as refused:
                 bob.call("finished_step", outputs={"out": "x.md"})
 
             assert refused.value.code == "NO_ACTIVE_SESSION"
@@ -498,17 +510,17 @@ def test_w19_clients_that_nobody_can_tell_apart_must_name_their_session(root: Pa
             assert ada.call("get_session", session_id=ids[0])["session"]["current_step_id"] == "a"
 
 
-def test_a_session_that_somebody_else_ended_is_told_once_then_the_one_below_goes_on(
+def test_a_session_that_somebody_else_ended_is_reported_once_then_the_one_below_goes_on(
     root: Path, app: Application
 ):
-    start(app)
-    inner = start(app, "same")
-    ask(opened(root), "abort_workflow", explanation="by a human", session_id=inner)
+    start_job(app)
+    inner = start_job(app, "same")
+    call_job_tool(open_app(root), "abort_workflow", explanation="by a human", session_id=inner)
 
     with pytest.raises(StateError, match="by a human"):
-        ask(app, "finished_step", outputs={"out": "x.md"})
+        call_job_tool(app, "finished_step", outputs={"out": "x.md"})
 
-    assert finish(app, "a.md")["begin_step"]["step_id"] == "b"
+    assert finish_step(app, "a.md")["begin_step"]["step_id"] == "b"
 
 
 def test_a_session_takes_no_file_descriptor_for_good(root: Path, app: Application):
@@ -518,57 +530,57 @@ def test_a_session_takes_no_file_descriptor_for_good(root: Path, app: Applicatio
     for number in range(30):
         if number == 5:
             before = descriptors()
-        ask(app, "abort_workflow", explanation="x", session_id=start(app))
+        call_job_tool(app, "abort_workflow", explanation="x", session_id=start_job(app))
 
     assert descriptors() <= before + 2
 
 
-# what is told
+# events and rows
 
 
-def test_every_change_is_told_once_and_the_row_follows(root: Path, app: Application):
-    id = start(app)
+def test_every_change_emits_one_event_and_updates_the_row(root: Path, app: Application):
+    id = start_job(app)
     for name in ("a.md", "b.md", "c.md"):
-        finish(app, name)
-    given_up = start(app)
-    ask(app, "abort_workflow", explanation="x")
+        finish_step(app, name)
+    given_up = start_job(app)
+    call_job_tool(app, "abort_workflow", explanation="x")
 
-    assert told(app) == [
+    assert list_event_types(app) == [
         "session:started", "session:updated", "session:updated", "session:completed",
         "session:started", "session:aborted",
     ]  # fmt: skip
-    assert [event.workflow_id for event in events(app)] == [id] * 4 + [given_up] * 2
-    assert rows(app) == {id: ("completed", 4), given_up: ("aborted", 2)}
+    assert [event.workflow_id for event in list_events(app)] == [id] * 4 + [given_up] * 2
+    assert read_rows(app) == {id: ("completed", 4), given_up: ("aborted", 2)}
 
 
-def rows(app: Application) -> dict[str, tuple[str, int]]:
+def read_rows(app: Application) -> dict[str, tuple[str, int]]:
     with app.database.reading() as tx:
-        found = tx.all("SELECT id, status, generation FROM job_sessions")
+        found = tx.fetch_all("SELECT id, status, generation FROM job_sessions")
     return {row["id"]: (row["status"], row["generation"]) for row in found}
 
 
-def test_what_a_process_that_died_could_not_tell_is_told_by_the_next(
+def test_what_a_process_that_died_could_not_publish_is_published_by_the_next(
     root: Path, app: Application, monkeypatch: pytest.MonkeyPatch
 ):
-    id = start(app)
+    id = start_job(app)
     with monkeypatch.context() as dying:
-        dying.setattr(app.sessions, "_tell", lambda *_: None)
-        finish(app, "a.md")
-    assert rows(app)[id] == ("active", 1)
+        dying.setattr(app.sessions, "_publish", lambda *_: None)
+        finish_step(app, "a.md")
+    assert read_rows(app)[id] == ("active", 1)
 
-    finish(app, "b.md")
+    finish_step(app, "b.md")
 
-    assert rows(app)[id] == ("active", 3)
-    assert told(app) == ["session:started", "session:updated", "session:updated"]
+    assert read_rows(app)[id] == ("active", 3)
+    assert list_event_types(app) == ["session:started", "session:updated", "session:updated"]
 
 
 def test_a_database_that_is_away_stops_nobody(root: Path):
     (root / "deepwork.db").write_bytes(b"no database at all" * 1000)
-    app = opened(root)
+    app = open_app(root)
 
-    id = start(app)
-    answers = [finish(app, name)["status"] for name in ("a.md", "b.md", "c.md")]
+    id = start_job(app)
+    answers = [finish_step(app, name)["status"] for name in ("a.md", "b.md", "c.md")]
 
     assert answers == ["next_step", "next_step", "workflow_complete"]
-    assert session(app, id)["status"] == "completed"
+    assert get_session(app, id)["status"] == "completed"
     app.close()

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from deepwork.jobs.branch import branch_name
+from deepwork.jobs.branch import build_branch_name
 from deepwork.server.application import Application
-from jobs.project import job, step, write
-from jobs.runs import ask, opened
-from jobs.test_sessions import at_once
+from jobs.project import make_step, write_files, write_job
+from jobs.runs import call_job_tool, open_app
+from jobs.test_sessions import run_together
 
 pytestmark = pytest.mark.needs("git")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    write(tmp_path, "a.md", "tracked.md")
-    job(tmp_path, "chain", [step("a")])
-    job(tmp_path, "other", [step("a")])
+    write_files(tmp_path, "a.md", "tracked.md")
+    write_job(tmp_path, "chain", [make_step("a")])
+    write_job(tmp_path, "other", [make_step("a")])
     return tmp_path
 
 
@@ -50,9 +50,9 @@ def current(root: Path) -> str:
 def start(
     root: Path | Application, name: str = "chain", instance: str | None = "acme", git_branch: str = "switch"
 ) -> str | None:
-    app = root if isinstance(root, Application) else opened(root, git_branch=git_branch)
+    app = root if isinstance(root, Application) else open_app(root, git_branch=git_branch)
     given: dict[str, Any] = {"goal": "x", "job_name": name, "workflow_name": "main", "instance_id": instance}
-    branch: str | None = ask(app, "start_workflow", **given)["branch"]
+    branch: str | None = call_job_tool(app, "start_workflow", **given)["branch"]
     return branch
 
 
@@ -99,7 +99,7 @@ def test_uncommitted_work_is_not_touched(repository: Path):
 
 
 def test_a_nested_session_stays_on_the_branch(repository: Path):
-    app = opened(repository, git_branch="switch")
+    app = open_app(repository, git_branch="switch")
 
     assert start(app) == start(app, "other") == current(repository)
     app.close()
@@ -124,9 +124,9 @@ def test_where_there_is_no_repository_or_no_commit_there_is_no_branch(root: Path
 
 
 def test_two_that_begin_at_the_same_time_do_not_fight_over_git(repository: Path):
-    apps = [opened(repository, git_branch="switch") for _ in range(4)]
+    apps = [open_app(repository, git_branch="switch") for _ in range(4)]
 
-    branches = at_once(*(lambda app=app: start(app) for app in apps))
+    branches = run_together(*(lambda app=app: start(app) for app in apps))
 
     assert branches == ["deepwork/chain-main-acme"] * 4
 
@@ -149,7 +149,7 @@ def test_two_that_begin_at_the_same_time_do_not_fight_over_git(repository: Path)
     ],
 )
 def test_any_text_becomes_a_legal_name(suffix: str):
-    name = branch_name("job", "flow", suffix)
+    name = build_branch_name("job", "flow", suffix)
 
     subprocess.run(["git", "check-ref-format", "--branch", name], check=True, capture_output=True)
     assert name.startswith("deepwork/job-flow")

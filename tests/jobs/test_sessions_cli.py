@@ -6,29 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from cli.run import Ran, deepwork
-from jobs.project import job, review, step, write
-from jobs.runs import finish, opened, session, start
+from cli.run import CommandResult, run_deepwork
+from jobs.project import make_review, make_step, write_files, write_job
+from jobs.runs import finish_step, get_session, open_app, start_job
 
 
-def sessions(root: Path, *words: str) -> Ran:
-    return deepwork(root, "sessions", *words, "--db", "deepwork.db")
+def sessions(root: Path, *words: str) -> CommandResult:
+    return run_deepwork(root, "sessions", *words, "--db", "deepwork.db")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    write(tmp_path, "a.md", "b.md")
-    job(tmp_path, "chain", [step("a", reviews=[review()]), step("b")])
+    write_files(tmp_path, "a.md", "b.md")
+    write_job(tmp_path, "chain", [make_step("a", reviews=[make_review()]), make_step("b")])
     return tmp_path
 
 
 @pytest.fixture
 def id(root: Path) -> str:
     """A session at its second step."""
-    app = opened(root)
-    id = start(app, goal="write\x1b[31m it")
-    finish(app, "a.md")
-    finish(app, "a.md", quality_review_override_reason="read by Ada", notes="went well")
+    app = open_app(root)
+    id = start_job(app, goal="write\x1b[31m it")
+    finish_step(app, "a.md")
+    finish_step(app, "a.md", quality_review_override_reason="read by Ada", notes="went well")
     app.close()
     return id
 
@@ -68,7 +68,7 @@ def test_abort_keeps_the_explanation(root: Path, id: str):
     ran = sessions(root, "abort", id, "--explanation", "no longer needed")
 
     assert ran.code == 0
-    assert session(opened(root), id)["abort_reason"] == "no longer needed"
+    assert get_session(open_app(root), id)["abort_reason"] == "no longer needed"
     assert sessions(root, "list", "--all", "--json").json["sessions"][0]["status"] == "aborted"
 
 

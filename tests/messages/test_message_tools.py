@@ -1,4 +1,4 @@
-"""What agents can say to each other, on every database."""
+"""Message tools, on every database."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from typing import Any
 
 import pytest
 
-from agents.make import registered
-from application import NOW, Clock, ask, events, make_app, size, told
+from agents.make import register_agent
+from application import NOW, Clock, call_tool, list_event_types, list_events, make_app, measure_bytes
 from deepwork.errors import Code, InvalidInput, NotAllowed, NotFound
 from deepwork.server.application import Application
 
 
 @pytest.fixture
 def ada(app: Application) -> str:
-    return registered(app, "Ada", role="coordinator")
+    return register_agent(app, "Ada", role="coordinator")
 
 
 @pytest.fixture
 def bob(app: Application) -> str:
-    return registered(app, "Bob")
+    return register_agent(app, "Bob")
 
 
 def send(app: Application, sender: str, recipient: str, body: Any = "hello", **given: Any) -> dict[str, str]:
     arguments = {"sender_id": sender, "recipient_id": recipient, "message_type": "query", "body": body}
-    sent: dict[str, str] = ask(app, "message_send", **(arguments | given))
+    sent: dict[str, str] = call_tool(app, "message_send", **(arguments | given))
     return sent
 
 
-def inbox(app: Application, agent: str, **filters: Any) -> list[Any]:
-    return [message["body"] for message in ask(app, "message_list", agent_id=agent, **filters)["messages"]]
+def list_inbox(app: Application, agent: str, **filters: Any) -> list[Any]:
+    return [
+        message["body"] for message in call_tool(app, "message_list", agent_id=agent, **filters)["messages"]
+    ]
 
 
 def test_a_message_arrives_as_it_was_sent(app: Application, ada: str, bob: str):
@@ -39,7 +41,7 @@ def test_a_message_arrives_as_it_was_sent(app: Application, ada: str, bob: str):
 
     sent = send(app, ada, bob, body, subject="Ports", priority="high", workflow_id="tw_1", task_id="tt_1")
 
-    answer = ask(app, "message_list", agent_id=bob)
+    answer = call_tool(app, "message_list", agent_id=bob)
     assert answer["unread_count"] == 1
     assert answer["messages"] == [
         {
@@ -68,68 +70,68 @@ def test_a_reply_stays_in_its_thread_and_both_see_it_whole(
 
     assert answered["thread_id"] == asked["thread_id"]
     for agent in (ada, bob):
-        assert inbox(app, agent, thread_id=asked["thread_id"]) == ["8000", "which port?"]
+        assert list_inbox(app, agent, thread_id=asked["thread_id"]) == ["8000", "which port?"]
 
 
 def test_another_agent_does_not_see_the_thread(app: Application, ada: str, bob: str):
     asked = send(app, ada, bob)
 
-    assert inbox(app, registered(app, "Eve"), thread_id=asked["thread_id"]) == []
+    assert list_inbox(app, register_agent(app, "Eve"), thread_id=asked["thread_id"]) == []
 
 
 def test_the_inbox_shows_unread_messages_newest_first(app: Application, ada: str, bob: str):
     for text in ("one", "two", "three"):
         send(app, ada, bob, text)
 
-    assert inbox(app, bob) == ["three", "two", "one"]
+    assert list_inbox(app, bob) == ["three", "two", "one"]
 
 
 def test_reading_a_message_takes_it_out_of_the_inbox(app: Application, ada: str, bob: str, clock: Clock):
     sent = send(app, ada, bob)
     clock.advance(seconds=5)
 
-    message = ask(app, "message_get", id=sent["id"])
+    message = call_tool(app, "message_get", id=sent["id"])
 
     assert (message["status"], message["read_at"]) == ("read", NOW + 5000)
-    assert inbox(app, bob) == []
-    assert inbox(app, bob, status="read") == ["hello"]
+    assert list_inbox(app, bob) == []
+    assert list_inbox(app, bob, status="read") == ["hello"]
 
 
 def test_a_message_can_be_looked_at_without_reading_it(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob)
 
-    assert ask(app, "message_get", id=sent["id"], mark_read=False)["status"] == "unread"
-    assert inbox(app, bob) == ["hello"]
+    assert call_tool(app, "message_get", id=sent["id"], mark_read=False)["status"] == "unread"
+    assert list_inbox(app, bob) == ["hello"]
 
 
-def test_reading_twice_is_told_once(app: Application, ada: str, bob: str):
+def test_reading_twice_emits_one_event(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob)
 
-    ask(app, "message_get", id=sent["id"])
-    ask(app, "message_get", id=sent["id"])
-    ask(app, "message_mark_read", message_ids=[sent["id"]])
+    call_tool(app, "message_get", id=sent["id"])
+    call_tool(app, "message_get", id=sent["id"])
+    call_tool(app, "message_mark_read", message_ids=[sent["id"]])
 
-    assert told(app).count("message:read") == 1
+    assert list_event_types(app).count("message:read") == 1
 
 
 def test_archived_messages_are_put_away_for_good(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob)
 
-    ask(app, "message_archive", message_ids=[sent["id"]])
-    ask(app, "message_mark_read", message_ids=[sent["id"]])
+    call_tool(app, "message_archive", message_ids=[sent["id"]])
+    call_tool(app, "message_mark_read", message_ids=[sent["id"]])
 
-    assert inbox(app, bob) == []
-    assert inbox(app, bob, status="archived") == ["hello"]
-    assert inbox(app, bob, status="all") == ["hello"]
+    assert list_inbox(app, bob) == []
+    assert list_inbox(app, bob, status="archived") == ["hello"]
+    assert list_inbox(app, bob, status="all") == ["hello"]
 
 
 def test_unknown_ids_are_named_and_the_rest_is_done(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob)
 
     for tool in ("message_mark_read", "message_archive"):
-        answer = ask(app, tool, message_ids=["msg_x", sent["id"], "msg_y"])
+        answer = call_tool(app, tool, message_ids=["msg_x", sent["id"], "msg_y"])
         assert answer == {"success": True, "unknown": ["msg_x", "msg_y"]}
-    assert "unknown" not in ask(app, "message_mark_read", message_ids=[sent["id"]])
+    assert "unknown" not in call_tool(app, "message_mark_read", message_ids=[sent["id"]])
 
 
 def test_every_filter_narrows_the_list(app: Application, ada: str, bob: str, clock: Clock):
@@ -139,31 +141,31 @@ def test_every_filter_narrows_the_list(app: Application, ada: str, bob: str, clo
     clock.advance(seconds=60)
     send(app, ada, bob, "late")
 
-    assert inbox(app, bob, priority=["urgent", "high"]) == ["urgent"]
-    assert inbox(app, bob, message_type=["notification"]) == ["news"]
-    assert inbox(app, bob, workflow_id="tw_1") == ["news"]
-    assert inbox(app, bob, since=NOW) == ["late"]
-    assert inbox(app, bob, since=NOW // 1000) == ["late"]
-    assert inbox(app, bob, priority=[]) == ["late", "news", "urgent", "plain"]
-    assert ask(app, "message_list", agent_id=bob, priority=["urgent"])["unread_count"] == 4
+    assert list_inbox(app, bob, priority=["urgent", "high"]) == ["urgent"]
+    assert list_inbox(app, bob, message_type=["notification"]) == ["news"]
+    assert list_inbox(app, bob, workflow_id="tw_1") == ["news"]
+    assert list_inbox(app, bob, since=NOW) == ["late"]
+    assert list_inbox(app, bob, since=NOW // 1000) == ["late"]
+    assert list_inbox(app, bob, priority=[]) == ["late", "news", "urgent", "plain"]
+    assert call_tool(app, "message_list", agent_id=bob, priority=["urgent"])["unread_count"] == 4
 
 
 def test_a_cursor_gives_what_came_after_it_oldest_first(app: Application, ada: str, bob: str):
     ids = [send(app, ada, bob, text)["id"] for text in ("one", "two", "three", "four")]
 
-    assert inbox(app, bob, since_id=ids[0], limit=2) == ["two", "three"]
-    assert inbox(app, bob, since_id=ids[2]) == ["four"]
-    assert inbox(app, bob, since_id=ids[3]) == []
+    assert list_inbox(app, bob, since_id=ids[0], limit=2) == ["two", "three"]
+    assert list_inbox(app, bob, since_id=ids[2]) == ["four"]
+    assert list_inbox(app, bob, since_id=ids[3]) == []
 
 
-def test_a_cursor_misses_nothing_while_many_send_at_once(app: Application, ada: str, bob: str):
+def test_a_cursor_misses_nothing_while_many_send_concurrently(app: Application, ada: str, bob: str):
     first = send(app, ada, bob, "0")["id"]
 
     with ThreadPoolExecutor(6) as senders:
         list(senders.map(lambda number: send(app, ada, bob, str(number)), range(1, 41)))
 
     seen, cursor = [], first
-    while page := ask(app, "message_list", agent_id=bob, since_id=cursor, limit=7)["messages"]:
+    while page := call_tool(app, "message_list", agent_id=bob, since_id=cursor, limit=7)["messages"]:
         seen += [int(message["body"]) for message in page]
         cursor = page[-1]["id"]
     assert sorted(seen) == list(range(1, 41))
@@ -172,21 +174,21 @@ def test_a_cursor_misses_nothing_while_many_send_at_once(app: Application, ada: 
 def test_a_broadcast_reaches_the_living_except_the_sender(app: Application, ada: str, bob: str, clock: Clock):
     silent = bob
     clock.advance(seconds=91)
-    eve, max = registered(app, "Eve"), registered(app, "Max", runtime="codex")
+    eve, max = register_agent(app, "Eve"), register_agent(app, "Max", runtime="codex")
 
-    answer = ask(app, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
+    answer = call_tool(app, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
 
     assert answer["sent_count"] == len(answer["message_ids"]) == 2
-    assert inbox(app, eve) == inbox(app, max) == ["tea?"]
-    assert inbox(app, silent) == inbox(app, ada) == []
+    assert list_inbox(app, eve) == list_inbox(app, max) == ["tea?"]
+    assert list_inbox(app, silent) == list_inbox(app, ada) == []
 
 
 def test_a_broadcast_can_be_narrowed(app: Application, ada: str, bob: str):
-    max = registered(app, "Max", runtime="codex")
-    ask(app, "agent_update", id=max, status="busy")
+    max = register_agent(app, "Max", runtime="codex")
+    call_tool(app, "agent_update", id=max, status="busy")
 
     def reached(**filter: str) -> int:
-        count: int = ask(
+        count: int = call_tool(
             app, "message_broadcast", sender_id=bob, message_type="status_update", body="x",
             recipient_filter=filter,
         )["sent_count"]  # fmt: skip
@@ -199,10 +201,12 @@ def test_a_broadcast_can_be_narrowed(app: Application, ada: str, bob: str):
 
 
 def test_a_broadcast_is_one_thread(app: Application, ada: str, bob: str):
-    eve = registered(app, "Eve")
-    ask(app, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
+    eve = register_agent(app, "Eve")
+    call_tool(app, "message_broadcast", sender_id=ada, message_type="notification", body="tea?")
 
-    threads = {ask(app, "message_list", agent_id=agent)["messages"][0]["thread_id"] for agent in (bob, eve)}
+    threads = {
+        call_tool(app, "message_list", agent_id=agent)["messages"][0]["thread_id"] for agent in (bob, eve)
+    }
 
     assert len(threads) == 1
 
@@ -211,11 +215,11 @@ def test_unread_messages_are_counted_by_priority(app: Application, ada: str, bob
     for priority in ("low", "urgent", "urgent"):
         send(app, ada, bob, priority=priority)
 
-    assert ask(app, "message_count_unread", agent_id=bob) == {
+    assert call_tool(app, "message_count_unread", agent_id=bob) == {
         "count": 3,
         "by_priority": {"low": 1, "normal": 0, "high": 0, "urgent": 2},
     }
-    assert ask(app, "message_count_unread", agent_id=bob, priority=["urgent"]) == {
+    assert call_tool(app, "message_count_unread", agent_id=bob, priority=["urgent"]) == {
         "count": 2,
         "by_priority": {"urgent": 2},
     }
@@ -223,48 +227,48 @@ def test_unread_messages_are_counted_by_priority(app: Application, ada: str, bob
 
 def test_an_expired_message_is_no_longer_offered(app: Application, ada: str, bob: str, clock: Clock):
     send(app, ada, bob, expires_at=NOW + 1000)
-    assert inbox(app, bob) == ["hello"]
+    assert list_inbox(app, bob) == ["hello"]
 
     clock.advance(seconds=2)
 
-    assert inbox(app, bob) == []
-    assert ask(app, "message_count_unread", agent_id=bob)["count"] == 0
+    assert list_inbox(app, bob) == []
+    assert call_tool(app, "message_count_unread", agent_id=bob)["count"] == 0
 
 
 def test_writing_is_a_sign_of_life(app: Application, ada: str, bob: str, clock: Clock):
     clock.advance(seconds=91)
-    assert ask(app, "agent_get", id=ada)["status"] == "offline"
+    assert call_tool(app, "agent_get", id=ada)["status"] == "offline"
 
     send(app, ada, bob)
 
-    assert ask(app, "agent_get", id=ada)["status"] == "online"
+    assert call_tool(app, "agent_get", id=ada)["status"] == "online"
 
 
 def test_looking_into_the_inbox_is_a_sign_of_life(app: Application, ada: str, clock: Clock):
     clock.advance(seconds=10)
-    ask(app, "message_list", agent_id=ada)
-    assert ask(app, "agent_get", id=ada)["last_heartbeat"] == NOW
+    call_tool(app, "message_list", agent_id=ada)
+    assert call_tool(app, "agent_get", id=ada)["last_heartbeat"] == NOW
 
     clock.advance(seconds=30)
-    ask(app, "message_list", agent_id=ada)
-    assert ask(app, "agent_get", id=ada)["last_heartbeat"] == NOW + 40_000
+    call_tool(app, "message_list", agent_id=ada)
+    assert call_tool(app, "agent_get", id=ada)["last_heartbeat"] == NOW + 40_000
 
 
 def test_a_long_body_is_cut_in_a_list_and_whole_on_its_own(app: Application, ada: str, bob: str):
     text, thing = "x" * 100_000, {"rows": ["y" * 1000] * 50}
     ids = [send(app, ada, bob, body)["id"] for body in (text, thing)]
 
-    listed = ask(app, "message_list", agent_id=bob)
+    listed = call_tool(app, "message_list", agent_id=bob)
 
-    assert size(listed) < 12_000
+    assert measure_bytes(listed) < 12_000
     assert all(message["truncated"] for message in listed["messages"])
-    assert [ask(app, "message_get", id=id)["body"] for id in ids] == [text, thing]
+    assert [call_tool(app, "message_get", id=id)["body"] for id in ids] == [text, thing]
 
 
 def test_a_message_of_a_mebibyte_is_kept_and_a_larger_one_refused(app: Application, ada: str, bob: str):
     largest = "ä" * (512 * 1024)
 
-    assert ask(app, "message_get", id=send(app, ada, bob, largest)["id"])["body"] == largest
+    assert call_tool(app, "message_get", id=send(app, ada, bob, largest)["id"])["body"] == largest
     with pytest.raises(InvalidInput) as refused:
         send(app, ada, bob, largest + "!")
     assert refused.value.code is Code.TOO_LARGE
@@ -277,7 +281,7 @@ def test_a_message_of_a_mebibyte_is_kept_and_a_larger_one_refused(app: Applicati
 def test_any_text_comes_back_as_it_was(app: Application, ada: str, bob: str, text: str):
     sent = send(app, ada, bob, text, subject=text)
 
-    message = ask(app, "message_get", id=sent["id"])
+    message = call_tool(app, "message_get", id=sent["id"])
 
     assert (message["body"], message["subject"]) == (text, text.strip())
 
@@ -293,14 +297,14 @@ def test_unknown_people_and_messages_are_named(app: Application, ada: str, bob: 
         assert missing.value.code is code
     for tool in ("message_list", "message_count_unread"):
         with pytest.raises(NotFound) as missing:
-            ask(app, tool, agent_id="ag_x")
+            call_tool(app, tool, agent_id="ag_x")
         assert missing.value.code is Code.AGENT_NOT_FOUND
     with pytest.raises(NotFound):
-        ask(app, "message_get", id="msg_x")
+        call_tool(app, "message_get", id="msg_x")
 
 
 def test_nobody_writes_to_or_as_an_agent_that_left(app: Application, ada: str, bob: str):
-    ask(app, "agent_unregister", id=bob)
+    call_tool(app, "agent_unregister", id=bob)
 
     for sender, recipient in ((ada, bob), (bob, ada)):
         with pytest.raises(NotAllowed) as refused:
@@ -310,16 +314,16 @@ def test_nobody_writes_to_or_as_an_agent_that_left(app: Application, ada: str, b
 
 def test_a_wrong_filter_is_named_with_its_place(app: Application, ada: str):
     with pytest.raises(InvalidInput, match=r"recipient_filter\.roll"):
-        ask(
+        call_tool(
             app, "message_broadcast", sender_id=ada, message_type="notification", body="x",
             recipient_filter={"roll": "worker"},
         )  # fmt: skip
 
 
-def test_each_message_is_told_with_its_workflow(app: Application, ada: str, bob: str):
+def test_each_message_event_carries_its_workflow(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob, "x" * 5000, workflow_id="tw_1")
 
-    told_of = events(app)[-1]
+    told_of = list_events(app)[-1]
 
     assert (told_of.type, told_of.workflow_id, told_of.data["id"]) == ("message:created", "tw_1", sent["id"])
     assert len(told_of.data["body"]) < 2100
@@ -334,7 +338,7 @@ def test_a_cursor_in_a_thread_goes_through_both_inboxes(app: Application, ada: s
         send(app, sender, recipient, text, reply_to_id=first["id"])
 
     for agent in (ada, bob):
-        assert inbox(app, agent, thread_id=first["thread_id"], since_id=first["id"]) == [
+        assert list_inbox(app, agent, thread_id=first["thread_id"], since_id=first["id"]) == [
             "two",
             "three",
             "four",
@@ -345,7 +349,7 @@ def test_a_cursor_from_another_inbox_is_refused(app: Application, ada: str, bob:
     sent = send(app, ada, bob)
 
     with pytest.raises(InvalidInput, match="inbox"):
-        ask(app, "message_list", agent_id=ada, since_id=sent["id"])
+        call_tool(app, "message_list", agent_id=ada, since_id=sent["id"])
 
 
 def test_a_message_that_has_ended_before_it_is_sent_is_refused(app: Application, ada: str, bob: str):
@@ -365,24 +369,24 @@ def test_an_object_is_no_larger_than_a_text(app: Application, ada: str, bob: str
 def test_an_event_stays_small_whatever_the_message(app: Application, ada: str, bob: str):
     send(app, ada, bob, {"rows": ["y" * 1000] * 900})
 
-    event = events(app)[-1]
-    assert size(event.data) < 70_000
+    event = list_events(app)[-1]
+    assert measure_bytes(event.data) < 70_000
     assert event.data["truncated"] is True
     assert event.data["recipient_id"] == bob
 
 
 def test_a_read_only_server_reads_and_leaves_no_trace(tmp_path: Path, location: str, clock: Clock):
     writer = make_app(tmp_path, location, clock)
-    ada, bob = registered(writer), registered(writer)
+    ada, bob = register_agent(writer), register_agent(writer)
     sent = send(writer, ada, bob)
     clock.advance(seconds=60)
-    before = events(writer)
+    before = list_events(writer)
     reader = make_app(tmp_path, location, clock, read_only=True)
 
-    assert ask(reader, "message_get", id=sent["id"])["status"] == "unread"
-    assert ask(reader, "message_list", agent_id=bob)["unread_count"] == 1
+    assert call_tool(reader, "message_get", id=sent["id"])["status"] == "unread"
+    assert call_tool(reader, "message_list", agent_id=bob)["unread_count"] == 1
 
-    assert events(writer) == before
-    assert ask(writer, "agent_get", id=bob)["last_heartbeat"] == NOW
+    assert list_events(writer) == before
+    assert call_tool(writer, "agent_get", id=bob)["last_heartbeat"] == NOW
     writer.close()
     reader.close()

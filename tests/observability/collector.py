@@ -1,4 +1,4 @@
-"""A small OTLP collector: takes what is posted to it, and keeps it."""
+"""A small OTLP collector that records what is posted to it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Collector:
-    """Listens on a free port of this machine."""
+    """Listens on a free local port."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.requests: list[ExportTraceServiceRequest] = []
-        kept = self
+        collector = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 if self.headers.get("content-encoding") == "gzip":
                     body = gzip.decompress(body)
-                kept.paths.append(self.path)
-                kept.requests.append(ExportTraceServiceRequest.FromString(body))
+                collector.paths.append(self.path)
+                collector.requests.append(ExportTraceServiceRequest.FromString(body))
                 self.send_response(200)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -55,7 +55,7 @@ class Collector:
 
     @property
     def spans(self) -> dict[str, dict[str, Any]]:
-        """Attributes by the name of the span, with its status."""
+        """Attributes and status by span name."""
         return {
             span.name: {
                 "status": span.status.code,

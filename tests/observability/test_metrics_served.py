@@ -6,13 +6,13 @@ from pathlib import Path
 
 from deepwork.config import load_settings
 from deepwork.server.application import Application
-from deepwork.server.toolsets import chosen
-from http_tests.served import McpSession, Served
-from observability.exposition_reader import read, value
+from deepwork.server.toolsets import select_tools
+from http_tests.http_server import HttpServer, McpSession
+from observability.prometheus_reader import get_value, parse_metrics
 
 
-def test_a_server_tells_its_figures_to_whoever_may_read(tmp_path: Path):
-    with Served(tmp_path, "--rate-limit", "3") as served:
+def test_a_server_serves_metrics_to_tokens_that_may_read(tmp_path: Path):
+    with HttpServer(tmp_path, "--rate-limit", "3") as served:
         assert served.get("/metrics").status == 401
         session = McpSession(served)
         assert session.call(1, "agent_register", {"name": "Ada", "runtime": "codex"})["id"]
@@ -23,26 +23,26 @@ def test_a_server_tells_its_figures_to_whoever_may_read(tmp_path: Path):
         while (refused := served.get("/api/v1/me", **served.bearer).status) == 200:
             pass
         assert refused == 429
-        found = read(_scraped(served))
+        found = parse_metrics(_scrape(served))
 
     assert made["total"] == 1
-    assert value(found, "deepwork_tool_calls_total", tool="agent_register") == 1
-    assert value(found, "deepwork_tool_errors_total", tool="agent_get", code="AGENT_NOT_FOUND") == 1
-    assert value(found, "deepwork_tool_duration_seconds", "_count", tool="agent_list") == 1
-    assert value(found, "deepwork_live_agents") == 1
-    assert value(found, "deepwork_event_last_seq") >= 1
-    assert value(found, "deepwork_http_refused_requests_total", status="401") == 1
-    assert value(found, "deepwork_http_refused_requests_total", status="429") >= 1
-    assert 10**7 < value(found, "process_resident_memory_bytes") < 2 * 10**9
+    assert get_value(found, "deepwork_tool_calls_total", tool="agent_register") == 1
+    assert get_value(found, "deepwork_tool_errors_total", tool="agent_get", code="AGENT_NOT_FOUND") == 1
+    assert get_value(found, "deepwork_tool_duration_seconds", "_count", tool="agent_list") == 1
+    assert get_value(found, "deepwork_live_agents") == 1
+    assert get_value(found, "deepwork_event_last_seq") >= 1
+    assert get_value(found, "deepwork_http_refused_requests_total", status="401") == 1
+    assert get_value(found, "deepwork_http_refused_requests_total", status="429") >= 1
+    assert 10**7 < get_value(found, "process_resident_memory_bytes") < 2 * 10**9
     app = Application(load_settings(tmp_path, environment={}))
     labels = {dict(labels)["tool"] for _, labels in found["deepwork_tool_calls_total"].samples}
-    assert labels <= set(chosen(app.registry, app.settings)), "only tools that there are"
+    assert labels <= set(select_tools(app.registry, app.settings)), "only tools that there are"
     app.close()
 
 
-def _scraped(served: Served) -> str:
+def _scrape(served: HttpServer) -> str:
     """As often as it takes: a server that just said 429 has to be given a moment."""
-    while (answer := served.ask("GET", "/metrics", served.bearer)).status == 429:
+    while (answer := served.request("GET", "/metrics", served.bearer)).status == 429:
         pass
     assert answer.status == 200, answer
     return answer.body.decode()

@@ -1,4 +1,4 @@
-"""Stores as older programs left them: their schema, made by its migrations, and rows that were stored under it."""
+"""Creates stores as older versions left them: an old schema, and rows stored under it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from alembic.config import Config
 from deepwork.database import schema
 
 ROWS = Path(__file__).parent / "stores"
-"""For each schema the rows of the tables that came with it."""
+"""For each schema, rows of the tables that it introduced."""
 SCHEMAS = sorted(file.stem for file in ROWS.glob("*.sql"))
 
 
 @contextlib.contextmanager
-def empty_place(kind: str, folder: Path, postgres_url: str) -> Iterator[str]:
-    """Where nobody has kept anything yet."""
+def create_empty_location(kind: str, folder: Path, postgres_url: str) -> Iterator[str]:
+    """Yield the location of a store that does not exist yet."""
     if kind == "sqlite":
         yield str(folder / "deepwork.db")
         return
@@ -34,9 +34,9 @@ def empty_place(kind: str, folder: Path, postgres_url: str) -> Iterator[str]:
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def make_old(version: str, location: str) -> None:
-    """A store of this schema with something of everything that it could hold."""
-    engine = _engine(location)
+def create_old_store(version: str, location: str) -> None:
+    """Create a store of this schema with rows in every table."""
+    engine = _create_engine(location)
     config = Config()
     config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
     with engine.begin() as transaction:
@@ -44,21 +44,21 @@ def make_old(version: str, location: str) -> None:
         command.upgrade(config, version)
         for file in sorted(ROWS.glob("*.sql")):
             if file.stem <= version:
-                _store(transaction, file.read_text(encoding="utf-8"))
+                _insert_rows(transaction, file.read_text(encoding="utf-8"))
     engine.dispose()
 
 
-def _store(transaction: sa.Connection, rows: str) -> None:
-    """Each statement as it stands: a text may hold what would be a parameter elsewhere."""
+def _insert_rows(transaction: sa.Connection, rows: str) -> None:
+    """Execute each statement through the driver: SQLAlchemy would treat `:name` in strings as parameters."""
     driver = transaction.connection.driver_connection
     assert driver is not None
     cursor = driver.cursor()
-    for statement in _statements(rows):
+    for statement in _split_statements(rows):
         cursor.execute(statement)
 
 
-def _statements(rows: str) -> Iterator[str]:
-    """Statement by statement; a semicolon in a text does not end one."""
+def _split_statements(rows: str) -> Iterator[str]:
+    """Split SQL into statements; a semicolon in a string does not end one."""
     begun = ""
     for line in rows.splitlines(keepends=True):
         if not begun and line.startswith("--"):
@@ -70,7 +70,7 @@ def _statements(rows: str) -> Iterator[str]:
     assert not begun.strip(), f"does not end: {begun[:200]}"
 
 
-def _engine(location: str) -> sa.Engine:
+def _create_engine(location: str) -> sa.Engine:
     if "://" not in location:
         return sa.create_engine(f"sqlite:///{location}")
     return sa.create_engine(

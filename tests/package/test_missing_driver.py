@@ -1,4 +1,4 @@
-"""PostgreSQL without its extra: said at once, with what to install."""
+"""Using PostgreSQL without its extra: an immediate error says what to install."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from deepwork.database.engine import open_engine
 from deepwork.errors import StorageError
-from package.installing import Installed
+from package.installation import Installation
 
 URL = "postgresql://ada@127.0.0.1:1/deepwork"
 ADVICE = "pip install 'deepwork[postgres]'"
 
 
-def test_without_the_extra_every_command_says_what_to_install(deepwork: Installed, tmp_path: Path):
+def test_without_the_extra_every_command_says_what_to_install(deepwork: Installation, tmp_path: Path):
     for command in (["agents", "list", "--json"], ["serve"], ["db", "info"]):
         done = deepwork.run(*command, "--path", str(tmp_path), DEEPWORK_DATABASE_URL=URL)
 

@@ -1,4 +1,4 @@
-"""What is built is whole, and works where nothing but its own needs is installed."""
+"""The built package is complete, and works with only its requirements installed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from application import leave_out
+from application import skip_or_fail
 from deepwork import __version__
-from http_tests.served import free_port
-from package.installing import Installed, built, contents, needs
-from protocol.wire import Wire
+from http_tests.http_server import reserve_port
+from package.installation import Installation, build_package, find_requirements, read_contents
+from protocol.stdio_server import StdioServer
 
 MUST_BE_THERE = (
     "deepwork/py.typed",
@@ -39,14 +39,14 @@ MUST_BE_THERE = (
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(source: Path, wheel: Path):
     files = {str(path.relative_to(source / "src")) for path in (source / "src").rglob("*") if path.is_file()}
 
-    held = {name for name in contents(wheel) if ".dist-info/" not in name}
+    held = {name for name in read_contents(wheel) if ".dist-info/" not in name}
 
     assert held == files
     assert set(MUST_BE_THERE) <= held
 
 
 def test_the_page_in_the_wheel_finds_its_assets(wheel: Path):
-    held = contents(wheel)
+    held = read_contents(wheel)
     page = held["deepwork/dashboard/static/index.html"].decode()
 
     assets = re.findall(r'(?:src|href)="/(assets/[^"]+)"', page)
@@ -56,33 +56,35 @@ def test_the_page_in_the_wheel_finds_its_assets(wheel: Path):
 
 
 def test_the_sdist_builds_the_same_wheel(source: Path, wheel: Path, tmp_path: Path):
-    sdist = built(source, "sdist", tmp_path / "sdist")
+    sdist = build_package(source, "sdist", tmp_path / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     [unpacked] = (tmp_path / "unpacked").iterdir()
 
-    again = built(unpacked, "wheel", tmp_path / "again")
+    again = build_package(unpacked, "wheel", tmp_path / "again")
 
     assert again.name == wheel.name
-    assert contents(again) == contents(wheel)
+    assert read_contents(again) == read_contents(wheel)
 
 
 def test_what_only_some_need_is_an_extra(wheel: Path):
-    base = needs(wheel)
+    base = find_requirements(wheel)
 
     assert {"fastmcp", "alembic", "rich", "pyyaml"} <= base
     assert not {"psycopg", "psycopg-pool", "opentelemetry-sdk"} & base
-    assert {"psycopg", "psycopg-binary", "psycopg-pool"} <= needs(wheel, frozenset({"postgres"}))
-    assert "opentelemetry-exporter-otlp-proto-http" in needs(wheel, frozenset({"otel"}))
+    assert {"psycopg", "psycopg-binary", "psycopg-pool"} <= find_requirements(wheel, frozenset({"postgres"}))
+    assert "opentelemetry-exporter-otlp-proto-http" in find_requirements(wheel, frozenset({"otel"}))
 
 
-def test_the_installed_program_tells_its_version(deepwork: Installed):
+def test_the_installed_program_tells_its_version(deepwork: Installation):
     assert deepwork.run("--version").stdout == f"deepwork, version {__version__}\n"
 
 
-def test_the_installed_server_answers_over_stdio_and_finds_what_it_ships(deepwork: Installed, tmp_path: Path):
+def test_the_installed_server_answers_over_stdio_and_finds_what_it_ships(
+    deepwork: Installation, tmp_path: Path
+):
     environment = deepwork.environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
-    with Wire(tmp_path, command=[str(deepwork.program)], environment=environment) as wire:
+    with StdioServer(tmp_path, command=[str(deepwork.program)], environment=environment) as wire:
         agent = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})
         templates = wire.call("template_list")["templates"]
         jobs = wire.call("get_workflows")
@@ -95,8 +97,8 @@ def test_the_installed_server_answers_over_stdio_and_finds_what_it_ships(deepwor
     assert len(errors.splitlines()) == 1, errors
 
 
-def test_the_installed_dashboard_shows_its_page(deepwork: Installed, tmp_path: Path):
-    port = free_port()
+def test_the_installed_dashboard_shows_its_page(deepwork: Installation, tmp_path: Path):
+    port = reserve_port()
     base = f"http://127.0.0.1:{port}"
     dashboard = subprocess.Popen(
         [deepwork.program, "dashboard", "--path", str(tmp_path), "--port", str(port)],
@@ -120,20 +122,20 @@ NO_REGISTRY = ("network", "connect", "dns error", "Failed to fetch")
 @pytest.mark.timeout(600)
 def test_it_runs_by_uvx_from_a_clone(source: Path, tmp_path: Path):
     if not UV.exists():
-        leave_out("uv is not installed")
+        skip_or_fail("uv is not installed")
     done = subprocess.run(
         [str(UV), "tool", "run", "--from", str(source), "deepwork", "--version"],
         env={**os.environ, "UV_TOOL_DIR": str(tmp_path / "tools"), "UV_PYTHON": sys.executable},
         capture_output=True, text=True, check=False, timeout=550,
     )  # fmt: skip
     if done.returncode != 0 and any(word in done.stderr for word in NO_REGISTRY):
-        leave_out(f"the package registry cannot be reached: {done.stderr[-300:]}")
+        skip_or_fail(f"the package registry cannot be reached: {done.stderr[-300:]}")
 
     assert (done.returncode, done.stdout) == (0, f"deepwork, version {__version__}\n"), done.stderr
 
 
 def _read(address: str, dashboard: subprocess.Popen[bytes]) -> bytes:
-    """What is there, as soon as somebody listens."""
+    """GET a URL as soon as the server listens."""
     request = urllib.request.Request(address, headers={"Authorization": "Bearer a-token-of-the-tests"})
     for _ in range(2000):
         try:

@@ -1,4 +1,4 @@
-"""A store of any schema that was ever released is opened by today's program: nothing lost, everything works."""
+"""This version opens a store of any released schema: nothing is lost, everything works."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from application import Clock, ask, events, make_app
+from application import Clock, call_tool, list_events, make_app
 from conftest import KINDS
-from database.stores import everything, run_sql
-from deepwork.access.chain import verified
+from database.stores import read_all_rows, run_sql
+from deepwork.access.audit_chain import verify_chain
 from deepwork.access.store import AuditStore, TokenStore
 from deepwork.database import schema
 from deepwork.jobs.store import SessionStore
 from deepwork.server.application import Application
-from package.old_stores import SCHEMAS, empty_place, make_old
+from package.old_stores import SCHEMAS, create_empty_location, create_old_store
 
 RELEASED = ["0001", "0002", "0003", "0004", "0005"]
 A_DAY = 86_400
@@ -26,7 +26,7 @@ ODD = "ünï©ødé 日本語 \\N '\"%s :name {} 😀\ttab\nline"
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
-    with empty_place(request.param, tmp_path, url) as location:
+    with create_empty_location(request.param, tmp_path, url) as location:
         yield location
 
 
@@ -36,15 +36,15 @@ def test_every_released_schema_has_its_store():
 
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_a_store_of_an_older_schema_still_answers(version: str, place: str, tmp_path: Path):
-    make_old(version, place)
-    before = everything(place)
+    create_old_store(version, place)
+    before = read_all_rows(place)
 
     app = make_app(tmp_path, place, Clock(), lease_seconds=A_DAY)
     try:
-        app.feed.last()
-        _nothing_is_lost(before, everything(place))
+        app.feed.get_last_seq()
+        _nothing_is_lost(before, read_all_rows(place))
         assert dict(app.database.engine.describe())["schema"] == schema.HEAD
-        assert not list(app.database.engine.problems())
+        assert not list(app.database.engine.find_problems())
         for since, works in WORKS.items():
             if since <= version:
                 works(app)
@@ -53,12 +53,12 @@ def test_a_store_of_an_older_schema_still_answers(version: str, place: str, tmp_
 
 
 def test_a_migration_may_take_longer_than_a_call(tmp_path: Path, postgres_url: str):
-    with empty_place("postgres", tmp_path, postgres_url) as location:
-        make_old("0005", location)
+    with create_empty_location("postgres", tmp_path, postgres_url) as location:
+        create_old_store("0005", location)
         run_sql(location, _SLOW, "CREATE TRIGGER slow BEFORE UPDATE ON agents EXECUTE FUNCTION wait()")
 
         app = make_app(tmp_path, f"{location}&options=-c%20statement_timeout%3D2000", Clock())
-        assert ask(app, "agent_list")["total"] > 0
+        assert call_tool(app, "agent_list")["total"] > 0
         app.close()
 
 
@@ -76,60 +76,65 @@ def _nothing_is_lost(before: dict[str, list[Any]], after: dict[str, list[Any]]) 
 
 
 def _agents_messages_and_events(app: Application) -> None:
-    last = app.feed.last()
+    last = app.feed.get_last_seq()
     ada, bob = (_agent(app, name) for name in ("Ada", "Bob"))
-    [message] = ask(app, "message_list", agent_id=bob["id"])["messages"]
-    assert ask(app, "message_get", id=message["id"])["body"] == ODD
-    assert ask(app, "agent_get", id=ada["id"])["metadata"] == {"odd": ODD}
+    [message] = call_tool(app, "message_list", agent_id=bob["id"])["messages"]
+    assert call_tool(app, "message_get", id=message["id"])["body"] == ODD
+    assert call_tool(app, "agent_get", id=ada["id"])["metadata"] == {"odd": ODD}
 
-    again = ask(app, "agent_register", "the-same-call", name="once", runtime="custom")
-    ask(app, "message_send", sender_id=bob["id"], recipient_id=ada["id"], message_type="query", body="New?")
+    again = call_tool(app, "agent_register", "the-same-call", name="once", runtime="custom")
+    call_tool(
+        app, "message_send", sender_id=bob["id"], recipient_id=ada["id"], message_type="query", body="New?"
+    )
 
     assert again["id"] == _agent(app, "once")["id"], "a key of before still has its answer"
-    assert [event.seq for event in events(app, last)] == list(range(last + 1, app.feed.last() + 1))
-    assert app.feed.last() > last > 0
+    assert [event.seq for event in list_events(app, last)] == list(
+        range(last + 1, app.feed.get_last_seq() + 1)
+    )
+    assert app.feed.get_last_seq() > last > 0
 
 
 def _job_sessions(app: Application) -> None:
     with app.database.reading() as tx:
-        [row] = tx.all("SELECT id FROM job_sessions")
-        session = SessionStore(tx).seen(row["id"])
+        [row] = tx.fetch_all("SELECT id FROM job_sessions")
+        session = SessionStore(tx).find_session(row["id"])
     assert session is not None
     assert (session.name, session.status, session.current_step) == ("chain/main", "active", "a")
 
 
 def _plans(app: Application) -> None:
-    [plan] = ask(app, "workflow_list")["workflows"]
+    [plan] = call_tool(app, "workflow_list")["workflows"]
     tasks = {
-        task["name"]: task for task in ask(app, "workflow_get", id=plan["id"], include_tasks=True)["tasks"]
+        task["name"]: task
+        for task in call_tool(app, "workflow_get", id=plan["id"], include_tasks=True)["tasks"]
     }
     holder = _agent(app, "Ada")["id"]
     assert {name: task["status"] for name, task in tasks.items()} == {
         "design": "in_progress", "build": "pending", "docs": "skipped",
     }  # fmt: skip
-    assert ask(app, "workflow_search", query="zebra")["results"]
-    [checkpoint] = ask(app, "checkpoint_list", task_id=tasks["design"]["id"])["checkpoints"]
+    assert call_tool(app, "workflow_search", query="zebra")["results"]
+    [checkpoint] = call_tool(app, "checkpoint_list", task_id=tasks["design"]["id"])["checkpoints"]
     assert checkpoint["detail"] == {"n": -1, "big": 2**53}
-    assert "ours" in {each["name"] for each in ask(app, "template_list")["templates"]}
+    assert "ours" in {each["name"] for each in call_tool(app, "template_list")["templates"]}
 
     done = {"status": "completed", "outcome": "Designed.", "agent_id": holder}
-    ask(app, "task_update_status", id=tasks["design"]["id"], **done)
+    call_tool(app, "task_update_status", id=tasks["design"]["id"], **done)
 
-    [ready] = ask(app, "workflow_next_tasks", workflow_id=plan["id"])["tasks"]
+    [ready] = call_tool(app, "workflow_next_tasks", workflow_id=plan["id"])["tasks"]
     assert ready["name"] == "build"
-    assert ask(app, "task_claim", task_id=ready["id"], agent_id=holder)["success"]
+    assert call_tool(app, "task_claim", task_id=ready["id"], agent_id=holder)["success"]
 
 
 def _teams(app: Application) -> None:
-    [repository] = ask(app, "repository_list")["repositories"]
+    [repository] = call_tool(app, "repository_list")["repositories"]
     assert repository["name"] == "shop"
-    [plan] = ask(app, "workflow_list")["workflows"]
-    [workspace] = ask(app, "workspace_list", workflow_id=plan["id"])["workspaces"]
+    [plan] = call_tool(app, "workflow_list")["workflows"]
+    [workspace] = call_tool(app, "workspace_list", workflow_id=plan["id"])["workspaces"]
     assert (workspace["branch"], workspace["status"]) == ("sso", "active")
     with app.database.reading() as tx:
-        [token] = TokenStore(tx).all()
+        [token] = TokenStore(tx).list_all()
         record = AuditStore(tx)
-        verdict = verified(record.chained(), record.head())
+        verdict = verify_chain(record.iterate_chain(), record.get_head())
     assert (token.name, token.scope, token.revoked_at) == ("ci", "work", None)
     assert verdict.problem is None
     assert verdict.rows > 24, "the calls of today stand behind those of before"
@@ -137,16 +142,18 @@ def _teams(app: Application) -> None:
 
 def _tracking(app: Application) -> None:
     with app.database.reading() as tx:
-        [workflow] = tx.all("SELECT id FROM tracked_workflows")
-        [task] = tx.all("SELECT id FROM tracked_tasks WHERE name = 'second'")
-    [decision] = ask(app, "get_context", workflow_id=workflow["id"], include=["decisions"])["decisions"]
+        [workflow] = tx.fetch_all("SELECT id FROM tracked_workflows")
+        [task] = tx.fetch_all("SELECT id FROM tracked_tasks WHERE name = 'second'")
+    [decision] = call_tool(app, "get_context", workflow_id=workflow["id"], include=["decisions"])["decisions"]
     assert (decision["chosen"], decision["reasoning"]) == ("SQLite", ODD)
-    ask(app, "log_milestone", task_id=task["id"], message="After the upgrade")
-    assert "After the upgrade" in str(events(app)[-1].data)
+    call_tool(app, "log_milestone", task_id=task["id"], message="After the upgrade")
+    assert "After the upgrade" in str(list_events(app)[-1].data)
 
 
 def _agent(app: Application, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in ask(app, "agent_list")["agents"] if each["name"] == name)
+    found: dict[str, Any] = next(
+        each for each in call_tool(app, "agent_list")["agents"] if each["name"] == name
+    )
     return found
 
 

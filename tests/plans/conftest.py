@@ -1,4 +1,4 @@
-"""One app for all tests of a module, on each kind of database."""
+"""One application for all tests of a module, on each kind of database."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from application import Clock, clean, make_app
+from application import Clock, empty_database, make_app
 from conftest import KINDS
 from plans.world import World
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A deepwork that many tests share, with a clock that goes on from test to test."""
+    """An application shared by the tests of a module; its clock continues from test to test."""
     folder, clock = tmp_path_factory.mktemp("world"), Clock()
     location = str(folder / "deepwork.db")
     if request.param == "postgres":
         location = request.getfixturevalue("postgres_url")
-        clean(location)
+        empty_database(location)
     app = make_app(folder, location, clock)
     yield World(app, clock)
     app.close()

@@ -1,4 +1,4 @@
-"""Plans for tests: say what matters, the rest is ordinary."""
+"""Factories for plan models, with ordinary defaults for what a test leaves out."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from deepwork.plans.models import (
 )
 
 
-def node(
+def make_node(
     name: str, status: str = "pending", *, depends_on: Iterable[str] | None = None, **given: Any
 ) -> Node:
-    """A task as the graph sees it; its name is its id."""
+    """Make a graph node whose name is its id."""
     waits_for = None if depends_on is None else frozenset(depends_on)
     return Node(**({"id": name, "name": name, "status": TaskStatus(status), "depends_on": waits_for} | given))
 
 
-def outline(name: str, *, depends_on: Iterable[str] | None = None, **given: Any) -> Outline:
-    """A task as somebody wrote it."""
+def make_outline(name: str, *, depends_on: Iterable[str] | None = None, **given: Any) -> Outline:
+    """Make a task outline."""
     return Outline(name, depends_on=None if depends_on is None else tuple(depends_on), **given)
 
 
-def task(name: str = "build", status: str = "pending", **given: Any) -> Task:
-    """A task as a value."""
+def make_task(name: str = "build", status: str = "pending", **given: Any) -> Task:
+    """Make a task that is not stored."""
     ordinary: dict[str, Any] = {
         "id": f"tk_{name}",
         "workflow_id": "wf_1",
@@ -61,8 +61,8 @@ def task(name: str = "build", status: str = "pending", **given: Any) -> Task:
     return Task(**(ordinary | given))
 
 
-def workflow(status: str = "ready", **given: Any) -> Workflow:
-    """A workflow as a value."""
+def make_workflow(status: str = "ready", **given: Any) -> Workflow:
+    """Make a workflow that is not stored."""
     ordinary: dict[str, Any] = {
         "id": "wf_1",
         "name": "release",
@@ -83,8 +83,8 @@ def workflow(status: str = "ready", **given: Any) -> Workflow:
     return Workflow(**(ordinary | given))
 
 
-def random_plan(dice: random.Random) -> list[dict[str, Any]]:
-    """Tasks that wait for earlier ones, by name or by sequence."""
+def make_random_plan(dice: random.Random) -> list[dict[str, Any]]:
+    """Make a random valid plan: tasks that wait for earlier ones, by name or by sequence."""
     tasks: list[dict[str, Any]] = []
     for number in range(dice.randint(1, 14)):
         written: dict[str, Any] = {"name": f"t{number}", "sequence": dice.randint(0, 4)}

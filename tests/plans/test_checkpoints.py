@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from deepwork.errors import Code
-from plans.world import World, refused
+from plans.world import World, expect_error
 
 
-def add(world: World, id: str, **given: Any) -> Any:
-    return world.ask("checkpoint_add", task_id=id, **({"type": "progress", "summary": "Half."} | given))
+def add_checkpoint(world: World, id: str, **given: Any) -> Any:
+    return world.call("checkpoint_add", task_id=id, **({"type": "progress", "summary": "Half."} | given))
 
 
 def test_a_checkpoint_gets_an_id_and_the_next_number(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    first, second = add(world, plan["a"]), add(world, plan["a"])
+    first, second = add_checkpoint(world, plan["a"]), add_checkpoint(world, plan["a"])
 
     assert set(first) == {"id", "sequence"}
     assert first["id"].startswith("cp_")
@@ -26,14 +26,14 @@ def test_a_checkpoint_gets_an_id_and_the_next_number(world: World):
 
 
 def test_a_checkpoint_is_kept_as_it_was_given(world: World):
-    plan = world.plan("a")
-    agent = world.agent()
-    added = add(
+    plan = world.create_plan("a")
+    agent = world.register_agent()
+    added = add_checkpoint(
         world, plan["a"], type="decision", summary="Use tabs.", detail={"why": ["short", None]},
         files_changed=["a.py", "b.py"], agent_id=agent,
     )  # fmt: skip
 
-    assert plan.checkpoints("a") == [
+    assert plan.list_checkpoints("a") == [
         {
             "id": added["id"],
             "sequence": 1,
@@ -51,35 +51,35 @@ def test_a_checkpoint_is_kept_as_it_was_given(world: World):
     "type", ["plan", "progress", "decision", "error", "recovery", "complete", "replan", "ERROR"]
 )
 def test_every_type_is_known(world: World, type: str):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    add(world, plan["a"], type=type)
+    add_checkpoint(world, plan["a"], type=type)
 
-    assert plan.checkpoints("a")[0]["type"] == type.lower()
+    assert plan.list_checkpoints("a")[0]["type"] == type.lower()
 
 
 @pytest.mark.parametrize("bad", [{"type": "wish"}, {"summary": ""}, {"files_changed": [1]}, {"detail": [1]}])
 def test_a_checkpoint_that_makes_no_sense_is_an_input_error(world: World, bad: dict[str, Any]):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.INVALID_INPUT, next(iter(bad))):
-        add(world, plan["a"], **bad)
+    with expect_error(Code.INVALID_INPUT, next(iter(bad))):
+        add_checkpoint(world, plan["a"], **bad)
 
 
 def test_a_task_that_is_over_can_still_be_noted_on(world: World):
-    plan = world.plan("a")
-    plan.move("a", "completed")
+    plan = world.create_plan("a")
+    plan.set_status("a", "completed")
 
-    assert add(world, plan["a"], type="complete")["sequence"] == 1
+    assert add_checkpoint(world, plan["a"], type="complete")["sequence"] == 1
 
 
 def test_checkpoints_can_be_narrowed_and_read_on(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     for type in ("progress", "error", "progress", "decision", "progress"):
-        add(world, plan["a"], type=type)
+        add_checkpoint(world, plan["a"], type=type)
 
     def listed(**given: Any) -> tuple[list[int], int]:
-        answer = world.ask("checkpoint_list", task_id=plan["a"], **given)
+        answer = world.call("checkpoint_list", task_id=plan["a"], **given)
         return [each["sequence"] for each in answer["checkpoints"]], answer["total"]
 
     assert listed() == ([1, 2, 3, 4, 5], 5)
@@ -94,53 +94,53 @@ def test_checkpoints_can_be_narrowed_and_read_on(world: World):
 
 @pytest.mark.parametrize("bad", [{"limit": 0}, {"limit": 1001}, {"since_sequence": -1}, {"type": ["wish"]}])
 def test_a_list_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.INVALID_INPUT, next(iter(bad))):
-        plan.checkpoints("a", **bad)
+    with expect_error(Code.INVALID_INPUT, next(iter(bad))):
+        plan.list_checkpoints("a", **bad)
 
 
 def test_a_list_without_a_limit_ends_somewhere(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     for _ in range(101):
-        add(world, plan["a"])
+        add_checkpoint(world, plan["a"])
 
-    answer = world.ask("checkpoint_list", task_id=plan["a"])
+    answer = world.call("checkpoint_list", task_id=plan["a"])
 
     assert (len(answer["checkpoints"]), answer["total"]) == (100, 101)
 
 
 def test_numbers_given_at_once_have_no_gap_and_never_repeat(world: World):
-    plan = world.plan("a", "b")
+    plan = world.create_plan("a", "b")
     ids = [plan["a"], plan["b"]]
 
     with ThreadPoolExecutor(8) as callers:
-        list(callers.map(lambda number: add(world, ids[number % 2]), range(40)))
+        list(callers.map(lambda number: add_checkpoint(world, ids[number % 2]), range(40)))
 
     for name in "ab":
-        assert [each["sequence"] for each in plan.checkpoints(name)] == list(range(1, 21))
+        assert [each["sequence"] for each in plan.list_checkpoints(name)] == list(range(1, 21))
 
 
 def test_a_checkpoint_repeated_under_one_key_is_one(world: World):
-    plan = world.plan("a")
-    key = world.caller()
+    plan = world.create_plan("a")
+    key = world.new_caller()
 
-    assert add(world, plan["a"], key=key) == add(world, plan["a"], key=key)
-    assert len(plan.checkpoints("a")) == 1
+    assert add_checkpoint(world, plan["a"], key=key) == add_checkpoint(world, plan["a"], key=key)
+    assert len(plan.list_checkpoints("a")) == 1
 
 
 def test_a_failing_call_takes_no_number(world: World):
-    plan = world.plan("a", {"name": "b", "depends_on": ["a"]})
-    with refused(Code.TASK_BLOCKED):
-        world.ask("task_set_plan", id=plan["b"], plan={"steps": ["x"]})
+    plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]})
+    with expect_error(Code.TASK_BLOCKED):
+        world.call("task_set_plan", id=plan["b"], plan={"steps": ["x"]})
 
-    assert add(world, plan["b"])["sequence"] == 1
+    assert add_checkpoint(world, plan["b"])["sequence"] == 1
 
 
-def test_each_checkpoint_is_told(world: World):
-    plan = world.plan("a")
-    added = add(world, plan["a"], summary="x" * 5000)
+def test_each_checkpoint_emits_an_event(world: World):
+    plan = world.create_plan("a")
+    added = add_checkpoint(world, plan["a"], summary="x" * 5000)
 
-    [event] = [event for event in plan.events() if event.type == "checkpoint:created"]
+    [event] = [event for event in plan.list_events() if event.type == "checkpoint:created"]
     assert (event.data["id"], event.data["task_id"], event.data["sequence"]) == (added["id"], plan["a"], 1)
     assert len(event.data["summary"]) < 2100

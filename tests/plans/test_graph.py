@@ -1,4 +1,4 @@
-"""What can start, what waits, how far a plan is, and what cannot be one."""
+"""The dependency graph: what can start, what waits, progress, and validation."""
 
 from __future__ import annotations
 
@@ -11,65 +11,74 @@ import pytest
 
 from deepwork.errors import Code, InvalidInput
 from deepwork.plans import graph
-from deepwork.plans.graph import Graph, problems
+from deepwork.plans.graph import Graph, find_problems
 from deepwork.plans.models import Node, Outline, TaskStatus
-from plans.make import node, outline
+from plans.make import make_node, make_outline
 
 
-def names(nodes: Iterable[Node]) -> list[str]:
+def list_names(nodes: Iterable[Node]) -> list[str]:
     return [each.name for each in nodes]
 
 
-def codes(*outlines: Outline, existing: Sequence[Node] = ()) -> list[Code]:
-    return [problem.code for problem in problems(outlines, existing=existing)]
+def find_codes(*outlines: Outline, existing: Sequence[Node] = ()) -> list[Code]:
+    return [problem.code for problem in find_problems(outlines, existing=existing)]
 
 
-def message(*outlines: Outline, existing: Sequence[Node] = ()) -> str:
-    [problem] = problems(outlines, existing=existing)
+def find_message(*outlines: Outline, existing: Sequence[Node] = ()) -> str:
+    [problem] = find_problems(outlines, existing=existing)
     return problem.message
 
 
-def two_levels(width: int, status: str = "pending") -> list[Node]:
+def make_two_levels(width: int, status: str = "pending") -> list[Node]:
     return [
-        *(node(f"a{number}", status, sequence=1) for number in range(width)),
-        *(node(f"b{number}", sequence=2) for number in range(width)),
+        *(make_node(f"a{number}", status, sequence=1) for number in range(width)),
+        *(make_node(f"b{number}", sequence=2) for number in range(width)),
     ]
 
 
-# Who waits for whom
+# Dependencies
 
 
 def test_a_task_that_names_its_dependencies_waits_for_exactly_these():
-    plan = Graph([node("a"), node("b"), node("c", sequence=2, depends_on=["b"])])
+    plan = Graph([make_node("a"), make_node("b"), make_node("c", sequence=2, depends_on=["b"])])
 
-    assert names(plan.dependencies(plan["c"])) == ["b"]
+    assert list_names(plan.list_dependencies(plan["c"])) == ["b"]
 
 
 def test_a_task_that_names_none_follows_the_next_lower_sequence_there_is():
-    plan = Graph([node("a", sequence=1), node("b", sequence=4), node("c", sequence=9), node("d", sequence=4)])
+    plan = Graph(
+        [
+            make_node("a", sequence=1),
+            make_node("b", sequence=4),
+            make_node("c", sequence=9),
+            make_node("d", sequence=4),
+        ]
+    )
 
-    assert names(plan.dependencies(plan["c"])) == ["b", "d"]
-    assert names(plan.dependencies(plan["b"])) == ["a"]
-    assert names(plan.dependencies(plan["a"])) == []
+    assert list_names(plan.list_dependencies(plan["c"])) == ["b", "d"]
+    assert list_names(plan.list_dependencies(plan["b"])) == ["a"]
+    assert list_names(plan.list_dependencies(plan["a"])) == []
     assert plan.previous_level == {1: None, 4: 1, 9: 4}
 
 
 def test_a_task_that_names_an_empty_list_waits_for_nothing():
-    plan = Graph([node("a"), node("b", sequence=2, depends_on=[])])
+    plan = Graph([make_node("a"), make_node("b", sequence=2, depends_on=[])])
 
     assert not plan.is_blocked(plan["b"])
-    assert plan.dependencies(plan["b"]) == []
+    assert plan.list_dependencies(plan["b"]) == []
 
 
 def test_an_explicit_task_still_belongs_to_its_level():
-    plan = Graph([node("a", depends_on=[]), node("b", sequence=2)])
+    plan = Graph([make_node("a", depends_on=[]), make_node("b", sequence=2)])
 
-    assert names(plan.open_dependencies(plan["b"])) == ["a"]
+    assert list_names(plan.list_open_dependencies(plan["b"])) == ["a"]
 
 
 @pytest.mark.parametrize("done", ["completed", "skipped"])
 def test_what_is_done_or_skipped_blocks_nobody(done: str):
-    plan = Graph([node("a", done), node("b", sequence=2), node("c", sequence=2, depends_on=["a"])])
+    plan = Graph(
+        [make_node("a", done), make_node("b", sequence=2), make_node("c", sequence=2, depends_on=["a"])]
+    )
 
     assert not plan.is_blocked(plan["b"])
     assert not plan.is_blocked(plan["c"])
@@ -77,7 +86,9 @@ def test_what_is_done_or_skipped_blocks_nobody(done: str):
 
 @pytest.mark.parametrize("status", ["pending", "planning", "in_progress", "paused", "failed"])
 def test_whatever_is_not_done_blocks_those_after_it(status: str):
-    plan = Graph([node("a", status), node("b", sequence=2), node("c", sequence=2, depends_on=["a"])])
+    plan = Graph(
+        [make_node("a", status), make_node("b", sequence=2), make_node("c", sequence=2, depends_on=["a"])]
+    )
 
     assert plan.is_blocked(plan["b"])
     assert plan.is_blocked(plan["c"])
@@ -85,27 +96,34 @@ def test_whatever_is_not_done_blocks_those_after_it(status: str):
 
 @pytest.mark.parametrize("waits_for", [None, ["z", "y", "x", "w"]])
 def test_open_dependencies_come_in_plan_order_up_to_a_limit_and_are_all_counted(waits_for: list[str] | None):
-    before = [node("z"), node("y", "completed"), node("x", "in_progress"), node("w")]
-    plan = Graph([*before, node("last", sequence=2, depends_on=waits_for)])
+    before = [make_node("z"), make_node("y", "completed"), make_node("x", "in_progress"), make_node("w")]
+    plan = Graph([*before, make_node("last", sequence=2, depends_on=waits_for)])
     last = plan["last"]
 
-    assert names(plan.open_dependencies(last)) == ["z", "x", "w"]
-    assert names(plan.open_dependencies(last, 2)) == ["z", "x"]
-    assert plan.open_count(last) == 3
-    assert names(plan.dependencies(last)) == ["z", "y", "x", "w"]
-    assert names(plan.dependencies(last, 2)) == ["z", "y"]
+    assert list_names(plan.list_open_dependencies(last)) == ["z", "x", "w"]
+    assert list_names(plan.list_open_dependencies(last, 2)) == ["z", "x"]
+    assert plan.count_open_dependencies(last) == 3
+    assert list_names(plan.list_dependencies(last)) == ["z", "y", "x", "w"]
+    assert list_names(plan.list_dependencies(last, 2)) == ["z", "y"]
 
 
 def test_dependents_are_those_that_name_a_task():
-    plan = Graph([node("a"), node("b", depends_on=["a"]), node("c", sequence=2), node("d", depends_on=["b"])])
+    plan = Graph(
+        [
+            make_node("a"),
+            make_node("b", depends_on=["a"]),
+            make_node("c", sequence=2),
+            make_node("d", depends_on=["b"]),
+        ]
+    )
 
-    assert names(plan.dependents(["a"])) == ["b"]
-    assert names(plan.dependents(["a", "b"])) == ["b", "d"]
-    assert plan.dependents(["d"]) == []
+    assert list_names(plan.list_dependents(["a"])) == ["b"]
+    assert list_names(plan.list_dependents(["a", "b"])) == ["b", "d"]
+    assert plan.list_dependents(["d"]) == []
 
 
 def test_a_task_is_found_by_its_id():
-    plan = Graph([node("build", id="tk_1")])
+    plan = Graph([make_node("build", id="tk_1")])
 
     assert plan["tk_1"].name == "build"
     assert "tk_1" in plan
@@ -116,42 +134,50 @@ def test_a_task_is_found_by_its_id():
 
 
 def test_a_task_waits_for_every_task_before_it():
-    plan = Graph([node("design", "completed"), node("build"), node("ship", depends_on=["design", "build"])])
+    plan = Graph(
+        [
+            make_node("design", "completed"),
+            make_node("build"),
+            make_node("ship", depends_on=["design", "build"]),
+        ]
+    )
 
-    assert names(plan.ready()) == ["build"]
-    assert names(plan.blocked()) == ["ship"]
+    assert list_names(plan.list_ready()) == ["build"]
+    assert list_names(plan.list_blocked()) == ["ship"]
 
 
 def test_ready_tasks_come_by_sequence_then_as_written_and_failed_ones_last():
     plan = Graph(
         [
-            node("broken", "failed", depends_on=[]),
-            node("late", sequence=3, depends_on=[]),
-            node("second", sequence=2, depends_on=[]),
-            node("first", sequence=2, depends_on=[]),
-            node("early", sequence=1, depends_on=[]),
+            make_node("broken", "failed", depends_on=[]),
+            make_node("late", sequence=3, depends_on=[]),
+            make_node("second", sequence=2, depends_on=[]),
+            make_node("first", sequence=2, depends_on=[]),
+            make_node("early", sequence=1, depends_on=[]),
         ]
     )
 
-    assert names(plan.ready()) == ["early", "second", "first", "late", "broken"]
-    assert names(plan.ready(retry_failed=False)) == ["early", "second", "first", "late"]
+    assert list_names(plan.list_ready()) == ["early", "second", "first", "late", "broken"]
+    assert list_names(plan.list_ready(retry_failed=False)) == ["early", "second", "first", "late"]
 
 
 @pytest.mark.parametrize("status", ["planning", "in_progress", "paused", "completed", "skipped"])
 def test_what_runs_or_ended_is_neither_ready_nor_blocked(status: str):
-    plan = Graph([node("a"), node("b", status, depends_on=["a"]), node("c", status, depends_on=[])])
+    plan = Graph(
+        [make_node("a"), make_node("b", status, depends_on=["a"]), make_node("c", status, depends_on=[])]
+    )
 
-    assert names(plan.ready()) == ["a"]
-    assert plan.blocked() == []
+    assert list_names(plan.list_ready()) == ["a"]
+    assert plan.list_blocked() == []
 
 
 def test_a_failed_task_that_waits_again_is_blocked_but_counted_as_failed():
-    plan = Graph([node("new"), node("broken", "failed", depends_on=["new"])])
+    plan = Graph([make_node("new"), make_node("broken", "failed", depends_on=["new"])])
 
-    assert names(plan.blocked()) == ["broken"]
-    assert names(plan.ready()) == ["new"]
-    assert plan.progress().by_status[TaskStatus.FAILED] == 1
-    assert plan.progress().by_status[TaskStatus.BLOCKED] == 0
+    assert list_names(plan.list_blocked()) == ["broken"]
+    assert list_names(plan.list_ready()) == ["new"]
+    assert plan.compute_progress().by_status[TaskStatus.FAILED] == 1
+    assert plan.compute_progress().by_status[TaskStatus.BLOCKED] == 0
 
 
 @pytest.mark.parametrize(
@@ -161,23 +187,23 @@ def test_a_failed_task_that_waits_again_is_blocked_but_counted_as_failed():
 def test_running_tasks_take_room_and_the_advice_is_never_negative(
     available: int, max_parallel: int, running: int, recommended: int
 ):
-    assert graph.recommended_count(available, max_parallel=max_parallel, running=running) == recommended
+    assert graph.recommend_count(available, max_parallel=max_parallel, running=running) == recommended
 
 
-# How far it is
+# Progress
 
 
 def test_progress_counts_every_status_and_blocked_apart_from_pending():
     plan = Graph(
         [
-            node("a", "completed"),
-            node("b", "in_progress", sequence=2),
-            node("c", sequence=3),
-            node("d", depends_on=[]),
+            make_node("a", "completed"),
+            make_node("b", "in_progress", sequence=2),
+            make_node("c", sequence=3),
+            make_node("d", depends_on=[]),
         ]
     )
 
-    progress = plan.progress()
+    progress = plan.compute_progress()
 
     assert progress.by_status == {
         "pending": 1,
@@ -204,11 +230,11 @@ def test_progress_counts_every_status_and_blocked_apart_from_pending():
 )
 def test_progress_says_up_to_which_sequence_all_is_done(statuses: str, completed: int, current: int):
     plan = Graph(
-        node(f"t{sequence}", status, sequence=sequence)
+        make_node(f"t{sequence}", status, sequence=sequence)
         for sequence, status in zip((2, 5, 7), statuses.split(), strict=True)
     )
 
-    progress = plan.progress()
+    progress = plan.compute_progress()
 
     assert (progress.completed_sequence, progress.current_sequence) == (completed, current)
 
@@ -216,209 +242,225 @@ def test_progress_says_up_to_which_sequence_all_is_done(statuses: str, completed
 def test_groups_come_as_first_seen_with_how_many_are_done():
     plan = Graph(
         [
-            node("a", "completed", parallel_group="ui"),
-            node("b", parallel_group="api"),
-            node("c", "skipped", parallel_group="ui"),
-            node("d", parallel_group="ui"),
-            node("e"),
+            make_node("a", "completed", parallel_group="ui"),
+            make_node("b", parallel_group="api"),
+            make_node("c", "skipped", parallel_group="ui"),
+            make_node("d", parallel_group="ui"),
+            make_node("e"),
         ]
     )
 
-    assert plan.progress().groups == (("ui", 3, 2), ("api", 1, 0))
+    assert plan.compute_progress().groups == (("ui", 3, 2), ("api", 1, 0))
 
 
 def test_a_plan_is_complete_when_all_is_done_and_there_was_something_to_do():
-    assert Graph([node("a", "completed"), node("b", "skipped")]).progress().all_complete
-    assert not Graph([node("a", "completed"), node("b", "failed")]).progress().all_complete
-    assert not Graph([]).progress().all_complete
+    assert Graph([make_node("a", "completed"), make_node("b", "skipped")]).compute_progress().all_complete
+    assert not Graph([make_node("a", "completed"), make_node("b", "failed")]).compute_progress().all_complete
+    assert not Graph([]).compute_progress().all_complete
 
 
 def test_an_empty_graph_has_nothing_of_anything():
     plan = Graph([])
 
-    assert (plan.ready(), plan.blocked(), plan.levels()) == ([], [], [])
-    assert plan.progress().completed_sequence == plan.progress().current_sequence == 0
+    assert (plan.list_ready(), plan.list_blocked(), plan.list_rows()) == ([], [], [])
+    assert plan.compute_progress().completed_sequence == plan.compute_progress().current_sequence == 0
 
 
-# How it is drawn, and what runs side by side
+# Rows, and what may run in parallel
 
 
 def test_a_task_is_drawn_in_the_first_row_below_all_it_waits_for():
     plan = Graph(
         [
-            node("ship", sequence=9, depends_on=["test", "write"]),
-            node("ask", sequence=1),
-            node("write", sequence=2),
-            node("build", sequence=2),
-            node("test", sequence=2, depends_on=["build"]),
+            make_node("ship", sequence=9, depends_on=["test", "write"]),
+            make_node("ask", sequence=1),
+            make_node("write", sequence=2),
+            make_node("build", sequence=2),
+            make_node("test", sequence=2, depends_on=["build"]),
         ]
     )
 
-    assert [names(row) for row in plan.levels()] == [["ask"], ["write", "build"], ["test"], ["ship"]]
+    assert [list_names(row) for row in plan.list_rows()] == [["ask"], ["write", "build"], ["test"], ["ship"]]
 
 
 def test_two_tasks_run_together_when_neither_waits_for_the_other_however_far_around():
     plan = Graph(
         [
-            node("a"),
-            node("b"),
-            node("c", sequence=2),
-            node("d", sequence=3, depends_on=["c"]),
-            node("e", sequence=3, depends_on=[]),
+            make_node("a"),
+            make_node("b"),
+            make_node("c", sequence=2),
+            make_node("d", sequence=3, depends_on=["c"]),
+            make_node("e", sequence=3, depends_on=[]),
         ]
     )
     a, b, c, d, e = plan.nodes
 
-    assert plan.runs_together(a, b)
-    assert plan.runs_together(e, a)
-    assert plan.runs_together(c, e)
-    assert not plan.runs_together(c, c)
-    assert not plan.runs_together(a, d)
-    assert not plan.runs_together(d, a)
-    assert plan.run_together([a, b, d, e]) == {"a": [b, e], "b": [a, e], "d": [e], "e": [a, b, d]}
+    assert plan.can_run_together(a, b)
+    assert plan.can_run_together(e, a)
+    assert plan.can_run_together(c, e)
+    assert not plan.can_run_together(c, c)
+    assert not plan.can_run_together(a, d)
+    assert not plan.can_run_together(d, a)
+    assert plan.find_parallel([a, b, d, e]) == {"a": [b, e], "b": [a, e], "d": [e], "e": [a, b, d]}
 
 
-# What cannot be a plan
+# Invalid plans
 
 
 def test_a_good_plan_has_no_problems():
     plan = [
-        outline("a"),
-        outline("b", depends_on=["a"]),
-        outline("c", sequence=2),
-        outline("d", sequence=2, depends_on=["c"]),
+        make_outline("a"),
+        make_outline("b", depends_on=["a"]),
+        make_outline("c", sequence=2),
+        make_outline("d", sequence=2, depends_on=["c"]),
     ]
 
-    assert problems(plan) == []
-    graph.check(plan)
+    assert find_problems(plan) == []
+    graph.validate_outlines(plan)
 
 
 def test_an_empty_plan_is_refused():
-    assert codes() == [Code.INVALID_INPUT]
-    assert message() == "The plan has no tasks."
+    assert find_codes() == [Code.INVALID_INPUT]
+    assert find_message() == "The plan has no tasks."
 
 
 def test_tasks_that_exist_need_no_new_ones():
-    assert codes(existing=[node("a")]) == []
+    assert find_codes(existing=[make_node("a")]) == []
 
 
-def test_a_blank_name_is_refused_and_told_by_its_place():
-    assert message(outline("a"), outline(" \t")) == "Task 2 of those given has no name."
+def test_a_blank_name_is_refused_and_reported_by_its_index():
+    assert find_message(make_outline("a"), make_outline(" \t")) == "Task 2 in the list has no name."
 
 
 def test_a_name_stands_for_one_task():
-    assert codes(outline("a"), outline(" a "), outline("A")) == [Code.DUPLICATE_TASK_NAME]
-    assert message(outline("a"), outline("a"), outline("a")) == "3 tasks have the name 'a'."
+    assert find_codes(make_outline("a"), make_outline(" a "), make_outline("A")) == [Code.DUPLICATE_TASK_NAME]
+    assert (
+        find_message(make_outline("a"), make_outline("a"), make_outline("a")) == "3 tasks are named 'a'."
+    )
 
 
 def test_a_name_that_exists_already_is_taken():
-    assert codes(outline("a"), existing=[node("a", id="tk_1")]) == [Code.DUPLICATE_TASK_NAME]
-    assert message(outline("a"), existing=[node("a")]) == "The plan has a task 'a' already."
+    assert find_codes(make_outline("a"), existing=[make_node("a", id="tk_1")]) == [Code.DUPLICATE_TASK_NAME]
+    assert find_message(make_outline("a"), existing=[make_node("a")]) == "The plan already has a task 'a'."
 
 
 def test_a_task_cannot_depend_on_itself():
-    assert codes(outline("a", depends_on=[" a"])) == [Code.SELF_DEPENDENCY]
-    assert message(outline("a", depends_on=["a"])) == "Task 'a' depends on itself."
+    assert find_codes(make_outline("a", depends_on=[" a"])) == [Code.SELF_DEPENDENCY]
+    assert find_message(make_outline("a", depends_on=["a"])) == "Task 'a' depends on itself."
 
 
-def test_a_task_that_depends_on_itself_and_another_is_told_both():
-    told = problems([outline("a", depends_on=["a", "b"]), outline("b", depends_on=["a"])])
+def test_a_task_that_depends_on_itself_and_another_has_both_problems():
+    reported = find_problems([make_outline("a", depends_on=["a", "b"]), make_outline("b", depends_on=["a"])])
 
-    assert [problem.message for problem in told] == [
+    assert [problem.message for problem in reported] == [
         "Task 'a' depends on itself.",
-        "2 tasks wait for each other in a circle: a -> b -> a.",
+        "2 tasks wait for each other in a cycle: a -> b -> a.",
     ]
 
 
 def test_a_dependency_must_exist():
-    assert codes(outline("build", depends_on=["design"])) == [Code.UNKNOWN_DEPENDENCY]
-    assert message(outline("x", depends_on=["y"])) == "Task 'x' depends on 'y', which is not in the plan."
+    assert find_codes(make_outline("build", depends_on=["design"])) == [Code.UNKNOWN_DEPENDENCY]
+    assert (
+        find_message(make_outline("x", depends_on=["y"]))
+        == "Task 'x' depends on 'y', which is not in the plan."
+    )
 
 
 def test_a_dependency_that_nearly_exists_is_guessed():
-    told = message(outline("Design the API"), outline("build", depends_on=["Design the Api"]))
+    reported = find_message(
+        make_outline("Design the API"), make_outline("build", depends_on=["Design the Api"])
+    )
 
-    assert told.endswith("Did you mean 'Design the API'?")
+    assert reported.endswith("Did you mean 'Design the API'?")
 
 
 def test_a_task_may_depend_on_one_that_exists_or_comes_later():
-    assert codes(outline("b", depends_on=["a", "c"]), outline("c"), existing=[node("a", id="tk_1")]) == []
+    assert (
+        find_codes(
+            make_outline("b", depends_on=["a", "c"]), make_outline("c"), existing=[make_node("a", id="tk_1")]
+        )
+        == []
+    )
 
 
 def test_a_dependency_named_twice_counts_once():
-    assert codes(outline("a"), outline("b", depends_on=["a", " a", "a"])) == []
+    assert find_codes(make_outline("a"), make_outline("b", depends_on=["a", " a", "a"])) == []
 
 
 def test_tasks_that_wait_for_each_other_are_named_in_their_circle():
-    told = message(
-        outline("a", depends_on=["b"]), outline("b", depends_on=["c"]), outline("c", depends_on=["a"])
+    reported = find_message(
+        make_outline("a", depends_on=["b"]),
+        make_outline("b", depends_on=["c"]),
+        make_outline("c", depends_on=["a"]),
     )
 
-    assert told == "3 tasks wait for each other in a circle: a -> b -> c -> a."
+    assert reported == "3 tasks wait for each other in a cycle: a -> b -> c -> a."
 
 
 def test_a_circle_through_a_sequence_is_found_and_explained():
-    plan = [outline("a", sequence=1, depends_on=["b"]), outline("b", sequence=2)]
+    plan = [make_outline("a", sequence=1, depends_on=["b"]), make_outline("b", sequence=2)]
 
-    assert codes(*plan) == [Code.CIRCULAR_DEPENDENCY]
-    assert message(*plan) == (
-        "2 tasks wait for each other in a circle: a -> b -> a. "
-        "b (sequence 2) waits for all of sequence 1, a among them."
+    assert find_codes(*plan) == [Code.CIRCULAR_DEPENDENCY]
+    assert find_message(*plan) == (
+        "2 tasks wait for each other in a cycle: a -> b -> a. "
+        "b (sequence 2) waits for all of sequence 1, including a."
     )
 
 
 def test_a_new_task_that_comes_between_existing_ones_can_close_a_circle():
-    existing = [node("a", sequence=1), node("c", sequence=3)]
+    existing = [make_node("a", sequence=1), make_node("c", sequence=3)]
 
-    assert codes(outline("b", sequence=2), existing=existing) == []
-    assert message(outline("b", sequence=2, depends_on=["c"]), existing=existing) == (
-        "2 tasks wait for each other in a circle: c -> b -> c. "
-        "c (sequence 3) waits for all of sequence 2, b among them."
+    assert find_codes(make_outline("b", sequence=2), existing=existing) == []
+    assert find_message(make_outline("b", sequence=2, depends_on=["c"]), existing=existing) == (
+        "2 tasks wait for each other in a cycle: c -> b -> c. "
+        "c (sequence 3) waits for all of sequence 2, including b."
     )
 
 
 def test_of_a_long_circle_ten_tasks_are_named():
-    told = message(*(outline(f"t{number}", depends_on=[f"t{(number + 1) % 30}"]) for number in range(30)))
+    reported = find_message(
+        *(make_outline(f"t{number}", depends_on=[f"t{(number + 1) % 30}"]) for number in range(30))
+    )
 
-    assert told.startswith("30 tasks wait for each other in a circle: t0 -> t1 -> ")
-    assert told.endswith(" -> t8 -> t9 -> … -> t0.")
+    assert reported.startswith("30 tasks wait for each other in a cycle: t0 -> t1 -> ")
+    assert reported.endswith(" -> t8 -> t9 -> … -> t0.")
 
 
-def test_each_knot_of_tasks_is_told_once_by_its_shortest_circle():
-    told = problems(
+def test_each_cyclic_component_is_reported_once_by_its_shortest_cycle():
+    reported = find_problems(
         [
-            outline("a", depends_on=["b", "c"]),
-            outline("b", depends_on=["c"]),
-            outline("c", depends_on=["a"]),
-            outline("x", depends_on=["y", "a"]),
-            outline("y", depends_on=["x"]),
+            make_outline("a", depends_on=["b", "c"]),
+            make_outline("b", depends_on=["c"]),
+            make_outline("c", depends_on=["a"]),
+            make_outline("x", depends_on=["y", "a"]),
+            make_outline("y", depends_on=["x"]),
         ]
     )
 
-    assert sorted(problem.message.split(": ")[1] for problem in told) == ["a -> c -> a.", "x -> y -> x."]
+    assert sorted(problem.message.split(": ")[1] for problem in reported) == ["a -> c -> a.", "x -> y -> x."]
 
 
-def test_a_name_cannot_break_the_line_it_is_told_on():
-    told = message(outline("a\nb", depends_on=["c"]), outline("c", depends_on=["a\nb"]))
+def test_a_name_cannot_break_the_line_it_is_printed_on():
+    reported = find_message(make_outline("a\nb", depends_on=["c"]), make_outline("c", depends_on=["a\nb"]))
 
-    assert told.endswith(r"a\nb -> c -> a\nb.")
+    assert reported.endswith(r"a\nb -> c -> a\nb.")
 
 
-def test_all_problems_are_told_at_once_under_the_code_of_the_first():
+def test_all_problems_are_reported_together_under_the_code_of_the_first():
     plan = [
-        outline(""),
-        outline("a"),
-        outline("a"),
-        outline("b", depends_on=["b"]),
-        outline("c", depends_on=["nowhere"]),
-        outline("d", depends_on=["e"]),
-        outline("e", depends_on=["d"]),
+        make_outline(""),
+        make_outline("a"),
+        make_outline("a"),
+        make_outline("b", depends_on=["b"]),
+        make_outline("c", depends_on=["nowhere"]),
+        make_outline("d", depends_on=["e"]),
+        make_outline("e", depends_on=["d"]),
     ]
 
     with pytest.raises(InvalidInput) as refused:
-        graph.check(plan)
+        graph.validate_outlines(plan)
 
-    assert [problem.code for problem in problems(plan)] == [
+    assert [problem.code for problem in find_problems(plan)] == [
         Code.INVALID_INPUT,
         Code.DUPLICATE_TASK_NAME,
         Code.SELF_DEPENDENCY,
@@ -426,90 +468,93 @@ def test_all_problems_are_told_at_once_under_the_code_of_the_first():
         Code.CIRCULAR_DEPENDENCY,
     ]
     assert refused.value.code is Code.INVALID_INPUT
-    assert refused.value.message.splitlines() == [problem.message for problem in problems(plan)]
+    assert refused.value.message.splitlines() == [problem.message for problem in find_problems(plan)]
     assert refused.value.recoverable
 
 
 def test_one_problem_is_one_line_with_its_own_remedy():
     with pytest.raises(InvalidInput) as refused:
-        graph.check([outline("a", depends_on=["b"]), outline("b", depends_on=["a"])])
+        graph.validate_outlines([make_outline("a", depends_on=["b"]), make_outline("b", depends_on=["a"])])
 
     assert refused.value.code is Code.CIRCULAR_DEPENDENCY
-    assert refused.value.message == "2 tasks wait for each other in a circle: a -> b -> a."
+    assert refused.value.message == "2 tasks wait for each other in a cycle: a -> b -> a."
     assert "`depends_on: []`" in refused.value.suggestion
 
 
-def test_a_plan_full_of_problems_is_told_the_first_fifty():
-    plan = [outline(f"t{number}", depends_on=[f"u{number}"]) for number in range(1_000)]
+def test_of_a_plan_full_of_problems_the_first_fifty_are_reported():
+    plan = [make_outline(f"t{number}", depends_on=[f"u{number}"]) for number in range(1_000)]
 
     with pytest.raises(InvalidInput) as refused:
-        graph.check(plan)
+        graph.validate_outlines(plan)
 
     assert len(refused.value.message.splitlines()) == 51
     assert refused.value.message.endswith("These are the first 50 problems.")
 
 
-# As large as plans may be
+# Plans of the maximum size
 
 
 def test_a_plan_has_at_most_so_many_tasks():
-    plan = [outline(f"t{number}") for number in range(graph.MAX_TASKS)]
+    plan = [make_outline(f"t{number}") for number in range(graph.MAX_TASKS)]
 
-    assert codes(*plan) == []
-    assert codes(*plan, outline("one more")) == [Code.TOO_LARGE]
-    assert codes(*plan, existing=[node("one more")]) == [Code.TOO_LARGE]
+    assert find_codes(*plan) == []
+    assert find_codes(*plan, make_outline("one more")) == [Code.TOO_LARGE]
+    assert find_codes(*plan, existing=[make_node("one more")]) == [Code.TOO_LARGE]
 
 
 def test_a_plan_has_at_most_so_many_dependencies():
-    first = [outline(f"a{number}") for number in range(100)]
+    first = [make_outline(f"a{number}") for number in range(100)]
     everything = [each.name for each in first]
-    after = [outline(f"b{number}", depends_on=everything) for number in range(1_000)]
+    after = [make_outline(f"b{number}", depends_on=everything) for number in range(1_000)]
 
-    assert codes(*first, *after) == []
-    assert codes(*first, *after, outline("one more", depends_on=["a0"])) == [Code.TOO_LARGE]
+    assert find_codes(*first, *after) == []
+    assert find_codes(*first, *after, make_outline("one more", depends_on=["a0"])) == [Code.TOO_LARGE]
     with pytest.raises(InvalidInput, match="100,001 dependencies"):
-        graph.check([*first, *after, outline("one more", depends_on=["a0"])])
+        graph.validate_outlines([*first, *after, make_outline("one more", depends_on=["a0"])])
 
 
 def test_a_chain_of_twenty_thousand_is_not_too_deep():
     chain = [
-        outline(f"t{number}", depends_on=[f"t{number - 1}"] if number else []) for number in range(20_000)
+        make_outline(f"t{number}", depends_on=[f"t{number - 1}"] if number else [])
+        for number in range(20_000)
     ]
-    drawn = Graph([node(f"t{number}", sequence=number) for number in range(20_000)]).levels()
+    drawn = Graph([make_node(f"t{number}", sequence=number) for number in range(20_000)]).list_rows()
 
-    assert codes(*chain) == []
+    assert find_codes(*chain) == []
     assert len(drawn) == 20_000
 
 
-def questions(nodes: list[Node]) -> None:
-    """Everything one can ask about a plan."""
+def query_everything(nodes: list[Node]) -> None:
+    """Run every query of the graph."""
     plan = Graph(nodes)
     for each in nodes:
         plan.is_blocked(each)
-        plan.open_count(each)
-        plan.open_dependencies(each, 3)
-    plan.ready()
-    plan.blocked()
-    plan.progress()
-    plan.levels()
-    plan.dependents([nodes[0].id])
-    plan.run_together(nodes[:20])
+        plan.count_open_dependencies(each)
+        plan.list_open_dependencies(each, 3)
+    plan.list_ready()
+    plan.list_blocked()
+    plan.compute_progress()
+    plan.list_rows()
+    plan.list_dependents([nodes[0].id])
+    plan.find_parallel(nodes[:20])
 
 
-def validation(nodes: list[Node]) -> None:
-    problems([outline(each.name, sequence=each.sequence, depends_on=each.depends_on) for each in nodes])
+def validate(nodes: list[Node]) -> None:
+    find_problems(
+        [make_outline(each.name, sequence=each.sequence, depends_on=each.depends_on) for each in nodes]
+    )
 
 
-def knotted(width: int) -> list[Node]:
+def make_cyclic_levels(width: int) -> list[Node]:
     """Two levels, each task of the first waiting for one of the second, which waits for all of the first."""
     return [
-        *(node(f"a{number}", depends_on=[f"b{number}"]) for number in range(width)),
-        *(node(f"b{number}", sequence=2) for number in range(width)),
+        *(make_node(f"a{number}", depends_on=[f"b{number}"]) for number in range(width)),
+        *(make_node(f"b{number}", sequence=2) for number in range(width)),
     ]
 
 
-def lines_run(work: Callable[[], object]) -> int:
-    """How many lines of Python a piece of work executes: a measure that no busy machine disturbs."""
+def count_lines_run(work: Callable[[], object]) -> int:
+    """Count the lines of Python that are executed: a measure that does not depend on the machine's load."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -529,18 +574,18 @@ def lines_run(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize(
     ("work", "plan"),
     [
-        (questions, two_levels),
-        (questions, lambda width: two_levels(width, "completed")),
-        (validation, two_levels),
-        (validation, knotted),
+        (query_everything, make_two_levels),
+        (query_everything, lambda width: make_two_levels(width, "completed")),
+        (validate, make_two_levels),
+        (validate, make_cyclic_levels),
     ],
 )
 def test_work_grows_as_the_plan_does(work: Callable[[list[Node]], None], plan: Callable[[int], list[Node]]):
     small, large = plan(250), plan(1_000)
 
-    assert lines_run(lambda: work(large)) < 4.4 * lines_run(lambda: work(small))
+    assert count_lines_run(lambda: work(large)) < 4.4 * count_lines_run(lambda: work(small))
 
 
 def test_two_levels_of_five_thousand_are_no_effort():
-    questions(two_levels(5_000))
-    validation(two_levels(5_000))
+    query_everything(make_two_levels(5_000))
+    validate(make_two_levels(5_000))

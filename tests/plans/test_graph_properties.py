@@ -1,4 +1,4 @@
-"""Any small plan, held against networkx with every implied edge made."""
+"""Compare random small plans with networkx, where every implied edge is an explicit one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import Code
-from deepwork.plans.graph import Graph, problems
+from deepwork.plans.graph import Graph, find_problems
 from deepwork.plans.models import Node, Outline, TaskStatus
-from plans.make import node, outline
+from plans.make import make_node, make_outline
 
 thorough = settings(max_examples=200, deadline=None)
 
@@ -24,16 +24,16 @@ LARGEST = 8
 DONE = {TaskStatus.COMPLETED, TaskStatus.SKIPPED}
 
 
-# A task as one draws it: its status, its sequence, and in bits the places of those it names, if it does.
+# A generated task: its status, its sequence, and a bit set of the tasks in `depends_on`, if any.
 drawn_tasks = st.tuples(
     st.sampled_from(STORED), st.integers(1, 4), st.none() | st.integers(0, 2**LARGEST - 1)
 )
 
 
-def as_plan(drawn: list[tuple[TaskStatus, int, int | None]]) -> list[Node]:
+def build_plan(drawn: list[tuple[TaskStatus, int, int | None]]) -> list[Node]:
     ids = [f"t{place}" for place in range(len(drawn))]
     return [
-        node(
+        make_node(
             ids[place],
             status,
             sequence=sequence,
@@ -46,44 +46,44 @@ def as_plan(drawn: list[tuple[TaskStatus, int, int | None]]) -> list[Node]:
     ]
 
 
-def without_circles(nodes: list[Node]) -> list[Node]:
-    """The same tasks naming only earlier ones; where that leaves a circle through a sequence, naming nobody."""
-    tamed = [naming_only(nodes[:place], each) for place, each in enumerate(nodes)]
-    if nx.is_directed_acyclic_graph(oracle(tamed)):
+def remove_cycles(nodes: list[Node]) -> list[Node]:
+    """Keep only dependencies on earlier tasks; drop all if a cycle through a sequence remains."""
+    tamed = [restrict_dependencies(nodes[:place], each) for place, each in enumerate(nodes)]
+    if nx.is_directed_acyclic_graph(build_oracle(tamed)):
         return tamed
     return [replace(each, depends_on=None) for each in tamed]
 
 
-def naming_only(allowed: Sequence[Node], each: Node) -> Node:
-    return replace(each, depends_on=each.depends_on and each.depends_on & set(ids(allowed)))
+def restrict_dependencies(allowed: Sequence[Node], each: Node) -> Node:
+    return replace(each, depends_on=each.depends_on and each.depends_on & set(list_ids(allowed)))
 
 
-any_plans = st.lists(drawn_tasks, min_size=1, max_size=LARGEST).map(as_plan)
-"""Tasks that wait for whom they please, in circles too."""
+any_plans = st.lists(drawn_tasks, min_size=1, max_size=LARGEST).map(build_plan)
+"""Tasks with arbitrary dependencies, including cycles."""
 
-plans = any_plans.map(without_circles).flatmap(st.permutations)
-"""Tasks in any order that do not wait for each other in a circle."""
+plans = any_plans.map(remove_cycles).flatmap(st.permutations)
+"""Tasks in any order without cycles."""
 
 
-def oracle(nodes: Sequence[Node]) -> nx.DiGraph:
-    """The plan with an edge from every task to every one that waits for it."""
+def build_oracle(nodes: Sequence[Node]) -> nx.DiGraph:
+    """Build a graph with an edge from every task to each of its dependents."""
     made = nx.DiGraph()
     made.add_nodes_from(each.id for each in nodes)
     for each in nodes:
-        made.add_edges_from((id, each.id) for id in waits_for(each, nodes))
+        made.add_edges_from((id, each.id) for id in list_dependency_list_ids(each, nodes))
     return made
 
 
-def waits_for(each: Node, nodes: Sequence[Node]) -> set[str]:
+def list_dependency_list_ids(each: Node, nodes: Sequence[Node]) -> set[str]:
     if each.depends_on is not None:
         return set(each.depends_on)
     lower = [other.sequence for other in nodes if other.sequence < each.sequence]
     return {other.id for other in nodes if lower and other.sequence == max(lower)}
 
 
-def open_before(nodes: Sequence[Node]) -> dict[str, list[str]]:
-    """For each task the unfinished ones it waits for, as the oracle has it, in plan order."""
-    made = oracle(nodes)
+def list_open_before(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """Return the open dependencies of each task according to networkx, in plan order."""
+    made = build_oracle(nodes)
     return {
         each.id: [
             other.id for other in nodes if made.has_edge(other.id, each.id) and other.status not in DONE
@@ -92,20 +92,22 @@ def open_before(nodes: Sequence[Node]) -> dict[str, list[str]]:
     }
 
 
-def ids(nodes: Iterable[Node]) -> list[str]:
+def list_ids(nodes: Iterable[Node]) -> list[str]:
     return [each.id for each in nodes]
 
 
-def as_outlines(nodes: Sequence[Node]) -> list[Outline]:
+def to_outlines(nodes: Sequence[Node]) -> list[Outline]:
     return [
-        outline(each.name, sequence=each.sequence, depends_on=each.depends_on and sorted(each.depends_on))
+        make_outline(
+            each.name, sequence=each.sequence, depends_on=each.depends_on and sorted(each.depends_on)
+        )
         for each in nodes
     ]
 
 
-def circles(outlines: Sequence[Outline], existing: Sequence[Node] = ()) -> list[list[str]]:
-    """The circles told, as the tasks that were named on the way."""
-    found = problems(outlines, existing=existing)
+def find_cycles(outlines: Sequence[Outline], existing: Sequence[Node] = ()) -> list[list[str]]:
+    """Parse the tasks of the reported cycles."""
+    found = find_problems(outlines, existing=existing)
     assert {problem.code for problem in found} <= {Code.CIRCULAR_DEPENDENCY}
     return [re.findall(r"t\d+", problem.message.split(".")[0]) for problem in found]
 
@@ -113,35 +115,35 @@ def circles(outlines: Sequence[Outline], existing: Sequence[Node] = ()) -> list[
 @given(any_plans)
 @thorough
 def test_a_task_waits_for_whom_the_oracle_says(nodes: list[Node]):
-    plan, expected = Graph(nodes), open_before(nodes)
+    plan, expected = Graph(nodes), list_open_before(nodes)
 
     for each in nodes:
-        assert ids(plan.open_dependencies(each)) == expected[each.id]
-        assert ids(plan.open_dependencies(each, 2)) == expected[each.id][:2]
-        assert plan.open_count(each) == len(expected[each.id])
+        assert list_ids(plan.list_open_dependencies(each)) == expected[each.id]
+        assert list_ids(plan.list_open_dependencies(each, 2)) == expected[each.id][:2]
+        assert plan.count_open_dependencies(each) == len(expected[each.id])
         assert plan.is_blocked(each) == bool(expected[each.id])
-        assert set(ids(plan.dependencies(each))) == set(oracle(nodes).predecessors(each.id))
+        assert set(list_ids(plan.list_dependencies(each))) == set(build_oracle(nodes).predecessors(each.id))
 
 
 @given(any_plans, st.booleans())
 @thorough
 def test_what_is_ready_and_what_is_blocked_agree_with_the_oracle(nodes: list[Node], retry_failed: bool):
-    waiting = open_before(nodes)
+    waiting = list_open_before(nodes)
     by_sequence = sorted(nodes, key=lambda each: each.sequence)
     startable = [each for each in by_sequence if each.status in {TaskStatus.PENDING, TaskStatus.FAILED}]
     free = [each for each in startable if not waiting[each.id]]
     expected = [each for each in free if each.status is TaskStatus.PENDING]
     expected += [each for each in free if each.status is TaskStatus.FAILED and retry_failed]
 
-    assert Graph(nodes).ready(retry_failed=retry_failed) == expected
-    assert Graph(nodes).blocked() == [each for each in startable if waiting[each.id]]
+    assert Graph(nodes).list_ready(retry_failed=retry_failed) == expected
+    assert Graph(nodes).list_blocked() == [each for each in startable if waiting[each.id]]
 
 
 @given(any_plans)
 @thorough
 def test_progress_agrees_with_plain_counting(nodes: list[Node]):
-    waiting = open_before(nodes)
-    progress = Graph(nodes).progress()
+    waiting = list_open_before(nodes)
+    progress = Graph(nodes).compute_progress()
     unfinished = [each.sequence for each in nodes if each.status not in DONE]
     finished = [each.sequence for each in nodes if each.sequence < min(unfinished, default=100)]
 
@@ -164,36 +166,36 @@ def test_progress_agrees_with_plain_counting(nodes: list[Node]):
 @given(plans)
 @thorough
 def test_rows_are_the_generations_of_the_oracle(nodes: list[Node]):
-    expected = [set(row) for row in nx.topological_generations(oracle(nodes))]
+    expected = [set(row) for row in nx.topological_generations(build_oracle(nodes))]
 
-    rows = Graph(nodes).levels()
+    rows = Graph(nodes).list_rows()
 
-    assert [set(ids(row)) for row in rows] == expected
+    assert [set(list_ids(row)) for row in rows] == expected
     assert all(row == [each for each in nodes if each in row] for row in rows)
 
 
 @given(plans)
 @thorough
 def test_tasks_run_together_when_the_oracle_has_no_path_between_them(nodes: list[Node]):
-    plan, made = Graph(nodes), oracle(nodes)
-    together = plan.run_together(nodes)
+    plan, made = Graph(nodes), build_oracle(nodes)
+    together = plan.find_parallel(nodes)
 
     for one, other in combinations(nodes, 2):
         expected = not (nx.has_path(made, one.id, other.id) or nx.has_path(made, other.id, one.id))
-        assert plan.runs_together(one, other) == plan.runs_together(other, one) == expected
+        assert plan.can_run_together(one, other) == plan.can_run_together(other, one) == expected
         assert (other in together[one.id]) == (one in together[other.id]) == expected
 
 
 @given(any_plans)
 @thorough
-def test_every_knot_is_told_by_a_circle_that_is_really_there(nodes: list[Node]):
-    made = oracle(nodes)
+def test_every_cyclic_component_is_reported_by_a_real_cycle(nodes: list[Node]):
+    made = build_oracle(nodes)
     knots = [knot for knot in nx.strongly_connected_components(made) if len(knot) > 1]
 
-    told = circles(as_outlines(nodes))
+    reported = find_cycles(to_outlines(nodes))
 
-    assert sorted(min(circle) for circle in told) == sorted(min(knot) for knot in knots)
-    for circle in told:
+    assert sorted(min(circle) for circle in reported) == sorted(min(knot) for knot in knots)
+    for circle in reported:
         assert circle[0] == circle[-1]
         assert len(set(circle)) == len(circle) - 1
         for waiting, awaited in pairwise(circle):
@@ -202,17 +204,17 @@ def test_every_knot_is_told_by_a_circle_that_is_really_there(nodes: list[Node]):
 
 @given(any_plans, st.integers(0, LARGEST))
 @thorough
-def test_tasks_that_exist_count_as_if_they_were_written_anew(nodes: list[Node], existing: int):
-    kept = [naming_only(nodes[:existing], each) for each in nodes[:existing]]
+def test_existing_tasks_count_as_if_they_were_new(nodes: list[Node], existing: int):
+    kept = [restrict_dependencies(nodes[:existing], each) for each in nodes[:existing]]
     new = nodes[existing:]
 
-    told = circles(as_outlines(new), [as_stored(each) for each in kept])
+    reported = find_cycles(to_outlines(new), [give_stored_list_ids(each) for each in kept])
 
-    assert bool(told) == (not nx.is_directed_acyclic_graph(oracle([*kept, *new])))
-    assert told == circles(as_outlines([*kept, *new]))
+    assert bool(reported) == (not nx.is_directed_acyclic_graph(build_oracle([*kept, *new])))
+    assert reported == find_cycles(to_outlines([*kept, *new]))
 
 
-def as_stored(each: Node) -> Node:
-    """The task under an id that is not its name."""
+def give_stored_list_ids(each: Node) -> Node:
+    """Return the task with an id that differs from its name."""
     named = each.depends_on and frozenset(f"tk_{id}" for id in each.depends_on)
     return replace(each, id=f"tk_{each.id}", depends_on=named)

@@ -1,4 +1,4 @@
-"""Counts in the database say the same as the graph says of the tasks one by one."""
+"""`Levels`, computed from counts, agrees with `graph`, computed from tasks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from deepwork.errors import NotAllowed
 from deepwork.plans.graph import Graph
 from deepwork.plans.levels import Levels
-from deepwork.plans.models import Tally, TaskStatus
+from deepwork.plans.models import StatusCount, TaskStatus
 from deepwork.plans.queue_store import QueueStore
 from deepwork.plans.task_store import TaskStore
-from plans.make import random_plan, task
+from plans.make import make_random_plan, make_task
 from plans.world import World
 
 MOVES = ["in_progress", "completed", "failed", "skipped", "pending", "planning", "paused"]
@@ -22,30 +22,33 @@ MOVES = ["in_progress", "completed", "failed", "skipped", "pending", "planning",
 @pytest.mark.parametrize("seed", range(15))
 def test_counts_and_graph_agree_on_every_state_of_a_plan(world: World, seed: int):
     dice = random.Random(seed)
-    plan = world.plan(*random_plan(dice))
-    names = [each["name"] for each in plan.tasks()]
+    plan = world.create_plan(*make_random_plan(dice))
+    names = [each["name"] for each in plan.list_tasks()]
 
     for _ in range(12):
-        with suppress(NotAllowed):  # dice know no rules
-            plan.move(dice.choice(names), dice.choice(MOVES))
-        compare(world, plan.id)
+        with suppress(NotAllowed):  # random statuses ignore the transition rules
+            plan.set_status(dice.choice(names), dice.choice(MOVES))
+        compare_levels_with_graph(world, plan.id)
 
 
-def compare(world: World, id: str) -> None:
+def compare_levels_with_graph(world: World, id: str) -> None:
     with world.app.database.reading() as tx:
         store, queue = TaskStore(tx), QueueStore(tx)
-        graph, levels = Graph(store.nodes(id)), Levels(store.tallies(id))
-        tasks = store.of_workflow(id, 1000)[0]
+        graph, levels = Graph(store.list_nodes(id)), Levels(store.count_by_status(id))
+        tasks = store.list_by_workflow(id, 1000)[0]
         fresh, failed = (
-            queue.ready(id, status, levels.free, 100)[0] for status in (TaskStatus.PENDING, TaskStatus.FAILED)
+            queue.list_ready(id, status, levels.free, 100)[0]
+            for status in (TaskStatus.PENDING, TaskStatus.FAILED)
         )
-        blocked = store.blocked(id, levels.free, 100)
-        groups = {(row["group_id"], row["task_count"], row["completed"]) for row in queue.groups(id, 10)[0]}
-    progress = graph.progress()
+        blocked = store.list_blocked(id, levels.free, 100)
+        groups = {
+            (row["group_id"], row["task_count"], row["completed"]) for row in queue.list_groups(id, 10)[0]
+        }
+    progress = graph.compute_progress()
 
-    assert [each.id for each in fresh + failed] == [node.id for node in graph.ready()]
+    assert [each.id for each in fresh + failed] == [node.id for node in graph.list_ready()]
     assert [each.id for each in blocked] == [
-        node.id for node in graph.blocked() if node.status is TaskStatus.PENDING
+        node.id for node in graph.list_blocked() if node.status is TaskStatus.PENDING
     ]
     assert levels.by_status == progress.by_status
     assert (levels.total, levels.remaining, levels.all_complete) == (
@@ -59,31 +62,31 @@ def compare(world: World, id: str) -> None:
     for each in tasks:
         node = graph[each.id]
         assert levels.is_blocked(each) == graph.is_blocked(node)
-        assert levels.waits_for_count(each) == graph.open_count(node)
+        assert levels.count_open_dependencies(each) == graph.count_open_dependencies(node)
 
 
 def test_the_store_says_of_one_task_what_the_graph_says(world: World):
-    plan = world.plan(
+    plan = world.create_plan(
         {"name": "a"}, {"name": "b", "depends_on": []}, {"name": "c", "sequence": 2},
         {"name": "d", "sequence": 3, "depends_on": ["a", "b"]},
     )  # fmt: skip
-    plan.move("b", "completed")
+    plan.set_status("b", "completed")
 
     with world.app.database.reading() as tx:
         store = TaskStore(tx)
-        graph = Graph(store.nodes(plan.id))
-        for each in store.of_workflow(plan.id, 10)[0]:
+        graph = Graph(store.list_nodes(plan.id))
+        for each in store.list_by_workflow(plan.id, 10)[0]:
             node = graph[each.id]
             assert store.is_blocked(each) == graph.is_blocked(node)
-            found, total = store.open_dependencies(each, 10)
-            assert [other.id for other in found] == [other.id for other in graph.open_dependencies(node)]
-            assert total == graph.open_count(node)
-            done, count = store.done_dependencies(each, 10)
-            assert len(done) == count == len(graph.dependencies(node)) - total
+            found, total = store.list_open_dependencies(each, 10)
+            assert [other.id for other in found] == [other.id for other in graph.list_open_dependencies(node)]
+            assert total == graph.count_open_dependencies(node)
+            done, count = store.list_done_dependencies(each, 10)
+            assert len(done) == count == len(graph.list_dependencies(node)) - total
 
 
-def tally(sequence: int, status: str, count: int = 1, **given: int) -> Tally:
-    return Tally(sequence, TaskStatus(status), count, **({"waiting": 0, "implied": 0} | given))
+def make_count(sequence: int, status: str, count: int = 1, **given: int) -> StatusCount:
+    return StatusCount(sequence, TaskStatus(status), count, **({"waiting": 0, "implied": 0} | given))
 
 
 def test_levels_without_tasks_are_not_complete():
@@ -95,11 +98,15 @@ def test_levels_without_tasks_are_not_complete():
 
 def test_a_level_is_free_when_the_one_below_is_done():
     levels = Levels(
-        [tally(1, "completed", 2), tally(3, "pending", 4, implied=4), tally(7, "pending", 1, implied=1)]
+        [
+            make_count(1, "completed", 2),
+            make_count(3, "pending", 4, implied=4),
+            make_count(7, "pending", 1, implied=1),
+        ]
     )
 
     assert levels.free == [3]
     assert levels.by_status[TaskStatus.BLOCKED] == 1
-    assert levels.is_blocked(task("late", sequence=7))
-    assert not levels.is_blocked(task("now", sequence=3))
-    assert levels.waits_for_count(task("late", sequence=7)) == 4
+    assert levels.is_blocked(make_task("late", sequence=7))
+    assert not levels.is_blocked(make_task("now", sequence=3))
+    assert levels.count_open_dependencies(make_task("late", sequence=7)) == 4

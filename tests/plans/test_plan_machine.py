@@ -1,4 +1,4 @@
-"""Whatever is done to a plan, in whatever order: at most one holder, order kept, counts right, nothing stranded."""
+"""In any order of operations a task has at most one holder, dependencies hold, and counts are right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from application import clean
+from application import empty_database
 from plans.machine import PlanMachine
 
 ORDINARY = settings(
@@ -30,7 +30,7 @@ def test_a_plan_stays_in_order_whatever_is_done_to_it_on_sqlite():
 def test_a_plan_stays_in_order_whatever_is_done_to_it_on_postgres(postgres_url: str):
     class OnPostgres(PlanMachine):
         def new_location(self, folder: Path) -> str:
-            clean(postgres_url)
+            empty_database(postgres_url)
             return postgres_url
 
     run_state_machine_as_test(OnPostgres, settings=settings(ORDINARY, max_examples=10))

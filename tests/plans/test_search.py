@@ -1,4 +1,4 @@
-"""Finding plans, tasks and checkpoints by their words, alike on every database."""
+"""Search finds plans, tasks and checkpoints identically on every database."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from typing import Any
 import pytest
 
 from deepwork.errors import Code
-from plans.world import Plan, World, refused
+from plans.world import Plan, World, expect_error
 
 
-def find(world: World, query: str, plan: Plan | None = None, **given: Any) -> list[tuple[str, str]]:
-    """What is found, as kinds and names, in a plan if one is given."""
+def find_names(world: World, query: str, plan: Plan | None = None, **given: Any) -> list[tuple[str, str]]:
+    """Search, in one plan if given; return kinds and names."""
     within = {"workflow_id": plan.id} if plan else {}
-    results = world.ask("workflow_search", query=query, **within, **given)["results"]
+    results = world.call("workflow_search", query=query, **within, **given)["results"]
     return sorted((found["kind"], found["name"]) for found in results)
 
 
-def word(world: World) -> str:
-    """A word that nobody has used before."""
-    return world.caller().replace("session:", "q")
+def make_word(world: World) -> str:
+    """Return a word that was never used before."""
+    return world.new_caller().replace("session:", "q")
 
 
 def test_a_found_thing_says_what_it_is_and_where_the_words_stand(world: World):
-    unheard = word(world)
-    plan = world.plan({"name": "Build", "description": "Long before. " * 20 + f"Then {unheard} comes."})
+    unheard = make_word(world)
+    plan = world.create_plan(
+        {"name": "Build", "description": "Long before. " * 20 + f"Then {unheard} comes."}
+    )
 
-    answer = world.ask("workflow_search", query=unheard)
+    answer = world.call("workflow_search", query=unheard)
 
     [found] = answer["results"]
     assert answer["total"] == 1
@@ -43,7 +45,7 @@ def test_a_found_thing_says_what_it_is_and_where_the_words_stand(world: World):
 
 def test_everything_that_is_said_can_be_found(world: World):
     said = {
-        kind: word(world)
+        kind: make_word(world)
         for kind in (
             "name",
             "source",
@@ -57,58 +59,58 @@ def test_everything_that_is_said_can_be_found(world: World):
             "reason",
         )
     }
-    id = world.create(name=f"Release {said['name']}", source_content=f"Please {said['source']}.")
+    id = world.create_workflow(name=f"Release {said['name']}", source_content=f"Please {said['source']}.")
     tasks = [
         {"name": f"Build {said['task']}", "description": said["description"]},
         {"name": "b"},
         {"name": "c"},
     ]
-    world.ask(
+    world.call(
         "workflow_set_plan",
         id=id,
         plan={"summary": said["summary"], "approach": said["approach"], "tasks": tasks},
     )
     plan = Plan(world, id)
     first = f"Build {said['task']}"
-    plan.move("b", "failed", error=f"It broke: {said['error']}")
-    plan.move("c", "completed", outcome=f"{said['outcome']} works")
-    world.ask("checkpoint_add", task_id=plan[first], type="decision", summary=f"Took {said['note']}.")
-    world.ask("workflow_replan", workflow_id=id, reason=said["reason"], tasks=[{"name": "d"}])
+    plan.set_status("b", "failed", error=f"It broke: {said['error']}")
+    plan.set_status("c", "completed", outcome=f"{said['outcome']} works")
+    world.call("checkpoint_add", task_id=plan[first], type="decision", summary=f"Took {said['note']}.")
+    world.call("workflow_replan", workflow_id=id, reason=said["reason"], tasks=[{"name": "d"}])
 
     name = f"Release {said['name']}"
     for kind in ("name", "source", "summary", "approach", "reason"):
-        assert find(world, said[kind]) == [("workflow", name)], kind
-    assert find(world, said["task"]) == find(world, said["description"]) == [("task", first)]
-    assert find(world, said["error"]) == [("task", "b")]
-    assert find(world, said["outcome"]) == [("task", "c")]
-    assert find(world, said["note"]) == [("checkpoint", first)], "what was worked on is not replaced"
+        assert find_names(world, said[kind]) == [("workflow", name)], kind
+    assert find_names(world, said["task"]) == find_names(world, said["description"]) == [("task", first)]
+    assert find_names(world, said["error"]) == [("task", "b")]
+    assert find_names(world, said["outcome"]) == [("task", "c")]
+    assert find_names(world, said["note"]) == [("checkpoint", first)], "started tasks are not replaced"
 
 
 def test_a_checkpoint_leads_to_its_task(world: World):
-    unheard = word(world)
-    plan = world.plan("a")
-    note = world.ask("checkpoint_add", task_id=plan["a"], type="decision", summary=f"Use {unheard}.")
+    unheard = make_word(world)
+    plan = world.create_plan("a")
+    note = world.call("checkpoint_add", task_id=plan["a"], type="decision", summary=f"Use {unheard}.")
 
-    [found] = world.ask("workflow_search", query=unheard)["results"]
+    [found] = world.call("workflow_search", query=unheard)["results"]
 
     assert (found["kind"], found["id"], found["task_id"]) == ("checkpoint", note["id"], plan["a"])
     assert (found["name"], found["snippet"]) == ("a", f"Use {unheard}.")
 
 
 def test_a_new_summary_is_found_too(world: World):
-    unheard = word(world)
-    plan = world.plan("a")
+    unheard = make_word(world)
+    plan = world.create_plan("a")
 
-    world.ask("workflow_replan", workflow_id=plan.id, reason="r", tasks=[{"name": "b"}], summary=unheard)
+    world.call("workflow_replan", workflow_id=plan.id, reason="r", tasks=[{"name": "b"}], summary=unheard)
 
-    assert find(world, unheard) == [("workflow", "release")]
+    assert find_names(world, unheard) == [("workflow", "release")]
 
 
 def test_name_and_outcome_of_a_task_are_found_together(world: World):
-    plan = world.plan("Login form")
-    plan.move("Login form", "completed", outcome="Fixed the race.")
+    plan = world.create_plan("Login form")
+    plan.set_status("Login form", "completed", outcome="Fixed the race.")
 
-    assert find(world, "login race", plan) == [("task", "Login form")]
+    assert find_names(world, "login race", plan) == [("task", "Login form")]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,9 @@ def test_name_and_outcome_of_a_task_are_found_together(world: World):
     ],
 )  # fmt: skip
 def test_words_are_found_whatever_their_script_case_or_signs(world: World, text: str, query: str):
-    plan = world.plan({"name": "t", "description": text}, "other")
+    plan = world.create_plan({"name": "t", "description": text}, "other")
 
-    assert find(world, query, plan) == [("task", "t")]
+    assert find_names(world, query, plan) == [("task", "t")]
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,9 @@ def test_words_are_found_whatever_their_script_case_or_signs(world: World, text:
     ["parser lexer", "arser", "parserx", "源码", "ñ", "2.11"],
 )
 def test_what_nobody_said_is_not_found(world: World, query: str):
-    plan = world.plan({"name": "t", "description": "Refactor the Parser v2.10"})
+    plan = world.create_plan({"name": "t", "description": "Refactor the Parser v2.10"})
 
-    assert find(world, query, plan) == []
+    assert find_names(world, query, plan) == []
 
 
 @pytest.mark.parametrize(
@@ -170,43 +172,43 @@ def test_what_nobody_said_is_not_found(world: World, query: str):
      "'; DROP TABLE plans; --", "\\", "\\'", "a' OR '1'='1", "\ud7ff", "_", " ", "\n", "a" * 5000, "a " * 500, "%s %(x)s :id"],
 )  # fmt: skip
 def test_no_query_does_harm(world: World, query: str):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    world.ask("workflow_search", query=query, workflow_id=plan.id)
+    world.call("workflow_search", query=query, workflow_id=plan.id)
 
     assert plan.status == "ready"
 
 
 def test_a_query_without_words_finds_nothing(world: World):
-    assert world.ask("workflow_search", query="?!…") == {"results": [], "total": 0}
+    assert world.call("workflow_search", query="?!…") == {"results": [], "total": 0}
 
 
 def test_a_search_can_stay_within_a_workflow(world: World):
-    unheard = word(world)
-    one, two = world.plan(unheard), world.plan(unheard)
+    unheard = make_word(world)
+    one, two = world.create_plan(unheard), world.create_plan(unheard)
 
-    assert world.ask("workflow_search", query=unheard)["total"] == 2
-    [found] = world.ask("workflow_search", query=unheard, workflow_id=two.id)["results"]
+    assert world.call("workflow_search", query=unheard)["total"] == 2
+    [found] = world.call("workflow_search", query=unheard, workflow_id=two.id)["results"]
     assert found["id"] == two[unheard] != one[unheard]
 
 
 def test_a_thing_that_says_it_often_is_found_once(world: World):
-    unheard = word(world)
-    plan = world.plan({"name": unheard, "description": unheard})
+    unheard = make_word(world)
+    plan = world.create_plan({"name": unheard, "description": unheard})
     for _ in range(3):
-        plan.move(unheard, "failed", error=f"{unheard} again")
-        plan.move(unheard, "in_progress")
+        plan.set_status(unheard, "failed", error=f"{unheard} again")
+        plan.set_status(unheard, "in_progress")
 
-    assert world.ask("workflow_search", query=unheard)["total"] == 1
+    assert world.call("workflow_search", query=unheard)["total"] == 1
 
 
 def test_more_is_counted_than_is_shown(world: World):
-    unheard = word(world)
-    world.plan(*(f"{unheard} {number}" for number in range(30)))
+    unheard = make_word(world)
+    world.create_plan(*(f"{unheard} {number}" for number in range(30)))
 
     answer, few = (
-        world.ask("workflow_search", query=unheard),
-        world.ask("workflow_search", query=unheard, limit=3),
+        world.call("workflow_search", query=unheard),
+        world.call("workflow_search", query=unheard, limit=3),
     )
 
     assert (len(answer["results"]), answer["total"]) == (20, 30)
@@ -214,27 +216,27 @@ def test_more_is_counted_than_is_shown(world: World):
 
 
 def test_what_is_gone_is_neither_shown_nor_counted(world: World):
-    unheard = word(world)
-    plan = world.plan(f"{unheard} one", f"{unheard} two", "c")
+    unheard = make_word(world)
+    plan = world.create_plan(f"{unheard} one", f"{unheard} two", "c")
 
-    world.ask("workflow_remove_task", workflow_id=plan.id, task_id=plan[f"{unheard} one"])
+    world.call("workflow_remove_task", workflow_id=plan.id, task_id=plan[f"{unheard} one"])
 
-    assert world.ask("workflow_search", query=unheard)["total"] == 1
-    assert find(world, unheard) == [("task", f"{unheard} two")]
+    assert world.call("workflow_search", query=unheard)["total"] == 1
+    assert find_names(world, unheard) == [("task", f"{unheard} two")]
 
 
 def test_the_better_match_comes_first(world: World):
-    unheard = word(world)
-    plan = world.plan(
+    unheard = make_word(world)
+    plan = world.create_plan(
         {"name": "far", "description": "words " * 200 + unheard}, {"name": unheard, "description": unheard}
     )
 
-    results = world.ask("workflow_search", query=unheard, workflow_id=plan.id)["results"]
+    results = world.call("workflow_search", query=unheard, workflow_id=plan.id)["results"]
 
     assert [found["name"] for found in results] == [unheard, "far"]
 
 
 @pytest.mark.parametrize("bad", [{"limit": 0}, {"limit": 201}, {"query": ""}])
 def test_a_search_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
-    with refused(Code.INVALID_INPUT, next(iter(bad))):
-        world.ask("workflow_search", **({"query": "x"} | bad))
+    with expect_error(Code.INVALID_INPUT, next(iter(bad))):
+        world.call("workflow_search", **({"query": "x"} | bad))

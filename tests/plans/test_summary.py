@@ -1,4 +1,4 @@
-"""A workflow in a few lines says what runs, what failed, what comes next and what is done."""
+"""The summary of a workflow lists running, failed, next and finished tasks."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections import Counter
 from typing import Any
 
 from deepwork.plans.models import TaskStatus
-from deepwork.plans.summary import Overview, as_markdown, as_object
-from deepwork.plans.tokens import estimate
-from plans.make import task, workflow
+from deepwork.plans.summary import WorkflowOverview, build_summary, render_markdown
+from deepwork.plans.tokens import estimate_tokens
+from plans.make import make_task, make_workflow
 
 
-def overview(**given: Any) -> Overview:
+def make_overview(**given: Any) -> WorkflowOverview:
     ordinary: dict[str, Any] = {
-        "workflow": workflow(name="Shop", plan_summary="Sell things."), "by_status": Counter(),
+        "workflow": make_workflow(name="Shop", plan_summary="Sell things."), "by_status": Counter(),
         "running": [], "holders": {}, "ready": [], "ready_total": 0, "blocked": [], "failed": [], "done": [],
     }  # fmt: skip
-    return Overview(**(ordinary | given))
+    return WorkflowOverview(**(ordinary | given))
 
 
-def mixed() -> Overview:
-    return overview(
+def make_mixed_overview() -> WorkflowOverview:
+    return make_overview(
         by_status=Counter({TaskStatus.IN_PROGRESS: 1, TaskStatus.FAILED: 1, TaskStatus.PENDING: 1,
                            TaskStatus.BLOCKED: 1, TaskStatus.COMPLETED: 1}),
-        running=[task(id="tk_r", name="build", status=TaskStatus.IN_PROGRESS)], holders={"tk_r": "ag_1"},
-        failed=[task(id="tk_f", name="mail", status=TaskStatus.FAILED, error="no server\nat all")],
-        ready=[task(id="tk_n", name="test")], ready_total=1,
-        blocked=[task(id="tk_b", name="ship")],
-        done=[task(id="tk_d", name="plan", status=TaskStatus.COMPLETED, outcome="It is planned.")],
+        running=[make_task(id="tk_r", name="build", status=TaskStatus.IN_PROGRESS)], holders={"tk_r": "ag_1"},
+        failed=[make_task(id="tk_f", name="mail", status=TaskStatus.FAILED, error="no server\nat all")],
+        ready=[make_task(id="tk_n", name="test")], ready_total=1,
+        blocked=[make_task(id="tk_b", name="ship")],
+        done=[make_task(id="tk_d", name="plan", status=TaskStatus.COMPLETED, outcome="It is planned.")],
     )  # fmt: skip
 
 
 def test_the_page_has_a_line_for_every_task_with_its_mark_and_outcome():
-    page = as_markdown(mixed())
+    page = render_markdown(make_mixed_overview())
 
     assert page.startswith("# Shop\n")
     assert "1 of 5 tasks done" in page
@@ -45,7 +45,7 @@ def test_the_page_has_a_line_for_every_task_with_its_mark_and_outcome():
 
 
 def test_the_object_has_the_same_in_data():
-    summary = as_object(mixed())
+    summary = build_summary(make_mixed_overview())
 
     assert (summary["name"], summary["total_tasks"], summary["tasks_by_status"]["blocked"]) == ("Shop", 5, 1)
     assert summary["running"] == [
@@ -56,15 +56,15 @@ def test_the_object_has_the_same_in_data():
 
 
 def test_a_large_workflow_stays_short_and_says_how_many_were_left_out():
-    many = [task(id=f"tk_{n}", name=f"task {n} " * 20, outcome="words " * 500) for n in range(50)]
+    many = [make_task(id=f"tk_{n}", name=f"task {n} " * 20, outcome="words " * 500) for n in range(50)]
 
-    page = as_markdown(
-        overview(ready=many, ready_total=400, done=many, by_status=Counter({TaskStatus.COMPLETED: 600}))
+    page = render_markdown(
+        make_overview(ready=many, ready_total=400, done=many, by_status=Counter({TaskStatus.COMPLETED: 600}))
     )
 
     assert "- and 388 more" in page
-    assert estimate(page) < 4000
+    assert estimate_tokens(page) < 4000
 
 
 def test_a_workflow_without_a_plan_has_a_summary_too():
-    assert "0 of 0 tasks done" in as_markdown(overview(workflow=workflow(plan_summary=None)))
+    assert "0 of 0 tasks done" in render_markdown(make_overview(workflow=make_workflow(plan_summary=None)))

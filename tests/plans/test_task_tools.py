@@ -1,4 +1,4 @@
-"""What can be asked of planned tasks, on every database."""
+"""Task tools, on every database."""
 
 from __future__ import annotations
 
@@ -8,66 +8,66 @@ from typing import Any
 import pytest
 
 from deepwork.errors import Code
-from plans.world import World, refused
+from plans.world import World, expect_error
 
 PLAN = {"approach": "Carefully.", "steps": ["read", "write"]}
 
 
 def set_plan(world: World, id: str, **given: Any) -> Any:
-    return world.ask("task_set_plan", id=id, **({"plan": PLAN} | given))
+    return world.call("task_set_plan", id=id, **({"plan": PLAN} | given))
 
 
-# The way of the documents
+# The documented sequence of calls
 
 
 def test_the_documented_way_needs_no_secret_steps(world: World):
-    """Set the plan, begin, note, finish: exactly what the examples of the seed's documents do."""
-    plan = world.plan({"name": "design"}, {"name": "build", "sequence": 2}, max_parallel_tasks=1)
-    [task] = plan.next()["tasks"]
+    """Set the plan, start, add a checkpoint, finish: the calls in the seed's examples."""
+    plan = world.create_plan({"name": "design"}, {"name": "build", "sequence": 2}, max_parallel_tasks=1)
+    [task] = plan.get_next_tasks()["tasks"]
 
     assert set_plan(world, task["id"]) == {"success": True}
-    assert world.ask("task_update_status", id=task["id"], status="in_progress") == {"success": True}
-    assert world.ask("checkpoint_add", task_id=task["id"], type="progress", summary="Half.")["sequence"] == 2
-    assert world.ask("task_update_status", id=task["id"], status="completed", outcome="Done.") == {
+    assert world.call("task_update_status", id=task["id"], status="in_progress") == {"success": True}
+    assert world.call("checkpoint_add", task_id=task["id"], type="progress", summary="Half.")["sequence"] == 2
+    assert world.call("task_update_status", id=task["id"], status="completed", outcome="Done.") == {
         "success": True
     }
 
-    assert plan.status == "in_progress", "so that recovery finds it by its status"
-    assert plan.offered() == ["build"]
+    assert plan.status == "in_progress", "recovery finds it by its status"
+    assert plan.list_offered() == ["build"]
 
 
-def test_whoever_only_claims_works_and_reports_is_understood(world: World):
-    plan = world.plan("a")
-    agent = world.agent()
+def test_an_agent_that_only_claims_works_and_reports_is_understood(world: World):
+    plan = world.create_plan("a")
+    agent = world.register_agent()
     plan.claim("a", agent)
     world.clock.advance(seconds=60)
 
-    plan.move("a", "completed", agent_id=agent)
+    plan.set_status("a", "completed", agent_id=agent)
 
-    task = plan.task("a")
+    task = plan.get_task("a")
     assert (task["status"], task["attempts"]) == ("completed", 1)
-    assert task["finished_at"] - task["started_at"] == 60_000, "the work began with the claim"
+    assert task["finished_at"] - task["started_at"] == 60_000, "work starts with the claim"
 
 
 def test_a_pending_task_may_fail_at_once(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    plan.move("a", "failed", error="Impossible.")
+    plan.set_status("a", "failed", error="Impossible.")
 
-    assert plan.task("a")["error"] == "Impossible."
+    assert plan.get_task("a")["error"] == "Impossible."
 
 
 # task_get
 
 
 def test_a_finished_task_shows_all_that_became_of_it(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     began = world.clock.now
-    plan.move("a", "in_progress")
+    plan.set_status("a", "in_progress")
     world.clock.advance(seconds=5)
-    plan.move("a", "completed", outcome="Works.", outcome_detail={"tests": [1, {"ok": None}]})
+    plan.set_status("a", "completed", outcome="Works.", outcome_detail={"tests": [1, {"ok": None}]})
 
-    task = plan.task("a")
+    task = plan.get_task("a")
 
     assert task == {
         "id": plan["a"],
@@ -89,14 +89,14 @@ def test_a_finished_task_shows_all_that_became_of_it(world: World):
 
 
 def test_checkpoints_are_shown_if_asked_for_the_newest_of_them_in_order(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     for summary in ("one", "two", "three"):
-        world.ask("checkpoint_add", task_id=plan["a"], type="progress", summary=summary)
+        world.call("checkpoint_add", task_id=plan["a"], type="progress", summary=summary)
 
-    assert "checkpoints" not in plan.task("a")
+    assert "checkpoints" not in plan.get_task("a")
     every, some = (
-        plan.task("a", include_checkpoints=True),
-        plan.task("a", include_checkpoints=True, checkpoint_limit=2),
+        plan.get_task("a", include_checkpoints=True),
+        plan.get_task("a", include_checkpoints=True, checkpoint_limit=2),
     )
 
     assert [each["summary"] for each in every["checkpoints"]] == ["one", "two", "three"]
@@ -106,96 +106,96 @@ def test_checkpoints_are_shown_if_asked_for_the_newest_of_them_in_order(world: W
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
 def test_a_number_of_checkpoints_out_of_range_is_an_input_error(world: World, limit: int):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.INVALID_INPUT, "checkpoint_limit"):
-        plan.task("a", include_checkpoints=True, checkpoint_limit=limit)
+    with expect_error(Code.INVALID_INPUT, "checkpoint_limit"):
+        plan.get_task("a", include_checkpoints=True, checkpoint_limit=limit)
 
 
 # task_set_plan
 
 
 def test_a_task_that_is_planned_moves_to_planning(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     whole = PLAN | {"files_to_modify": ["a.py"], "files_to_create": ["b.py"], "context_needed": ["the API"]}
 
     assert set_plan(world, plan["a"], plan=whole) == {"success": True}
 
-    task = plan.task("a")
+    task = plan.get_task("a")
     assert (task["status"], task["plan"], task["attempts"]) == ("planning", whole, 1)
 
 
 def test_a_plan_of_a_task_is_noted_as_a_checkpoint(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
     set_plan(world, plan["a"])
 
-    [note] = plan.checkpoints("a")
+    [note] = plan.list_checkpoints("a")
     assert (note["type"], note["summary"], note["detail"]) == ("plan", "Carefully.", PLAN)
 
 
 def test_context_is_merged_into_what_the_plan_knew(world: World):
-    plan = world.plan({"name": "a", "estimated_complexity": "low", "files_likely_affected": ["x.py"]})
+    plan = world.create_plan({"name": "a", "estimated_complexity": "low", "files_likely_affected": ["x.py"]})
 
     set_plan(world, plan["a"], context={"branch": "fix", "files_likely_affected": ["y.py"]})
     set_plan(world, plan["a"], context={"more": 1})
 
-    assert plan.task("a")["context"] == {
+    assert plan.get_task("a")["context"] == {
         "estimated_complexity": "low", "files_likely_affected": ["y.py"], "branch": "fix", "more": 1,
     }  # fmt: skip
 
 
 def test_context_merged_at_once_by_many_loses_nothing(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     id = plan["a"]
 
     with ThreadPoolExecutor(8) as callers:
         list(callers.map(lambda number: set_plan(world, id, context={f"key{number}": number}), range(16)))
 
-    assert len(plan.task("a")["context"]) == 16
+    assert len(plan.get_task("a")["context"]) == 16
 
 
 def test_a_plan_can_be_set_again_while_nobody_has_begun(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     set_plan(world, plan["a"])
 
     set_plan(world, plan["a"], plan={"steps": ["other"]})
 
-    assert plan.task("a")["plan"] == {"approach": "", "steps": ["other"]}
-    assert plan.task("a")["attempts"] == 1
+    assert plan.get_task("a")["plan"] == {"approach": "", "steps": ["other"]}
+    assert plan.get_task("a")["attempts"] == 1
 
 
 def test_a_failed_task_can_be_planned_for_another_try(world: World):
-    plan = world.plan("a")
-    plan.move("a", "failed")
+    plan = world.create_plan("a")
+    plan.set_status("a", "failed")
 
     set_plan(world, plan["a"])
 
-    assert (plan.task("a")["status"], plan.task("a")["attempts"]) == ("planning", 2)
+    assert (plan.get_task("a")["status"], plan.get_task("a")["attempts"]) == ("planning", 2)
 
 
 def test_a_task_that_waits_is_not_planned_yet(world: World):
-    plan = world.plan("a", {"name": "b", "depends_on": ["a"]})
+    plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]})
 
-    with refused(Code.TASK_BLOCKED, "'a'"):
+    with expect_error(Code.TASK_BLOCKED, "'a'"):
         set_plan(world, plan["b"])
 
 
 @pytest.mark.parametrize("status", ["in_progress", "paused", "completed", "skipped"])
 def test_a_plan_is_set_before_work_begins(world: World, status: str):
-    plan = world.plan("a", "b")
+    plan = world.create_plan("a", "b")
     if status == "paused":
-        plan.move("a", "in_progress")
-    plan.move("a", status)
+        plan.set_status("a", "in_progress")
+    plan.set_status("a", status)
 
-    with refused(Code.INVALID_STATE, status):
+    with expect_error(Code.INVALID_STATE, status):
         set_plan(world, plan["a"])
 
 
 def test_a_plan_too_large_to_keep_is_refused(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.TOO_LARGE):
+    with expect_error(Code.TOO_LARGE):
         set_plan(world, plan["a"], context={str(number): "x" * 200_000 for number in range(6)})
 
 
@@ -203,13 +203,13 @@ def test_a_plan_too_large_to_keep_is_refused(world: World):
     "odd", [5, "src/**", {"a": 1}, [1, None, {"x": 2}], ["/abs/x.py", "src/[", "", "~/x", "../y"]]
 )
 def test_odd_files_or_capabilities_in_a_context_break_nothing(world: World, odd: Any):
-    plan = world.plan("a", {"name": "b", "files_likely_affected": ["src/b.py", "/abs/x.py", "["]}, "c")
+    plan = world.create_plan("a", {"name": "b", "files_likely_affected": ["src/b.py", "/abs/x.py", "["]}, "c")
     set_plan(world, plan["a"], context={"files_likely_affected": odd, "required_capabilities": odd})
-    world.ask("task_update_status", id=plan["a"], status="paused")
+    world.call("task_update_status", id=plan["a"], status="paused")
 
-    assert plan.next()["total_available"] == 2
-    assert plan.claim("b", world.agent())["success"]
-    world.ask("task_get_available", agent_id=world.agent(), workflow_id=plan.id)
+    assert plan.get_next_tasks()["total_available"] == 2
+    assert plan.claim("b", world.register_agent())["success"]
+    world.call("task_get_available", agent_id=world.register_agent(), workflow_id=plan.id)
 
 
 # task_update_status
@@ -233,11 +233,11 @@ def test_odd_files_or_capabilities_in_a_context_break_nothing(world: World, odd:
     ],
 )
 def test_a_task_goes_the_ways_it_may(world: World, way: list[str]):
-    plan = world.plan("a", "b")
+    plan = world.create_plan("a", "b")
 
     for status in way:
-        assert plan.move("a", status) == {"success": True}
-        assert plan.task("a")["status"] == status
+        assert plan.set_status("a", status) == {"success": True}
+        assert plan.get_task("a")["status"] == status
 
 
 @pytest.mark.parametrize(
@@ -257,177 +257,177 @@ def test_a_task_goes_the_ways_it_may(world: World, way: list[str]):
     ],
 )
 def test_a_task_goes_no_other_way(world: World, way: list[str], bad: str):
-    plan = world.plan("a", "b")
+    plan = world.create_plan("a", "b")
     for status in way:
-        plan.move("a", status)
+        plan.set_status("a", status)
 
-    with refused(Code.INVALID_TRANSITION):
-        plan.move("a", bad)
+    with expect_error(Code.INVALID_TRANSITION):
+        plan.set_status("a", bad)
 
 
 @pytest.mark.parametrize("status", ["planning", "in_progress", "completed", "failed", "skipped", "pending"])
 def test_a_status_that_a_task_has_already_changes_nothing(world: World, status: str):
-    plan = world.plan("a")
-    plan.move("a", status)
-    before, told = plan.task("a"), plan.told()
+    plan = world.create_plan("a")
+    plan.set_status("a", status)
+    before, events = plan.get_task("a"), plan.list_event_types()
 
-    assert world.ask("task_update_status", id=plan["a"], status=status.upper()) == {"success": True}
-    assert (plan.task("a"), plan.told()) == (before, told)
+    assert world.call("task_update_status", id=plan["a"], status=status.upper()) == {"success": True}
+    assert (plan.get_task("a"), plan.list_event_types()) == (before, events)
 
 
 @pytest.mark.parametrize("outcome", [None, "", "  \n"])
 def test_completed_needs_an_outcome(world: World, outcome: str | None):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.MISSING_OUTCOME, "outcome"):
-        plan.move("a", "completed", outcome=outcome)
+    with expect_error(Code.MISSING_OUTCOME, "outcome"):
+        plan.set_status("a", "completed", outcome=outcome)
 
 
 @pytest.mark.parametrize("error", [None, "", " "])
 def test_failed_needs_an_error(world: World, error: str | None):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.MISSING_ERROR, "error"):
-        plan.move("a", "failed", error=error)
+    with expect_error(Code.MISSING_ERROR, "error"):
+        plan.set_status("a", "failed", error=error)
 
 
 def test_the_order_of_the_checks_is_transition_then_waiting_then_report(world: World):
-    plan = world.plan("a", {"name": "b", "depends_on": ["a"]})
+    plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]})
 
-    with refused(Code.INVALID_TRANSITION):
-        plan.move("b", "paused")
-    with refused(Code.TASK_BLOCKED):
-        plan.move("b", "completed", outcome=None)
+    with expect_error(Code.INVALID_TRANSITION):
+        plan.set_status("b", "paused")
+    with expect_error(Code.TASK_BLOCKED):
+        plan.set_status("b", "completed", outcome=None)
 
 
 @pytest.mark.parametrize("status", ["planning", "in_progress", "completed", "failed"])
 def test_a_task_that_waits_is_not_begun_by_any_status(world: World, status: str):
-    plan = world.plan("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "sequence": 2})
+    plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "sequence": 2})
 
     for name in "bc":
-        with refused(Code.TASK_BLOCKED, "'a'"):
-            plan.move(name, status)
+        with expect_error(Code.TASK_BLOCKED, "'a'"):
+            plan.set_status(name, status)
 
 
 def test_a_task_that_waits_may_be_skipped(world: World):
-    plan = world.plan("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "depends_on": ["b", "a"]})
+    plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "depends_on": ["b", "a"]})
 
-    plan.move("b", "skipped", outcome="Not needed.", outcome_detail={"by": "me"})
+    plan.set_status("b", "skipped", outcome="Not needed.", outcome_detail={"by": "me"})
 
-    assert plan.task("b")["outcome"] == "Not needed."
-    assert plan.task("b")["outcome_detail"] == {"by": "me"}
-    assert [each["name"] for each in plan.dependencies("c")["pending"]] == ["a"]
+    assert plan.get_task("b")["outcome"] == "Not needed."
+    assert plan.get_task("b")["outcome_detail"] == {"by": "me"}
+    assert [each["name"] for each in plan.get_dependencies("c")["pending"]] == ["a"]
 
 
 def test_an_unknown_status_is_an_input_error_that_names_the_parameter(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.INVALID_INPUT, "status"):
-        plan.move("a", "wat")
+    with expect_error(Code.INVALID_INPUT, "status"):
+        plan.set_status("a", "wat")
 
 
 def test_a_failure_keeps_its_error_and_detail(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    plan.move("a", "failed", error="No disk.", outcome_detail={"free": 0})
+    plan.set_status("a", "failed", error="No disk.", outcome_detail={"free": 0})
 
-    task = plan.task("a")
+    task = plan.get_task("a")
     assert (task["error"], task["outcome_detail"]) == ("No disk.", {"free": 0})
     assert "outcome" not in task
 
 
 def test_success_after_a_failure_forgets_the_error(world: World):
-    plan = world.plan("a")
-    plan.move("a", "failed")
-    plan.move("a", "in_progress")
+    plan = world.create_plan("a")
+    plan.set_status("a", "failed")
+    plan.set_status("a", "in_progress")
 
-    plan.move("a", "completed", outcome="Now it works.")
+    plan.set_status("a", "completed", outcome="Now it works.")
 
-    task = plan.task("a")
+    task = plan.get_task("a")
     assert (task["outcome"], task.get("error"), task["attempts"]) == ("Now it works.", None, 2)
 
 
 def test_the_workflow_follows_its_tasks(world: World):
-    plan = world.plan("a", "b", "c")
+    plan = world.create_plan("a", "b", "c")
 
     assert plan.status == "ready"
-    plan.move("c", "skipped")
-    assert plan.status == "ready", "to skip a task is not to begin"
-    plan.move("a", "planning")
+    plan.set_status("c", "skipped")
+    assert plan.status == "ready", "skipping does not start a task"
+    plan.set_status("a", "planning")
     assert plan.status == "in_progress"
-    plan.move("a", "completed")
-    plan.move("b", "failed")
+    plan.set_status("a", "completed")
+    plan.set_status("b", "failed")
     assert plan.status == "in_progress"
-    plan.move("b", "skipped")
+    plan.set_status("b", "skipped")
     assert plan.status == "completed"
 
 
 def test_a_paused_workflow_is_completed_by_its_last_task(world: World):
-    plan = world.plan("a")
-    plan.move("a", "in_progress")
-    world.ask("workflow_update_status", id=plan.id, status="paused")
+    plan = world.create_plan("a")
+    plan.set_status("a", "in_progress")
+    world.call("workflow_update_status", id=plan.id, status="paused")
 
-    plan.move("a", "completed")
+    plan.set_status("a", "completed")
 
     assert plan.status == "completed"
 
 
 def test_a_report_repeated_under_one_key_has_one_effect(world: World):
-    plan = world.plan("a", "b")
-    given = {"key": world.caller(), "outcome": "Done."}
+    plan = world.create_plan("a", "b")
+    given = {"key": world.new_caller(), "outcome": "Done."}
 
-    assert plan.move("a", "completed", **given) == plan.move("a", "completed", **given)
-    assert plan.told().count("plan_task:updated") == 1
+    assert plan.set_status("a", "completed", **given) == plan.set_status("a", "completed", **given)
+    assert plan.list_event_types().count("plan_task:updated") == 1
 
 
 def test_of_many_that_begin_a_task_at_once_all_succeed_and_it_begins_once(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     id = plan["a"]
 
     def begin(_: int) -> Any:
-        return world.ask("task_update_status", id=id, status="in_progress")
+        return world.call("task_update_status", id=id, status="in_progress")
 
     with ThreadPoolExecutor(8) as callers:
         answers = list(callers.map(begin, range(8)))
 
     assert answers == [{"success": True}] * 8
-    assert plan.task("a")["attempts"] == 1
-    assert plan.told().count("plan_task:updated") == 1
+    assert plan.get_task("a")["attempts"] == 1
+    assert plan.list_event_types().count("plan_task:updated") == 1
 
 
 # task_replan
 
 
 def replan(world: World, id: str, **given: Any) -> Any:
-    return world.ask(
+    return world.call(
         "task_replan", id=id, reason="It failed.", **({"new_plan": {"steps": ["other"]}} | given)
     )
 
 
-def test_a_failed_task_is_planned_anew_and_offered_again(world: World):
-    plan = world.plan("a")
-    agent = world.agent()
+def test_a_replanned_failed_task_is_offered_again(world: World):
+    plan = world.create_plan("a")
+    agent = world.register_agent()
     plan.claim("a", agent)
     set_plan(world, plan["a"], agent_id=agent)
-    plan.move("a", "failed", agent_id=agent, outcome_detail={"x": 1})
+    plan.set_status("a", "failed", agent_id=agent, outcome_detail={"x": 1})
 
     answer = replan(world, plan["a"], new_plan={"approach": "Differently.", "steps": ["other"]})
 
-    task = plan.task("a")
-    assert answer == {"success": True, "checkpoint_id": plan.checkpoints("a")[-1]["id"]}
+    task = plan.get_task("a")
+    assert answer == {"success": True, "checkpoint_id": plan.list_checkpoints("a")[-1]["id"]}
     assert (task["status"], task["plan"]["steps"]) == ("pending", ["other"])
     assert not {"error", "outcome", "outcome_detail", "assigned_agent_id", "finished_at"} & set(task)
-    assert plan.offered() == ["a"]
+    assert plan.list_offered() == ["a"]
 
 
 def test_the_old_plan_is_kept_in_the_checkpoint(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
     set_plan(world, plan["a"])
-    plan.move("a", "failed")
+    plan.set_status("a", "failed")
 
     replan(world, plan["a"])
 
-    note = plan.checkpoints("a")[-1]
+    note = plan.list_checkpoints("a")[-1]
     assert (note["type"], note["summary"]) == ("replan", "It failed.")
     assert note["detail"] == {
         "reason": "It failed.",
@@ -437,58 +437,58 @@ def test_the_old_plan_is_kept_in_the_checkpoint(world: World):
     }
 
 
-def test_a_holder_that_plans_anew_goes_on(world: World):
-    plan = world.plan("a")
-    agent = world.agent()
+def test_a_holder_that_replans_keeps_its_task(world: World):
+    plan = world.create_plan("a")
+    agent = world.register_agent()
     epoch = plan.claim("a", agent)["claim_epoch"]
-    plan.move("a", "in_progress", agent_id=agent)
+    plan.set_status("a", "in_progress", agent_id=agent)
 
     replan(world, plan["a"], agent_id=agent, claim_epoch=epoch)
 
-    task = plan.task("a")
+    task = plan.get_task("a")
     assert (task["status"], task["assigned_agent_id"]) == ("in_progress", agent)
-    plan.move("a", "completed", agent_id=agent, claim_epoch=epoch)
+    plan.set_status("a", "completed", agent_id=agent, claim_epoch=epoch)
 
 
-def test_a_task_that_somebody_else_plans_anew_is_free(world: World):
-    plan = world.plan("a")
-    agent = world.agent()
+def test_a_task_replanned_by_another_is_free(world: World):
+    plan = world.create_plan("a")
+    agent = world.register_agent()
     plan.claim("a", agent)
-    plan.move("a", "in_progress", agent_id=agent)
+    plan.set_status("a", "in_progress", agent_id=agent)
 
     replan(world, plan["a"])
 
-    assert (plan.task("a")["status"], plan.task("a").get("assigned_agent_id")) == ("pending", None)
-    assert world.ask("agent_get", id=agent)["status"] == "online"
-    assert plan.claim("a", world.agent())["success"]
+    assert (plan.get_task("a")["status"], plan.get_task("a").get("assigned_agent_id")) == ("pending", None)
+    assert world.call("agent_get", id=agent)["status"] == "online"
+    assert plan.claim("a", world.register_agent())["success"]
 
 
 @pytest.mark.parametrize("status", ["pending", "completed", "skipped"])
-def test_only_a_failed_or_running_task_is_planned_anew(world: World, status: str):
-    plan = world.plan("a", "b")
-    plan.move("a", status)
+def test_only_a_failed_or_running_task_can_be_replanned(world: World, status: str):
+    plan = world.create_plan("a", "b")
+    plan.set_status("a", status)
 
-    with refused(Code.INVALID_STATE, status):
+    with expect_error(Code.INVALID_STATE, status):
         replan(world, plan["a"])
 
 
 def test_a_new_plan_needs_a_reason(world: World):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.INVALID_INPUT, "reason"):
-        world.ask("task_replan", id=plan["a"], reason="", new_plan={"steps": []})
+    with expect_error(Code.INVALID_INPUT, "reason"):
+        world.call("task_replan", id=plan["a"], reason="", new_plan={"steps": []})
 
 
 # task_check_dependencies
 
 
-def test_dependencies_are_told_by_what_is_done_and_what_is_not(world: World):
-    plan = world.plan("a", "b", "c", {"name": "d", "sequence": 2, "depends_on": ["a", "b", "c"]})
-    plan.move("a", "completed", outcome="Fine.")
-    plan.move("b", "skipped")
-    plan.move("c", "in_progress")
+def test_dependencies_are_split_into_done_and_open(world: World):
+    plan = world.create_plan("a", "b", "c", {"name": "d", "sequence": 2, "depends_on": ["a", "b", "c"]})
+    plan.set_status("a", "completed", outcome="Fine.")
+    plan.set_status("b", "skipped")
+    plan.set_status("c", "in_progress")
 
-    assert plan.dependencies("d") == {
+    assert plan.get_dependencies("d") == {
         "satisfied": False,
         "pending": [{"id": plan["c"], "name": "c", "status": "in_progress"}],
         "completed": [
@@ -501,38 +501,38 @@ def test_dependencies_are_told_by_what_is_done_and_what_is_not(world: World):
 
 
 def test_what_a_sequence_implies_is_a_dependency_too(world: World):
-    plan = world.plan({"name": "a"}, {"name": "b"}, {"name": "c", "sequence": 5})
-    plan.move("a", "completed")
+    plan = world.create_plan({"name": "a"}, {"name": "b"}, {"name": "c", "sequence": 5})
+    plan.set_status("a", "completed")
 
-    told = plan.dependencies("c")
+    found = plan.get_dependencies("c")
 
-    assert [each["name"] for each in told["pending"]] == ["b"]
-    assert [each["name"] for each in told["completed"]] == ["a"]
-    plan.move("b", "completed")
-    assert plan.dependencies("c")["satisfied"] is True
+    assert [each["name"] for each in found["pending"]] == ["b"]
+    assert [each["name"] for each in found["completed"]] == ["a"]
+    plan.set_status("b", "completed")
+    assert plan.get_dependencies("c")["satisfied"] is True
 
 
 def test_an_empty_list_of_dependencies_switches_the_sequence_off(world: World):
-    plan = world.plan({"name": "a"}, {"name": "b", "sequence": 2, "depends_on": []})
+    plan = world.create_plan({"name": "a"}, {"name": "b", "sequence": 2, "depends_on": []})
 
-    assert plan.dependencies("b") == {
+    assert plan.get_dependencies("b") == {
         "satisfied": True, "pending": [], "completed": [], "pending_total": 0, "completed_total": 0,
     }  # fmt: skip
-    assert plan.offered() == ["a", "b"]
+    assert plan.list_offered() == ["a", "b"]
 
 
 def test_very_many_dependencies_are_counted_and_the_first_are_shown(world: World):
     names = [f"n{number}" for number in range(120)]
-    plan = world.plan(
+    plan = world.create_plan(
         *names, {"name": "named", "sequence": 2, "depends_on": names}, {"name": "implied", "sequence": 2}
     )
-    plan.move("n0", "completed")
-    plan.move("n1", "completed")
+    plan.set_status("n0", "completed")
+    plan.set_status("n1", "completed")
 
     for name in ("named", "implied"):
-        told = plan.dependencies(name)
-        assert (len(told["pending"]), told["pending_total"], told["completed_total"]) == (100, 118, 2)
-        few = plan.dependencies(name, limit=1)
+        found = plan.get_dependencies(name)
+        assert (len(found["pending"]), found["pending_total"], found["completed_total"]) == (100, 118, 2)
+        few = plan.get_dependencies(name, limit=1)
         assert (len(few["pending"]), len(few["completed"])) == (1, 1)
         assert (few["pending_total"], few["completed_total"]) == (118, 2)
 
@@ -541,17 +541,17 @@ def test_very_many_dependencies_are_counted_and_the_first_are_shown(world: World
 
 
 def test_a_context_is_made_of_what_is_stored(world: World):
-    plan = world.plan(
+    plan = world.create_plan(
         {"name": "before"},
         {"name": "mine", "sequence": 2, "description": "Do mine.", "parallel_group": "g"},
         {"name": "beside", "sequence": 2, "parallel_group": "g"},
         summary="The whole plan.", source_content="The wish.", max_parallel_tasks=3,
     )  # fmt: skip
-    plan.move("before", "completed", outcome="Before is done.")
+    plan.set_status("before", "completed", outcome="Before is done.")
     set_plan(world, plan["mine"], context={"branch": "fix"})
-    world.ask("checkpoint_add", task_id=plan["mine"], type="decision", summary="Use tabs.")
+    world.call("checkpoint_add", task_id=plan["mine"], type="decision", summary="Use tabs.")
 
-    context = world.ask("task_load_context", task_id=plan["mine"])
+    context = world.call("task_load_context", task_id=plan["mine"])
 
     workflow, task = context["workflow"], context["current_task"]
     assert set(workflow) >= {
@@ -583,17 +583,17 @@ def test_a_context_is_made_of_what_is_stored(world: World):
 
 
 def test_parts_of_a_context_can_be_left_out(world: World):
-    plan = world.plan(
+    plan = world.create_plan(
         {"name": "a"},
         {"name": "b", "sequence": 2, "parallel_group": "g"},
         {"name": "c", "sequence": 2, "parallel_group": "g"},
     )
-    plan.move("a", "completed")
+    plan.set_status("a", "completed")
     for number in range(8):
-        world.ask("checkpoint_add", task_id=plan["b"], type="progress", summary=f"note {number}")
+        world.call("checkpoint_add", task_id=plan["b"], type="progress", summary=f"note {number}")
 
     def load(**include: Any) -> Any:
-        return world.ask("task_load_context", task_id=plan["b"], include=include)
+        return world.call("task_load_context", task_id=plan["b"], include=include)
 
     assert "sibling_tasks" not in load(sibling_status=False)
     assert "dependency_outcomes" not in load(dependency_outcomes=False)
@@ -613,10 +613,10 @@ def test_parts_of_a_context_can_be_left_out(world: World):
     ],
 )
 def test_a_context_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.INVALID_INPUT, next(iter(bad))):
-        world.ask("task_load_context", task_id=plan["a"], **bad)
+    with expect_error(Code.INVALID_INPUT, next(iter(bad))):
+        world.call("task_load_context", task_id=plan["a"], **bad)
 
 
 # All of them
@@ -638,8 +638,8 @@ def test_a_context_out_of_range_is_an_input_error(world: World, bad: dict[str, A
     ],
 )
 def test_an_unknown_task_is_an_error_of_its_own(world: World, tool: str, arguments: dict[str, Any]):
-    with refused(Code.TASK_NOT_FOUND, "tk_0"):
-        world.ask(tool, **arguments)
+    with expect_error(Code.TASK_NOT_FOUND, "tk_0"):
+        world.call(tool, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -651,7 +651,7 @@ def test_an_unknown_task_is_an_error_of_its_own(world: World, tool: str, argumen
     ],
 )
 def test_an_unknown_agent_is_an_error_of_its_own(world: World, tool: str, arguments: dict[str, Any]):
-    plan = world.plan("a")
+    plan = world.create_plan("a")
 
-    with refused(Code.AGENT_NOT_FOUND, "ag_0"):
-        world.ask(tool, id=plan["a"], agent_id="ag_0", **arguments)
+    with expect_error(Code.AGENT_NOT_FOUND, "ag_0"):
+        world.call(tool, id=plan["a"], agent_id="ag_0", **arguments)

@@ -1,4 +1,4 @@
-"""The estimate is never under what the real tokenizers count, and not far over it for common texts."""
+"""The estimate is never below what the real tokenizers count, and for common texts close to it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
 from deepwork.plans import tokens
-from deepwork.plans.tokens import KNOWN_FILE, estimate, fits, head_length, tail_length
-from effort import effort
+from deepwork.plans.tokens import KNOWN_FILE, estimate_tokens, fits, measure_head, measure_tail
+from effort import measure_effort
 
 CHANCE = random.Random(7)
 SIGNS = [sign for sign in string.punctuation if sign != "'"]
@@ -70,22 +70,22 @@ ALPHABETS = [
 
 
 @cache
-def tokenizers() -> tuple[Any, Any]:
+def load_tokenizers() -> tuple[Any, Any]:
     return openai.o200k_base(), openai.cl100k_base()
 
 
-def count(text: str) -> int:
-    return max(int(tokenizer.count(text)) for tokenizer in tokenizers())
+def count_tokens(text: str) -> int:
+    return max(int(tokenizer.count(text)) for tokenizer in load_tokenizers())
 
 
 @cache
-def characters() -> str:
+def list_characters() -> str:
     return "".join(KNOWN_FILE.read_text(encoding="utf-8").split("\n\n")[2].split())
 
 
 def pieces() -> st.SearchStrategy[str]:
-    """Words and signs that the estimate knows, and whatever may stand between them."""
-    known = st.sampled_from(sorted(tokens._known()[0])) | st.sampled_from(characters())
+    """Words and punctuation that the estimate knows, with arbitrary text between them."""
+    known = st.sampled_from(sorted(tokens._load_known()[0])) | st.sampled_from(list_characters())
     return known | st.sampled_from(" \n.'é\\0A")
 
 
@@ -101,7 +101,7 @@ def test_no_kind_of_text_costs_more_than_estimated(kind: str):
         text[::-1],
         text.upper(),
     ):
-        assert estimate(form) >= count(form)
+        assert estimate_tokens(form) >= count_tokens(form)
 
 
 @settings(max_examples=300, deadline=None)
@@ -111,33 +111,35 @@ def test_no_kind_of_text_costs_more_than_estimated(kind: str):
 @example("因회最ล ２152552630")  # tokens across characters, and digits that are counted in threes
 @example("nxFind m'Defaults '哈!\\\",\\Which （\n/\\")  # tokens across words and signs
 def test_no_text_at_all_costs_more_than_estimated(text: str):
-    assert estimate(text) >= count(text)
+    assert estimate_tokens(text) >= count_tokens(text)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(pieces(), max_size=12).map("".join))
 def test_what_is_known_stays_so_in_any_company(text: str):
-    assert estimate(text) >= count(text)
+    assert estimate_tokens(text) >= count_tokens(text)
 
 
 def test_every_known_piece_costs_what_is_said():
-    for piece, cost in tokens._known()[0].items():
-        assert count(piece) <= cost, piece
+    for piece, cost in tokens._load_known()[0].items():
+        assert count_tokens(piece) <= cost, piece
 
 
 def test_a_known_word_costs_the_same_after_a_space_and_one_more_after_a_sign():
-    for word, cost in tokens._known()[0].items():
+    for word, cost in tokens._load_known()[0].items():
         if word.isalpha():
-            assert count(f" {word}") <= cost, word
-            assert all(count(sign + word) <= cost + 1 for sign in [*SIGNS, *DASHES_AND_QUOTES, "\t", "n"]), (
-                word
-            )
-            assert count(f"'{word}") <= cost + 2, word
+            assert count_tokens(f" {word}") <= cost, word
+            assert all(
+                count_tokens(sign + word) <= cost + 1 for sign in [*SIGNS, *DASHES_AND_QUOTES, "\t", "n"]
+            ), word
+            assert count_tokens(f"'{word}") <= cost + 2, word
 
 
 def test_every_known_character_is_one_token_alone_and_beside_another():
-    assert all(count(character) == 1 for character in characters())
-    assert all(count(a + b) <= 2 for a in CHANCE.sample(characters(), 100) for b in characters())
+    assert all(count_tokens(character) == 1 for character in list_characters())
+    assert all(
+        count_tokens(a + b) <= 2 for a in CHANCE.sample(list_characters(), 100) for b in list_characters()
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,24 +147,24 @@ def test_every_known_character_is_one_token_alone_and_beside_another():
     [("prose", 1.5), ("markdown", 1.5), ("code", 1.8), ("JSON", 1.5), ("Japanese", 1.5), ("Chinese", 1.6)],
 )
 def test_common_texts_are_not_estimated_far_over(kind: str, most: float):
-    assert estimate(TEXTS[kind]) <= most * count(TEXTS[kind])
+    assert estimate_tokens(TEXTS[kind]) <= most * count_tokens(TEXTS[kind])
 
 
 @given(st.text(max_size=400), st.integers(0, 200))
 def test_a_text_fits_if_its_estimate_does(text: str, room: int):
-    assert fits(text, room) == (estimate(text) <= room)
+    assert fits(text, room) == (estimate_tokens(text) <= room)
 
 
 @given(st.sampled_from(list(TEXTS.values())).map(lambda text: text * 5), st.integers(0, 300))
 def test_the_ends_of_a_text_fit_where_it_is_said(text: str, room: int):
-    head, tail = head_length(text, room), tail_length(text, room)
+    head, tail = measure_head(text, room), measure_tail(text, room)
 
-    assert estimate(text[:head]) <= room + 2
-    assert estimate(text[len(text) - tail :]) <= room + 2
-    assert head == len(text) or estimate(text[: head + 70]) > room
+    assert estimate_tokens(text[:head]) <= room + 2
+    assert estimate_tokens(text[len(text) - tail :]) <= room + 2
+    assert head == len(text) or estimate_tokens(text[: head + 70]) > room
 
 
 def test_a_megabyte_is_estimated_at_once():
     text = TEXTS["code"] * (2**20 // len(TEXTS["code"]))
 
-    assert effort(lambda: estimate(text), enough=300) < 300
+    assert measure_effort(lambda: estimate_tokens(text), enough=300) < 300

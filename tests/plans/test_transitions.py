@@ -1,4 +1,4 @@
-"""Every status against every other, and what else must hold before one follows."""
+"""Every transition between two statuses, and what else each requires."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from deepwork.errors import Code, InvalidInput, NotAllowed, ToolError
 from deepwork.plans import transitions
 from deepwork.plans.models import TaskStatus, WorkflowStatus
-from plans.make import task, workflow
+from plans.make import make_task, make_workflow
 
 TASK_TABLE = {
     "pending": "planning in_progress completed failed skipped",
@@ -35,32 +35,36 @@ WORKFLOW_PAIRS = [pair for pair in product(WORKFLOW_TABLE, WorkflowStatus) if pa
 STARTS = ["planning", "in_progress", "completed", "failed"]
 
 
-def moved(current: str, wanted: str, **given: Any) -> TaskStatus | None:
-    """What becomes of a task that has everything such a move may need."""
+def move_task(current: str, wanted: str, **given: Any) -> TaskStatus | None:
+    """Return the task's new status; the task has everything a transition may require."""
     ordinary: dict[str, Any] = {
         "open_dependencies": [],
         "open_count": 0,
         "outcome": "It works.",
         "error": "It broke.",
     }
-    return transitions.next_task_status(task(status=current), TaskStatus(wanted), **(ordinary | given))
+    return transitions.check_task_transition(
+        make_task(status=current), TaskStatus(wanted), **(ordinary | given)
+    )
 
 
-def workflow_moved(current: str, wanted: str, **given: Any) -> WorkflowStatus | None:
-    """What becomes of a workflow that has three tasks, all done."""
+def move_workflow(current: str, wanted: str, **given: Any) -> WorkflowStatus | None:
+    """Return the new status of a workflow with three tasks, all done."""
     ordinary: dict[str, Any] = {"task_count": 3, "open_count": 0}
-    return transitions.next_workflow_status(workflow(current), WorkflowStatus(wanted), **(ordinary | given))
+    return transitions.check_workflow_transition(
+        make_workflow(current), WorkflowStatus(wanted), **(ordinary | given)
+    )
 
 
-def refusal(current: str, wanted: str, **given: Any) -> ToolError:
+def get_refusal(current: str, wanted: str, **given: Any) -> ToolError:
     with pytest.raises(ToolError) as refused:
-        moved(current, wanted, **given)
+        move_task(current, wanted, **given)
     return refused.value
 
 
-def workflow_refusal(current: str, wanted: str, **given: Any) -> NotAllowed:
+def get_workflow_refusal(current: str, wanted: str, **given: Any) -> NotAllowed:
     with pytest.raises(NotAllowed) as refused:
-        workflow_moved(current, wanted, **given)
+        move_workflow(current, wanted, **given)
     return refused.value
 
 
@@ -68,40 +72,40 @@ def workflow_refusal(current: str, wanted: str, **given: Any) -> NotAllowed:
 
 
 def test_the_tables_know_every_status_that_is_stored():
-    assert set(transitions.TASK_MOVES) == set(TASK_TABLE) == set(TaskStatus) - {"blocked"}
-    assert set(transitions.WORKFLOW_MOVES) == set(WORKFLOW_TABLE) == set(WorkflowStatus)
+    assert set(transitions.TASK_TRANSITIONS) == set(TASK_TABLE) == set(TaskStatus) - {"blocked"}
+    assert set(transitions.WORKFLOW_TRANSITIONS) == set(WORKFLOW_TABLE) == set(WorkflowStatus)
 
 
 @pytest.mark.parametrize(("current", "wanted"), TASK_PAIRS)
 def test_a_task_moves_as_the_table_says(current: str, wanted: str):
     if wanted in TASK_TABLE[current].split():
-        assert moved(current, wanted) == wanted
+        assert move_task(current, wanted) == wanted
     else:
-        assert refusal(current, wanted).code is Code.INVALID_TRANSITION
+        assert get_refusal(current, wanted).code is Code.INVALID_TRANSITION
 
 
 @pytest.mark.parametrize("status", TASK_TABLE)
-def test_a_task_told_what_it_is_already_stays_as_it_is(status: str):
+def test_a_task_set_to_its_own_status_does_not_change(status: str):
     nothing_given = {"outcome": None, "error": None, "open_dependencies": ["a"], "open_count": 1}
 
-    assert moved(status, status, **nothing_given) is None
+    assert move_task(status, status, **nothing_given) is None
 
 
 def test_a_refused_move_names_the_task_and_what_is_possible():
-    error = refusal("in_progress", "skipped")
+    error = get_refusal("in_progress", "skipped")
 
     assert error.message == "The task 'build' is in_progress and cannot become skipped."
-    assert error.suggestion == "From 'in_progress' it can go to: paused, completed, failed."
+    assert error.suggestion == "From 'in_progress' it can change to: paused, completed, failed."
     assert not error.recoverable
 
 
 def test_what_is_final_says_so():
-    assert refusal("completed", "pending").suggestion == "completed is final: nothing follows it."
+    assert get_refusal("completed", "pending").suggestion == "Status 'completed' is final."
 
 
 @pytest.mark.parametrize("current", TASK_TABLE)
 def test_blocked_is_computed_and_cannot_be_set(current: str):
-    error = refusal(current, "blocked")
+    error = get_refusal(current, "blocked")
 
     assert error.code is Code.INVALID_TRANSITION
     assert "computed" in error.message
@@ -109,7 +113,7 @@ def test_blocked_is_computed_and_cannot_be_set(current: str):
 
 @pytest.mark.parametrize(("current", "wanted"), [("pending", to) for to in STARTS])
 def test_a_pending_task_that_waits_cannot_begin_nor_end(current: str, wanted: str):
-    error = refusal(current, wanted, open_dependencies=["design"], open_count=1)
+    error = get_refusal(current, wanted, open_dependencies=["design"], open_count=1)
 
     assert isinstance(error, NotAllowed)
     assert error.code is Code.TASK_BLOCKED
@@ -119,7 +123,7 @@ def test_a_pending_task_that_waits_cannot_begin_nor_end(current: str, wanted: st
 
 @pytest.mark.parametrize("wanted", ["planning", "in_progress"])
 def test_a_failed_task_that_waits_cannot_be_tried_again(wanted: str):
-    assert refusal("failed", wanted, open_dependencies=["design"], open_count=1).code is Code.TASK_BLOCKED
+    assert get_refusal("failed", wanted, open_dependencies=["design"], open_count=1).code is Code.TASK_BLOCKED
 
 
 @pytest.mark.parametrize(
@@ -127,18 +131,18 @@ def test_a_failed_task_that_waits_cannot_be_tried_again(wanted: str):
     [("pending", "skipped"), ("failed", "skipped"), ("failed", "pending"), ("in_progress", "completed")],
 )
 def test_skipping_requeueing_and_ending_what_runs_need_nothing_done_before(current: str, wanted: str):
-    assert moved(current, wanted, open_dependencies=["design"], open_count=1) == wanted
+    assert move_task(current, wanted, open_dependencies=["design"], open_count=1) == wanted
 
 
 def test_of_many_open_dependencies_three_are_named_and_the_rest_counted():
-    error = refusal("pending", "planning", open_dependencies=["a", "b", "c", "d"], open_count=5_000)
+    error = get_refusal("pending", "planning", open_dependencies=["a", "b", "c", "d"], open_count=5_000)
 
     assert error.message == "Task 'build' waits for 'a', 'b', 'c' and 4997 more."
 
 
 @pytest.mark.parametrize("blank", [None, "", " \n"])
 def test_a_completed_task_has_an_outcome(blank: str | None):
-    error = refusal("in_progress", "completed", outcome=blank)
+    error = get_refusal("in_progress", "completed", outcome=blank)
 
     assert isinstance(error, InvalidInput)
     assert error.code is Code.MISSING_OUTCOME
@@ -148,7 +152,7 @@ def test_a_completed_task_has_an_outcome(blank: str | None):
 
 @pytest.mark.parametrize("blank", [None, "", " \n"])
 def test_a_failed_task_has_an_error(blank: str | None):
-    error = refusal("in_progress", "failed", error=blank)
+    error = get_refusal("in_progress", "failed", error=blank)
 
     assert error.code is Code.MISSING_ERROR
     assert error.recoverable
@@ -157,17 +161,17 @@ def test_a_failed_task_has_an_error(blank: str | None):
 def test_whether_the_move_is_legal_comes_first_then_who_waits_then_what_is_missing():
     waiting: dict[str, Any] = {"open_dependencies": ["design"], "open_count": 1}
 
-    assert refusal("skipped", "completed", outcome=None, **waiting).code is Code.INVALID_TRANSITION
-    assert refusal("pending", "completed", outcome=None, **waiting).code is Code.TASK_BLOCKED
-    assert refusal("pending", "completed", outcome=None).code is Code.MISSING_OUTCOME
+    assert get_refusal("skipped", "completed", outcome=None, **waiting).code is Code.INVALID_TRANSITION
+    assert get_refusal("pending", "completed", outcome=None, **waiting).code is Code.TASK_BLOCKED
+    assert get_refusal("pending", "completed", outcome=None).code is Code.MISSING_OUTCOME
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        ["planning", "in_progress", "completed"],  # as the seed draws it
-        ["in_progress", "completed"],  # as its examples do it (fault B1)
-        ["completed"],  # as one does who only claims and reports
+        ["planning", "in_progress", "completed"],  # as in the seed's diagram
+        ["in_progress", "completed"],  # as in its examples (fault B1)
+        ["completed"],  # for agents that only claim and report
         ["in_progress", "failed", "in_progress", "completed"],
         ["planning", "paused", "in_progress", "completed"],
     ],
@@ -175,7 +179,7 @@ def test_whether_the_move_is_legal_comes_first_then_who_waits_then_what_is_missi
 def test_every_documented_way_through_a_task_works(path: list[str]):
     status = "pending"
     for wanted in path:
-        assert moved(status, wanted) == wanted
+        assert move_task(status, wanted) == wanted
         status = wanted
 
 
@@ -192,7 +196,7 @@ def test_every_documented_way_through_a_task_works(path: list[str]):
     ],
 )
 def test_a_released_task_can_be_begun_again_unless_it_ended(held: str, released: str):
-    assert transitions.status_after_release(TaskStatus(held)) == released
+    assert transitions.derive_released_status(TaskStatus(held)) == released
 
 
 # Workflows
@@ -201,26 +205,26 @@ def test_a_released_task_can_be_begun_again_unless_it_ended(held: str, released:
 @pytest.mark.parametrize(("current", "wanted"), WORKFLOW_PAIRS)
 def test_a_workflow_moves_as_the_table_says(current: str, wanted: str):
     if wanted in WORKFLOW_TABLE[current].split():
-        assert workflow_moved(current, wanted) == wanted
+        assert move_workflow(current, wanted) == wanted
     else:
-        assert workflow_refusal(current, wanted).code is Code.INVALID_TRANSITION
+        assert get_workflow_refusal(current, wanted).code is Code.INVALID_TRANSITION
 
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("status", WORKFLOW_TABLE)
-def test_a_workflow_told_what_it_is_already_stays_as_it_is(status: str, force: bool):
-    assert workflow_moved(status, status, task_count=0, open_count=0, force=force) is None
+def test_a_workflow_set_to_its_own_status_does_not_change(status: str, force: bool):
+    assert move_workflow(status, status, task_count=0, open_count=0, force=force) is None
 
 
 def test_a_refused_workflow_move_names_it_and_what_is_possible():
-    error = workflow_refusal("paused", "completed")
+    error = get_workflow_refusal("paused", "completed")
 
     assert error.message == "The workflow 'release' is paused and cannot become completed."
-    assert error.suggestion == "From 'paused' it can go to: in_progress, failed, abandoned."
+    assert error.suggestion == "From 'paused' it can change to: in_progress, failed, abandoned."
 
 
 def test_a_workflow_without_tasks_is_not_ready():
-    error = workflow_refusal("planning", "ready", task_count=0)
+    error = get_workflow_refusal("planning", "ready", task_count=0)
 
     assert error.code is Code.INVALID_STATE
     assert "no plan yet" in error.message
@@ -229,24 +233,24 @@ def test_a_workflow_without_tasks_is_not_ready():
 
 @pytest.mark.parametrize("current", ["ready", "in_progress"])
 def test_a_workflow_with_open_tasks_is_completed_only_by_force(current: str):
-    error = workflow_refusal(current, "completed", open_count=2)
+    error = get_workflow_refusal(current, "completed", open_count=2)
 
     assert error.code is Code.INVALID_STATE
     assert "2 tasks are not done" in error.message
     assert "`force: true`" in error.suggestion
-    assert workflow_moved(current, "completed", open_count=2, force=True) == "completed"
+    assert move_workflow(current, "completed", open_count=2, force=True) == "completed"
 
 
-def test_one_open_task_is_told_in_the_singular():
-    assert "1 task is not done" in workflow_refusal("in_progress", "completed", open_count=1).message
+def test_one_open_task_is_reported_in_the_singular():
+    assert "1 task is not done" in get_workflow_refusal("in_progress", "completed", open_count=1).message
 
 
 def test_force_does_not_reopen_what_is_over():
-    assert workflow_refusal("completed", "in_progress", force=True).code is Code.INVALID_TRANSITION
+    assert get_workflow_refusal("completed", "in_progress", force=True).code is Code.INVALID_TRANSITION
 
 
 def test_a_workflow_with_open_tasks_can_be_given_up():
-    assert workflow_moved("in_progress", "abandoned", open_count=2) == "abandoned"
+    assert move_workflow("in_progress", "abandoned", open_count=2) == "abandoned"
 
 
 @pytest.mark.parametrize(
@@ -266,15 +270,15 @@ def test_the_first_task_begun_starts_a_workflow_and_the_last_done_completes_it(
 ):
     now = WorkflowStatus(status)
 
-    assert transitions.workflow_after(now, any_begun=False, all_done=False) == untouched
-    assert transitions.workflow_after(now, any_begun=True, all_done=False) == begun
-    assert transitions.workflow_after(now, any_begun=True, all_done=True) == done
+    assert transitions.derive_workflow_status(now, any_started=False, all_done=False) == untouched
+    assert transitions.derive_workflow_status(now, any_started=True, all_done=False) == begun
+    assert transitions.derive_workflow_status(now, any_started=True, all_done=True) == done
 
 
 @pytest.mark.parametrize("status", ["completed", "abandoned"])
 def test_tasks_of_a_workflow_that_is_over_do_not_change(status: str):
     with pytest.raises(NotAllowed) as refused:
-        transitions.require_open(workflow(status))
+        transitions.require_open(make_workflow(status))
 
     assert refused.value.code is Code.INVALID_STATE
     assert f"'release' is {status}" in refused.value.message
@@ -282,4 +286,4 @@ def test_tasks_of_a_workflow_that_is_over_do_not_change(status: str):
 
 @pytest.mark.parametrize("status", ["planning", "ready", "in_progress", "paused", "failed"])
 def test_tasks_of_any_other_workflow_may_change(status: str):
-    transitions.require_open(workflow(status))
+    transitions.require_open(make_workflow(status))

@@ -1,4 +1,4 @@
-"""Tokens, scopes and the record, seen from outside: a real server, real requests."""
+"""Tokens, scopes and the audit log, tested with real requests to a real server."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
-from access.make import ask_tokens, make_token, record
+from access.make import call_token_tool, list_entries, make_token
 from application import make_app
-from deepwork.access.desk import REMEMBERED_SECONDS
 from deepwork.access.models import Scope
-from deepwork.access.rules import needed, split
+from deepwork.access.rules import get_required_scope, parse_token
+from deepwork.access.token_cache import CACHE_SECONDS
 from deepwork.server.application import Application
-from http_tests.served import PATIENCE_SECONDS, Served
-from protocol.holder import Holder
+from http_tests.http_server import PATIENCE_SECONDS, HttpServer
+from protocol.token_session import TokenSession
 
 OWNER = "the-owners-own-token-for-these-tests"
 SCOPES = [scope.value for scope in Scope]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     """A server that wants a token of everybody."""
     folder = Path(tmp_path_factory.mktemp("project"))
-    with Served(folder, "--log-level", "debug", token=OWNER) as server:
+    with HttpServer(folder, "--log-level", "debug", token=OWNER) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def app(served: Served) -> Iterator[Application]:
+def app(served: HttpServer) -> Iterator[Application]:
     """The same store from another process, as the command line has it."""
     made = make_app(served.project, str(served.project / ".deepwork" / "deepwork.db"))
     yield made
@@ -55,9 +55,9 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def secret_of(token: str) -> str:
-    """The part that nobody may see, which may hold any letter and `_` too."""
-    parts = split(token)
+def get_secret(token: str) -> str:
+    """Return the secret part of a token, which may contain letters and `_`."""
+    parts = parse_token(token)
     assert parts is not None
     return parts[1]
 
@@ -70,12 +70,14 @@ def is_unauthorized(answer: Any) -> bool:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_every_tool_asks_for_its_scope(served: Served, app: Application, tokens: dict[str, str], scope: str):
+def test_every_tool_asks_for_its_scope(
+    served: HttpServer, app: Application, tokens: dict[str, str], scope: str
+):
     """Each scope against every tool of the registry, called with nothing: the scope is asked for first."""
-    holder = Holder(served, tokens[scope])
+    holder = TokenSession(served, tokens[scope])
 
     for name, spec in app.registry.items():
-        wanted = needed(name, read_only=spec.read_only, arguments={})
+        wanted = get_required_scope(name, read_only=spec.read_only, arguments={})
         answer = holder.call(name)
         assert is_unauthorized(answer) is not Scope(scope).covers(wanted), (name, answer)
         if is_unauthorized(answer):
@@ -86,7 +88,7 @@ def test_every_tool_asks_for_its_scope(served: Served, app: Application, tokens:
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 def test_only_what_can_be_called_is_listed(
-    served: Served, app: Application, tokens: dict[str, str], scope: str, era: Any
+    served: HttpServer, app: Application, tokens: dict[str, str], scope: str, era: Any
 ):
     async def listed() -> list[str]:
         way = StreamableHttpTransport(f"{served.url}/mcp", headers=bearer(tokens[scope]))
@@ -97,31 +99,35 @@ def test_only_what_can_be_called_is_listed(
     callable_ = [
         name
         for name, spec in app.registry.items()
-        if any(Scope(scope).covers(needed(name, read_only=spec.read_only, arguments=form)) for form in forms)
+        if any(
+            Scope(scope).covers(get_required_scope(name, read_only=spec.read_only, arguments=form))
+            for form in forms
+        )
     ]
     assert anyio.run(listed) == callable_
 
 
-def test_the_owner_and_a_local_caller_see_everything(served: Served, app: Application, tmp_path: Path):
-    assert Holder(served, OWNER).tools() == list(app.registry)
-    with Served(tmp_path) as open_server:
-        assert Holder(open_server, None).tools() == list(app.registry)
+def test_the_owner_and_a_local_caller_see_everything(served: HttpServer, app: Application, tmp_path: Path):
+    assert TokenSession(served, OWNER).list_tools() == list(app.registry)
+    with HttpServer(tmp_path) as open_server:
+        assert TokenSession(open_server, None).list_tools() == list(app.registry)
 
 
 @pytest.mark.parametrize("force", [True, "true", 1, "yes"])
-def test_force_needs_admin_in_every_spelling(served: Served, tokens: dict[str, str], force: Any):
+def test_force_needs_admin_in_every_spelling(served: HttpServer, tokens: dict[str, str], force: Any):
     given = {"id": "wf_none00000000", "status": "failed", "force": force}
 
-    refused = Holder(served, tokens["work"]).call("workflow_update_status", given)
+    refused = TokenSession(served, tokens["work"]).call("workflow_update_status", given)
 
     assert refused["message"] == "This call needs the scope admin."
     assert (
-        Holder(served, tokens["admin"]).call("workflow_update_status", given)["code"] == "WORKFLOW_NOT_FOUND"
+        TokenSession(served, tokens["admin"]).call("workflow_update_status", given)["code"]
+        == "WORKFLOW_NOT_FOUND"
     )
 
 
-def test_a_reader_reads_a_message_without_marking_it(served: Served, tokens: dict[str, str]):
-    worker, reader = Holder(served, tokens["work"]), Holder(served, tokens["read"])
+def test_a_reader_reads_a_message_without_marking_it(served: HttpServer, tokens: dict[str, str]):
+    worker, reader = TokenSession(served, tokens["work"]), TokenSession(served, tokens["read"])
     id = worker.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
     sent = worker.call(
         "message_send", {"sender_id": id, "recipient_id": id, "message_type": "query", "body": "hi"}
@@ -132,14 +138,14 @@ def test_a_reader_reads_a_message_without_marking_it(served: Served, tokens: dic
 
 
 def test_reading_is_open_to_every_scope_over_rest_and_writing_to_none_that_only_reads(
-    served: Served, tokens: dict[str, str]
+    served: HttpServer, tokens: dict[str, str]
 ):
     for scope in SCOPES:
-        assert served.ask("GET", "/api/v1/agents", bearer(tokens[scope])).status == 200
-    refused = served.ask("POST", "/api/v1/agents", bearer(tokens["read"]), b"{}")
+        assert served.request("GET", "/api/v1/agents", bearer(tokens[scope])).status == 200
+    refused = served.request("POST", "/api/v1/agents", bearer(tokens["read"]), b"{}")
     assert (refused.status, refused.json["code"]) == (403, "UNAUTHORIZED")
     assert 'error="insufficient_scope", scope="work"' in refused.headers["www-authenticate"]
-    assert served.ask("POST", "/api/v1/agents", bearer(tokens["work"]), b"{}").status == 405
+    assert served.request("POST", "/api/v1/agents", bearer(tokens["work"]), b"{}").status == 405
 
 
 # Agents belong to the token that registered them
@@ -161,12 +167,12 @@ ACTS = [
 
 @pytest.mark.parametrize(("tool", "arguments"), ACTS)
 def test_nobody_acts_for_an_agent_of_another_token(
-    served: Served, app: Application, tokens: dict[str, str], tool: str, arguments: Any
+    served: HttpServer, app: Application, tokens: dict[str, str], tool: str, arguments: Any
 ):
-    mine = Holder(served, tokens["work"])
+    mine = TokenSession(served, tokens["work"])
     id = mine.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
-    name = f"other-{len(record(app))}"
-    other = Holder(served, make_token(app, name)[0])
+    name = f"other-{len(list_entries(app))}"
+    other = TokenSession(served, make_token(app, name)[0])
 
     refused = other.call(tool, arguments(id))
 
@@ -174,72 +180,74 @@ def test_nobody_acts_for_an_agent_of_another_token(
     assert "the-work" not in str(refused)
     assert other.call("agent_get", {"id": id})["status"] == "online"
     assert not is_unauthorized(mine.call(tool, arguments(id)))
-    assert not is_unauthorized(Holder(served, tokens["admin"]).call(tool, arguments(id)))
+    assert not is_unauthorized(TokenSession(served, tokens["admin"]).call(tool, arguments(id)))
 
 
-def test_an_agent_that_nobody_registered_is_said_to_be_unknown(served: Served, tokens: dict[str, str]):
-    refused = Holder(served, tokens["work"]).call("agent_heartbeat", {"agent_id": "ag_none00000000"})
+def test_an_unregistered_agent_is_reported_as_unknown(served: HttpServer, tokens: dict[str, str]):
+    refused = TokenSession(served, tokens["work"]).call("agent_heartbeat", {"agent_id": "ag_none00000000"})
 
     assert refused["code"] == "AGENT_NOT_FOUND"
 
 
-def test_a_new_token_of_the_same_name_goes_on_with_its_agents(served: Served, app: Application):
-    first = Holder(served, make_token(app, "rotated")[0])
+def test_a_new_token_of_the_same_name_goes_on_with_its_agents(served: HttpServer, app: Application):
+    first = TokenSession(served, make_token(app, "rotated")[0])
     id = first.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
-    ask_tokens(app, "token_revoke", name="rotated")
+    call_token_tool(app, "token_revoke", name="rotated")
 
-    again = Holder(served, make_token(app, "rotated")[0])
+    again = TokenSession(served, make_token(app, "rotated")[0])
 
     assert "next_heartbeat_ms" in again.call("agent_heartbeat", {"agent_id": id})
 
 
 def test_without_tokens_anybody_acts_for_anybody_as_before(tmp_path: Path):
-    with Served(tmp_path) as server:
-        id = Holder(server, None).call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
+    with HttpServer(tmp_path) as server:
+        id = TokenSession(server, None).call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
 
-        assert "next_heartbeat_ms" in Holder(server, None).call("agent_heartbeat", {"agent_id": id})
+        assert "next_heartbeat_ms" in TokenSession(server, None).call("agent_heartbeat", {"agent_id": id})
 
 
 # Sessions belong to the token that opened them
 
 
-def test_a_session_is_of_no_use_to_another_token(served: Served, app: Application, tokens: dict[str, str]):
-    opened = Holder(served, tokens["work"])
+def test_a_session_is_of_no_use_to_another_token(
+    served: HttpServer, app: Application, tokens: dict[str, str]
+):
+    opened = TokenSession(served, tokens["work"])
     ask = {"id": 1, "method": "tools/call", "params": {"name": "agent_list", "arguments": {}}}
 
     for token in (tokens["admin"], tokens["read"], OWNER, make_token(app, "thief")[0]):
-        assert Holder(served, token, opened.session).post(ask).status == 404
-    assert Holder(served, None, opened.session).post(ask).status == 401
+        assert TokenSession(served, token, opened.session).post(ask).status == 404
+    assert TokenSession(served, None, opened.session).post(ask).status == 401
     assert opened.post(ask).status == 200
 
 
 def test_a_session_of_a_token_is_of_no_use_without_it_where_none_is_needed(tmp_path: Path):
-    with Served(tmp_path) as server:
+    with HttpServer(tmp_path) as server:
         app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
         token = make_token(app, "ci")[0]
         app.close()
         ask = {"id": 1, "method": "tools/list", "params": {}}
 
-        assert Holder(server, None, Holder(server, token).session).post(ask).status == 404
-        assert Holder(server, token, Holder(server, None).session).post(ask).status == 404
+        assert TokenSession(server, None, TokenSession(server, token).session).post(ask).status == 404
+        assert TokenSession(server, token, TokenSession(server, None).session).post(ask).status == 404
 
 
 def test_an_sse_session_is_of_no_use_to_another_token(tmp_path: Path):
     body = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {}}).encode()
     kind = {"Content-Type": "application/json"}
-    with Served(tmp_path, transport="sse", token=OWNER) as server:
+    with HttpServer(tmp_path, transport="sse", token=OWNER) as server:
         app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
         mine, other = make_token(app, "mine")[0], make_token(app, "other")[0]
         app.close()
-        with asks(server, "/sse", mine) as stream:
-            heard = heard_until(stream, b"session_id=")
-            heard += b"" if heard.endswith(b"\n") else heard_until(stream, b"\n")
+        with open_request(server, "/sse", mine) as stream:
+            heard = read_until(stream, b"session_id=")
+            heard += b"" if heard.endswith(b"\n") else read_until(stream, b"\n")
             [found] = re.findall(rb"data: (\S+session_id=[0-9a-f]+)", heard)
             path = found.decode()
 
-            assert server.ask("POST", path, bearer(other) | kind, body).status in {403, 404}
-            assert server.ask("POST", path, bearer(OWNER) | kind, body).status in {403, 404}
-            assert server.ask("POST", path, bearer(mine) | kind, body).status == 202
+            assert server.request("POST", path, bearer(other) | kind, body).status in {403, 404}
+            assert server.request("POST", path, bearer(OWNER) | kind, body).status in {403, 404}
+            assert server.request("POST", path, bearer(mine) | kind, body).status == 202
 
 
 def test_a_real_client_works_over_sse_with_a_named_token(tmp_path: Path):
@@ -247,7 +255,7 @@ def test_a_real_client_works_over_sse_with_a_named_token(tmp_path: Path):
         async with Client(SSETransport(f"{url}/sse", headers=bearer(token))) as client:
             assert (await client.call_tool("agent_list", {})).structured_content == {"agents": [], "total": 0}
 
-    with Served(tmp_path, transport="sse", token=OWNER) as server:
+    with HttpServer(tmp_path, transport="sse", token=OWNER) as server:
         app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
         token = make_token(app, "ci", "read")[0]
         app.close()
@@ -260,30 +268,30 @@ def test_a_real_client_works_over_sse_with_a_named_token(tmp_path: Path):
 def test_what_is_no_valid_token_opens_nothing(tmp_path: Path):
     """At a server of its own, where it uses up the guesses."""
     app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
-    with Served(tmp_path, token=OWNER) as server:
+    with HttpServer(tmp_path, token=OWNER) as server:
         _try_what_is_no_valid_token(server, app)
     app.close()
 
 
-def _try_what_is_no_valid_token(served: Served, app: Application) -> None:
+def _try_what_is_no_valid_token(served: HttpServer, app: Application) -> None:
     text, id, secret = make_token(app, "victim")
     expired, _, _ = make_token(app, "expired", expires_days=1)
     with app.database.transaction() as tx:
-        tx.run("UPDATE tokens SET expires_at = 1 WHERE name = 'expired'")
+        tx.execute("UPDATE tokens SET expires_at = 1 WHERE name = 'expired'")
     wrong = [
         expired, f"dw_{id}_{'x' * 43}", f"dw_{'0' * 12}_{secret}", f"dw_%_{secret}", f"dw_{id[:-1]}%_{secret}",
         f"dw_{id}", id, secret, text + "x", text[:-1], text.upper(), f"dw_{id}_{secret} x",
     ]  # fmt: skip
 
     for number, token in enumerate(wrong):
-        refused = served.ask("GET", "/api/v1/agents", bearer(token))
+        refused = served.request("GET", "/api/v1/agents", bearer(token))
         # After ten the limit on guesses speaks first; some may be given back while we try.
         assert refused.status in ({401} if number < 10 else {401, 429}), token
         assert secret not in refused.body.decode()
-    assert served.ask("GET", "/api/v1/agents", bearer(text)).status == 200
+    assert served.request("GET", "/api/v1/agents", bearer(text)).status == 200
 
 
-def test_a_nul_in_a_token_opens_nothing(served: Served, app: Application):
+def test_a_nul_in_a_token_opens_nothing(served: HttpServer, app: Application):
     _, _, secret = make_token(app, "nul")
     with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_SECONDS) as wire:
         wire.sendall(
@@ -295,7 +303,7 @@ def test_a_nul_in_a_token_opens_nothing(served: Served, app: Application):
     assert status in {b"400", b"401", b"429"}
 
 
-def test_a_token_in_the_query_logs_in_and_nothing_else(served: Served, tokens: dict[str, str]):
+def test_a_token_in_the_query_logs_in_and_nothing_else(served: HttpServer, tokens: dict[str, str]):
     token = tokens["read"]
     for path in ("/api/v1/agents", "/mcp", "/ws", "/api/v1/events", "/x"):
         assert served.get(f"{path}?token={token}").status == 401
@@ -305,36 +313,36 @@ def test_a_token_in_the_query_logs_in_and_nothing_else(served: Served, tokens: d
     assert (logged_in.status, logged_in.headers["location"]) == (303, "/")
     cookie = logged_in.headers["set-cookie"].partition(";")[0]
     assert token not in str(logged_in)
-    assert secret_of(token) not in cookie
+    assert get_secret(token) not in cookie
     assert served.get("/api/v1/agents", Cookie=cookie).status == 200
     assert served.get("/api/v1/agents", Cookie=cookie[:-1] + "x").status == 401
     own = {"Cookie": cookie, "Origin": served.url}
-    assert served.ask("POST", "/api/v1/agents", own, b"{}").status == 403
+    assert served.request("POST", "/api/v1/agents", own, b"{}").status == 403
 
 
-def test_a_cookie_ends_with_its_token(served: Served, app: Application):
+def test_a_cookie_ends_with_its_token(served: HttpServer, app: Application):
     text = make_token(app, "browser", "read")[0]
     cookie = served.get(f"/?token={text}").headers["set-cookie"].partition(";")[0]
     assert served.get("/api/v1/agents", Cookie=cookie).status == 200
 
-    ask_tokens(app, "token_revoke", name="browser")
-    time.sleep(REMEMBERED_SECONDS + 0.1)
+    call_token_tool(app, "token_revoke", name="browser")
+    time.sleep(CACHE_SECONDS + 0.1)
 
     assert served.get("/api/v1/agents", Cookie=cookie).status == 401
 
 
-def test_a_token_that_is_revoked_elsewhere_is_refused_without_a_restart(served: Served, app: Application):
+def test_a_token_that_is_revoked_elsewhere_is_refused_without_a_restart(served: HttpServer, app: Application):
     text = make_token(app, "short")[0]
-    holder = Holder(served, text)
+    holder = TokenSession(served, text)
     assert holder.call("agent_list")
 
-    ask_tokens(app, "token_revoke", name="short")
-    time.sleep(REMEMBERED_SECONDS + 0.1)
+    call_token_tool(app, "token_revoke", name="short")
+    time.sleep(CACHE_SECONDS + 0.1)
 
     assert holder.post({"id": 1, "method": "tools/list", "params": {}}).status == 401
 
 
-def asks(served: Served, path: str, token: str, **headers: str) -> socket.socket:
+def open_request(served: HttpServer, path: str, token: str, **headers: str) -> socket.socket:
     """An open connection on which this was asked for."""
     connection = socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_SECONDS)
     lines = {"Host": served.host, "Authorization": f"Bearer {token}", **headers}
@@ -343,7 +351,7 @@ def asks(served: Served, path: str, token: str, **headers: str) -> socket.socket
     return connection
 
 
-def heard_until(connection: socket.socket, end: bytes) -> bytes:
+def read_until(connection: socket.socket, end: bytes) -> bytes:
     heard = b""
     while end not in heard:
         more = connection.recv(4096)
@@ -352,7 +360,7 @@ def heard_until(connection: socket.socket, end: bytes) -> bytes:
     return heard
 
 
-def next_frame(ws: socket.socket) -> bytes:
+def read_frame(ws: socket.socket) -> bytes:
     """The next frame that is no ping: a server that has waited for a while sends those."""
     heard = b""
     while True:
@@ -365,33 +373,33 @@ def next_frame(ws: socket.socket) -> bytes:
         heard = heard[2 + heard[1] :]
 
 
-def test_an_open_stream_ends_with_its_token(served: Served, app: Application, tokens: dict[str, str]):
+def test_an_open_stream_ends_with_its_token(served: HttpServer, app: Application, tokens: dict[str, str]):
     text = make_token(app, "listener", "read")[0]
     upgrade = {
         "Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13",
         "Sec_WebSocket_Key": base64.b64encode(os.urandom(16)).decode(),
     }  # fmt: skip
     # From a number on: whenever the server begins to listen, what comes after it is sent.
-    since = f"since={app.feed.last()}"
+    since = f"since={app.feed.get_last_seq()}"
     with (
-        asks(served, f"/ws?{since}", text, **upgrade) as ws,
-        asks(served, f"/api/v1/events?{since}", text) as events,
+        open_request(served, f"/ws?{since}", text, **upgrade) as ws,
+        open_request(served, f"/api/v1/events?{since}", text) as events,
     ):
-        assert b" 101 " in heard_until(ws, b"\r\n\r\n")
-        heard_until(events, b": deepwork\n\n")
-        ask_tokens(app, "token_revoke", name="listener")
-        time.sleep(REMEMBERED_SECONDS + 0.1)
+        assert b" 101 " in read_until(ws, b"\r\n\r\n")
+        read_until(events, b": deepwork\n\n")
+        call_token_tool(app, "token_revoke", name="listener")
+        time.sleep(CACHE_SECONDS + 0.1)
 
-        Holder(served, tokens["work"]).call("agent_register", {"name": "hidden", "runtime": "codex"})
+        TokenSession(served, tokens["work"]).call("agent_register", {"name": "hidden", "runtime": "codex"})
 
-        frame = next_frame(ws)
+        frame = read_frame(ws)
         assert (frame[0], frame[2:4]) == (0x88, (1008).to_bytes(2, "big"))
         assert b"hidden" not in frame
-        assert b"hidden" not in heard_until(events, b"0\r\n\r\n")
+        assert b"hidden" not in read_until(events, b"0\r\n\r\n")
 
 
-def test_no_database_is_opened_for_whoever_shows_no_named_token(tmp_path: Path):
-    with Served(tmp_path, token=OWNER) as server:
+def test_no_database_is_opened_for_a_caller_without_a_named_token(tmp_path: Path):
+    with HttpServer(tmp_path, token=OWNER) as server:
         for headers in (
             {},
             bearer(OWNER),
@@ -399,23 +407,23 @@ def test_no_database_is_opened_for_whoever_shows_no_named_token(tmp_path: Path):
             bearer("dw_x"),
             {"Cookie": f"deepwork_{server.port}=a.b"},
         ):
-            server.ask("GET", "/", headers)
+            server.request("GET", "/", headers)
 
         assert not (tmp_path / ".deepwork" / "deepwork.db").exists()
-        server.ask("GET", "/", bearer(f"dw_{'0' * 12}_{'x' * 43}"))
+        server.request("GET", "/", bearer(f"dw_{'0' * 12}_{'x' * 43}"))
         assert (tmp_path / ".deepwork" / "deepwork.db").exists()
 
 
 # The record
 
 
-def test_the_record_names_the_token(served: Served, app: Application, tokens: dict[str, str]):
-    before = len(record(app))
-    Holder(served, tokens["work"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
-    Holder(served, tokens["read"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
-    Holder(served, OWNER).call("agent_register", {"name": "Ada"})
+def test_the_record_names_the_token(served: HttpServer, app: Application, tokens: dict[str, str]):
+    before = len(list_entries(app))
+    TokenSession(served, tokens["work"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
+    TokenSession(served, tokens["read"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
+    TokenSession(served, OWNER).call("agent_register", {"name": "Ada"})
 
-    entries = [link.entry for link in record(app)[before:]]
+    entries = [link.entry for link in list_entries(app)[before:]]
 
     assert [(each.account, each.caller, each.tool, each.outcome) for each in entries] == [
         ("the-work", "the-work", "agent_register", "done"),
@@ -425,16 +433,16 @@ def test_the_record_names_the_token(served: Served, app: Application, tokens: di
 
 
 def test_no_token_is_in_the_log_the_record_or_the_process_list(
-    served: Served, app: Application, tokens: dict[str, str]
+    served: HttpServer, app: Application, tokens: dict[str, str]
 ):
-    holder = Holder(served, tokens["work"])
+    holder = TokenSession(served, tokens["work"])
     holder.call("agent_register", {"name": tokens["work"], "runtime": tokens["admin"]})
     served.get(f"/?token={tokens['read']}")
     served.get(f"/api/v1/agents?token={tokens['read']}")
-    served.ask("GET", "/api/v1/nowhere", bearer(tokens["admin"]))
+    served.request("GET", "/api/v1/nowhere", bearer(tokens["admin"]))
     command = Path(f"/proc/{served.process.pid}/cmdline").read_bytes().decode()
-    told = served.log() + str(record(app)) + command
+    told = served.read_log() + str(list_entries(app)) + command
 
-    for secret in (*map(secret_of, tokens.values()), OWNER):
+    for secret in (*map(get_secret, tokens.values()), OWNER):
         assert secret not in told
-    assert "agent_register by the-work" in served.log()
+    assert "agent_register by the-work" in served.read_log()

@@ -1,4 +1,4 @@
-"""A real client and a real server process, in both eras of the protocol."""
+"""A real client and a real server process, with both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Era = Literal["legacy", "auto"]
 
 
 @asynccontextmanager
-async def connected(project: Path, era: Era, *flags: str) -> AsyncIterator[Client[Any]]:
-    async with Client(quick.serving(project, *flags), mode=era) as client:
+async def connect(project: Path, era: Era, *flags: str) -> AsyncIterator[Client[Any]]:
+    async with Client(quick.build_transport(project, *flags), mode=era) as client:
         yield client
 
 
@@ -31,21 +31,21 @@ def era(request: pytest.FixtureRequest) -> Era:
     return chosen
 
 
-async def answer(client: Client[Any], tool: str, arguments: dict[str, Any], **more: Any) -> Any:
+async def call_tool(client: Client[Any], tool: str, arguments: dict[str, Any], **more: Any) -> Any:
     """A tool's answer, which is the same in both of its forms."""
     result = await client.call_tool(tool, arguments, **more)
-    assert text(result) == result.structured_content
+    assert parse_text(result) == result.structured_content
     return result.structured_content
 
 
-def text(result: Any) -> Any:
+def parse_text(result: Any) -> Any:
     return json.loads(result.content[0].text)
 
 
-async def error(client: Client[Any], tool: str, arguments: dict[str, Any]) -> Any:
+async def call_for_error(client: Client[Any], tool: str, arguments: dict[str, Any]) -> Any:
     result = await client.call_tool(tool, arguments, raise_on_error=False)
     assert result.is_error
-    said = text(result)
+    said = parse_text(result)
     assert set(said) == {"code", "message", "recoverable", "suggestion"}
     assert said["code"] in set(Code)
     return said
@@ -53,10 +53,10 @@ async def error(client: Client[Any], tool: str, arguments: dict[str, Any]) -> An
 
 def test_two_agents_talk_through_one_server(tmp_path: Path, era: Era):
     async def talk() -> None:
-        async with connected(tmp_path, era) as client:
+        async with connect(tmp_path, era) as client:
 
             async def call(tool: str, **arguments: Any) -> Any:
-                return await answer(client, tool, arguments)
+                return await call_tool(client, tool, arguments)
 
             ada = (await call("agent_register", name="Ada", runtime="claude_code"))["id"]
             bob = (await call("agent_register", name="Bob", runtime="codex"))["id"]
@@ -77,7 +77,7 @@ def test_two_agents_talk_through_one_server(tmp_path: Path, era: Era):
 
 def test_the_server_says_who_it_is_and_how_to_use_it(tmp_path: Path, era: Era):
     async def look() -> None:
-        async with connected(tmp_path, era) as client:
+        async with connect(tmp_path, era) as client:
             info, told = client.server_info, client.instructions or ""
             assert info is not None
             assert (info.name, info.version) == ("deepwork", deepwork.__version__)
@@ -93,7 +93,7 @@ def test_the_server_says_who_it_is_and_how_to_use_it(tmp_path: Path, era: Era):
 
 def test_tools_are_listed_small_and_in_order(tmp_path: Path, era: Era):
     async def look() -> None:
-        async with connected(tmp_path, era) as client:
+        async with connect(tmp_path, era) as client:
             tools = await client.list_tools()
 
         assert [tool.name for tool in tools] == sorted(tool.name for tool in tools)
@@ -109,14 +109,14 @@ def test_tools_are_listed_small_and_in_order(tmp_path: Path, era: Era):
 
 def test_fewer_tools_and_more_schemas_can_be_had(tmp_path: Path, era: Era):
     async def look() -> None:
-        async with connected(
+        async with connect(
             tmp_path, era, "--toolsets", "agents", "--read-only", "--output-schemas"
         ) as client:
             tools = await client.list_tools()
             assert [tool.name for tool in tools] == ["agent_get", "agent_list"]
             assert all(tool.output_schema for tool in tools)
-            assert await answer(client, "agent_list", {}) == {"agents": [], "total": 0}
-            assert (await error(client, "agent_register", {"name": "x", "runtime": "codex"}))[
+            assert await call_tool(client, "agent_list", {}) == {"agents": [], "total": 0}
+            assert (await call_for_error(client, "agent_register", {"name": "x", "runtime": "codex"}))[
                 "code"
             ] == "INVALID_INPUT"
 
@@ -139,35 +139,35 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str, str]] = [
 
 def test_bad_input_gets_the_error_object_and_the_server_goes_on(tmp_path: Path, era: Era):
     async def try_all() -> None:
-        async with connected(tmp_path, era) as client:
+        async with connect(tmp_path, era) as client:
             for tool, arguments, code, named in BAD_CALLS:
-                said = await error(client, tool, arguments)
+                said = await call_for_error(client, tool, arguments)
                 assert said["code"] == code, (tool, arguments, said)
                 assert named in said["message"]
                 assert said["suggestion"]
-            assert await answer(client, "agent_list", {}) == {"agents": [], "total": 0}
+            assert await call_tool(client, "agent_list", {}) == {"agents": [], "total": 0}
 
     anyio.run(try_all)
 
 
 def test_a_repeated_call_under_one_key_has_one_effect(tmp_path: Path, era: Era):
     async def repeat() -> None:
-        async with connected(tmp_path, era) as client:
+        async with connect(tmp_path, era) as client:
             meta = {"deepwork/idempotency-key": "once"}
             arguments = {"name": "Ada", "runtime": "codex"}
-            ids = [(await answer(client, "agent_register", arguments, meta=meta))["id"] for _ in range(3)]
+            ids = [(await call_tool(client, "agent_register", arguments, meta=meta))["id"] for _ in range(3)]
             assert len(set(ids)) == 1
-            assert (await answer(client, "agent_list", {}))["total"] == 1
+            assert (await call_tool(client, "agent_list", {}))["total"] == 1
 
     anyio.run(repeat)
 
 
-def test_calls_at_once_are_all_answered(tmp_path: Path, era: Era):
+def test_concurrent_calls_are_all_answered(tmp_path: Path, era: Era):
     async def hurry() -> None:
-        async with connected(tmp_path, era) as client, anyio.create_task_group() as group:
+        async with connect(tmp_path, era) as client, anyio.create_task_group() as group:
 
             async def register(number: int) -> None:
-                registered = await answer(
+                registered = await call_tool(
                     client, "agent_register", {"name": f"n{number}", "runtime": "codex"}
                 )
                 assert registered["name"] == f"n{number}"

@@ -1,4 +1,4 @@
-"""Every tool on plans through a real server process: what it answers has the shape that the seed promises."""
+"""Every plan tool through a real server process: answers have the specified shape."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.wire import Wire
+from protocol.stdio_server import StdioServer
 
 WORKFLOW = {
     "id",
@@ -37,12 +37,12 @@ CHECKPOINT = {"id", "sequence", "type", "summary", "files_changed", "created_at"
 class Client:
     """A client of one server, with a plan of its own for every test."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: StdioServer) -> None:
         self._wire = wire
 
     def ask(self, tool: str, **arguments: Any) -> Any:
         """A tool's answer, which is the same in both of its forms."""
-        answer = self._wire.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
+        answer = self._wire.request("tools/call", {"name": tool, "arguments": arguments})["result"]
         assert not answer.get("isError"), answer
         return answer["structuredContent"]
 
@@ -71,7 +71,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with Wire(tmp_path_factory.mktemp("project")) as wire:
+    with StdioServer(tmp_path_factory.mktemp("project")) as wire:
         client = Client(wire)
         # With a single agent, calls without `agent_id` would act as that agent: with two, none does.
         client.agent()

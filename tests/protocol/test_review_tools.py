@@ -1,4 +1,4 @@
-"""Every sentence of the interface on reviews holds through a real client, on each transport, in both eras."""
+"""The specified interface of reviews, through a real client on each transport and protocol generation."""
 
 from __future__ import annotations
 
@@ -13,35 +13,44 @@ import pytest
 from fastmcp.client.transports import ClientTransport, StreamableHttpTransport
 
 import quick
-from http_tests.served import Served
-from jobs.talk import Refused, Talk
-from protocol.wire import Wire
-from reviews.make import FOLDER, Reviewed, a_rule, ids, instructions, names, reviewed, tasks
+from http_tests.http_server import HttpServer
+from jobs.tool_client import ToolCallError, ToolClient
+from protocol.stdio_server import StdioServer
+from reviews.make import (
+    FOLDER,
+    ReviewProject,
+    make_project,
+    make_rule_data,
+    parse_ids,
+    parse_names,
+    parse_tasks,
+    read_instructions,
+)
 
 DOORS = [("stdio", "legacy"), ("stdio", "auto"), ("http", "legacy"), ("http", "auto")]
 
 RULES = {
-    "python": a_rule("**/*.py", description="Python is read twice.", agent={"claude": "pythonista"}),
-    "docs": a_rule("docs/**", strategy="matches_together", description="Pages agree."),
-    "release": a_rule("CHANGELOG.md", strategy="all_changed_files", description="The whole change."),
+    "python": make_rule_data("**/*.py", description="Python is read twice.", agent={"claude": "pythonista"}),
+    "docs": make_rule_data("docs/**", strategy="matches_together", description="Pages agree."),
+    "release": make_rule_data("CHANGELOG.md", strategy="all_changed_files", description="The whole change."),
 }
 
 
-class Reviews(Talk):
+class Reviews(ToolClient):
     """A client that asks for reviews."""
 
-    def __init__(self, transport: ClientTransport, project: Reviewed, **more: Any) -> None:
+    def __init__(self, transport: ClientTransport, project: ReviewProject, **more: Any) -> None:
         super().__init__(transport, **more)
         self.project = project
 
-    def asked(self, **arguments: Any) -> str:
+    def get_instructions(self, **arguments: Any) -> str:
         """The plain text of get_review_instructions, which is the same in both forms."""
         result = self._result("get_review_instructions", arguments)
         text: str = result.content[0].text
         assert result.structured_content == {"result": text}
         return text
 
-    def configured(self, **arguments: Any) -> Any:
+    def list_rules(self, **arguments: Any) -> Any:
         """The list of get_configured_reviews, which is the same in both forms."""
         result = self._result("get_configured_reviews", arguments)
         listed = result.structured_content["result"]
@@ -55,22 +64,22 @@ class Reviews(Talk):
         result = self._portal.call(ask)
         assert len(result.content) == 1
         if result.is_error:
-            raise Refused(json.loads(result.content[0].text))
+            raise ToolCallError(json.loads(result.content[0].text))
         return result
 
 
 @pytest.fixture(scope="module", params=DOORS, ids=" ".join)
 def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviews]:
     transport, era = request.param
-    project = reviewed(tmp_path_factory.mktemp("there") / "project", **RULES)
+    project = make_project(tmp_path_factory.mktemp("there") / "project", **RULES)
     project.write(".gitignore", content="server-*.log\n/.deepwork/\n")
     project.commit("docs/old.md")
     project.git("branch", "-f", "main")
     if transport == "stdio":
-        with Reviews(quick.serving(project.root), project, mode=era) as talk:
+        with Reviews(quick.build_transport(project.root), project, mode=era) as talk:
             yield talk
         return
-    with Served(project.root) as server:
+    with HttpServer(project.root) as server:
         way = StreamableHttpTransport(f"{server.url}/mcp", headers=server.bearer)
         with Reviews(way, project, mode=era) as talk:
             yield talk
@@ -90,22 +99,22 @@ def talk(door: Reviews) -> Reviews:
 def test_it_reviews_changed_files_by_the_rules_in_deepreview_files(talk: Reviews):
     talk.project.write("src/a.py", "docs/new.md", "docs/newer.md", "other.txt")
 
-    assert names(talk.asked()) == ["python review of src/a.py", "docs review of 2 files"]
+    assert parse_names(talk.get_instructions()) == ["python review of src/a.py", "docs review of 2 files"]
 
 
 def test_it_returns_a_list_of_tasks_to_invoke_in_parallel(talk: Reviews):
     talk.project.write("a.py", "b.py")
 
-    text = talk.asked()
+    text = talk.get_instructions()
 
     assert text.startswith("Invoke the following list of Tasks in parallel, each with the Task tool:\n\n")
-    assert len(tasks(text)) == 2
+    assert len(parse_tasks(text)) == 2
 
 
 def test_each_task_has_name_description_subagent_type_and_prompt(talk: Reviews):
     talk.project.write("a.py", "docs/new.md")
 
-    first, second = tasks(talk.asked())
+    first, second = parse_tasks(talk.get_instructions())
 
     assert (first["name"], first["description"], first["subagent_type"]) == (
         "python review of a.py", "Review python", "pythonista",
@@ -119,7 +128,7 @@ def test_each_task_has_name_description_subagent_type_and_prompt(talk: Reviews):
 def test_each_prompt_leads_to_instructions_that_say_all(talk: Reviews):
     talk.project.write("a.py")
 
-    [text] = instructions(talk.project.root, talk.asked())
+    [text] = read_instructions(talk.project.root, talk.get_instructions())
 
     assert text.startswith("# Review: python — a.py\n\n## Review Instructions\n\nLook.\n")
     assert "\n- @a.py\n" in text
@@ -131,26 +140,26 @@ def test_each_prompt_leads_to_instructions_that_say_all(talk: Reviews):
 
 def test_both_can_be_called_at_any_time_outside_of_any_workflow(talk: Reviews):
     assert talk.call("get_workflows")["stack"] == []
-    talk.asked()
-    talk.configured()
+    talk.get_instructions()
+    talk.list_rules()
 
     assert talk.call("get_workflows")["stack"] == []
 
 
 def test_files_is_optional_and_may_be_null(talk: Reviews):
-    schema = talk.tools()["get_review_instructions"].input_schema
+    schema = talk.list_tools()["get_review_instructions"].input_schema
 
     assert list(schema["properties"]) == ["files"]
     assert "required" not in schema
     talk.project.write("a.py")
-    assert talk.asked(files=None) == talk.asked()
+    assert talk.get_instructions(files=None) == talk.get_instructions()
 
 
 def test_files_are_explicit_paths_to_review(talk: Reviews):
     talk.project.write("a.py", "b.py")
 
-    assert names(talk.asked(files=["b.py"])) == ["python review of b.py"]
-    assert names(talk.asked(files=["docs/old.md"])) == ["docs review of docs/old.md"]
+    assert parse_names(talk.get_instructions(files=["b.py"])) == ["python review of b.py"]
+    assert parse_names(talk.get_instructions(files=["docs/old.md"])) == ["docs review of docs/old.md"]
 
 
 def test_without_files_changes_come_from_git_against_the_default_branch(talk: Reviews):
@@ -159,42 +168,46 @@ def test_without_files_changes_come_from_git_against_the_default_branch(talk: Re
     talk.project.stage("staged.py")
     talk.project.write("new.py")
 
-    assert names(talk.asked()) == [f"python review of {name}.py" for name in ("committed", "new", "staged")]
+    assert parse_names(talk.get_instructions()) == [
+        f"python review of {name}.py" for name in ("committed", "new", "staged")
+    ]
 
 
 def test_no_rules_is_an_informational_message(talk: Reviews):
     talk.project.remove(".deepreview")
 
-    assert talk.asked() == "No .deepreview configuration files found: there is no rule to review by."
+    assert (
+        talk.get_instructions() == "No .deepreview configuration files found: there is no rule to review by."
+    )
 
 
 def test_no_changed_files_is_an_informational_message(talk: Reviews):
-    assert talk.asked() == "No changed files detected: nothing differs from main."
-    assert talk.asked(files=[]) == "No changed files detected."
+    assert talk.get_instructions() == "No changed files detected: nothing differs from main."
+    assert talk.get_instructions(files=[]) == "No changed files detected."
 
 
 def test_no_match_is_an_informational_message(talk: Reviews):
     talk.project.write("other.txt")
 
-    assert talk.asked() == "No review rules matched the changed files."
+    assert talk.get_instructions() == "No review rules matched the changed files."
 
 
 def test_a_whole_change_is_one_task(talk: Reviews):
     talk.project.write("CHANGELOG.md", "other.txt")
 
-    text = talk.asked()
+    text = talk.get_instructions()
 
-    assert names(text) == ["release review of 2 changed files"]
-    assert "- @CHANGELOG.md\n- @other.txt\n" in instructions(talk.project.root, text)[0]
+    assert parse_names(text) == ["release review of 2 changed files"]
+    assert "- @CHANGELOG.md\n- @other.txt\n" in read_instructions(talk.project.root, text)[0]
 
 
 def test_files_that_are_no_list_of_text_are_refused(talk: Reviews):
     for given in ("a.py", [1], {"a": 1}):
-        with pytest.raises(Refused) as refused:
-            talk.asked(files=given)
+        with pytest.raises(ToolCallError) as refused:
+            talk.get_instructions(files=given)
         assert refused.value.code == "INVALID_INPUT"
-    with pytest.raises(Refused) as refused:
-        talk.asked(files=["../x"])
+    with pytest.raises(ToolCallError) as refused:
+        talk.get_instructions(files=["../x"])
     assert refused.value.code == "PATH_OUTSIDE_PROJECT"
 
 
@@ -202,9 +215,9 @@ def test_files_that_are_no_list_of_text_are_refused(talk: Reviews):
 
 
 def test_it_lists_every_rule_with_name_description_and_where_it_is_defined(talk: Reviews):
-    talk.project.rules("src", nested=a_rule(description="Below."))
+    talk.project.write_rules("src", nested=make_rule_data(description="Below."))
 
-    assert talk.configured() == [
+    assert talk.list_rules() == [
         {"name": "nested", "description": "Below.", "defining_file": "src/.deepreview:2"},
         {"name": "python", "description": "Python is read twice.", "defining_file": ".deepreview:2"},
         {"name": "docs", "description": "Pages agree.", "defining_file": ".deepreview:17"},
@@ -213,20 +226,20 @@ def test_it_lists_every_rule_with_name_description_and_where_it_is_defined(talk:
 
 
 def test_the_filter_is_optional_and_may_be_null(talk: Reviews):
-    schema = talk.tools()["get_configured_reviews"].input_schema
+    schema = talk.list_tools()["get_configured_reviews"].input_schema
 
     assert list(schema["properties"]) == ["only_rules_matching_files", "limit"]
     assert "required" not in schema
-    assert talk.configured(only_rules_matching_files=None) == talk.configured()
+    assert talk.list_rules(only_rules_matching_files=None) == talk.list_rules()
 
 
-def named(rows: Any) -> list[str]:
+def list_names(rows: Any) -> list[str]:
     return [row["name"] for row in rows]
 
 
 def test_a_filter_gives_the_rules_that_match_at_least_one_file(talk: Reviews):
     def matching(*files: str) -> list[str]:
-        return named(talk.configured(only_rules_matching_files=list(files)))
+        return list_names(talk.list_rules(only_rules_matching_files=list(files)))
 
     assert matching("x.py") == ["python"]
     assert matching("./docs/x.py", "none") == ["python", "docs"]
@@ -235,45 +248,47 @@ def test_a_filter_gives_the_rules_that_match_at_least_one_file(talk: Reviews):
 
 
 def test_omitting_the_filter_gives_all_rules(talk: Reviews):
-    assert named(talk.configured()) == ["python", "docs", "release"]
+    assert list_names(talk.list_rules()) == ["python", "docs", "release"]
 
 
 def test_a_list_can_be_cut(talk: Reviews):
-    assert named(talk.configured(limit=1)) == ["python"]
+    assert list_names(talk.list_rules(limit=1)) == ["python"]
 
 
 def test_no_rules_are_an_empty_list(talk: Reviews):
     talk.project.remove(".deepreview")
 
-    assert talk.configured() == []
+    assert talk.list_rules() == []
 
 
 def test_what_cannot_be_parsed_is_a_row_of_its_own(talk: Reviews):
     talk.project.write("src/.deepreview", content="bad: [\n")
-    talk.project.rules("docs", half=a_rule(), broken=a_rule(strategy="all"))
+    talk.project.write_rules("docs", half=make_rule_data(), broken=make_rule_data(strategy="all"))
 
-    half, *others, bad, broken = sorted(talk.configured(), key=lambda row: row["name"].startswith("PARSE"))
+    half, *others, bad, broken = sorted(talk.list_rules(), key=lambda row: row["name"].startswith("PARSE"))
 
     assert (half["name"], len(others)) == ("half", 3)
     assert {bad["name"], broken["name"]} == {"PARSE_ERROR:src/.deepreview", "PARSE_ERROR:docs/.deepreview"}
     rows = {row["name"]: row for row in (bad, broken)}
     assert rows["PARSE_ERROR:docs/.deepreview"]["defining_file"] == "docs/.deepreview:22"
     assert "'all' is not known" in rows["PARSE_ERROR:docs/.deepreview"]["description"]
-    assert named(talk.configured(only_rules_matching_files=["src/x.txt"])) == ["PARSE_ERROR:src/.deepreview"]
+    assert list_names(talk.list_rules(only_rules_matching_files=["src/x.txt"])) == [
+        "PARSE_ERROR:src/.deepreview"
+    ]
 
 
-def test_a_new_file_of_rules_is_noticed_at_once_by_a_server_that_has_looked_before(talk: Reviews):
+def test_a_running_server_notices_a_new_file_of_rules(talk: Reviews):
     (talk.project.root / "empty").mkdir()
     for _ in range(3):
-        assert len(talk.configured()) == 3
-    talk.project.rules("empty", new=a_rule())
-    assert named(talk.configured())[0] == "new"
+        assert len(talk.list_rules()) == 3
+    talk.project.write_rules("empty", new=make_rule_data())
+    assert list_names(talk.list_rules())[0] == "new"
     talk.project.write(".gitignore", content="server-*.log\nempty\n")
-    assert len(talk.configured()) == 3
-    talk.project.rules(python=a_rule("**/*.py", description="Changed."))
-    assert talk.configured()[0]["description"] == "Changed."
+    assert len(talk.list_rules()) == 3
+    talk.project.write_rules(python=make_rule_data("**/*.py", description="Changed."))
+    assert talk.list_rules()[0]["description"] == "Changed."
     talk.project.remove(".deepreview")
-    assert talk.configured() == []
+    assert talk.list_rules() == []
 
 
 # mark_review_passed
@@ -281,22 +296,22 @@ def test_a_new_file_of_rules_is_noticed_at_once_by_a_server_that_has_looked_befo
 
 def test_a_review_that_passed_is_left_out_until_its_file_changes(talk: Reviews):
     talk.project.write("a.py", "b.py", content=f"{uuid4()}\n")
-    [first, _] = ids(talk.asked())
+    [first, _] = parse_ids(talk.get_instructions())
 
     passed = talk.call("mark_review_passed", review_id=first)
 
     assert passed["review_id"] == first
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", passed["passed_at"])
     assert talk.call("mark_review_passed", review_id=first) == passed
-    text = talk.asked()
-    assert names(text) == ["python review of b.py"]
+    text = talk.get_instructions()
+    assert parse_names(text) == ["python review of b.py"]
     assert text.splitlines()[-1].startswith("1 review was left out: it passed before")
     talk.project.write("a.py", content="otherwise\n")
-    assert len(tasks(talk.asked())) == 2
+    assert len(parse_tasks(talk.get_instructions())) == 2
 
 
 def test_an_unknown_review_is_not_found(talk: Reviews):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ToolCallError) as refused:
         talk.call("mark_review_passed", review_id="rv_000000000000")
 
     assert refused.value.code == "REVIEW_NOT_FOUND"
@@ -305,33 +320,35 @@ def test_an_unknown_review_is_not_found(talk: Reviews):
 # Several servers, other platforms
 
 
-def said(wire: Wire, tool: str = "get_review_instructions", **arguments: Any) -> str:
-    answer = wire.ask("tools/call", {"name": tool, "arguments": arguments})
+def call_for_text(wire: StdioServer, tool: str = "get_review_instructions", **arguments: Any) -> str:
+    answer = wire.request("tools/call", {"name": tool, "arguments": arguments})
     text: str = answer["result"]["content"][0]["text"]
     return text
 
 
 def test_w18_servers_side_by_side_never_take_away_each_others_instructions(tmp_path: Path):
-    project = reviewed(tmp_path / "project", python=a_rule("*.py"))
+    project = make_project(tmp_path / "project", python=make_rule_data("*.py"))
     project.write("a.py", "b.py")
     announced: set[str] = set()
 
-    with Wire(project.root) as one, Wire(project.root) as other:
+    with StdioServer(project.root) as one, StdioServer(project.root) as other:
         for round in range(3):
             project.write("a.py", content=f"round {round}\n")
             for wire in (one, other):
-                announced |= {task["prompt"] for task in tasks(said(wire))}
+                announced |= {task["prompt"] for task in parse_tasks(call_for_text(wire))}
                 assert all((project.root / prompt.removeprefix("@")).exists() for prompt in announced)
 
     assert len(announced) == 4, "one for b.py, one for each round of a.py, and both servers name the same"
 
 
 def test_r5_another_platform_gets_the_same_tasks_in_a_neutral_form(tmp_path: Path):
-    project = reviewed(tmp_path / "project", python=a_rule("*.py", agent={"claude": "x", "codex": "persona"}))
+    project = make_project(
+        tmp_path / "project", python=make_rule_data("*.py", agent={"claude": "x", "codex": "persona"})
+    )
     project.write("a.py")
 
-    with Wire(project.root, "--platform", "codex") as wire:
-        text = said(wire)
+    with StdioServer(project.root, "--platform", "codex") as wire:
+        text = call_for_text(wire)
 
     assert text.startswith("Make these reviews, in parallel if you can: ")
     assert (
@@ -342,16 +359,16 @@ def test_r5_another_platform_gets_the_same_tasks_in_a_neutral_form(tmp_path: Pat
 
 
 def test_the_platform_comes_from_the_projects_settings_too(tmp_path: Path):
-    project = reviewed(tmp_path / "project", python=a_rule("*.py"))
+    project = make_project(tmp_path / "project", python=make_rule_data("*.py"))
     project.write(".deepwork/config.yml", content="platforms: [gemini, claude]\n")
     project.write("a.py")
 
-    with Wire(project.root) as wire:
-        assert "Make these reviews" in said(wire)
+    with StdioServer(project.root) as wire:
+        assert "Make these reviews" in call_for_text(wire)
 
 
 def test_w23_a_sentence_for_a_folder_that_is_no_repository(tmp_path: Path):
-    with Wire(tmp_path) as wire:
+    with StdioServer(tmp_path) as wire:
         error = wire.call("get_review_instructions")
 
     assert error["code"] == "GIT_ERROR"

@@ -1,4 +1,4 @@
-"""What is on the wire, byte by byte, and how the server ends."""
+"""The stdio protocol line by line, and how the server ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.wire import Wire
+from protocol.stdio_server import StdioServer
 from quick import PLAIN
 
-wired = partial(Wire, command=PLAIN)  # how it starts and ends is what is looked at
+wired = partial(StdioServer, command=PLAIN)  # how it starts and ends is what is looked at
 
 
 def test_a_lone_surrogate_is_answered_and_the_server_goes_on(tmp_path: Path):

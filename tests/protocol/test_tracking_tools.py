@@ -1,4 +1,4 @@
-"""The ten tools of tracking through a real MCP client: what they take and answer, as the seed promises."""
+"""The ten tracking tools through a real MCP client: parameters and answers as specified."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 import quick
-from jobs.project import job, step
-from jobs.talk import Refused, Talk
-from workspaces.make_workspaces import git, repository
+from jobs.project import make_step, write_job
+from jobs.tool_client import ToolCallError, ToolClient
+from workspaces.make import create_repository, run_git
 
 # What each tool takes in the seed; `!` marks what is required, words after a colon are all it may be.
 TAKEN = {
@@ -39,42 +39,42 @@ OURS = {"get_context": {"limit", "cursor"}, "start_task": {"cwd"}}
 INCLUDED = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
 
 
-def serving(root: Path, *flags: str) -> Talk:
-    return Talk(quick.serving(root, *flags))
+def serving(root: Path, *flags: str) -> ToolClient:
+    return ToolClient(quick.build_transport(root, *flags))
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = repository(tmp_path_factory.mktemp("project"))
-    job(project, "chain", [step("a"), step("b")])
+    project = create_repository(tmp_path_factory.mktemp("project"))
+    write_job(project, "chain", [make_step("a"), make_step("b")])
     return project
 
 
 @pytest.fixture(scope="module", params=["tracking", "all"])
-def door(request: pytest.FixtureRequest, root: Path) -> Iterator[Talk]:
+def door(request: pytest.FixtureRequest, root: Path) -> Iterator[ToolClient]:
     """A server with tracking alone, and one with everything."""
     with serving(root, "--toolsets", request.param) as talk:
         yield talk
 
 
 @pytest.fixture(scope="module")
-def tracking_only(root: Path) -> Iterator[Talk]:
+def tracking_only(root: Path) -> Iterator[ToolClient]:
     with serving(root, "--toolsets", "tracking") as talk:
         yield talk
 
 
 @pytest.fixture(scope="module")
-def everything(root: Path) -> Iterator[Talk]:
+def everything(root: Path) -> Iterator[ToolClient]:
     with serving(root) as talk:
         yield talk
 
 
-def workflow(talk: Talk) -> tuple[str, str]:
+def workflow(talk: ToolClient) -> tuple[str, str]:
     id = talk.call("start_workflow", name="n", objective="o")["workflow_id"]
     return id, talk.call("start_phase", workflow_id=id, number=1, name="Design")["phase_id"]
 
 
-def task(talk: Talk, where: tuple[str, str]) -> str:
+def task(talk: ToolClient, where: tuple[str, str]) -> str:
     id: str = talk.call(
         "start_task", workflow_id=where[0], phase_id=where[1], caller_type="subagent", agent_name="Ada",
         name="n", goal="g",
@@ -85,15 +85,15 @@ def task(talk: Talk, where: tuple[str, str]) -> str:
 # What they take
 
 
-def test_ten_tools_and_four_more(tracking_only: Talk):
-    assert set(tracking_only.tools()) == {
+def test_ten_tools_and_four_more(tracking_only: ToolClient):
+    assert set(tracking_only.list_tools()) == {
         *TAKEN, "abandon_task", "resolve_issue", "get_task_diff", "get_tracked_workflows",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("tool", TAKEN)
-def test_every_tool_takes_what_the_seed_says(tracking_only: Talk, tool: str):
-    schema = tracking_only.tools()[tool].input_schema
+def test_every_tool_takes_what_the_seed_says(tracking_only: ToolClient, tool: str):
+    schema = tracking_only.list_tools()[tool].input_schema
 
     required, words = set(), {}
     for field in TAKEN[tool].split():
@@ -106,8 +106,8 @@ def test_every_tool_takes_what_the_seed_says(tracking_only: Talk, tool: str):
     assert {name: schema["properties"][name].get("enum") for name in words} == words
 
 
-def test_the_parts_of_what_they_take(tracking_only: Talk):
-    tools = tracking_only.tools()
+def test_the_parts_of_what_they_take(tracking_only: ToolClient):
+    tools = tracking_only.list_tools()
 
     context = tools["get_context"].input_schema["properties"]
     assert context["include"]["items"]["enum"] == INCLUDED
@@ -123,8 +123,8 @@ def test_the_parts_of_what_they_take(tracking_only: Talk):
     assert (progress["minimum"], progress["maximum"]) == (0, 100)
 
 
-def test_with_jobs_the_shared_tool_requires_nothing_and_offers_no_choice_of_schemas(everything: Talk):
-    schema = everything.tools()["start_workflow"].input_schema
+def test_with_jobs_the_shared_tool_requires_nothing_and_offers_no_choice_of_schemas(everything: ToolClient):
+    schema = everything.list_tools()["start_workflow"].input_schema
 
     assert "required" not in schema
     assert not {"anyOf", "oneOf", "allOf"} & set(schema)
@@ -137,7 +137,7 @@ def test_with_jobs_the_shared_tool_requires_nothing_and_offers_no_choice_of_sche
 # What they answer
 
 
-def test_start_workflow(door: Talk):
+def test_start_workflow(door: ToolClient):
     answer = door.call(
         "start_workflow",
         name="n",
@@ -152,7 +152,7 @@ def test_start_workflow(door: Talk):
     assert (answer["profile"], answer["total_phases"]) == ("simple", 2)
 
 
-def test_start_phase_and_complete_phase(door: Talk):
+def test_start_phase_and_complete_phase(door: ToolClient):
     id, _ = workflow(door)
     keys = {"phase_id", "workflow_id", "number", "name", "is_parallel", "status", "started_at"}
 
@@ -171,7 +171,7 @@ def test_start_phase_and_complete_phase(door: Talk):
     assert set(ended["tasks"]) == {"total", "success", "partial", "failed", "in_progress"}
 
 
-def test_start_task_and_complete_task(door: Talk, root: Path):
+def test_start_task_and_complete_task(door: ToolClient, root: Path):
     where = workflow(door)
 
     begun = door.call(
@@ -191,14 +191,14 @@ def test_start_task_and_complete_task(door: Talk, root: Path):
         "task_id", "workflow_id", "phase_id", "phase_number", "phase_name", "caller_type", "snapshot_id",
         "snapshot_type", "started_at",
     }  # fmt: skip
-    assert begun["snapshot_id"] == git(root, "rev-parse", "HEAD")
+    assert begun["snapshot_id"] == run_git(root, "rev-parse", "HEAD")
     assert set(ended) >= {"task_id", "duration_seconds", "files_changed", "verification", "phase_status"}
     assert set(ended["files_changed"]) == {"added", "modified", "deleted"}
     assert set(ended["verification"]) == {"scope_match", "unexpected_files", "warnings"}
     assert ended["phase_status"] == "in_progress"
 
 
-def test_the_logging_tools(door: Talk):
+def test_the_logging_tools(door: ToolClient):
     id = task(door, workflow(door))
 
     decision = door.call(
@@ -218,7 +218,7 @@ def test_the_logging_tools(door: Talk):
     assert set(resolved) == {"issue_id", "resolved_at"}
 
 
-def test_get_context(door: Talk):
+def test_get_context(door: ToolClient):
     where = workflow(door)
     id = task(door, where)
     door.call("log_decision", task_id=id, category="other", question="q", chosen="c", reasoning="r")
@@ -248,7 +248,7 @@ def test_get_context(door: Talk):
     assert not set(bare) & {*INCLUDED, "filters_applied", "tasks_count"}
 
 
-def test_complete_workflow(door: Talk):
+def test_complete_workflow(door: ToolClient):
     id, _ = workflow(door)
 
     answer = door.call(
@@ -264,7 +264,7 @@ def test_complete_workflow(door: Talk):
     assert set(answer["metrics"]) >= {"total_phases", "total_tasks", "duration", "files_changed"}
 
 
-def test_abandon_task_and_get_task_diff(door: Talk, root: Path):
+def test_abandon_task_and_get_task_diff(door: ToolClient, root: Path):
     id = task(door, workflow(door))
     new = root / f"{id}.txt"
     new.write_text("x\n")
@@ -281,22 +281,22 @@ def test_abandon_task_and_get_task_diff(door: Talk, root: Path):
 # The two forms of start_workflow
 
 
-def test_both_forms_of_the_shared_tool_work(everything: Talk):
+def test_both_forms_of_the_shared_tool_work(everything: ToolClient):
     job = everything.call("start_workflow", goal="g", job_name="chain", workflow_name="main")
     record = everything.call("start_workflow", name="n", objective="o")
 
     assert job["begin_step"]["step_id"] == "a"
     assert record["workflow_id"].startswith("tw_")
-    everything.end_everything()
+    everything.abort_all()
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "Nothing was given."),
+        ({}, "No arguments were given."),
         (
             {"goal": "g", "name": "n"},
-            "Only one form can be meant: `goal` is for a job and `name` for a record.",
+            "Use one form, not both: `goal` belongs to a job and `name` to a tracked workflow.",
         ),
         ({"name": "n"}, "`objective` is missing."),
         ({"profile": "simple"}, "`name` and `objective` are missing."),
@@ -305,7 +305,7 @@ def test_both_forms_of_the_shared_tool_work(everything: Talk):
     ],
 )
 def test_anything_but_one_whole_form_is_refused_and_both_are_shown(
-    everything: Talk, given: dict[str, str], said: str
+    everything: ToolClient, given: dict[str, str], said: str
 ):
     [error] = everything.call_together(("start_workflow", given))
 
@@ -314,24 +314,24 @@ def test_anything_but_one_whole_form_is_refused_and_both_are_shown(
     assert "start_workflow(name, objective)" in error["suggestion"]
 
 
-def test_alone_it_says_what_is_missing(tracking_only: Talk):
-    with pytest.raises(Refused) as refused:
+def test_alone_it_says_what_is_missing(tracking_only: ToolClient):
+    with pytest.raises(ToolCallError) as refused:
         tracking_only.call("start_workflow", name="n")
 
     assert refused.value.code == "INVALID_INPUT"
     assert "objective" in refused.value.message
-    with pytest.raises(Refused, match="goal"):
+    with pytest.raises(ToolCallError, match="goal"):
         tracking_only.call("start_workflow", name="n", objective="o", goal="g")
 
 
-def test_under_a_key_a_workflow_is_started_once(door: Talk):
+def test_under_a_key_a_workflow_is_started_once(door: ToolClient):
     said = {"name": "keyed", "objective": "o"}
     key = str(uuid4())  # both doors lead to one store
 
     first = door.call("start_workflow", key=key, **said)
 
     assert door.call("start_workflow", key=key, **said) == first
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ToolCallError) as refused:
         door.call("start_workflow", key=key, **(said | {"objective": "p"}))
     assert refused.value.code == "KEY_REUSED"
 
@@ -352,7 +352,7 @@ def test_under_a_key_a_workflow_is_started_once(door: Talk):
         ("log_milestone", {"task_id": "tt_0", "message": "m", "progress": 101}, "INVALID_INPUT"),
     ],
 )
-def test_errors_have_their_code_and_a_way_on(door: Talk, tool: str, given: dict[str, Any], code: str):
+def test_errors_have_their_code_and_a_way_on(door: ToolClient, tool: str, given: dict[str, Any], code: str):
     [error] = door.call_together((tool, given))
 
     assert set(error) == {"code", "message", "recoverable", "suggestion"}

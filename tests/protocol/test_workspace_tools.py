@@ -1,4 +1,4 @@
-"""Every tool on workspaces and repositories through a real server process, on both databases."""
+"""Every workspace and repository tool through a real server process, on both databases."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from application import clean
-from protocol.wire import Wire
-from workspaces.make_workspaces import commit, git, repository
+from application import empty_database
+from protocol.stdio_server import StdioServer
+from workspaces.make import commit, create_repository, run_git
 
 WORKSPACE = {
     "id", "workflow_id", "path", "branch", "base_branch", "base_commit", "status", "is_made", "host",
@@ -22,12 +22,12 @@ REPOSITORY = {"id", "path", "name", "host", "created_at", "updated_at"}
 class Client:
     """A client of one server, in a repository of its own."""
 
-    def __init__(self, wire: Wire, project: Path) -> None:
+    def __init__(self, wire: StdioServer, project: Path) -> None:
         self._wire = wire
         self.project = project
 
     def ask(self, tool: str, **arguments: Any) -> Any:
-        answer = self._wire.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
+        answer = self._wire.request("tools/call", {"name": tool, "arguments": arguments})["result"]
         assert not answer.get("isError"), answer
         return answer["structuredContent"]
 
@@ -51,12 +51,12 @@ class Client:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    project = repository(tmp_path_factory.mktemp("project"))
+    project = create_repository(tmp_path_factory.mktemp("project"))
     environment = {}
     if request.param == "postgres":
         environment["DEEPWORK_DATABASE_URL"] = url = request.getfixturevalue("postgres_url")
-        clean(url)
-    with Wire(project, environment=environment) as wire:
+        empty_database(url)
+    with StdioServer(project, environment=environment) as wire:
         yield Client(wire, project)
 
 
@@ -78,9 +78,9 @@ def test_a_workspace_from_its_making_to_its_end(client: Client):
     assert client.ask("workspace_check", id=made["id"]) == {
         "clean": True, "conflicts_with_base": [], "conflicts_with": {},
     }  # fmt: skip
-    git(client.project, "merge", "-q", "x")
+    run_git(client.project, "merge", "-q", "x")
     ended = client.ask("workspace_update", id=made["id"], status="merged")
-    assert ended == {"success": True, "merge_commit": git(client.project, "rev-parse", "HEAD")}
+    assert ended == {"success": True, "merge_commit": run_git(client.project, "rev-parse", "HEAD")}
     assert not Path(made["path"]).exists()
 
 
@@ -92,7 +92,7 @@ def test_a_claim_beside_another_answers_with_its_tree(client: Client):
     claimed = client.ask("task_claim", task_id=two, agent_id=agent)
 
     assert {"success", "claim_epoch", "workspace_id", "workspace_path", "branch"} <= claimed.keys()
-    assert git(Path(claimed["workspace_path"]), "branch", "--show-current") == claimed["branch"]
+    assert run_git(Path(claimed["workspace_path"]), "branch", "--show-current") == claimed["branch"]
 
 
 def test_task_assign_workspace(client: Client):

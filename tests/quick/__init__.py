@@ -1,10 +1,10 @@
-"""The `deepwork` command in a process of its own, without the second or two that its imports take.
+"""Starts the `deepwork` command in a process of its own, without the second or two that its imports take.
 
-One process per test worker, the forge, has imported everything and forks for each command. What a test starts
-is a small program in front of it: it hands over its standard streams, folder, environment and arguments,
-passes signals on and ends as the command ends. Who kills it kills the command.
+Each test worker has one fork server, which has imported everything and forks for each command. A test starts a
+small client: it passes its standard streams, folder, environment and arguments to the fork server, forwards
+signals, and exits as the command exits. Killing the client kills the command.
 
-Tests of starting, of killing and of what a process holds start the command itself: `PLAIN`.
+Tests of startup, of kills and of a process's resources start the command itself: `PLAIN`.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ PLAIN = (sys.executable, "-P", "-m", "deepwork")
 _HERE = Path(__file__).parent
 
 
-def command() -> list[str]:
-    """The words that start the command; arguments follow."""
+def build_command() -> list[str]:
+    """Return the command line that starts `deepwork`; append arguments."""
     if not hasattr(os, "pidfd_open"):
         return list(PLAIN)
-    return [sys.executable, "-I", "-S", str(_HERE / "front.py"), _forge().address]
+    return [sys.executable, "-I", "-S", str(_HERE / "fork_client.py"), _get_fork_server().address]
 
 
-def serving(project: Path, *flags: str, **more: Any) -> StdioTransport:
-    """The server of a project as a client starts it, over standard input and output."""
-    program, *words = command()
+def build_transport(project: Path, *flags: str, **more: Any) -> StdioTransport:
+    """Build a transport that starts a project's server over standard input and output, as a client does."""
+    program, *words = build_command()
     return StdioTransport(
         program, [*words, "serve", "--path", str(project), *flags], keep_alive=False, **more
     )
 
 
-class _Forge:
-    """The process that forks, as the test worker sees it; it ends with the worker, whose pipe it reads."""
+class _ForkServer:
+    """Handle of the fork server, which ends with this process because it reads from its pipe."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="deepwork-forge-")
+        self._folder = tempfile.TemporaryDirectory(prefix="deepwork-fork-")
         self.address = f"{self._folder.name}/line"
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_HERE / "forge.py"), self.address],
+            [sys.executable, "-P", str(_HERE / "fork_server.py"), self.address],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self._process.stdout is not None
@@ -56,12 +56,12 @@ class _Forge:
 _starting = threading.Lock()
 
 
-def _forge() -> _Forge:
-    """The one of this worker, whichever thread asks first."""
+def _get_fork_server() -> _ForkServer:
+    """Return this worker's fork server; the first caller starts it."""
     with _starting:
-        return _start_forge()
+        return _start_fork_server()
 
 
 @cache
-def _start_forge() -> _Forge:
-    return _Forge()
+def _start_fork_server() -> _ForkServer:
+    return _ForkServer()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.files.globs import Globs
-from deepwork.reviews.definitions import RuleShelf
-from deepwork.reviews.models import Rule, Rules, Strategy
-from git.changes_project import Project, new_project
+from deepwork.reviews.catalog import RuleCatalog
+from deepwork.reviews.models import ReviewRule, RuleSet, Strategy
+from git.changes_project import Project, create_project
 
 FOLDER = ".deepwork/tmp/review_instructions"
 
@@ -19,28 +19,30 @@ _TASK = re.compile(
 )
 
 
-class Reviewed(Project):
+class ReviewProject(Project):
     """A directory with rules in it."""
 
-    def rules(self, folder: str = "", /, **rules: Any) -> None:
+    def write_rules(self, folder: str = "", /, **rules: Any) -> None:
         """Write a `.deepreview`."""
         path = self.root / folder / ".deepreview"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(rules, indent=1))  # JSON is YAML too
 
 
-def reviewed(root: Path, **rules: Any) -> Reviewed:
+def make_project(root: Path, **rules: Any) -> ReviewProject:
     """A repository with these rules committed on main, and a branch `work` on which nothing has changed."""
-    new_project(root)
-    project = Reviewed(root)
+    create_project(root)
+    project = ReviewProject(root)
     if rules:
-        project.rules(**rules)
+        project.write_rules(**rules)
     project.commit()
     project.git("switch", "-q", "-c", "work")
     return project
 
 
-def a_rule(*include: str, strategy: str = "individual", instructions: Any = "Look.", **more: Any) -> Any:
+def make_rule_data(
+    *include: str, strategy: str = "individual", instructions: Any = "Look.", **more: Any
+) -> Any:
     """A rule as it is written; whatever is not named is as ordinary as can be."""
     exclude = {"exclude": more.pop("exclude")} if "exclude" in more else {}
     return {
@@ -50,21 +52,21 @@ def a_rule(*include: str, strategy: str = "individual", instructions: Any = "Loo
     }
 
 
-def rule(*include: str, folder: str = "", strategy: str = "individual", **more: Any) -> Rule:
+def make_rule(*include: str, folder: str = "", strategy: str = "individual", **more: Any) -> ReviewRule:
     """A rule as it was read."""
-    return Rule(
+    return ReviewRule(
         name=more.pop("name", "rule"), description="What it is for.", file=f"{folder}.deepreview", line=1,
         include=Globs(include or ("**",)), exclude=Globs(more.pop("exclude", ())), strategy=Strategy(strategy),
         instructions="Look.", agents=more.pop("agents", {}), **more,
     )  # fmt: skip
 
 
-def read(root: Path, *files: str) -> Rules:
+def load_rules(root: Path, *files: str) -> RuleSet:
     """What these files define."""
-    return RuleShelf(root).rules_in(files or [".deepreview"])
+    return RuleCatalog(root).load_rules(files or [".deepreview"])
 
 
-def tasks(text: str) -> list[dict[str, str]]:
+def parse_tasks(text: str) -> list[dict[str, str]]:
     """The tasks in an answer for Claude."""
     return [
         {"name": json.loads(name), "description": about, "subagent_type": kind, "prompt": json.loads(prompt)}
@@ -72,15 +74,15 @@ def tasks(text: str) -> list[dict[str, str]]:
     ]
 
 
-def names(text: str) -> list[str]:
-    return [task["name"] for task in tasks(text)]
+def parse_names(text: str) -> list[str]:
+    return [task["name"] for task in parse_tasks(text)]
 
 
-def ids(text: str) -> list[str]:
+def parse_ids(text: str) -> list[str]:
     """The reviews in an answer."""
-    return [Path(task["prompt"]).stem for task in tasks(text)]
+    return [Path(task["prompt"]).stem for task in parse_tasks(text)]
 
 
-def instructions(root: Path, text: str) -> list[str]:
+def read_instructions(root: Path, text: str) -> list[str]:
     """What the reviewers in an answer will read."""
-    return [(root / task["prompt"].removeprefix("@")).read_text() for task in tasks(text)]
+    return [(root / task["prompt"].removeprefix("@")).read_text() for task in parse_tasks(text)]

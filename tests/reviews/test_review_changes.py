@@ -9,40 +9,49 @@ from typing import Any
 
 import pytest
 
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.errors import GitError, InvalidInput
-from git.changes_project import new_project
-from reviews.make import Reviewed, a_rule, ids, instructions, names, reviewed
+from git.changes_project import create_project
+from reviews.make import (
+    ReviewProject,
+    make_project,
+    make_rule_data,
+    parse_ids,
+    parse_names,
+    read_instructions,
+)
 
-Asked = Callable[..., Any]
+CallInProject = Callable[..., Any]
 
-ALL = a_rule()
-TOGETHER = a_rule(strategy="matches_together")
+ALL = make_rule_data()
+TOGETHER = make_rule_data(strategy="matches_together")
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Asked:
-    """Ask a server of this project."""
+def call_in_project(tmp_path: Path) -> CallInProject:
+    """Call a tool of a server of the given project."""
 
-    def ask_there(root: Path, tool: str = "get_review_instructions", **arguments: Any) -> Any:
+    def call(root: Path, tool: str = "get_review_instructions", **arguments: Any) -> Any:
         app = make_app(root, str(tmp_path / "elsewhere.db"))
         try:
-            return ask(app, tool, **arguments)
+            return call_tool(app, tool, **arguments)
         finally:
             app.close()
 
-    return ask_there
+    return call
 
 
-def reviewed_files(text: str) -> list[str]:
-    return [name.removeprefix("every review of ") for name in names(text)]
+def list_reviewed_files(text: str) -> list[str]:
+    return [name.removeprefix("every review of ") for name in parse_names(text)]
 
 
 # What changed
 
 
-def test_committed_staged_unstaged_and_untracked_files_are_reviewed(tmp_path: Path, asked: Asked):
-    project = reviewed(tmp_path / "project", every=ALL)
+def test_committed_staged_unstaged_and_untracked_files_are_reviewed(
+    tmp_path: Path, call_in_project: CallInProject
+):
+    project = make_project(tmp_path / "project", every=ALL)
     project.commit("kept", "gone", "unstaged")
     project.git("branch", "-f", "main")
     project.commit("committed")
@@ -50,28 +59,33 @@ def test_committed_staged_unstaged_and_untracked_files_are_reviewed(tmp_path: Pa
     project.write("unstaged", "untracked", content="otherwise\n")
     project.remove("gone")
 
-    assert reviewed_files(asked(project.root)) == ["committed", "staged", "unstaged", "untracked"]
+    assert list_reviewed_files(call_in_project(project.root)) == [
+        "committed",
+        "staged",
+        "unstaged",
+        "untracked",
+    ]
 
 
-def test_ignored_files_are_not_reviewed(tmp_path: Path, asked: Asked):
-    project = reviewed(tmp_path / "project", every=ALL)
+def test_ignored_files_are_not_reviewed(tmp_path: Path, call_in_project: CallInProject):
+    project = make_project(tmp_path / "project", every=ALL)
     project.write(".gitignore", content="*.log\nbuild/\n")
     project.write("x.log", "build/y", "z")
 
-    assert reviewed_files(asked(project.root)) == [".gitignore", "z"]
+    assert list_reviewed_files(call_in_project(project.root)) == [".gitignore", "z"]
 
 
-def test_what_deepwork_itself_wrote_is_not_reviewed(tmp_path: Path, asked: Asked):
-    project = reviewed(tmp_path / "project", every=ALL)
+def test_what_deepwork_itself_wrote_is_not_reviewed(tmp_path: Path, call_in_project: CallInProject):
+    project = make_project(tmp_path / "project", every=ALL)
     project.write("a", ".deepwork/jobs/mine/job.yml")
 
-    first, second = asked(project.root), asked(project.root)
+    first, second = call_in_project(project.root), call_in_project(project.root)
 
     assert (project.root / ".deepwork/.gitignore").exists()
-    assert reviewed_files(first) == reviewed_files(second) == [".deepwork/jobs/mine/job.yml", "a"]
+    assert list_reviewed_files(first) == list_reviewed_files(second) == [".deepwork/jobs/mine/job.yml", "a"]
 
 
-def test_w21_odd_names_are_reviewed(tmp_path: Path, asked: Asked):
+def test_w21_odd_names_are_reviewed(tmp_path: Path, call_in_project: CallInProject):
     odd = [
         "é.py",
         'q"uote.py',
@@ -83,116 +97,122 @@ def test_w21_odd_names_are_reviewed(tmp_path: Path, asked: Asked):
         "日本.py",
         "@at.py",
     ]
-    project = reviewed(tmp_path / "project", every=a_rule("*.py"))
+    project = make_project(tmp_path / "project", every=make_rule_data("*.py"))
     project.write(*odd)
 
-    text = asked(project.root)
+    text = call_in_project(project.root)
 
-    assert sorted(reviewed_files(text)) == sorted(odd)
-    assert all((project.root / ".deepwork/tmp/review_instructions" / f"{id}.md").exists() for id in ids(text))
+    assert sorted(list_reviewed_files(text)) == sorted(odd)
+    assert all(
+        (project.root / ".deepwork/tmp/review_instructions" / f"{id}.md").exists() for id in parse_ids(text)
+    )
 
 
-def test_w21_a_name_that_is_not_utf_8_is_reviewed_and_shown(tmp_path: Path, asked: Asked):
-    project = reviewed(tmp_path / "project", every=a_rule("*.py"))
+def test_w21_a_name_that_is_not_utf_8_is_reviewed_and_shown(tmp_path: Path, call_in_project: CallInProject):
+    project = make_project(tmp_path / "project", every=make_rule_data("*.py"))
     Path(os.fsdecode(os.fsencode(project.root) + b"/caf\xe9.py")).write_text("x")
 
-    text = asked(project.root)
+    text = call_in_project(project.root)
 
-    assert reviewed_files(text) == [r"caf\xe9.py"]
-    assert r"- @caf\xe9.py" in instructions(project.root, text)[0]
+    assert list_reviewed_files(text) == [r"caf\xe9.py"]
+    assert r"- @caf\xe9.py" in read_instructions(project.root, text)[0]
 
 
-def test_w22_a_project_in_a_sub_directory_has_its_own_paths(tmp_path: Path, asked: Asked):
-    whole = reviewed(tmp_path / "whole", every=ALL)
-    whole.rules("app", every=a_rule("src/*.py"))
+def test_w22_a_project_in_a_sub_directory_has_its_own_paths(tmp_path: Path, call_in_project: CallInProject):
+    whole = make_project(tmp_path / "whole", every=ALL)
+    whole.write_rules("app", every=make_rule_data("src/*.py"))
     whole.commit()
     whole.git("branch", "-f", "main")
     whole.write("src/outside.py", "app/src/inside.py", "app/other/x.py")
 
-    text = asked(whole.root / "app")
+    text = call_in_project(whole.root / "app")
 
-    assert reviewed_files(text) == ["src/inside.py"]
-    assert "policy in .deepreview:2;" in instructions(whole.root / "app", text)[0]
+    assert list_reviewed_files(text) == ["src/inside.py"]
+    assert "policy in .deepreview:2;" in read_instructions(whole.root / "app", text)[0]
 
 
-def test_w23_before_the_first_commit_every_file_is_a_change(tmp_path: Path, asked: Asked):
-    new_project(tmp_path / "project")
-    project = Reviewed(tmp_path / "project")
-    project.rules(every=ALL)
+def test_w23_before_the_first_commit_every_file_is_a_change(tmp_path: Path, call_in_project: CallInProject):
+    create_project(tmp_path / "project")
+    project = ReviewProject(tmp_path / "project")
+    project.write_rules(every=ALL)
     project.write("a")
 
-    assert reviewed_files(asked(project.root)) == [".deepreview", "a"]
+    assert list_reviewed_files(call_in_project(project.root)) == [".deepreview", "a"]
 
 
-def test_w23_without_a_repository_a_sentence_says_what_to_do(tmp_path: Path, asked: Asked):
-    project = Reviewed(tmp_path / "project")
-    project.rules(every=ALL)
+def test_w23_without_a_repository_a_sentence_says_what_to_do(tmp_path: Path, call_in_project: CallInProject):
+    project = ReviewProject(tmp_path / "project")
+    project.write_rules(every=ALL)
 
     with pytest.raises(GitError) as refused:
-        asked(project.root)
+        call_in_project(project.root)
 
     assert refused.value.message.endswith("project is not a git repository.")
     assert refused.value.suggestion.startswith("Name the files to review, or run `git init`")
 
 
-def test_without_a_repository_files_that_are_named_are_reviewed(tmp_path: Path, asked: Asked):
-    project = Reviewed(tmp_path / "project")
-    project.rules(every=TOGETHER | {"match": {"include": ["*.py"]}})
+def test_without_a_repository_files_that_are_named_are_reviewed(
+    tmp_path: Path, call_in_project: CallInProject
+):
+    project = ReviewProject(tmp_path / "project")
+    project.write_rules(every=TOGETHER | {"match": {"include": ["*.py"]}})
     project.write("a.py", "b.py")
 
-    assert reviewed_files(asked(project.root, files=["a.py"])) == ["a.py"]
+    assert list_reviewed_files(call_in_project(project.root, files=["a.py"])) == ["a.py"]
 
 
-def test_a_worktree_is_a_project_of_its_own(tmp_path: Path, asked: Asked):
-    project = reviewed(tmp_path / "project", every=ALL)
+def test_a_worktree_is_a_project_of_its_own(tmp_path: Path, call_in_project: CallInProject):
+    project = make_project(tmp_path / "project", every=ALL)
     project.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
     project.write("here")
-    Reviewed(tmp_path / "side").write("there")
+    ReviewProject(tmp_path / "side").write("there")
 
-    assert reviewed_files(asked(tmp_path / "side")) == ["there"]
-    assert reviewed_files(asked(project.root)) == ["here"]
+    assert list_reviewed_files(call_in_project(tmp_path / "side")) == ["there"]
+    assert list_reviewed_files(call_in_project(project.root)) == ["here"]
 
 
-def with_submodule(tmp_path: Path) -> Reviewed:
-    library = new_project(tmp_path / "library")
+def make_project_with_submodule(tmp_path: Path) -> ReviewProject:
+    library = create_project(tmp_path / "library")
     library.commit("x")
-    project = reviewed(tmp_path / "project", every=ALL)
+    project = make_project(tmp_path / "project", every=ALL)
     project.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.root), "lib")
     project.commit()
     project.git("branch", "-f", "main")
     return project
 
 
-def test_a_submodule_is_one_path_and_changes_with_its_content(tmp_path: Path, asked: Asked):
-    project = with_submodule(tmp_path)
-    assert asked(project.root) == "No changed files detected: nothing differs from main."
+def test_a_submodule_is_one_path_and_changes_with_its_content(tmp_path: Path, call_in_project: CallInProject):
+    project = make_project_with_submodule(tmp_path)
+    assert call_in_project(project.root) == "No changed files detected: nothing differs from main."
     project.below("lib").commit("new")
 
-    first = asked(project.root)
+    first = call_in_project(project.root)
     project.below("lib").commit("newer")
-    second = asked(project.root)
+    second = call_in_project(project.root)
 
-    assert reviewed_files(first) == reviewed_files(second) == ["lib"]
-    assert ids(first) != ids(second)
-    assert ids(asked(project.root)) == ids(second)
+    assert list_reviewed_files(first) == list_reviewed_files(second) == ["lib"]
+    assert parse_ids(first) != parse_ids(second)
+    assert parse_ids(call_in_project(project.root)) == parse_ids(second)
 
 
-def test_a_submodule_can_be_named(tmp_path: Path, asked: Asked):
-    project = with_submodule(tmp_path)
+def test_a_submodule_can_be_named(tmp_path: Path, call_in_project: CallInProject):
+    project = make_project_with_submodule(tmp_path)
 
-    assert reviewed_files(asked(project.root, files=["lib"])) == ["lib"]
-    assert reviewed_files(asked(project.root, files=["lib/x"])) == ["lib/x"]
+    assert list_reviewed_files(call_in_project(project.root, files=["lib"])) == ["lib"]
+    assert list_reviewed_files(call_in_project(project.root, files=["lib/x"])) == ["lib/x"]
 
 
 @pytest.mark.parametrize("links", [1, 2])
-def test_w20_a_link_to_the_project_itself_makes_each_rule_once(tmp_path: Path, asked: Asked, links: int):
-    project = reviewed(tmp_path / "project", every=TOGETHER)
+def test_w20_a_link_to_the_project_itself_makes_each_rule_once(
+    tmp_path: Path, call_in_project: CallInProject, links: int
+):
+    project = make_project(tmp_path / "project", every=TOGETHER)
     for number in range(links):
         (project.root / f"loop{number}").symlink_to(".")
     project.write("a")
 
-    [name] = names(asked(project.root))
-    [configured] = asked(project.root, "get_configured_reviews")
+    [name] = parse_names(call_in_project(project.root))
+    [configured] = call_in_project(project.root, "get_configured_reviews")
 
     assert name == f"every review of {links + 1} files"
     assert configured["defining_file"] == ".deepreview:2"
@@ -202,8 +222,8 @@ def test_w20_a_link_to_the_project_itself_makes_each_rule_once(tmp_path: Path, a
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Reviewed:
-    project = reviewed(tmp_path / "project", every=ALL)
+def project(tmp_path: Path) -> ReviewProject:
+    project = make_project(tmp_path / "project", every=ALL)
     project.commit("a.py", "src/b.py", "src/deep/c.py")
     (project.root / "empty").mkdir()
     (project.root / "link").symlink_to("src")
@@ -230,83 +250,93 @@ def project(tmp_path: Path) -> Reviewed:
     ],
 )
 def test_files_are_named_in_any_way_that_leads_to_them(
-    project: Reviewed, asked: Asked, given: list[str], meant: list[str]
+    project: ReviewProject, call_in_project: CallInProject, given: list[str], meant: list[str]
 ):
     named = [file.format(root=project.root) for file in given]
 
-    assert reviewed_files(asked(project.root, files=named)) == meant
+    assert list_reviewed_files(call_in_project(project.root, files=named)) == meant
 
 
 @pytest.mark.parametrize("outside", ["../x", "/etc/passwd", "..", "src/../../x", "out/x", "", " "])
-def test_a_file_outside_the_project_is_refused(project: Reviewed, asked: Asked, outside: str):
+def test_a_file_outside_the_project_is_refused(
+    project: ReviewProject, call_in_project: CallInProject, outside: str
+):
     for tool, parameter in [
         ("get_review_instructions", "files"), ("get_configured_reviews", "only_rules_matching_files"),
     ]:  # fmt: skip
         with pytest.raises(InvalidInput) as refused:
-            asked(project.root, tool, **{parameter: ["a.py", outside]})
+            call_in_project(project.root, tool, **{parameter: ["a.py", outside]})
 
         assert refused.value.code == "PATH_OUTSIDE_PROJECT"
 
 
 @pytest.mark.parametrize("missing", ["none.py", "empty", "a.py/x", "x" * 300, "y/" * 3000 + "z"])
 def test_a_file_that_is_not_there_is_named_and_the_others_are_reviewed(
-    project: Reviewed, asked: Asked, missing: str
+    project: ReviewProject, call_in_project: CallInProject, missing: str
 ):
-    text = asked(project.root, files=["a.py", missing])
+    text = call_in_project(project.root, files=["a.py", missing])
 
     assert text.startswith(f"Left out, because no file of this project is there: {missing}")
-    assert reviewed_files(text) == ["a.py"]
+    assert list_reviewed_files(text) == ["a.py"]
 
 
-def test_many_files_that_are_not_there_are_counted(project: Reviewed, asked: Asked):
-    text = asked(project.root, files=[f"none{number:02}" for number in range(30)])
+def test_many_files_that_are_not_there_are_counted(project: ReviewProject, call_in_project: CallInProject):
+    text = call_in_project(project.root, files=[f"none{number:02}" for number in range(30)])
 
     assert text.startswith("Left out, because no file of this project is there: none00, ")
     assert ", none19, 10 more.\n\nNo changed files detected." in text
 
 
-def test_a_file_that_is_named_need_not_have_changed_nor_be_known_to_git(project: Reviewed, asked: Asked):
+def test_a_file_that_is_named_need_not_have_changed_nor_be_known_to_git(
+    project: ReviewProject, call_in_project: CallInProject
+):
     project.write(".gitignore", content="x.log\n")
     project.write("x.log")
 
-    assert reviewed_files(asked(project.root, files=["x.log", "a.py"])) == ["a.py", "x.log"]
+    assert list_reviewed_files(call_in_project(project.root, files=["x.log", "a.py"])) == ["a.py", "x.log"]
 
 
-def test_all_changed_files_are_then_the_files_that_are_named(project: Reviewed, asked: Asked):
-    project.rules(every=a_rule("*.py", strategy="all_changed_files"))
+def test_all_changed_files_are_then_the_files_that_are_named(
+    project: ReviewProject, call_in_project: CallInProject
+):
+    project.write_rules(every=make_rule_data("*.py", strategy="all_changed_files"))
 
-    text = asked(project.root, files=["a.py", "src/b.py"])
+    text = call_in_project(project.root, files=["a.py", "src/b.py"])
 
-    assert names(text) == ["every review of 2 changed files"]
+    assert parse_names(text) == ["every review of 2 changed files"]
 
 
 # What cannot be used
 
 
-def test_what_is_broken_is_said_first_and_the_rest_is_reviewed(project: Reviewed, asked: Asked):
-    project.rules(every=ALL, bad=a_rule("/x"))
+def test_what_is_broken_is_said_first_and_the_rest_is_reviewed(
+    project: ReviewProject, call_in_project: CallInProject
+):
+    project.write_rules(every=ALL, bad=make_rule_data("/x"))
 
-    text = asked(project.root, files=["a.py"])
+    text = call_in_project(project.root, files=["a.py"])
 
     assert text.startswith(
         "Warning: these rules cannot be used and are left out:\n"
         "- .deepreview:18: bad -> match -> include -> 0: the pattern '/x' starts with a slash; "
     )
-    assert reviewed_files(text) == ["a.py"]
+    assert list_reviewed_files(text) == ["a.py"]
 
 
-def test_when_every_rule_is_broken_that_is_the_answer(project: Reviewed, asked: Asked):
-    project.rules(bad=a_rule("/x"))
+def test_when_every_rule_is_broken_that_is_the_answer(project: ReviewProject, call_in_project: CallInProject):
+    project.write_rules(bad=make_rule_data("/x"))
 
-    text = asked(project.root, files=["a.py"])
+    text = call_in_project(project.root, files=["a.py"])
 
     assert text.splitlines()[-1] == "No review rule can be used until the files above are mended."
 
 
-def test_twenty_broken_rules_are_named_and_the_others_counted(project: Reviewed, asked: Asked):
-    project.rules(**{f"bad{number}": 1 for number in range(25)})
+def test_twenty_broken_rules_are_named_and_the_others_counted(
+    project: ReviewProject, call_in_project: CallInProject
+):
+    project.write_rules(**{f"bad{number}": 1 for number in range(25)})
 
-    text = asked(project.root, files=["a.py"])
+    text = call_in_project(project.root, files=["a.py"])
 
     assert text.count("\n- .deepreview:") == 20
     assert "\n- and 5 more\n" in text

@@ -10,9 +10,9 @@ from typing import Any
 from click.testing import CliRunner
 
 from deepwork.cli.review import review
-from deepwork.reviews.definitions import SHAPE
+from deepwork.reviews.catalog import SHAPE
 from deepwork.reviews.models import Strategy
-from reviews.make import Reviewed, read
+from reviews.make import ReviewProject, load_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOWTO = DOCS / "howto" / "review-changes.md"
@@ -30,8 +30,8 @@ def keys(rule: Any) -> Iterator[str]:
             yield from keys(inner)
 
 
-def project(root: Path, text: str = EXAMPLE) -> Reviewed:
-    made = Reviewed(root)
+def project(root: Path, text: str = EXAMPLE) -> ReviewProject:
+    made = ReviewProject(root)
     made.write("docs/how-we-write.md", ".deepreview", content="Plainly.")
     made.write(".deepreview", content=text)
     return made
@@ -45,10 +45,10 @@ def test_the_howto_names_every_key_and_every_strategy():
 
 
 def test_the_example_in_the_howto_has_two_rules(tmp_path: Path):
-    found = read(project(tmp_path).root)
+    found = load_rules(project(tmp_path).root)
 
     assert [rule.name for rule in found.rules] == ["python", "pages"]
-    assert found.flaws == ()
+    assert found.problems == ()
 
 
 def test_what_the_howto_shows_is_printed(tmp_path: Path):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as some
 
 from application import make_app
-from reviews.make import Reviewed, a_rule, reviewed
+from reviews.make import ReviewProject, make_project, make_rule_data
 
 FOLDERS = ["", "src/", "src/core/", "docs/", "é x/"]
 FILES = [f"{folder}{name}" for folder in FOLDERS for name in ("a.py", "b.py", "b.md", "Makefile")]
@@ -42,7 +42,7 @@ patterns = some.lists(segments, min_size=1, max_size=3).map("/".join)
 subsets = some.frozensets(some.sampled_from(FILES), max_size=6)
 states = some.builds(State, subsets, subsets, subsets, subsets, subsets)
 rules = some.builds(
-    lambda include, exclude, strategy, shows: a_rule(
+    lambda include, exclude, strategy, shows: make_rule_data(
         *include, exclude=exclude, strategy=strategy, additional_context={"unchanged_matching_files": shows}
     ),
     some.lists(patterns, min_size=1, max_size=2),
@@ -65,22 +65,22 @@ rule_files = some.dictionaries(
 @given(states, rule_files)
 def test_the_reviews_are_those_that_brute_force_finds(state: State, written: dict[str, Any]):
     with tempfile.TemporaryDirectory(prefix="deepwork-reviews-") as folder:
-        project = in_that_state(Path(folder) / "project", state, written)
+        project = make_project_in_state(Path(folder) / "project", state, written)
         app = make_app(project.root, f"{folder}/deepwork.db")
-        docket = app.reviews.desk.docket()
+        plan = app.reviews.planner.plan()
         app.close()
     made = [
         (each.review.rule.file, each.review.rule.name, each.review.files, each.review.unchanged)
-        for each in docket.reviews
+        for each in plan.reviews
     ]
 
-    assert made == expected(state, written)
+    assert made == find_expected(state, written)
 
 
-def in_that_state(root: Path, state: State, written: dict[str, Any]) -> Reviewed:
-    project = reviewed(root)
+def make_project_in_state(root: Path, state: State, written: dict[str, Any]) -> ReviewProject:
+    project = make_project(root)
     for folder, several in written.items():
-        project.rules(folder, **several)
+        project.write_rules(folder, **several)
     project.commit(*state.on_main, content="on main\n")
     project.git("branch", "-f", "main")
     project.commit(*state.committed, content="committed\n")
@@ -92,7 +92,7 @@ def in_that_state(root: Path, state: State, written: dict[str, Any]) -> Reviewed
     return project
 
 
-def expected(state: State, written: dict[str, Any]) -> list[Made]:
+def find_expected(state: State, written: dict[str, Any]) -> list[Made]:
     """Every rule, deepest folder first, asked about every file."""
     holders = sorted(written, key=lambda folder: (-folder.count("/"), folder))
     present = [*state.present, *(f"{folder}.deepreview" for folder in written)]
@@ -100,20 +100,22 @@ def expected(state: State, written: dict[str, Any]) -> list[Made]:
         made
         for folder in holders
         for name, rule in written[folder].items()
-        for made in by_one(folder, name, rule, state.changed, sorted(present))
+        for made in find_expected_of_rule(folder, name, rule, state.changed, sorted(present))
     ]
 
 
-def by_one(folder: str, name: str, rule: Any, changed: list[str], present: list[str]) -> list[Made]:
+def find_expected_of_rule(
+    folder: str, name: str, rule: Any, changed: list[str], present: list[str]
+) -> list[Made]:
     whose, review = f"{folder}.deepreview", rule["review"]
-    matches = [file for file in changed if is_meant(rule, folder, file)]
+    matches = [file for file in changed if matches_rule(rule, folder, file)]
     if not matches:
         return []
     if review["strategy"] == "individual":
         return [(whose, name, (file,), ()) for file in matches]
     if review["strategy"] == "all_changed_files":
         return [(whose, name, tuple(changed), ())]
-    beside = [file for file in present if is_meant(rule, folder, file) and file not in changed]
+    beside = [file for file in present if matches_rule(rule, folder, file) and file not in changed]
     return [
         (
             whose,
@@ -124,22 +126,22 @@ def by_one(folder: str, name: str, rule: Any, changed: list[str], present: list[
     ]
 
 
-def is_meant(rule: Any, folder: str, file: str) -> bool:
+def matches_rule(rule: Any, folder: str, file: str) -> bool:
     if not file.startswith(folder):
         return False
     parts = file.removeprefix(folder).split("/")
     include, exclude = rule["match"]["include"], rule["match"]["exclude"]
-    return any(fits(p.split("/"), parts) for p in include) and not any(
-        fits(p.split("/"), parts) for p in exclude
+    return any(matches_pattern(p.split("/"), parts) for p in include) and not any(
+        matches_pattern(p.split("/"), parts) for p in exclude
     )
 
 
-def fits(pattern: list[str], parts: list[str]) -> bool:
+def matches_pattern(pattern: list[str], parts: list[str]) -> bool:
     """The naive way: name by name."""
     if not pattern:
         return not parts
     first, *rest = pattern
     if first == "**":
         least = 0 if rest else 1  # at the end it means everything below, and there is something below
-        return any(fits(rest, parts[taken:]) for taken in range(least, len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], first) and fits(rest, parts[1:])
+        return any(matches_pattern(rest, parts[taken:]) for taken in range(least, len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], first) and matches_pattern(rest, parts[1:])

@@ -1,4 +1,4 @@
-"""Named tokens at the guard: when the store is asked, where, and what its answers mean."""
+"""How the guard looks up named tokens, and what the results mean."""
 
 from __future__ import annotations
 
@@ -10,63 +10,65 @@ from typing import Any
 import anyio
 import pytest
 
-from deepwork.access.desk import TokenDesk
 from deepwork.access.models import Scope, Token
-from deepwork.access.rules import digest_of, token_text
+from deepwork.access.rules import format_token, hash_secret
+from deepwork.access.token_cache import TokenCache
 from deepwork.errors import StorageError
 from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.policy import Admitted, Policy, Seen, asks_about, judge
-from deepwork.server.http.redaction import HideTokens
+from deepwork.server.http.policy import AccessPolicy, Admitted, RequestInfo, authorize_request, find_token_id
+from deepwork.server.http.redaction import TokenRedactionFilter
 
 OWNER = "o" * 32
 SECRET = "s" * 43
 ID = "3k9x0q2m7b1z"
-TEXT = token_text(ID, SECRET)
-TOKEN = Token(ID, "ci", digest_of(SECRET), Scope.READ, "local", 0, None, None, None)
-POLICY = Policy(hosts=frozenset({"127.0.0.1:8000"}), token=OWNER, mcp_needs_token=True)
+TEXT = format_token(ID, SECRET)
+TOKEN = Token(ID, "ci", hash_secret(SECRET), Scope.READ, "local", 0, None, None, None)
+POLICY = AccessPolicy(hosts=frozenset({"127.0.0.1:8000"}), token=OWNER, mcp_needs_token=True)
 HOST = {"host": "127.0.0.1:8000"}
 BEARER = {"authorization": f"Bearer {TEXT}"}
 
 
-class Desk(TokenDesk):
-    """Knows one token, and who asked for which."""
+class FakeTokenCache(TokenCache):
+    """Knows one token, and records each lookup and its thread."""
 
     def __init__(self, answer: Token | StorageError | None) -> None:
-        # No store: what it would say is given. No time passes: what it said is remembered.
+        # No store: the result is given. No time passes, so cached results stay valid.
         super().__init__(None, clock=lambda: 0)  # type: ignore[arg-type]
         self._answer = answer
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
         self.threads: set[int] = set()
 
-    def _ask(self, id: str) -> Token | None:
-        self.asked.append(id)
+    def _load_valid(self, id: str) -> Token | None:
+        self.lookups.append(id)
         self.threads.add(threading.get_ident())
         if isinstance(self._answer, StorageError):
             raise self._answer
         return self._answer if id == ID else None
 
-    def used(self, id: str) -> None:
+    def record_use(self, id: str) -> None:
         self.threads.add(threading.get_ident())
 
 
-class Inside:
-    """The application: what the guard says of who comes in."""
+class FakeApp:
+    """Records the caller and scope of each request that passes the guard."""
 
     def __init__(self) -> None:
-        self.seen: list[Any] = []
+        self.callers: list[Any] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.seen.append((scope["deepwork.principal"], scope["deepwork.scope"]))
+        self.callers.append((scope["deepwork.principal"], scope["deepwork.scope"]))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
 
-def asked(desk: Desk, *requests: dict[str, str], path: str = "/api/v1/agents", method: str = "GET") -> Any:
-    """The status and body of each answer, and who came in."""
-    inside = Inside()
+def send_requests(
+    cache: FakeTokenCache, *requests: dict[str, str], path: str = "/api/v1/agents", method: str = "GET"
+) -> Any:
+    """Send requests; return the status and body of each, and the callers that passed."""
+    app = FakeApp()
     guesses = RateLimit(1, 10, clock=lambda: 0)  # none is given back
-    guard = Guard(inside, POLICY, None, guesses, desk)
+    guard = Guard(app, POLICY, None, guesses, cache)
     answers: list[Any] = []
 
     async def all_of_them() -> None:
@@ -87,23 +89,23 @@ def asked(desk: Desk, *requests: dict[str, str], path: str = "/api/v1/agents", m
             answers.append((sent[0]["status"], sent[1]["body"]))
 
     anyio.run(all_of_them)
-    return answers, inside.seen
+    return answers, app.callers
 
 
-def test_whoever_shows_a_named_token_comes_in_under_its_name_and_scope():
-    answers, seen = asked(Desk(TOKEN), BEARER)
+def test_a_request_with_a_named_token_gets_its_name_and_scope():
+    answers, callers = send_requests(FakeTokenCache(TOKEN), BEARER)
 
     assert answers[0][0] == 200
-    assert seen == [("ci", Scope.READ)]
+    assert callers == [("ci", Scope.READ)]
 
 
 def test_the_store_is_asked_in_another_thread_and_once_in_a_moment():
-    desk = Desk(TOKEN)
+    cache = FakeTokenCache(TOKEN)
 
-    asked(desk, *[BEARER] * 5)
+    send_requests(cache, *[BEARER] * 5)
 
-    assert desk.asked == [ID]
-    assert threading.get_ident() not in desk.threads
+    assert cache.lookups == [ID]
+    assert threading.get_ident() not in cache.threads
 
 
 @pytest.mark.parametrize(
@@ -124,65 +126,67 @@ def test_the_store_is_asked_in_another_thread_and_once_in_a_moment():
     ],
 )
 def test_the_store_is_not_asked_for_what_it_cannot_know(headers: dict[str, str]):
-    desk = Desk(TOKEN)
+    cache = FakeTokenCache(TOKEN)
 
-    asked(desk, headers)
+    send_requests(cache, headers)
 
-    assert desk.asked == []
+    assert cache.lookups == []
 
 
 def test_a_store_that_is_away_lets_nobody_in_and_says_so():
-    answers, seen = asked(Desk(StorageError("away")), BEARER, {"authorization": f"Bearer {OWNER}"})
+    answers, callers = send_requests(
+        FakeTokenCache(StorageError("away")), BEARER, {"authorization": f"Bearer {OWNER}"}
+    )
 
     status, body = answers[0]
     assert (status, json.loads(body)["code"], json.loads(body)["recoverable"]) == (503, "STORAGE_ERROR", True)
     assert answers[1][0] == 200, "the owner needs no store"
-    assert seen == [("owner", Scope.ADMIN)]
+    assert callers == [("owner", Scope.ADMIN)]
 
 
-@pytest.mark.parametrize("text", [token_text(ID, "x" * 43), token_text("0" * 12, SECRET)])
+@pytest.mark.parametrize("text", [format_token(ID, "x" * 43), format_token("0" * 12, SECRET)])
 def test_a_wrong_secret_or_id_is_a_guess(text: str):
-    answers, seen = asked(Desk(TOKEN), *[{"authorization": f"Bearer {text}"}] * 12)
+    answers, callers = send_requests(FakeTokenCache(TOKEN), *[{"authorization": f"Bearer {text}"}] * 12)
 
     assert [status for status, _ in answers] == [401] * 10 + [429] * 2
-    assert seen == []
+    assert callers == []
 
 
-def verdict(path: str = "/api/v1/agents", method: str = "GET", **given: Any) -> Any:
+def decide(path: str = "/api/v1/agents", method: str = "GET", **given: Any) -> Any:
     headers = given.pop("headers", {})
-    seen = Seen(method, path, HOST | headers, **given)
-    return judge(seen, POLICY, TOKEN if asks_about(seen, POLICY) == ID else None)
+    callers = RequestInfo(method, path, HOST | headers, **given)
+    return authorize_request(callers, POLICY, TOKEN if find_token_id(callers, POLICY) == ID else None)
 
 
-def test_the_link_logs_in_with_a_named_token_and_only_at_the_front_door():
-    assert verdict("/", query_token=TEXT) == Admitted("ci", logs_in=True, scope=Scope.READ, token_id=ID)
-    assert verdict("/api/v1/agents", query_token=TEXT).status == 401
-    assert verdict("/", "POST", query_token=TEXT).status == 401
+def test_the_link_logs_in_with_a_named_token_and_only_at_the_root():
+    assert decide("/", query_token=TEXT) == Admitted("ci", logs_in=True, scope=Scope.READ, token_id=ID)
+    assert decide("/api/v1/agents", query_token=TEXT).status == 401
+    assert decide("/", "POST", query_token=TEXT).status == 401
 
 
 def test_a_header_is_believed_and_a_query_beside_it_is_not_looked_at():
-    assert verdict("/", headers=BEARER, query_token=OWNER) == Admitted("ci", scope=Scope.READ, token_id=ID)
+    assert decide("/", headers=BEARER, query_token=OWNER) == Admitted("ci", scope=Scope.READ, token_id=ID)
 
 
 def test_a_cookie_proves_a_token_without_telling_it_or_being_made_of_what_is_stored():
-    cookie = POLICY.cookie_of(TOKEN)
-    elsewhere = Policy(hosts=POLICY.hosts, token="p" * 32, mcp_needs_token=True)
+    cookie = POLICY.build_cookie(TOKEN)
+    elsewhere = AccessPolicy(hosts=POLICY.hosts, token="p" * 32, mcp_needs_token=True)
 
-    assert verdict(headers={"cookie": f"deepwork={cookie}"}) == Admitted("ci", scope=Scope.READ, token_id=ID)
+    assert decide(headers={"cookie": f"deepwork={cookie}"}) == Admitted("ci", scope=Scope.READ, token_id=ID)
     assert SECRET not in cookie
     assert TOKEN.digest not in cookie
-    assert elsewhere.cookie_of(TOKEN) != cookie, "who knows the digest does not know the cookie"
+    assert elsewhere.build_cookie(TOKEN) != cookie, "who knows the digest does not know the cookie"
 
 
 def test_a_reader_changes_nothing_outside_mcp_where_each_tool_asks_for_its_scope():
-    assert verdict("/api/v1/agents", "POST", headers=BEARER).status == 403
-    assert verdict("/api/v1/agents", "DELETE", headers=BEARER).needs is Scope.WORK
-    assert isinstance(verdict("/mcp", "POST", headers=BEARER), Admitted)
-    assert isinstance(verdict("/ws", headers=BEARER, is_websocket=True), Admitted)
+    assert decide("/api/v1/agents", "POST", headers=BEARER).status == 403
+    assert decide("/api/v1/agents", "DELETE", headers=BEARER).needs is Scope.WORK
+    assert isinstance(decide("/mcp", "POST", headers=BEARER), Admitted)
+    assert isinstance(decide("/ws", headers=BEARER, is_websocket=True), Admitted)
 
 
 def test_the_log_hides_tokens_in_whatever_is_written():
-    hide = HideTokens(OWNER)
+    hide = TokenRedactionFilter(OWNER)
     line = logging.LogRecord("x", logging.INFO, "f", 1, "%s and %r", (f"?token={TEXT}", {"a": OWNER}), None)
     other = logging.LogRecord("x", logging.INFO, "f", 1, "%s calls", ("ci",), None)
 

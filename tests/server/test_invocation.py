@@ -6,72 +6,74 @@ from typing import Any
 
 import pytest
 
-from application import ask
+from application import call_tool
 from deepwork.database.call import Call
 from deepwork.errors import DeepworkError
 from deepwork.server.application import Application
 from deepwork.server.invocation import ONE_TRANSACTION, invoke
 
 
-def ask_as(
+def call_as(
     app: Application, scope: str, tool: str, caller: str = "ci", key: str | None = None, **arguments: Any
 ) -> Any:
     call = Call(caller, tool, key, account=caller, scope=scope)
     return invoke(app.database, app.registry[tool], arguments, call)
 
 
-def code(app: Application, scope: str, tool: str, **arguments: Any) -> str:
+def get_error_code(app: Application, scope: str, tool: str, **arguments: Any) -> str:
     with pytest.raises(DeepworkError) as refused:
-        ask_as(app, scope, tool, **arguments)
+        call_as(app, scope, tool, **arguments)
     return refused.value.code
 
 
 def test_the_scope_is_asked_for_before_anything_else(app: Application):
-    assert code(app, "read", "agent_register") == "UNAUTHORIZED"
-    assert code(app, "work", "agent_register") == "INVALID_INPUT"
+    assert get_error_code(app, "read", "agent_register") == "UNAUTHORIZED"
+    assert get_error_code(app, "work", "agent_register") == "INVALID_INPUT"
 
 
 def test_a_call_that_is_refused_changes_nothing(app: Application):
-    code(app, "read", "agent_register", name="Ada", runtime="codex")
+    get_error_code(app, "read", "agent_register", name="Ada", runtime="codex")
 
-    assert ask(app, "agent_list")["total"] == 0
+    assert call_tool(app, "agent_list")["total"] == 0
 
 
 def test_a_key_does_not_get_past_the_scope(app: Application):
     given = {"name": "Ada", "runtime": "codex"}
-    ask_as(app, "work", "agent_register", key="k", **given)
+    call_as(app, "work", "agent_register", key="k", **given)
 
-    assert code(app, "read", "agent_register", key="k", **given) == "UNAUTHORIZED"
+    assert get_error_code(app, "read", "agent_register", key="k", **given) == "UNAUTHORIZED"
 
 
 def test_a_scope_that_is_none_opens_nothing(app: Application):
     with pytest.raises(ValueError, match="root"):
-        ask_as(app, "root", "agent_list")
+        call_as(app, "root", "agent_list")
 
 
 def test_an_agent_is_acted_for_by_its_own_caller_or_an_admin(app: Application):
-    id = ask_as(app, "work", "agent_register", caller="mine", name="Ada", runtime="codex")["id"]
+    id = call_as(app, "work", "agent_register", caller="mine", name="Ada", runtime="codex")["id"]
 
-    assert code(app, "work", "agent_heartbeat", caller="other", agent_id=id) == "UNAUTHORIZED"
-    assert code(app, "work", "agent_heartbeat", caller="other", agent_id=f" {id}\t") == "UNAUTHORIZED"
-    assert ask_as(app, "work", "agent_heartbeat", caller="mine", agent_id=id)
-    assert ask_as(app, "admin", "agent_heartbeat", caller="other", agent_id=id)
-    assert ask(app, "agent_heartbeat", caller="session:1", agent_id=id)
+    assert get_error_code(app, "work", "agent_heartbeat", caller="other", agent_id=id) == "UNAUTHORIZED"
+    assert (
+        get_error_code(app, "work", "agent_heartbeat", caller="other", agent_id=f" {id}\t") == "UNAUTHORIZED"
+    )
+    assert call_as(app, "work", "agent_heartbeat", caller="mine", agent_id=id)
+    assert call_as(app, "admin", "agent_heartbeat", caller="other", agent_id=id)
+    assert call_tool(app, "agent_heartbeat", caller="session:1", agent_id=id)
 
 
 def test_an_agent_of_the_owner_is_not_a_workers(app: Application):
-    id = ask(app, "agent_register", caller="local", name="Ada", runtime="codex")["id"]
+    id = call_tool(app, "agent_register", caller="local", name="Ada", runtime="codex")["id"]
 
-    assert code(app, "work", "agent_update", id=id) == "UNAUTHORIZED"
-    assert code(app, "work", "agent_unregister", id=id) == "UNAUTHORIZED"
+    assert get_error_code(app, "work", "agent_update", id=id) == "UNAUTHORIZED"
+    assert get_error_code(app, "work", "agent_unregister", id=id) == "UNAUTHORIZED"
 
 
 def test_others_may_be_read_about_and_written_to(app: Application):
-    other = ask_as(app, "work", "agent_register", caller="other", name="Bob", runtime="codex")["id"]
-    mine = ask_as(app, "work", "agent_register", name="Ada", runtime="codex")["id"]
+    other = call_as(app, "work", "agent_register", caller="other", name="Bob", runtime="codex")["id"]
+    mine = call_as(app, "work", "agent_register", name="Ada", runtime="codex")["id"]
 
-    assert ask_as(app, "work", "message_list", agent_id=other)["messages"] == []
-    assert ask_as(
+    assert call_as(app, "work", "message_list", agent_id=other)["messages"] == []
+    assert call_as(
         app, "work", "message_send", sender_id=mine, recipient_id=other, message_type="query", body="hi"
     )
 

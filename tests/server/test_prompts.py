@@ -13,28 +13,28 @@ from mcp.types import ResourceTemplateReference
 from application import make_app
 from deepwork.database.call import Call
 from deepwork.server.application import Application
-from deepwork.server.prompts import PromptDesk
+from deepwork.server.prompts import PromptRenderer
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
-from hooks.make_hooks import Project
-from server.make_server import inside, over_stdio, prompt, refusal, resource
+from hooks.make import Project
+from server.make import connect_in_process, connect_stdio, get_prompt, get_refusal, read_resource
 
 PAGE = Path(__file__).parents[2] / "docs" / "prompts-and-resources.md"
 NAMES = ["deepwork_resume", "deepwork_review", "deepwork_start"]
 
 
-async def offered(app: Application) -> list[str]:
-    async with inside(app) as client:
+async def list_prompt_names(app: Application) -> list[str]:
+    async with connect_in_process(app) as client:
         return sorted(each.name for each in await client.list_prompts())
 
 
-async def said(app: Application, name: str, **arguments: str) -> str:
-    async with inside(app) as client:
-        return await prompt(client, name, **arguments)
+async def render_prompt(app: Application, name: str, **arguments: str) -> str:
+    async with connect_in_process(app) as client:
+        return await get_prompt(client, name, **arguments)
 
 
 def test_prompts_are_listed_small_and_each_argument_is_optional(app: Application):
     async def look() -> Any:
-        async with inside(app) as client:
+        async with connect_in_process(app) as client:
             return await client.list_prompts()
 
     prompts = anyio.run(look)
@@ -47,19 +47,19 @@ def test_prompts_are_listed_small_and_each_argument_is_optional(app: Application
 def test_a_server_without_reviews_offers_no_prompt_for_them(tmp_path: Path, location: str):
     app = make_app(tmp_path, location, toolsets="plans,agents")
 
-    assert anyio.run(offered, app) == ["deepwork_resume", "deepwork_start"]
-    text = anyio.run(said, app, "deepwork_start")
+    assert anyio.run(list_prompt_names, app) == ["deepwork_resume", "deepwork_start"]
+    text = anyio.run(render_prompt, app, "deepwork_start")
     assert "Plans, for work" in text
     assert "Jobs, for work" not in text
     app.close()
 
 
-def test_start_tells_the_ways_of_working_and_what_is_there(app: Application):
-    Project(app).plan("Login by SSO")
+def test_start_lists_the_ways_of_working_and_existing_work(app: Application):
+    Project(app).create_plan("Login by SSO")
 
     async def look() -> str:
-        async with inside(app) as client:
-            return await prompt(client, "deepwork_start", goal="Let people log in.")
+        async with connect_in_process(app) as client:
+            return await get_prompt(client, "deepwork_start", goal="Let people log in.")
 
     text = anyio.run(look)
 
@@ -74,41 +74,44 @@ def test_resume_tells_how_things_stand_and_for_whom(tmp_path: Path, location: st
     project = Project(app)
 
     async def resumed(agent: str) -> str:
-        async with inside(app) as client:
-            return await prompt(client, "deepwork_resume", **({"agent_id": agent} if agent else {}))
+        async with connect_in_process(app) as client:
+            return await get_prompt(client, "deepwork_resume", **({"agent_id": agent} if agent else {}))
 
-    assert "Nothing is under way" in anyio.run(resumed, "")
-    ada, task = project.at_work()
+    assert "deepwork has no open work" in anyio.run(resumed, "")
+    ada, task = project.start_task()
     assert f"You are agent Ada ({ada})" in anyio.run(resumed, "")  # the only one of this caller
-    bob = project.agent("Bob")
+    bob = project.register_agent("Bob")
     assert task not in anyio.run(resumed, "")
     assert task not in anyio.run(resumed, bob)
     assert task in anyio.run(resumed, ada)
     app.close()
 
 
-def test_what_cannot_be_gone_on_with_is_not_told(tmp_path: Path, location: str):
+def test_work_without_tools_to_continue_it_is_left_out(tmp_path: Path, location: str):
     project = Project(make_app(tmp_path, location))
-    ada, task = project.at_work()
+    ada, task = project.start_task()
     app = project.app
-    app.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
-    said = {}
+    app.build_toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    texts = {}
     for toolset in ("jobs", "plans", "tracking", "agents"):
         tools = {name: spec for name, spec in app.registry.items() if spec.toolset == toolset}
-        said[toolset] = PromptDesk(app, tools).resume({"agent_id": ada}, Call("local"))
+        texts[toolset] = PromptRenderer(app, tools).render_resume({"agent_id": ada}, Call("local"))
     app.close()
 
-    assert [toolset for toolset, text in said.items() if "Nothing is under way" in text] == ["jobs", "agents"]
-    assert task in said["plans"]
-    assert "get_context" not in said["plans"]
-    assert '"Move"' in said["tracking"]
-    assert task not in said["tracking"]
+    assert [toolset for toolset, text in texts.items() if "deepwork has no open work" in text] == [
+        "jobs",
+        "agents",
+    ]
+    assert task in texts["plans"]
+    assert "get_context" not in texts["plans"]
+    assert '"Move"' in texts["tracking"]
+    assert task not in texts["tracking"]
 
 
 def test_review_says_how_reviews_are_run(app: Application):
     async def look() -> tuple[str, str]:
-        async with inside(app) as client:
-            return await prompt(client, "deepwork_review"), await prompt(
+        async with connect_in_process(app) as client:
+            return await get_prompt(client, "deepwork_review"), await get_prompt(
                 client, "deepwork_review", files="a.py b.py"
             )
 
@@ -129,27 +132,27 @@ def test_review_says_how_reviews_are_run(app: Application):
 )
 def test_errors_are_those_of_tools(app: Application, name: str, arguments: dict[str, str], code: str):
     async def look() -> dict[str, Any]:
-        async with inside(app) as client:
-            return await refusal(client.get_prompt(name, arguments))
+        async with connect_in_process(app) as client:
+            return await get_refusal(client.get_prompt(name, arguments))
 
-    said = anyio.run(look)
+    error = anyio.run(look)
 
-    assert said["code"] == code
-    assert said["suggestion"]
+    assert error["code"] == code
+    assert error["suggestion"]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_prompts_and_resources_over_stdio(tmp_path: Path, mode: str):
     async def look() -> None:
-        async with over_stdio(tmp_path, mode=mode) as client:
+        async with connect_stdio(tmp_path, mode=mode) as client:
             assert sorted(each.name for each in await client.list_prompts()) == NAMES
-            assert "Jobs, for work" in await prompt(client, "deepwork_start", goal="Sing.")
+            assert "Jobs, for work" in await get_prompt(client, "deepwork_start", goal="Sing.")
             stranger = client.get_prompt("deepwork_resume", {"agent_id": "x"})
-            assert (await refusal(stranger))["code"] == "AGENT_NOT_FOUND"
+            assert (await get_refusal(stranger))["code"] == "AGENT_NOT_FOUND"
 
-            assert (await resource(client, SESSIONS)).text == '{"sessions":[]}'
+            assert (await read_resource(client, SESSIONS)).text == '{"sessions":[]}'
             missing = client.read_resource(PLAN_SUMMARY.replace("{id}", "wf_none"))
-            assert (await refusal(missing))["code"] == "WORKFLOW_NOT_FOUND"
+            assert (await get_refusal(missing))["code"] == "WORKFLOW_NOT_FOUND"
             reference = ResourceTemplateReference(type="ref/resource", uri=PLAN_SUMMARY)
             assert (await client.complete(reference, {"name": "id", "value": ""})).values == []
 

@@ -9,7 +9,7 @@ from application import make_app
 from deepwork.config import load_settings
 from deepwork.errors import DefinitionError, InvalidInput
 from deepwork.server.registry import ToolSpec
-from deepwork.server.toolsets import chosen
+from deepwork.server.toolsets import select_tools
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def registry(tmp_path: Path) -> dict[str, ToolSpec]:
     return make_app(tmp_path, str(tmp_path / "deepwork.db")).registry
 
 
-def names(registry: dict[str, ToolSpec], tmp_path: Path, **flags: Any) -> list[str]:
-    return list(chosen(registry, load_settings(tmp_path, flags, environment={})))
+def list_names(registry: dict[str, ToolSpec], tmp_path: Path, **flags: Any) -> list[str]:
+    return list(select_tools(registry, load_settings(tmp_path, flags, environment={})))
 
 
 def test_every_tool_is_there_in_the_order_of_names(registry: dict[str, ToolSpec]):
@@ -31,11 +31,11 @@ def test_asking_for_the_tools_opens_no_database(tmp_path: Path, registry: dict[s
 
 
 def test_toolsets_tools_exclusions_and_read_only_narrow(registry: dict[str, ToolSpec], tmp_path: Path):
-    assert names(registry, tmp_path) == list(registry)
-    assert all(name.startswith("agent_") for name in names(registry, tmp_path, toolsets="agents"))
-    assert names(registry, tmp_path, tools="agent_get,agent_list") == ["agent_get", "agent_list"]
-    assert "agent_get" not in names(registry, tmp_path, exclude_tools="agent_get")
-    assert names(registry, tmp_path, read_only=True, toolsets="agents") == ["agent_get", "agent_list"]
+    assert list_names(registry, tmp_path) == list(registry)
+    assert all(name.startswith("agent_") for name in list_names(registry, tmp_path, toolsets="agents"))
+    assert list_names(registry, tmp_path, tools="agent_get,agent_list") == ["agent_get", "agent_list"]
+    assert "agent_get" not in list_names(registry, tmp_path, exclude_tools="agent_get")
+    assert list_names(registry, tmp_path, read_only=True, toolsets="agents") == ["agent_get", "agent_list"]
 
 
 @pytest.mark.parametrize("flags", [{"toolsets": "agent"}, {"tools": "agents_get"}, {"exclude_tools": "x"}])
@@ -43,7 +43,7 @@ def test_a_name_that_is_none_is_refused_with_the_names_there_are(
     registry: dict[str, ToolSpec], tmp_path: Path, flags: dict[str, str]
 ):
     with pytest.raises(DefinitionError) as refused:
-        names(registry, tmp_path, **flags)
+        list_names(registry, tmp_path, **flags)
 
     assert "agent" in refused.value.suggestion
 
@@ -51,8 +51,8 @@ def test_a_name_that_is_none_is_refused_with_the_names_there_are(
 def test_a_read_only_server_offers_what_it_can_do_without_writing(
     registry: dict[str, ToolSpec], tmp_path: Path
 ):
-    assert "message_get" in names(registry, tmp_path, read_only=True)
-    assert "message_send" not in names(registry, tmp_path, read_only=True)
+    assert "message_get" in list_names(registry, tmp_path, read_only=True)
+    assert "message_send" not in list_names(registry, tmp_path, read_only=True)
 
 
 def test_a_schema_is_small_and_flat(registry: dict[str, ToolSpec]):
@@ -63,7 +63,7 @@ def test_a_schema_is_small_and_flat(registry: dict[str, ToolSpec]):
             "status": {"type": "string", "enum": ["online", "offline", "busy"]},
             "current_task_id": {"type": ["string", "null"], "description": "null clears it"},
             "workspace_path": {"type": "string"},
-            "metadata": {"type": "object", "description": "Merged into what is there"},
+            "metadata": {"type": "object", "description": "Merged into existing metadata"},
         },
         "required": ["id"],
     }
@@ -95,7 +95,7 @@ def test_a_description_is_one_short_sentence_or_two(registry: dict[str, ToolSpec
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_name(registry: dict[str, ToolSpec], given: dict[str, Any], said: str):
     with pytest.raises(InvalidInput) as refused:
-        registry["agent_register"].arguments(given)
+        registry["agent_register"].validate_arguments(given)
 
     assert refused.value.message == said
     assert "agent_register" in refused.value.suggestion
@@ -103,12 +103,12 @@ def test_what_is_wrong_is_said_with_its_name(registry: dict[str, ToolSpec], give
 
 def test_many_problems_are_counted_not_listed(registry: dict[str, ToolSpec]):
     with pytest.raises(InvalidInput, match="And 5 more"):
-        registry["agent_get"].arguments({"id": "x"} | {f"p{number}": 1 for number in range(10)})
+        registry["agent_get"].validate_arguments({"id": "x"} | {f"p{number}": 1 for number in range(10)})
 
 
 def test_only_what_was_given_is_passed_on(registry: dict[str, ToolSpec]):
-    assert registry["agent_update"].arguments({"id": "ag_1"}) == {"id": "ag_1"}
-    assert registry["agent_update"].arguments({"id": "a", "current_task_id": None}) == {
+    assert registry["agent_update"].validate_arguments({"id": "ag_1"}) == {"id": "ag_1"}
+    assert registry["agent_update"].validate_arguments({"id": "a", "current_task_id": None}) == {
         "id": "a",
         "current_task_id": None,
     }

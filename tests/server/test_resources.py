@@ -11,48 +11,48 @@ import pytest
 from mcp.types import PromptReference, ResourceTemplateReference
 
 from access.make import make_token
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.database.call import Call
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
-from hooks.make_hooks import Project
-from http_tests.served import Served
-from server.make_server import inside, over_http, prompt, refusal, resource
+from hooks.make import Project
+from http_tests.http_server import HttpServer
+from server.make import connect_http, connect_in_process, get_prompt, get_refusal, read_resource
 
 OWNER = "the-owner-of-this-machine-and-no-other"
 JOB = {"goal": "Greet Ada", "job_name": "hello_review", "workflow_name": "greet"}
 
 
-def plan_of(project: Project, name: str = "Login by SSO") -> str:
-    [task, _] = project.plan(name)
-    id: str = ask(project.app, "task_get", id=task)["workflow_id"]
+def create_plan(project: Project, name: str = "Login by SSO") -> str:
+    [task, _] = project.create_plan(name)
+    id: str = call_tool(project.app, "task_get", id=task)["workflow_id"]
     return id
 
 
-def read(app: Application, uri: str) -> Any:
+def read_text(app: Application, uri: str) -> Any:
     async def look() -> Any:
-        async with inside(app) as client:
-            return await resource(client, uri)
+        async with connect_in_process(app) as client:
+            return await read_resource(client, uri)
 
     return anyio.run(look)
 
 
 def complete(app: Application, reference: Any, typed: str, name: str = "id") -> Any:
     async def look() -> Any:
-        async with inside(app) as client:
+        async with connect_in_process(app) as client:
             return await client.complete(reference, {"name": name, "value": typed})
 
     return anyio.run(look)
 
 
-def template(uri: str) -> ResourceTemplateReference:
+def build_reference(uri: str) -> ResourceTemplateReference:
     return ResourceTemplateReference(type="ref/resource", uri=uri)
 
 
 def test_what_can_be_read_is_listed_without_notes(app: Application):
     async def look() -> tuple[Any, Any]:
-        async with inside(app) as client:
+        async with connect_in_process(app) as client:
             return await client.list_resources(), await client.list_resource_templates()
 
     resources, templates = anyio.run(look)
@@ -68,7 +68,7 @@ def test_only_what_the_chosen_tools_tell_can_be_read(tmp_path: Path, location: s
     app = make_app(tmp_path, location, toolsets="plans")
 
     async def look() -> tuple[Any, Any]:
-        async with inside(app) as client:
+        async with connect_in_process(app) as client:
             return await client.list_resources(), await client.list_resource_templates()
 
     resources, templates = anyio.run(look)
@@ -85,7 +85,7 @@ def test_sessions_are_those_under_way(app: Application):
 
     session = anyio.run(start)["begin_step"]
 
-    content = read(app, SESSIONS)
+    content = read_text(app, SESSIONS)
 
     assert content.mime_type == "application/json"
     assert json.loads(content.text) == {
@@ -100,7 +100,7 @@ def test_sessions_are_those_under_way(app: Application):
     }
 
 
-def test_sessions_of_another_project_in_the_same_store_are_not_told(tmp_path: Path, location: str):
+def test_sessions_of_another_project_in_the_same_store_are_not_listed(tmp_path: Path, location: str):
     shared = location or str(tmp_path / "shared.db")
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -112,28 +112,28 @@ def test_sessions_of_another_project_in_the_same_store_are_not_told(tmp_path: Pa
         return begun["begin_step"]["session_id"]
 
     mine = anyio.run(start, one)
-    assert json.loads(read(other, SESSIONS).text) == {"sessions": []}
+    assert json.loads(read_text(other, SESSIONS).text) == {"sessions": []}
     theirs = anyio.run(start, other)
 
     for app, id in ((one, mine), (other, theirs)):
-        assert [each["session_id"] for each in json.loads(read(app, SESSIONS).text)["sessions"]] == [id]
+        assert [each["session_id"] for each in json.loads(read_text(app, SESSIONS).text)["sessions"]] == [id]
         app.close()
 
 
 def test_a_plan_is_a_page(app: Application):
-    id = plan_of(Project(app))
+    id = create_plan(Project(app))
 
-    content = read(app, PLAN_SUMMARY.replace("{id}", id))
+    content = read_text(app, PLAN_SUMMARY.replace("{id}", id))
 
     assert content.mime_type == "text/markdown"
-    assert content.text == ask(app, "workflow_get_summary", id=id, format="markdown")["summary"]
+    assert content.text == call_tool(app, "workflow_get_summary", id=id, format="markdown")["summary"]
     assert "0 of 2 tasks done" in content.text
 
 
 def test_a_tracked_workflow_is_what_get_context_tells(app: Application):
-    started = app.toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
+    started = app.build_toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
 
-    context = json.loads(read(app, TRACKING_CONTEXT.replace("{id}", started.workflow_id)).text)
+    context = json.loads(read_text(app, TRACKING_CONTEXT.replace("{id}", started.workflow_id)).text)
 
     assert context["workflow_name"] == "Move"
     assert {"phase_summary", "tasks", "decisions", "milestones", "blockers"} <= context.keys()
@@ -149,8 +149,8 @@ def test_a_tracked_workflow_is_what_get_context_tells(app: Application):
 )
 def test_errors_are_those_of_tools(app: Application, uri: str, code: str):
     async def look() -> dict[str, Any]:
-        async with inside(app) as client:
-            return await refusal(client.read_resource(uri))
+        async with connect_in_process(app) as client:
+            return await get_refusal(client.read_resource(uri))
 
     assert anyio.run(look)["code"] == code
 
@@ -158,46 +158,46 @@ def test_errors_are_those_of_tools(app: Application, uri: str, code: str):
 def test_ids_are_completed_the_newest_first(tmp_path: Path, location: str):
     app = make_app(tmp_path, location)
     project = Project(app)
-    older, newer = plan_of(project, "Older"), plan_of(project, "Newer")
-    project.change("UPDATE plans SET updated_at = updated_at - 5000 WHERE id = :id", id=older)
+    older, newer = create_plan(project, "Older"), create_plan(project, "Newer")
+    project.execute("UPDATE plans SET updated_at = updated_at - 5000 WHERE id = :id", id=older)
 
-    assert complete(app, template(PLAN_SUMMARY), "wf_").values == [newer, older]
-    assert complete(app, template(PLAN_SUMMARY), newer[:-1]).values == [newer]
-    assert complete(app, template(PLAN_SUMMARY), "%").values == []
-    assert complete(app, template(TRACKING_CONTEXT), "").values == []
-    assert complete(app, template(PLAN_SUMMARY), "", name="other").values == []
+    assert complete(app, build_reference(PLAN_SUMMARY), "wf_").values == [newer, older]
+    assert complete(app, build_reference(PLAN_SUMMARY), newer[:-1]).values == [newer]
+    assert complete(app, build_reference(PLAN_SUMMARY), "%").values == []
+    assert complete(app, build_reference(TRACKING_CONTEXT), "").values == []
+    assert complete(app, build_reference(PLAN_SUMMARY), "", name="other").values == []
     assert complete(app, PromptReference(type="ref/prompt", name="deepwork_start"), "").values == []
     app.close()
 
 
 def test_no_more_ids_are_offered_than_the_protocol_allows(app: Application):
     with app.database.transaction() as tx:
-        tx.run_all(
+        tx.execute_many(
             "INSERT INTO plans (id, name, source_type, source_content, status, max_parallel_tasks,"
             " auto_create_workspaces, file_conflicts, created_by, completed_tasks, completed_ms, created_at,"
             " updated_at) VALUES (:id, 'p', 'prompt', 'x', 'planning', 1, :no, 'warn', 'local', 0, 0, 1, :at)",
             [{"id": f"wf_{number:012}", "no": False, "at": number} for number in range(130)],
         )
 
-    found = complete(app, template(PLAN_SUMMARY), "wf_")
+    found = complete(app, build_reference(PLAN_SUMMARY), "wf_")
 
     assert len(found.values) == 100
     assert found.has_more
     assert found.values[0] == "wf_000000000129"
 
 
-def test_over_http_whoever_may_read_may_have_prompts_and_resources(tmp_path: Path, location: str):
+def test_over_http_a_read_token_may_use_prompts_and_resources(tmp_path: Path, location: str):
     app = make_app(tmp_path, location)
     token, *_ = make_token(app, "a-reader", "read")
-    id = plan_of(Project(app))
-    with Served(tmp_path, "--db", location, token=OWNER) as served:
+    id = create_plan(Project(app))
+    with HttpServer(tmp_path, "--db", location, token=OWNER) as served:
 
         async def look() -> None:
-            async with over_http(served, token) as client:
-                page = await resource(client, PLAN_SUMMARY.replace("{id}", id))
-                found = await client.complete(template(PLAN_SUMMARY), {"name": "id", "value": "wf"})
-                begun = await prompt(client, "deepwork_start", goal="Sing.")
-                resumed = await prompt(client, "deepwork_resume")
+            async with connect_http(served, token) as client:
+                page = await read_resource(client, PLAN_SUMMARY.replace("{id}", id))
+                found = await client.complete(build_reference(PLAN_SUMMARY), {"name": "id", "value": "wf"})
+                begun = await get_prompt(client, "deepwork_start", goal="Sing.")
+                resumed = await get_prompt(client, "deepwork_resume")
 
             assert "Login by SSO" in page.text
             assert found.values == [id]

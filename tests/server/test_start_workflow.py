@@ -1,4 +1,4 @@
-"""One name, two slices: `start_workflow` runs a job or begins a record, told by what it is given."""
+"""`start_workflow` runs a job or starts a tracked workflow, depending on its arguments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from application import Clock, make_app, told
+from application import Clock, list_event_types, make_app
 from deepwork.errors import Code, DeepworkError
 from deepwork.server.application import Application
 from jobs import runs
-from jobs.project import job, step
+from jobs.project import make_step, write_job
 
 JOB = {"goal": "g", "job_name": "chain", "workflow_name": "main"}
 RECORD = {"name": "n", "objective": "o"}
@@ -21,7 +21,7 @@ RECORD = {"name": "n", "objective": "o"}
 
 @pytest.fixture
 def app(tmp_path: Path, location: str, clock: Clock) -> Iterator[Application]:
-    job(tmp_path, "chain", [step("a"), step("b")])
+    write_job(tmp_path, "chain", [make_step("a"), make_step("b")])
     made = make_app(tmp_path, location, clock, git_branch="off")
     yield made
     made.close()
@@ -42,10 +42,10 @@ def apps(tmp_path: Path) -> Iterator[Callable[[str], Application]]:
 
 
 def start(app: Application, key: str | None = None, **given: Any) -> Any:
-    return runs.ask(app, "start_workflow", key, **given)
+    return runs.call_job_tool(app, "start_workflow", key, **given)
 
 
-def refusal(app: Application, **given: Any) -> DeepworkError:
+def get_refusal(app: Application, **given: Any) -> DeepworkError:
     with pytest.raises(DeepworkError) as refused:
         start(app, **given)
     return refused.value
@@ -54,7 +54,7 @@ def refusal(app: Application, **given: Any) -> DeepworkError:
 def test_a_job_is_run_or_a_record_begun(app: Application):
     assert start(app, **JOB)["begin_step"]["step_id"] == "a"
     assert start(app, **RECORD, profile="COMPLEX")["total_phases"] == 4
-    assert told(app) == ["session:started", "workflow:created"]
+    assert list_event_types(app) == ["session:started", "workflow:created"]
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_a_job_is_run_or_a_record_begun(app: Application):
     ],
 )
 def test_what_is_not_one_whole_form_changes_nothing(app: Application, given: dict[str, str]):
-    error = refusal(app, **given)
+    error = get_refusal(app, **given)
 
     assert error.code is Code.INVALID_INPUT
     assert "start_workflow(goal, job_name, workflow_name)" in error.suggestion
     assert "start_workflow(name, objective)" in error.suggestion
-    assert told(app) == []
+    assert list_event_types(app) == []
 
 
 def test_what_a_form_may_not_hold_is_refused_as_ever(app: Application):
-    assert "total_phases" in refusal(app, **RECORD, total_phases=0).message
-    assert "colour" in refusal(app, **RECORD, colour="red").message
-    assert refusal(app, **(JOB | {"job_name": "nothing"})).code is Code.JOB_NOT_FOUND
+    assert "total_phases" in get_refusal(app, **RECORD, total_phases=0).message
+    assert "colour" in get_refusal(app, **RECORD, colour="red").message
+    assert get_refusal(app, **(JOB | {"job_name": "nothing"})).code is Code.JOB_NOT_FOUND
 
 
 def test_null_is_as_good_as_absent(app: Application):
@@ -95,7 +95,7 @@ def test_under_a_key_many_calls_have_one_effect(app: Application):
         answers = list(callers.map(lambda _: start(app, "k", **RECORD), range(4)))
 
     assert all(answer == answers[0] for answer in answers)
-    assert told(app) == ["workflow:created"]
+    assert list_event_types(app) == ["workflow:created"]
 
 
 def test_a_key_is_not_used_for_something_else(app: Application):
@@ -113,7 +113,7 @@ def test_a_job_under_a_key_is_run_once(app: Application):
     again = start(app, "k", **JOB)
 
     assert again["begin_step"]["session_id"] == first["begin_step"]["session_id"]
-    assert told(app) == ["session:started"]
+    assert list_event_types(app) == ["session:started"]
 
 
 @pytest.mark.parametrize("toolsets", ["tracking", "plans,tracking"])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from setup.commanding import Desk
+from setup.sandbox import Sandbox
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(tmp_path, monkeypatch)
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    return Sandbox(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""What agents are told: short, only of tools they have, and nothing outside the marks is touched."""
+"""The guidance section: short, only about enabled tools, and nothing outside the marks changes."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from rs_bpe.bpe import openai
 
 from deepwork.config import load_settings
 from deepwork.server.application import Application
-from deepwork.server.toolsets import chosen
+from deepwork.server.toolsets import select_tools
 from deepwork.setup import guidance
-from deepwork.setup.jsonc import Unreadable
+from deepwork.setup.jsonc import UnreadableText
 
 TOOLSETS = ("agents", "jobs", "messages", "plans", "reviews", "templates", "tracking", "workspaces")
 WORDS = {"step_instructions", "needs_work", "workflow_complete", "suggestion", "deepwork"}
-"""What stands in backquotes and is no tool."""
+"""Words in backquotes that are not tools."""
 
 
 def test_it_names_only_tools_that_the_toolsets_offer(tmp_path):
     for size in range(1, len(TOOLSETS) + 1):
         for some in itertools.combinations(TOOLSETS, size):
-            named = set(re.findall(r"`(\w+)`", guidance.section(some))) - WORDS
+            named = set(re.findall(r"`(\w+)`", guidance.render_section(some))) - WORDS
             if size in (1, 2, len(TOOLSETS)):
                 settings = load_settings(
                     tmp_path, {"toolsets": some, "database": "unused.db"}, environment={}
                 )
-                offered = set(chosen(Application(settings).registry, settings))
+                offered = set(select_tools(Application(settings).registry, settings))
             else:
-                offered = {tool for one in some for tool in _offered(one, tmp_path)}
+                offered = {tool for one in some for tool in _list_offered(one, tmp_path)}
             assert named <= offered, (some, named - offered)
 
 
-def _offered(toolset: str, folder, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006
+def _list_offered(toolset: str, folder, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006
     if toolset not in known:
         settings = load_settings(folder, {"toolsets": (toolset,), "database": "unused.db"}, environment={})
-        known[toolset] = set(chosen(Application(settings).registry, settings))
+        known[toolset] = set(select_tools(Application(settings).registry, settings))
     return known[toolset]
 
 
 def test_it_costs_at_most_450_tokens():
-    whole = guidance.put("", guidance.section(TOOLSETS))
+    whole = guidance.insert_section("", guidance.render_section(TOOLSETS))
 
     assert openai.o200k_base().count(whole) <= 450
 
@@ -58,19 +58,19 @@ _pages = st.one_of(
 
 @given(_pages, _pages.map(lambda text: text.replace("\r", "")))
 def test_put_then_taken_gives_the_page_back(page: str, body: str):
-    new = guidance.put(page, f"{body}.")
+    new = guidance.insert_section(page, f"{body}.")
 
     assert new.startswith(page)
-    assert guidance.take(new) == page
-    assert guidance.put(new, f"{body}.") == new
+    assert guidance.remove_section(new) == page
+    assert guidance.insert_section(new, f"{body}.") == new
 
 
 @given(_pages, _pages)
 @example("\r", "")
 def test_a_new_text_takes_the_place_of_the_old_one_only(before: str, after: str):
-    new = guidance.put(before or "# Ours\n", "old") + "\n" + after
+    new = guidance.insert_section(before or "# Ours\n", "old") + "\n" + after
 
-    changed = guidance.put(new, "new")
+    changed = guidance.insert_section(new, "new")
 
     assert changed == new.replace("old\n", "new\n").replace("old\r\n", "new\r\n") or "old" in before + after
 
@@ -84,7 +84,7 @@ def test_a_new_text_takes_the_place_of_the_old_one_only(before: str, after: str)
     ],
 )
 def test_half_a_section_is_refused(page: str, line: int):
-    with pytest.raises(Unreadable) as error:
-        guidance.put(page, "x")
+    with pytest.raises(UnreadableText) as error:
+        guidance.insert_section(page, "x")
 
     assert error.value.line == line

@@ -1,4 +1,4 @@
-"""`deepwork init`: a project begins, and nothing that is there is touched."""
+"""`deepwork init` sets up a project and leaves existing files alone."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import re
 import yaml
 
 from deepwork.config import OPTIONS, load_settings
-from setup.commanding import Desk
+from setup.sandbox import Sandbox
 
 
-def test_it_writes_what_a_project_needs_and_says_so(desk: Desk):
-    ran = desk.run("init", "--example-job", "--example-review", "--json")
+def test_it_writes_what_a_project_needs_and_says_so(sandbox: Sandbox):
+    ran = sandbox.run("init", "--example-job", "--example-review", "--json")
 
     assert ran.code == 0, ran.err
-    assert set(ran.json["written"]) == set(desk.files())
+    assert set(ran.json["written"]) == set(sandbox.read_files())
     assert ".deepwork/config.yml" in ran.json["written"]
     assert any("deepwork setup" in step for step in ran.json["next"])
-    assert desk.run("jobs", "validate").code == 0
-    assert "0 problems" in desk.run("jobs", "validate", "release_notes").out
-    assert desk.run("review", "rules").code == 0
+    assert sandbox.run("jobs", "validate").code == 0
+    assert "0 problems" in sandbox.run("jobs", "validate", "release_notes").out
+    assert sandbox.run("review", "rules").code == 0
 
 
-def test_repeating_it_is_harmless(desk: Desk):
-    desk.run("init", "--example-job", "--example-review")
-    before = desk.files()
+def test_repeating_it_is_harmless(sandbox: Sandbox):
+    sandbox.run("init", "--example-job", "--example-review")
+    before = sandbox.read_files()
 
-    again = desk.run("init", "--example-job", "--example-review", "--json").json
+    again = sandbox.run("init", "--example-job", "--example-review", "--json").json
 
     assert again["written"] == []
     assert ".deepwork/config.yml" in again["kept"]
-    assert desk.files() == before
+    assert sandbox.read_files() == before
 
 
-def test_what_is_there_stays(desk: Desk):
+def test_what_is_there_stays(sandbox: Sandbox):
     mine = {
         ".deepreview": "mine: {}\n",
         ".deepwork/.gitignore": "tmp/\n",
@@ -41,21 +41,21 @@ def test_what_is_there_stays(desk: Desk):
         ".deepwork/jobs/release_notes/job.yml": "name: mine\n",
     }
     for name, text in mine.items():
-        desk.write(name, text)
+        sandbox.write(name, text)
 
-    desk.run("init", "--example-job", "--example-review")
+    sandbox.run("init", "--example-job", "--example-review")
 
-    assert desk.files() == mine
+    assert sandbox.read_files() == mine
 
 
-def test_the_settings_file_changes_nothing_until_a_line_is_uncommented(desk: Desk):
-    desk.run("init")
-    file = desk.project / ".deepwork" / "config.yml"
-    as_written = load_settings(desk.project, environment={})
+def test_the_settings_file_changes_nothing_until_a_line_is_uncommented(sandbox: Sandbox):
+    sandbox.run("init")
+    file = sandbox.project / ".deepwork" / "config.yml"
+    as_written = load_settings(sandbox.project, environment={})
     uncommented = re.sub(r"^# ( *[a-z_]+:)", r"\1", file.read_text(), flags=re.MULTILINE)
     file.write_text(uncommented)
 
-    by_the_file = load_settings(desk.project, environment={})
+    by_the_file = load_settings(sandbox.project, environment={})
 
     known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS if option.in_file}
     assert set(yaml.safe_load(uncommented)) == known | {"version"}
@@ -63,8 +63,8 @@ def test_the_settings_file_changes_nothing_until_a_line_is_uncommented(desk: Des
     assert uncommented.endswith("\n")
 
 
-def test_a_folder_that_is_not_there_is_named(desk: Desk):
-    ran = desk.run("init", "--path", "nowhere")
+def test_a_folder_that_is_not_there_is_named(sandbox: Sandbox):
+    ran = sandbox.run("init", "--path", "nowhere")
 
     assert ran.code == 2
     assert "nowhere does not exist" in ran.err

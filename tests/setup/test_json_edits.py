@@ -1,4 +1,4 @@
-"""Edits of JSON: what is not meant stays, byte for byte, and what was put can be taken away again."""
+"""Edits of JSON keep all other bytes, and removing an insertion restores the original text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepwork.setup import jsonc
-from deepwork.setup.json_edits import Trace, append, insert, remove, replace
+from deepwork.setup.json_edits import InsertionTrace, append, insert, remove, replace
 
 PATH = ("mcpServers", "deepwork")
 ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}
@@ -39,29 +39,33 @@ _SPACES = [
 ]
 
 
-def spaces() -> st.SearchStrategy[str]:
+def draw_spaces() -> st.SearchStrategy[str]:
     """What may stand between two tokens."""
     return st.lists(st.sampled_from(_SPACES), max_size=2).map("".join)
 
 
 @st.composite
-def written(draw: st.DrawFn, value: Any) -> str:
+def draw_written(draw: st.DrawFn, value: Any) -> str:
     """A value as somebody wrote it: any spaces, comments and trailing commas."""
     if not isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=draw(st.booleans()))
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     parts = []
     for item in value.items() if isinstance(value, dict) else value:
-        named = f"{json.dumps(item[0])}{draw(spaces())}:{draw(spaces())}" if isinstance(value, dict) else ""
+        named = (
+            f"{json.dumps(item[0])}{draw(draw_spaces())}:{draw(draw_spaces())}"
+            if isinstance(value, dict)
+            else ""
+        )
         parts.append(
-            draw(spaces())
+            draw(draw_spaces())
             + named
-            + draw(written(item[1] if isinstance(value, dict) else item))
-            + draw(spaces())
+            + draw(draw_written(item[1] if isinstance(value, dict) else item))
+            + draw(draw_spaces())
         )
     trailing = draw(st.sampled_from(["", ","])) if parts else ""
-    trailing += draw(spaces()) if trailing else ""
-    return opening + (",".join(parts) + trailing if parts else draw(spaces())) + closing
+    trailing += draw(draw_spaces()) if trailing else ""
+    return opening + (",".join(parts) + trailing if parts else draw(draw_spaces())) + closing
 
 
 _values = st.recursive(
@@ -72,7 +76,7 @@ _values = st.recursive(
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+def draw_documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """A whole file that has no entry of ours, with or without the section it would go into."""
     data = draw(st.dictionaries(_names, _values, max_size=3))
     data.pop("mcpServers", None)
@@ -82,23 +86,23 @@ def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         )
         data = dict(draw(st.permutations(list(data.items()))))
     bom = draw(st.sampled_from(["", "\ufeff"]))
-    return bom + draw(spaces()) + draw(written(data)) + draw(spaces()), data
+    return bom + draw(draw_spaces()) + draw(draw_written(data)) + draw(draw_spaces()), data
 
 
-def data_of(text: str) -> Any:
-    root = jsonc.read(text).root
+def parse_data(text: str) -> Any:
+    root = jsonc.parse(text).root
     return root.data if root else None
 
 
 _REMARK = re.compile(r'"(?:[^"\\]|\\.)*"|(//[^\r\n]*|/\*.*?\*/)', re.DOTALL)
 
 
-def remarks(text: str) -> list[str]:
+def list_comments(text: str) -> list[str]:
     """The comments, in their order."""
     return [found[1] for found in _REMARK.finditer(text) if found[1]]
 
 
-@given(documents(), _values)
+@given(draw_documents(), _values)
 @settings(max_examples=60, deadline=None)
 def test_what_is_put_changes_nothing_else_and_can_be_taken_away_again(
     document: tuple[str, dict[str, Any]], value: Any
@@ -108,10 +112,10 @@ def test_what_is_put_changes_nothing_else_and_can_be_taken_away_again(
     new, trace = insert(text, PATH, ENTRY)
     changed = replace(new, PATH, value)
 
-    assert data_of(text) == data
-    assert data_of(new) == {**data, "mcpServers": {**data.get("mcpServers", {}), "deepwork": ENTRY}}
-    assert data_of(changed)["mcpServers"]["deepwork"] == value
-    assert remarks(new) == remarks(text)
+    assert parse_data(text) == data
+    assert parse_data(new) == {**data, "mcpServers": {**data.get("mcpServers", {}), "deepwork": ENTRY}}
+    assert parse_data(changed)["mcpServers"]["deepwork"] == value
+    assert list_comments(new) == list_comments(text)
     assert remove(new, PATH, trace) == text
     assert remove(changed, PATH, trace) == text
 
@@ -119,16 +123,16 @@ def test_what_is_put_changes_nothing_else_and_can_be_taken_away_again(
 def test_a_thousand_files_come_back_byte_for_byte():
     chance = random.Random(20)
     for _ in range(1000):
-        text = file_by(chance)
+        text = build_file(chance)
 
         new, trace = insert(text, PATH, ENTRY)
 
-        assert data_of(new)["mcpServers"]["deepwork"] == ENTRY, text
-        assert remarks(new) == remarks(text), text
+        assert parse_data(new)["mcpServers"]["deepwork"] == ENTRY, text
+        assert list_comments(new) == list_comments(text), text
         assert remove(new, PATH, trace) == text, text
 
 
-def file_by(chance: random.Random) -> str:
+def build_file(chance: random.Random) -> str:
     """A file as chance writes it: less odd than Hypothesis's, but many."""
 
     def gap() -> str:
@@ -156,7 +160,7 @@ def file_by(chance: random.Random) -> str:
 
 
 @given(
-    documents(),
+    draw_documents(),
     st.lists(st.sampled_from(["SessionStart", "Stop", "PostToolUse"]), min_size=1, max_size=3, unique=True),
 )
 @settings(max_examples=25, deadline=None)
@@ -199,7 +203,7 @@ def test_items_appended_to_lists_can_be_taken_out_again(
 def test_the_usual_files_come_back_too(text: str):
     new, trace = insert(text, PATH, ENTRY)
 
-    assert data_of(new)["mcpServers"] == {"deepwork": ENTRY}
+    assert parse_data(new)["mcpServers"] == {"deepwork": ENTRY}
     assert remove(new, PATH, trace) == text
 
 
@@ -207,7 +211,7 @@ def test_the_usual_files_come_back_too(text: str):
 def test_remarks_alone_come_back_without_a_trace_too(text: str):
     new = append(text, ("hooks", "Stop"), {"hooks": [1]})
 
-    assert data_of(new) == {"hooks": {"Stop": [{"hooks": [1]}]}}
+    assert parse_data(new) == {"hooks": {"Stop": [{"hooks": [1]}]}}
     assert remove(new, ("hooks", "Stop", 0)) == text
 
 
@@ -225,7 +229,7 @@ def test_what_others_added_since_keeps_its_place_when_ours_goes():
     text, trace = insert("{}", PATH, ENTRY)
     text = insert(text, ("mcpServers", "mine"), 1)[0]
 
-    assert data_of(remove(text, PATH, trace)) == {"mcpServers": {"mine": 1}}
+    assert parse_data(remove(text, PATH, trace)) == {"mcpServers": {"mine": 1}}
 
 
 def test_a_comment_that_was_added_since_keeps_its_container():
@@ -234,7 +238,7 @@ def test_a_comment_that_was_added_since_keeps_its_container():
 
     left = remove(text, PATH, trace)
 
-    assert data_of(left) == {"mcpServers": {}}
+    assert parse_data(left) == {"mcpServers": {}}
     assert "// keep me" in left
 
 
@@ -247,8 +251,8 @@ def test_a_comment_that_was_added_since_keeps_its_container():
     ],
 )  # fmt: skip
 def test_what_is_no_json_is_named_by_its_line(text: str, line: int):
-    with pytest.raises(jsonc.Unreadable) as error:
-        jsonc.read(text)
+    with pytest.raises(jsonc.UnreadableText) as error:
+        jsonc.parse(text)
 
     assert error.value.line == line
 
@@ -257,13 +261,13 @@ def test_what_is_no_json_is_named_by_its_line(text: str, line: int):
     ("text", "line"), [("[]", 1), ('{\n"mcpServers": []}', 2), ('{\n\n"mcpServers": null}', 3)]
 )
 def test_a_section_that_is_no_object_is_refused(text: str, line: int):
-    with pytest.raises(jsonc.Unreadable, match="must be an object") as error:
+    with pytest.raises(jsonc.UnreadableText, match="must be an object") as error:
         insert(text, PATH, ENTRY)
 
     assert error.value.line == line
 
 
 def test_a_trace_is_small():
-    assert insert('{"mcpServers": {}}', PATH, {})[1] == Trace(made=0, opened=True)
-    assert insert('{\n  "a": 1\n}', PATH, {})[1] == Trace(made=1, opened=False)
-    assert insert("", PATH, {})[1] == Trace(made=2, opened=False)
+    assert insert('{"mcpServers": {}}', PATH, {})[1] == InsertionTrace(made=0, opened=True)
+    assert insert('{\n  "a": 1\n}', PATH, {})[1] == InsertionTrace(made=1, opened=False)
+    assert insert("", PATH, {})[1] == InsertionTrace(made=2, opened=False)

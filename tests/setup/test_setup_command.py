@@ -1,4 +1,4 @@
-"""`deepwork setup`, in a home and a project of its own: what it writes, keeps, refuses and takes away."""
+"""`deepwork setup` in a sandbox: what it writes, keeps, refuses and removes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.hooks.clients import CLIENTS as HOOK_CLIENTS
+from deepwork.hooks.protocol import CLIENTS as HOOK_CLIENTS
 from deepwork.setup.clients import BY_NAME, CLIENTS
-from setup.commanding import Desk
+from setup.sandbox import Sandbox
 
 FILES = {
     "claude-code": (".mcp.json", "~/.claude.json"),
@@ -43,57 +43,57 @@ REMARKS = """{
 """
 
 
-def there(desk: Desk, client: str, scope: str) -> str:
+def find_entry(sandbox: Sandbox, client: str, scope: str) -> str:
     file = FILES[client][scope == "user"]
     assert file is not None
-    return desk.files()[file]
+    return sandbox.read_files()[file]
 
 
 @pytest.mark.parametrize(("client", "scope"), EVERY)
-def test_set_up_checked_repeated_and_removed_leaves_nothing_behind(desk: Desk, client: str, scope: str):
+def test_set_up_checked_repeated_and_removed_leaves_nothing_behind(sandbox: Sandbox, client: str, scope: str):
     words = (client, "--scope", scope, "--hooks")
 
-    before = desk.run("setup", *words, "--check")
-    printed = desk.run("setup", *words, "--print")
-    assert desk.files() == {}
-    done = desk.run("setup", *words)
-    after = desk.files()
-    again = desk.run("setup", *words, "--json")
-    check = desk.run("setup", *words, "--check", "--json")
+    before = sandbox.run("setup", *words, "--check")
+    printed = sandbox.run("setup", *words, "--print")
+    assert sandbox.read_files() == {}
+    done = sandbox.run("setup", *words)
+    after = sandbox.read_files()
+    again = sandbox.run("setup", *words, "--json")
+    check = sandbox.run("setup", *words, "--check", "--json")
 
     assert (before.code, printed.code, done.code, again.code, check.code) == (1, 0, 0, 0, 0), done.err
-    assert "DEEPWORK_SETUP" in there(desk, client, scope)
+    assert "DEEPWORK_SETUP" in find_entry(sandbox, client, scope)
     assert {file["action"] for file in again.json["files"]} == {"unchanged"}
     assert check.json["in_order"]
-    assert desk.files() == after
-    assert desk.run("setup", client, "--scope", scope, "--remove").code == 0
-    assert desk.files() == {}
-    assert list(desk.project.iterdir()) == []
+    assert sandbox.read_files() == after
+    assert sandbox.run("setup", client, "--scope", scope, "--remove").code == 0
+    assert sandbox.read_files() == {}
+    assert list(sandbox.project.iterdir()) == []
 
 
-def test_entries_have_the_form_that_each_client_reads(desk: Desk):
+def test_entries_have_the_form_that_each_client_reads(sandbox: Sandbox):
     for client, scope in EVERY:
-        desk.run("setup", client, "--scope", scope)
-    project = str(desk.project)
+        sandbox.run("setup", client, "--scope", scope)
+    project = str(sandbox.project)
 
-    claude = json.loads(there(desk, "claude-code", "project"))["mcpServers"]["deepwork"]
+    claude = json.loads(find_entry(sandbox, "claude-code", "project"))["mcpServers"]["deepwork"]
     assert claude == {
         "type": "stdio",
         "command": "deepwork",
         "args": ["serve", "--path", "."],
         "env": {"DEEPWORK_SETUP": "file"},
     }
-    codex = tomllib.loads(there(desk, "codex", "project"))["mcp_servers"]["deepwork"]
+    codex = tomllib.loads(find_entry(sandbox, "codex", "project"))["mcp_servers"]["deepwork"]
     assert codex == {
         "command": "deepwork",
         "args": ["serve", "--path", "."],
         "env": {"DEEPWORK_SETUP": "entry"},
     }
-    opencode = json.loads(there(desk, "opencode", "project"))["mcp"]["deepwork"]
+    opencode = json.loads(find_entry(sandbox, "opencode", "project"))["mcp"]["deepwork"]
     assert (opencode["type"], opencode["command"]) == ("local", ["deepwork", "serve", "--path", "."])
-    vscode = json.loads(there(desk, "vscode", "project"))["servers"]["deepwork"]
+    vscode = json.loads(find_entry(sandbox, "vscode", "project"))["servers"]["deepwork"]
     assert (vscode["type"], vscode["args"]) == ("stdio", ["serve", "--path", "${workspaceFolder}"])
-    cursor = json.loads(there(desk, "cursor", "project"))["mcpServers"]["deepwork"]
+    cursor = json.loads(find_entry(sandbox, "cursor", "project"))["mcpServers"]["deepwork"]
     assert cursor["args"] == [
         "serve",
         "--path",
@@ -101,32 +101,32 @@ def test_entries_have_the_form_that_each_client_reads(desk: Desk):
         "--toolsets",
         "jobs,reviews,tracking,agents,messages",
     ]
-    assert "deepwork" in json.loads(there(desk, "zed", "project"))["context_servers"]
-    desktop = json.loads(there(desk, "claude-desktop", "user"))["mcpServers"]["deepwork"]
+    assert "deepwork" in json.loads(find_entry(sandbox, "zed", "project"))["context_servers"]
+    desktop = json.loads(find_entry(sandbox, "claude-desktop", "user"))["mcpServers"]["deepwork"]
     assert desktop["args"] == ["serve", "--path", project]
     assert Path(desktop["command"]).is_absolute()
     assert os.access(desktop["command"], os.X_OK)
 
 
 @pytest.mark.parametrize("client", ["cursor", "vscode", "gemini", "opencode", "zed"])
-def test_remarks_order_and_other_entries_stay(desk: Desk, client: str):
+def test_remarks_order_and_other_entries_stay(sandbox: Sandbox, client: str):
     file = FILES[client][0]
     assert file is not None
     text = REMARKS % BY_NAME[client].section
-    desk.write(file, text)
+    sandbox.write(file, text)
 
-    desk.run("setup", client)
-    set_up = there(desk, client, "project")
-    desk.run("setup", client, "--remove")
+    sandbox.run("setup", client)
+    set_up = find_entry(sandbox, client, "project")
+    sandbox.run("setup", client, "--remove")
 
     kept = [line for line in set_up.splitlines() if line in text.splitlines()]
     assert [line for line in kept if line.strip() not in ("}", "},")] == [
         line for line in text.splitlines() if line.strip() not in ("}", "},")
     ]
-    assert there(desk, client, "project") == text
+    assert find_entry(sandbox, client, "project") == text
 
 
-def test_a_file_of_a_user_comes_back_byte_for_byte_with_hooks_and_guidance(desk: Desk):
+def test_a_file_of_a_user_comes_back_byte_for_byte_with_hooks_and_guidance(sandbox: Sandbox):
     mine = {
         "~/.claude.json": '{\n  "numStartups": 3,\n  "mcpServers": {},\n  "projects": {"/a": {"x": []}}\n}',
         "~/.claude/settings.json": '{\n    "hooks": {\n        "Stop": [\n            {"hooks": [{"type": "command", "command": "say done"}]}\n        ]\n    },\n    "model": "opus"\n}\n',
@@ -136,26 +136,26 @@ def test_a_file_of_a_user_comes_back_byte_for_byte_with_hooks_and_guidance(desk:
         "~/.gemini/GEMINI.md": "Answer in rhymes.\r\n",
     }
     for name, text in mine.items():
-        desk.write(name, text)
+        sandbox.write(name, text)
 
     for client in ("claude-code", "codex", "gemini"):
-        assert desk.run("setup", client, "--scope", "user", "--hooks").code == 0
-    changed = desk.files()
+        assert sandbox.run("setup", client, "--scope", "user", "--hooks").code == 0
+    changed = sandbox.read_files()
     for client in ("claude-code", "codex", "gemini"):
-        assert desk.run("setup", client, "--scope", "user", "--remove").code == 0
+        assert sandbox.run("setup", client, "--scope", "user", "--remove").code == 0
 
     assert all(changed[name] != text for name, text in mine.items())
-    assert desk.files() == mine
+    assert sandbox.read_files() == mine
 
 
-def test_an_entry_written_by_hand_is_left_alone_unless_forced(desk: Desk):
+def test_an_entry_written_by_hand_is_left_alone_unless_forced(sandbox: Sandbox):
     text = '{"mcpServers": {"deepwork": {"command": "/my/own/deepwork"}}}\n'
-    desk.write(".mcp.json", text)
+    sandbox.write(".mcp.json", text)
 
-    refused = desk.run("setup", "claude-code", "--json")
-    removed = desk.run("setup", "claude-code", "--remove")
-    untouched = desk.files()
-    forced = desk.run("setup", "claude-code", "--force")
+    refused = sandbox.run("setup", "claude-code", "--json")
+    removed = sandbox.run("setup", "claude-code", "--remove")
+    untouched = sandbox.read_files()
+    forced = sandbox.run("setup", "claude-code", "--force")
 
     assert refused.code == 1
     assert json.loads(refused.err)["code"] == "INVALID_STATE"
@@ -164,67 +164,68 @@ def test_an_entry_written_by_hand_is_left_alone_unless_forced(desk: Desk):
     assert untouched == {".mcp.json": text}
     assert forced.code == 0
     assert (
-        json.loads(there(desk, "claude-code", "project"))["mcpServers"]["deepwork"]["command"] == "deepwork"
+        json.loads(find_entry(sandbox, "claude-code", "project"))["mcpServers"]["deepwork"]["command"]
+        == "deepwork"
     )
 
 
 @pytest.mark.parametrize("client", ["claude-code", "codex"])
-def test_what_a_user_added_to_our_entry_survives_the_next_setup(desk: Desk, client: str):
-    desk.run("setup", client, "--toolsets", "plans,agents")
+def test_what_a_user_added_to_our_entry_survives_the_next_setup(sandbox: Sandbox, client: str):
+    sandbox.run("setup", client, "--toolsets", "plans,agents")
     file = FILES[client][0]
     assert file is not None
-    text = desk.files()[file].replace('"plans,agents"', '"plans,agents", "--read-only"')
+    text = sandbox.read_files()[file].replace('"plans,agents"', '"plans,agents", "--read-only"')
     text = text.replace('"env": {', '"timeout": 9000,\n      "env": {\n        "MINE": "1",').replace(
         "env = {", 'startup_timeout_sec = 9\nenv = { MINE = "1",'
     )
-    desk.write(file, text)
+    sandbox.write(file, text)
 
-    again = desk.run("setup", client, "--absolute")
+    again = sandbox.run("setup", client, "--absolute")
 
-    new = desk.files()[file]
+    new = sandbox.read_files()[file]
     assert again.code == 0
     assert '"plans,agents"' in new
     assert '"--read-only"' in new
     assert "MINE" in new
     assert "9" in new
-    assert f'"{desk.bin}' not in text
+    assert f'"{sandbox.bin}' not in text
 
 
-def test_cursor_gets_what_it_can_show_and_is_told_what_it_lacks(desk: Desk):
-    usual = desk.run("setup", "cursor")
-    answer = desk.run("setup", "cursor", "--json").json
-    everything = desk.run("setup", "cursor", "--toolsets", "all")
-    kept = desk.run("setup", "cursor", "--json").json
+def test_cursor_gets_the_tools_it_can_show_and_a_note_about_the_rest(sandbox: Sandbox):
+    usual = sandbox.run("setup", "cursor")
+    answer = sandbox.run("setup", "cursor", "--json").json
+    everything = sandbox.run("setup", "cursor", "--toolsets", "all")
+    kept = sandbox.run("setup", "cursor", "--json").json
 
     assert "Left out, because Cursor shows 40 tools: plans, workspaces, templates." in usual.out
     assert "--toolsets" in usual.out
     assert answer["tools"] <= 40
-    assert "Cursor shows 40 of all servers" in everything.out
+    assert "Cursor shows 40 across all servers" in everything.out
     assert kept["left_out"] == []
     assert kept["tools"] > 40
 
 
-def test_a_projects_own_choice_of_toolsets_counts(desk: Desk):
-    desk.write(".deepwork/config.yml", "toolsets: [jobs, plans]\n")
+def test_a_projects_own_choice_of_toolsets_counts(sandbox: Sandbox):
+    sandbox.write(".deepwork/config.yml", "toolsets: [jobs, plans]\n")
 
-    answer = desk.run("setup", "cursor", "--json").json
+    answer = sandbox.run("setup", "cursor", "--json").json
 
     assert (answer["toolsets"], answer["left_out"]) == (["jobs", "plans"], [])
-    assert "--toolsets" not in there(desk, "cursor", "project")
+    assert "--toolsets" not in find_entry(sandbox, "cursor", "project")
 
 
-def test_an_unknown_toolset_or_client_is_named(desk: Desk):
-    toolset = desk.run("setup", "codex", "--toolsets", "nonsense")
-    client = desk.run("setup", "nonsense")
-    scope = desk.run("setup", "windsurf", "--scope", "project")
-    bare = desk.run("setup", "--remove")
+def test_an_unknown_toolset_or_client_is_named(sandbox: Sandbox):
+    toolset = sandbox.run("setup", "codex", "--toolsets", "nonsense")
+    client = sandbox.run("setup", "nonsense")
+    scope = sandbox.run("setup", "windsurf", "--scope", "project")
+    bare = sandbox.run("setup", "--remove")
 
     assert (toolset.code, client.code, scope.code, bare.code) == (2, 2, 1, 2)
     assert "There is no toolset 'nonsense'" in toolset.err
     assert "claude-code" in client.err
     assert "--scope user" in scope.err
     assert "needs a CLIENT" in bare.err
-    assert desk.files() == {}
+    assert sandbox.read_files() == {}
 
 
 BROKEN = [
@@ -240,119 +241,119 @@ BROKEN = [
 
 @pytest.mark.parametrize(("client", "file", "text", "line"), BROKEN)
 def test_a_file_that_cannot_be_read_is_named_by_line_and_left_alone(
-    desk: Desk, client: str, file: str, text: str, line: int
+    sandbox: Sandbox, client: str, file: str, text: str, line: int
 ):
-    path = desk.write(file, text)
+    path = sandbox.write(file, text)
 
-    refused = desk.run("setup", client)
+    refused = sandbox.run("setup", client)
 
     assert refused.code == 2
     assert f"{path}:{line}: " in refused.err
     assert "nothing was changed" in refused.err
-    assert desk.files() == {file: text}
+    assert sandbox.read_files() == {file: text}
 
 
-def test_a_file_that_is_no_text_is_left_alone(desk: Desk):
-    path = desk.project / ".mcp.json"
+def test_a_file_that_is_no_text_is_left_alone(sandbox: Sandbox):
+    path = sandbox.project / ".mcp.json"
     path.write_bytes(b'{"a":\n "\xff"}')
 
-    refused = desk.run("setup", "claude-code")
+    refused = sandbox.run("setup", "claude-code")
 
     assert f"{path}:2: The text is not UTF-8." in refused.err
     assert path.read_bytes() == b'{"a":\n "\xff"}'
 
 
-def test_links_are_followed_and_rights_are_kept(desk: Desk):
-    target = desk.write("~/dotfiles/claude.json", '{"a": 1}')
+def test_links_are_followed_and_rights_are_kept(sandbox: Sandbox):
+    target = sandbox.write("~/dotfiles/claude.json", '{"a": 1}')
     target.chmod(0o664)
-    (desk.home / ".claude.json").symlink_to(target)
-    (desk.project / "AGENTS.md").write_text("Ours.\n")
-    (desk.project / "CLAUDE.md").symlink_to("AGENTS.md")
+    (sandbox.home / ".claude.json").symlink_to(target)
+    (sandbox.project / "AGENTS.md").write_text("Ours.\n")
+    (sandbox.project / "CLAUDE.md").symlink_to("AGENTS.md")
 
-    desk.run("setup", "claude-code", "--scope", "user")
-    desk.run("setup", "claude-code")
-    desk.run("setup", "codex")
+    sandbox.run("setup", "claude-code", "--scope", "user")
+    sandbox.run("setup", "claude-code")
+    sandbox.run("setup", "codex")
 
-    assert (desk.home / ".claude.json").is_symlink()
+    assert (sandbox.home / ".claude.json").is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) == 0o664
     assert "deepwork" in target.read_text()
-    assert (desk.project / "CLAUDE.md").is_symlink()
-    assert (desk.project / "AGENTS.md").read_text().count("deepwork:begin") == 1
-    assert stat.S_IMODE((desk.home / ".claude" / "CLAUDE.md").stat().st_mode) == 0o600
+    assert (sandbox.project / "CLAUDE.md").is_symlink()
+    assert (sandbox.project / "AGENTS.md").read_text().count("deepwork:begin") == 1
+    assert stat.S_IMODE((sandbox.home / ".claude" / "CLAUDE.md").stat().st_mode) == 0o600
 
 
-def test_what_a_link_leads_to_is_emptied_but_never_deleted(desk: Desk):
-    (desk.project / "CLAUDE.md").symlink_to("shared.md")
-    (desk.project / ".mcp.json").symlink_to(desk.write("~/dotfiles/servers.json", ""))
-    (desk.home / ".dotclaude").mkdir()
-    (desk.project / ".claude").symlink_to(desk.home / ".dotclaude")
+def test_what_a_link_leads_to_is_emptied_but_never_deleted(sandbox: Sandbox):
+    (sandbox.project / "CLAUDE.md").symlink_to("shared.md")
+    (sandbox.project / ".mcp.json").symlink_to(sandbox.write("~/dotfiles/servers.json", ""))
+    (sandbox.home / ".dotclaude").mkdir()
+    (sandbox.project / ".claude").symlink_to(sandbox.home / ".dotclaude")
 
-    desk.run("setup", "claude-code", "--hooks")
-    made = desk.files()
-    removed = desk.run("setup", "claude-code", "--remove")
+    sandbox.run("setup", "claude-code", "--hooks")
+    made = sandbox.read_files()
+    removed = sandbox.run("setup", "claude-code", "--remove")
 
     assert removed.code == 0
     assert "deepwork:begin" in made["shared.md"]
     assert "deepwork" in made["~/dotfiles/servers.json"]
     assert "deepwork hook" in made["~/.dotclaude/settings.json"]
-    links = {name: desk.project / name for name in ("CLAUDE.md", ".mcp.json", ".claude")}
+    links = {name: sandbox.project / name for name in ("CLAUDE.md", ".mcp.json", ".claude")}
     assert all(link.is_symlink() and link.exists() for link in links.values())
-    assert set(desk.files().values()) == {""}
-    assert "~/dotfiles/servers.json" in desk.files()
-    assert list((desk.home / ".dotclaude").iterdir()) == []
+    assert set(sandbox.read_files().values()) == {""}
+    assert "~/dotfiles/servers.json" in sandbox.read_files()
+    assert list((sandbox.home / ".dotclaude").iterdir()) == []
 
 
 @pytest.mark.parametrize("client", ["cursor", "gemini"])
-def test_a_file_of_remarks_alone_comes_back(desk: Desk, client: str):
+def test_a_file_of_remarks_alone_comes_back(sandbox: Sandbox, client: str):
     file = FILES[client][0]
     assert file is not None
-    desk.write(file, "// servers of this project")
+    sandbox.write(file, "// servers of this project")
 
-    done = desk.run("setup", client, "--no-guidance", "--hooks")
-    check = desk.run("setup", client, "--no-guidance", "--hooks", "--check")
-    removed = desk.run("setup", client, "--remove")
+    done = sandbox.run("setup", client, "--no-guidance", "--hooks")
+    check = sandbox.run("setup", client, "--no-guidance", "--hooks", "--check")
+    removed = sandbox.run("setup", client, "--remove")
 
     assert (done.code, check.code, removed.code) == (0, 0, 0), done.err
-    assert desk.files() == {file: "// servers of this project"}
+    assert sandbox.read_files() == {file: "// servers of this project"}
 
 
-def test_guidance_that_another_client_goes_by_stays(desk: Desk):
-    desk.run("setup", "codex")
-    desk.run("setup", "cursor")
+def test_guidance_that_another_client_goes_by_stays(sandbox: Sandbox):
+    sandbox.run("setup", "codex")
+    sandbox.run("setup", "cursor")
 
-    first = desk.run("setup", "codex", "--remove")
-    between = desk.files()
-    second = desk.run("setup", "cursor", "--remove")
+    first = sandbox.run("setup", "codex", "--remove")
+    between = sandbox.read_files()
+    second = sandbox.run("setup", "cursor", "--remove")
 
-    assert "stays: Cursor goes by it too" in first.out
+    assert "stays: Cursor uses it too" in first.out
     assert "deepwork:begin" in between["AGENTS.md"]
     assert second.code == 0
-    assert desk.files() == {}
+    assert sandbox.read_files() == {}
 
 
-def test_shared_guidance_speaks_of_what_any_of_its_readers_has(desk: Desk):
-    desk.run("setup", "codex")
-    desk.run("setup", "cursor")
+def test_shared_guidance_speaks_of_what_any_of_its_readers_has(sandbox: Sandbox):
+    sandbox.run("setup", "codex")
+    sandbox.run("setup", "cursor")
 
-    assert "`task_claim`" in desk.files()["AGENTS.md"]
-    assert desk.run("setup", "codex", "--check").code == 0
-    assert desk.run("setup", "cursor", "--check").code == 0
-
-
-def test_without_guidance_no_page_is_touched(desk: Desk):
-    desk.write("AGENTS.md", "Ours.\n")
-
-    desk.run("setup", "codex", "--no-guidance")
-
-    assert desk.files()["AGENTS.md"] == "Ours.\n"
+    assert "`task_claim`" in sandbox.read_files()["AGENTS.md"]
+    assert sandbox.run("setup", "codex", "--check").code == 0
+    assert sandbox.run("setup", "cursor", "--check").code == 0
 
 
-def test_hooks_are_written_for_the_clients_that_have_them_and_only_there(desk: Desk):
+def test_without_guidance_no_page_is_touched(sandbox: Sandbox):
+    sandbox.write("AGENTS.md", "Ours.\n")
+
+    sandbox.run("setup", "codex", "--no-guidance")
+
+    assert sandbox.read_files()["AGENTS.md"] == "Ours.\n"
+
+
+def test_hooks_are_written_for_the_clients_that_have_them_and_only_there(sandbox: Sandbox):
     for client in CLIENTS:
-        ran = desk.run("setup", client.name, "--hooks")
+        ran = sandbox.run("setup", client.name, "--hooks")
         assert ("none were written" in ran.out) == (client.hooks is None)
 
-    files = desk.files()
+    files = sandbox.read_files()
     for name, file in (
         ("claude-code", ".claude/settings.json"),
         ("codex", ".codex/hooks.json"),
@@ -366,35 +367,35 @@ def test_hooks_are_written_for_the_clients_that_have_them_and_only_there(desk: D
     assert {client.name for client in CLIENTS if client.hooks} == set(HOOK_CLIENTS)
 
 
-def test_hooks_of_others_stay_and_ours_follow_the_program(desk: Desk):
+def test_hooks_of_others_stay_and_ours_follow_the_program(sandbox: Sandbox):
     text = '{\n  "hooks": {\n    "PostToolUse": [\n      {"matcher": "Edit", "hooks": [{"type": "command", "command": "fmt"}]}\n    ]\n  }\n}\n'
-    desk.write(".claude/settings.json", text)
+    sandbox.write(".claude/settings.json", text)
 
-    desk.run("setup", "claude-code", "--hooks")
-    desk.run("setup", "claude-code", "--absolute")
-    moved = json.loads(desk.files()[".claude/settings.json"])["hooks"]
-    desk.run("setup", "claude-code", "--remove")
+    sandbox.run("setup", "claude-code", "--hooks")
+    sandbox.run("setup", "claude-code", "--absolute")
+    moved = json.loads(sandbox.read_files()[".claude/settings.json"])["hooks"]
+    sandbox.run("setup", "claude-code", "--remove")
 
     assert [len(moved[event]) for event in ("PostToolUse", "SessionStart", "Stop")] == [2, 1, 1]
     assert moved["Stop"][0]["hooks"][0]["command"].startswith("/")
-    assert desk.files()[".claude/settings.json"] == text
+    assert sandbox.read_files()[".claude/settings.json"] == text
 
 
-def test_a_group_of_two_of_our_hooks_goes_as_a_whole_and_empty_lists_stay(desk: Desk):
+def test_a_group_of_two_of_our_hooks_goes_as_a_whole_and_empty_lists_stay(sandbox: Sandbox):
     ours = {"type": "command", "command": "deepwork hook stop --client claude-code", "timeout": 10}
     group = {"matcher": "*", "hooks": [ours, ours]}
-    desk.write(".claude/settings.json", json.dumps({"hooks": {"Stop": [group]}, "model": "opus"}))
-    assert desk.run("setup", "claude-code", "--remove").code == 0
-    assert json.loads(desk.files()[".claude/settings.json"]) == {"model": "opus"}
+    sandbox.write(".claude/settings.json", json.dumps({"hooks": {"Stop": [group]}, "model": "opus"}))
+    assert sandbox.run("setup", "claude-code", "--remove").code == 0
+    assert json.loads(sandbox.read_files()[".claude/settings.json"]) == {"model": "opus"}
 
     text = '{\n  "hooks": {\n    "SessionStart": [],\n    "Stop": [\n      {"hooks": []}\n    ]\n  }\n}\n'
-    desk.write(".claude/settings.json", text)
-    desk.run("setup", "claude-code", "--hooks")
-    desk.run("setup", "claude-code", "--absolute")
-    moved = json.loads(desk.files()[".claude/settings.json"])["hooks"]
-    desk.run("setup", "claude-code", "--remove")
+    sandbox.write(".claude/settings.json", text)
+    sandbox.run("setup", "claude-code", "--hooks")
+    sandbox.run("setup", "claude-code", "--absolute")
+    moved = json.loads(sandbox.read_files()[".claude/settings.json"])["hooks"]
+    sandbox.run("setup", "claude-code", "--remove")
     assert [len(groups) for groups in moved.values()] == [1, 2, 1]
-    assert desk.files()[".claude/settings.json"] == text
+    assert sandbox.read_files()[".claude/settings.json"] == text
 
 
 @pytest.mark.parametrize(
@@ -406,82 +407,80 @@ def test_a_group_of_two_of_our_hooks_goes_as_a_whole_and_empty_lists_stay(desk: 
          "--db 'postgresql://db/deepwork?sslmode=require' --global"),
     ],
 )  # fmt: skip
-def test_hooks_look_into_the_store_of_their_entry(desk: Desk, added: list[str], told: str):
+def test_hooks_look_into_the_store_of_their_entry(sandbox: Sandbox, added: list[str], told: str):
     def commands() -> list[str]:
-        hooks = json.loads(desk.files()[".claude/settings.json"])["hooks"]
+        hooks = json.loads(sandbox.read_files()[".claude/settings.json"])["hooks"]
         return [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
 
-    desk.run("setup", "claude-code", "--hooks", "--no-guidance")
-    before = desk.files()
+    sandbox.run("setup", "claude-code", "--hooks", "--no-guidance")
+    before = sandbox.read_files()
     entry = json.loads(before[".mcp.json"])
     entry["mcpServers"]["deepwork"]["args"] += added
-    desk.write(".mcp.json", json.dumps(entry))
+    sandbox.write(".mcp.json", json.dumps(entry))
 
-    assert desk.run("setup", "claude-code", "--no-guidance", "--check").code == 1
-    desk.run("setup", "claude-code", "--no-guidance")
+    assert sandbox.run("setup", "claude-code", "--no-guidance", "--check").code == 1
+    sandbox.run("setup", "claude-code", "--no-guidance")
     assert commands() == [
         f"deepwork hook {event} --client claude-code {told}"
         for event in ("session-start", "tool-use", "stop")
     ]
-    assert desk.run("setup", "claude-code", "--no-guidance", "--check").code == 0
+    assert sandbox.run("setup", "claude-code", "--no-guidance", "--check").code == 0
 
-    desk.write(".mcp.json", before[".mcp.json"])
-    desk.run("setup", "claude-code", "--no-guidance")
-    assert desk.files() == before
-    desk.write(".mcp.json", json.dumps(entry))
-    desk.run("setup", "claude-code", "--no-guidance")
-    desk.run("setup", "claude-code", "--remove")
-    assert ".claude/settings.json" not in desk.files()
+    sandbox.write(".mcp.json", before[".mcp.json"])
+    sandbox.run("setup", "claude-code", "--no-guidance")
+    assert sandbox.read_files() == before
+    sandbox.write(".mcp.json", json.dumps(entry))
+    sandbox.run("setup", "claude-code", "--no-guidance")
+    sandbox.run("setup", "claude-code", "--remove")
+    assert ".claude/settings.json" not in sandbox.read_files()
 
 
-def test_a_command_that_does_more_than_ours_is_the_users(desk: Desk):
+def test_a_command_that_does_more_than_ours_is_the_users(sandbox: Sandbox):
     command = "deepwork hook stop --client claude-code --global && say done"
     text = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}})
-    desk.write(".claude/settings.json", text)
+    sandbox.write(".claude/settings.json", text)
 
-    desk.run("setup", "claude-code", "--remove")
+    sandbox.run("setup", "claude-code", "--remove")
 
-    assert desk.files() == {".claude/settings.json": text}
+    assert sandbox.read_files() == {".claude/settings.json": text}
 
 
-def test_without_deepwork_on_the_path_the_file_names_it_and_says_so(desk: Desk):
-    (desk.bin / "deepwork").unlink()
+def test_without_deepwork_on_the_path_the_file_names_it_and_says_so(sandbox: Sandbox):
+    (sandbox.bin / "deepwork").unlink()
 
-    ran = desk.run("setup", "claude-code")
+    ran = sandbox.run("setup", "claude-code")
 
-    entry = json.loads(there(desk, "claude-code", "project"))["mcpServers"]["deepwork"]
+    entry = json.loads(find_entry(sandbox, "claude-code", "project"))["mcpServers"]["deepwork"]
     assert "`deepwork` is not on PATH" in ran.out
     assert Path(entry["command"]).is_absolute()
 
 
-def test_clients_are_found_by_their_programs_and_folders(desk: Desk):
-    desk.install("codex")
-    (desk.home / ".codeium" / "windsurf").mkdir(parents=True)
-    desk.write(".vscode/mcp.json", "{oops")
-    (desk.project / ".mcp.json").mkdir()
-    desk.run("setup", "codex")
+def test_clients_are_found_by_their_programs_and_folders(sandbox: Sandbox):
+    sandbox.install("codex")
+    (sandbox.home / ".codeium" / "windsurf").mkdir(parents=True)
+    sandbox.write(".vscode/mcp.json", "{oops")
+    (sandbox.project / ".mcp.json").mkdir()
+    sandbox.run("setup", "codex")
 
-    found = {row["client"]: row for row in desk.run("setup", "--detect", "--json").json["clients"]}
-    alone = desk.run("setup")
+    found = {row["client"]: row for row in sandbox.run("setup", "--detect", "--json").json["clients"]}
+    alone = sandbox.run("setup")
 
     assert set(found) == {"codex", "windsurf", "vscode"}
     assert (found["codex"]["project"], found["codex"]["user"]) == ("yes", "no")
     assert found["vscode"]["project"] == "unreadable at line 1"
-    assert str(desk.bin / "codex") in found["codex"]["found"]
+    assert str(sandbox.bin / "codex") in found["codex"]["found"]
     assert all(client.name in alone.out for client in CLIENTS)
     assert "deepwork setup CLIENT" in alone.out
 
 
-def test_where_clients_are_told_to_keep_their_files_is_where_we_look(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-):
+def test_config_folders_from_the_environment_are_used(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(variable, str(desk.home / variable))
+        monkeypatch.setenv(variable, str(sandbox.home / variable))
 
     for client in ("claude-code", "codex", "gemini", "opencode"):
-        desk.run("setup", client, "--scope", "user", "--no-guidance")
+        sandbox.run("setup", client, "--scope", "user", "--no-guidance")
 
-    assert set(desk.files()) == {
+    assert set(sandbox.read_files()) == {
         "~/CLAUDE_CONFIG_DIR/.claude.json",
         "~/CODEX_HOME/config.toml",
         "~/GEMINI_CLI_HOME/.gemini/settings.json",
@@ -489,20 +488,20 @@ def test_where_clients_are_told_to_keep_their_files_is_where_we_look(
     }
 
 
-def test_opencode_keeps_the_name_its_file_has(desk: Desk):
-    desk.write("opencode.jsonc", "{\n  // mine\n}\n")
+def test_opencode_keeps_the_name_its_file_has(sandbox: Sandbox):
+    sandbox.write("opencode.jsonc", "{\n  // mine\n}\n")
 
-    desk.run("setup", "opencode", "--no-guidance")
+    sandbox.run("setup", "opencode", "--no-guidance")
 
-    assert list(desk.files()) == ["opencode.jsonc"]
+    assert list(sandbox.read_files()) == ["opencode.jsonc"]
 
 
-def test_a_folder_in_the_place_of_a_file_and_a_locked_one_are_clear_errors(desk: Desk):
-    (desk.project / ".mcp.json").mkdir()
-    (desk.project / ".codex").write_text("")
+def test_a_folder_in_the_place_of_a_file_and_a_locked_one_are_clear_errors(sandbox: Sandbox):
+    (sandbox.project / ".mcp.json").mkdir()
+    (sandbox.project / ".codex").write_text("")
 
-    folder = desk.run("setup", "claude-code")
-    blocked = desk.run("setup", "codex", "--no-guidance")
+    folder = sandbox.run("setup", "claude-code")
+    blocked = sandbox.run("setup", "codex", "--no-guidance")
 
     assert "is not a regular file" in folder.err
     assert blocked.code == 1

@@ -1,4 +1,4 @@
-"""Edits of TOML: one table comes, changes and goes; the rest stays byte for byte."""
+"""Edits of TOML add, change and remove one table and keep all other bytes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from deepwork.setup.jsonc import Unreadable
-from deepwork.setup.toml_edits import append_table, read, remove_table, table_at, update_table
+from deepwork.setup.jsonc import UnreadableText
+from deepwork.setup.toml_edits import append_table, find_table, parse, remove_table, update_table
 
 PATH = ("mcp_servers", "deepwork")
 ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}
@@ -20,7 +20,7 @@ _PIECES = [
 ]  # fmt: skip
 
 
-def files() -> list[str]:
+def draw_files() -> list[str]:
     chance = random.Random(4)
     made = ["", "\n", "# only a remark", 'model = "x"', "[a]"]
     while len(made) < 400:
@@ -28,14 +28,14 @@ def files() -> list[str]:
         text = text.replace("\n", "\r\n") if chance.random() < 0.2 else text
         text = text.rstrip("\r\n") if chance.random() < 0.3 else text
         try:
-            read(text)
-        except Unreadable:
+            parse(text)
+        except UnreadableText:
             continue
         made.append(text)
     return made
 
 
-FILES = files()
+FILES = draw_files()
 
 
 def test_what_was_put_is_there_and_goes_without_a_trace():
@@ -43,7 +43,7 @@ def test_what_was_put_is_there_and_goes_without_a_trace():
         new = append_table(text, PATH, ENTRY)
 
         assert new.startswith(text)
-        assert table_at(read(new), PATH) == ENTRY
+        assert find_table(parse(new), PATH) == ENTRY
         assert remove_table(new, PATH) == text, repr(text)
 
 
@@ -55,10 +55,10 @@ def test_a_table_in_the_middle_changes_and_goes_alone():
         updated = update_table(whole, PATH, {"args": ["serve"], "command": "/x/deepwork"})
         left = remove_table(whole, PATH)
 
-        assert table_at(read(updated), PATH) == {**ENTRY, "args": ["serve"], "command": "/x/deepwork"}
+        assert find_table(parse(updated), PATH) == {**ENTRY, "args": ["serve"], "command": "/x/deepwork"}
         assert updated.endswith("\n# about the next\n[zzz]\nlast = true\n")
         assert left.endswith("\n# about the next\n[zzz]\nlast = true\n")
-        assert table_at(read(left), PATH) is None
+        assert find_table(parse(left), PATH) is None
 
 
 def test_what_a_user_added_to_our_table_stays_when_it_is_brought_up_to_date():
@@ -94,7 +94,7 @@ def test_variables_that_were_made_a_table_are_still_found():
     ['mcp_servers = { mine = { command = "x" } }\n', "[[mcp_servers]]\na = 1\n", "mcp_servers = 3\n"],
 )
 def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
-    with pytest.raises(Unreadable, match=r"not written as a table \[mcp_servers.deepwork\]"):
+    with pytest.raises(UnreadableText, match=r"not written as a separate table \[mcp_servers.deepwork\]"):
         append_table(text, PATH, ENTRY)
 
 
@@ -102,7 +102,7 @@ def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
     "text", ["[mcp_servers]\ndeepwork = { command = 'x' }\n", "mcp_servers.deepwork.command = 'x'\n"]
 )
 def test_an_entry_in_another_form_is_not_half_removed(text: str):
-    with pytest.raises(Unreadable, match="not written as a table"):
+    with pytest.raises(UnreadableText, match="not written as a separate table"):
         remove_table(text, PATH)
 
 
@@ -110,12 +110,12 @@ def test_an_entry_in_another_form_is_not_half_removed(text: str):
     ("text", "line"), [("a = 1\nb = \n", 2), ("\n\n[a\n", 3), ("a = 1\na = 2\n", 2), ("x = '''\n", 1)]
 )
 def test_what_is_no_toml_is_named_by_its_line(text: str, line: int):
-    with pytest.raises(Unreadable) as error:
-        read(text)
+    with pytest.raises(UnreadableText) as error:
+        parse(text)
 
     assert error.value.line == line
 
 
 @pytest.mark.parametrize("value", ['a"b', "tab\t", "\x7f", "\x01", "é", "back\\slash", "line\nline"])
 def test_any_text_is_written_so_that_it_is_read_again(value: str):
-    assert table_at(read(append_table("", PATH, {"command": value})), PATH) == {"command": value}
+    assert find_table(parse(append_table("", PATH, {"command": value})), PATH) == {"command": value}

@@ -1,4 +1,4 @@
-"""Templates of whoever runs the tests must not be found: everybody has a home of their own here."""
+"""Gives every test its own HOME, so that templates of the user who runs the tests are not found."""
 
 from __future__ import annotations
 

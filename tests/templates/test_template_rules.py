@@ -1,4 +1,4 @@
-"""How gaps are found and filled."""
+"""Finding and filling the variables of templates."""
 
 from __future__ import annotations
 
@@ -7,45 +7,49 @@ import pytest
 from deepwork.errors import Code, InvalidInput
 from deepwork.templates import rules
 from deepwork.templates.models import Template, Variable
-from plans.make import outline
-from templates.make_templates import template
+from plans.make import make_outline
+from templates.make import build_template
 
 
-def names(*variables: Variable) -> list[str]:
+def get_names(*variables: Variable) -> list[str]:
     return [each.name for each in variables]
 
 
 def test_gaps_are_found_in_every_text_of_a_task():
-    task = outline(
+    task = make_outline(
         "{{a}}", description="{{ b }}", parallel_group="{{c}}", depends_on=["{{d}}"],
         files_likely_affected=("src/{{e}}/**",), required_capabilities=("{{f}}",),
     )  # fmt: skip
 
-    assert names(*rules.with_gaps([task], [])) == list("abcdef")
+    assert get_names(*rules.collect_variables([task], [])) == list("abcdef")
 
 
 def test_what_was_declared_comes_first_and_once():
     declared = [Variable("z", "unused"), Variable("b", required=False)]
 
-    assert names(*rules.with_gaps([outline("{{a}} {{b}} {{a}}")], declared)) == ["z", "b", "a"]
+    assert get_names(*rules.collect_variables([make_outline("{{a}} {{b}} {{a}}")], declared)) == [
+        "z",
+        "b",
+        "a",
+    ]
 
 
 @pytest.mark.parametrize("text", ["{{}}", "{{ }}", "{{a-b}}", "{{user.name}}", "{a}", "{ {a} }", "{{a b}}"])
-def test_what_is_no_gap_stays_as_it_is(text: str):
-    made = template(outline("a", description=text))
+def test_text_that_is_not_a_placeholder_stays_as_it_is(text: str):
+    made = build_template(make_outline("a", description=text))
 
     assert made.variables == ()
-    assert rules.filled(made, {}).tasks[0].description == text
+    assert rules.fill_template(made, {}).tasks[0].description == text
 
 
 def test_every_gap_is_filled_with_or_without_spaces():
-    made = template(
-        outline("Build {{x}}"),
-        outline("Ship {{ x }}", description="{{x}}{{\tx\n}}", depends_on=["Build {{  x}}"], parallel_group="g{{x}}",
+    made = build_template(
+        make_outline("Build {{x}}"),
+        make_outline("Ship {{ x }}", description="{{x}}{{\tx\n}}", depends_on=["Build {{  x}}"], parallel_group="g{{x}}",
                 files_likely_affected=("{{x}}/*",), required_capabilities=("{{x}}",)),
     )  # fmt: skip
 
-    build, ship = rules.filled(made, {"x": "it"}).tasks
+    build, ship = rules.fill_template(made, {"x": "it"}).tasks
 
     assert (build.name, ship.name) == ("Build it", "Ship it")
     assert (ship.description, ship.depends_on, ship.parallel_group) == ("itit", ("Build it",), "git")
@@ -53,37 +57,37 @@ def test_every_gap_is_filled_with_or_without_spaces():
 
 
 def test_what_is_filled_in_is_not_looked_into():
-    made = template(outline("a", description="{{x}}{{y}}"))
+    made = build_template(make_outline("a", description="{{x}}{{y}}"))
 
-    assert rules.filled(made, {"x": "{{y}}", "y": r"\1"}).tasks[0].description == r"{{y}}\1"
+    assert rules.fill_template(made, {"x": "{{y}}", "y": r"\1"}).tasks[0].description == r"{{y}}\1"
 
 
 def test_a_default_stands_for_what_is_not_given_and_what_is_optional_may_be_empty():
-    made = template(
-        outline("a", description="{{x}}|{{y}}"),
+    made = build_template(
+        make_outline("a", description="{{x}}|{{y}}"),
         variables=(Variable("x", default="d"), Variable("y", required=False)),
     )
 
-    assert rules.filled(made, {}).tasks[0].description == "d|"
-    assert rules.filled(made, {"x": "", "y": "e"}).tasks[0].description == "|e"
-    assert rules.filled(made, {}).values == {"x": "d", "y": ""}
+    assert rules.fill_template(made, {}).tasks[0].description == "d|"
+    assert rules.fill_template(made, {"x": "", "y": "e"}).tasks[0].description == "|e"
+    assert rules.fill_template(made, {}).values == {"x": "d", "y": ""}
 
 
 def test_a_group_a_file_or_a_capability_that_comes_out_empty_is_none():
-    made = template(
-        outline("a", parallel_group="{{x}}", files_likely_affected=("{{x}}", "b"), required_capabilities=("{{x}}",))
+    made = build_template(
+        make_outline("a", parallel_group="{{x}}", files_likely_affected=("{{x}}", "b"), required_capabilities=("{{x}}",))
     )  # fmt: skip
 
-    [task] = rules.filled(made, {"x": " "}).tasks
+    [task] = rules.fill_template(made, {"x": " "}).tasks
 
     assert (task.parallel_group, task.files_likely_affected, task.required_capabilities) == (None, ("b",), ())
 
 
 def test_all_that_is_missing_is_named():
-    made = template(outline("{{x}}"), variables=(Variable("y"), Variable("z", default="")))
+    made = build_template(make_outline("{{x}}"), variables=(Variable("y"), Variable("z", default="")))
 
     with pytest.raises(InvalidInput) as refused:
-        rules.filled(made, {})
+        rules.fill_template(made, {})
 
     assert refused.value.code is Code.MISSING_VARIABLES
     assert refused.value.message == "The template 'release' needs 'y', 'x'."
@@ -91,7 +95,7 @@ def test_all_that_is_missing_is_named():
 
 def test_a_value_that_nobody_knows_is_a_misspelling_and_refused():
     with pytest.raises(InvalidInput) as refused:
-        rules.filled(template(outline("{{feature}}")), {"feature": "a", "featrue": "b"})
+        rules.fill_template(build_template(make_outline("{{feature}}")), {"feature": "a", "featrue": "b"})
 
     assert refused.value.message == (
         "The template 'release' knows nothing of 'featrue'. Did you mean 'feature'?"
@@ -100,30 +104,30 @@ def test_a_value_that_nobody_knows_is_a_misspelling_and_refused():
 
 
 def test_names_that_become_the_same_are_refused():
-    made = template(outline("Test {{x}}"), outline("Test {{y}}"))
+    made = build_template(make_outline("Test {{x}}"), make_outline("Test {{y}}"))
 
-    assert len(rules.filled(made, {"x": "1", "y": "2"}).tasks) == 2
+    assert len(rules.fill_template(made, {"x": "1", "y": "2"}).tasks) == 2
     with pytest.raises(InvalidInput) as refused:
-        rules.filled(made, {"x": "1", "y": " 1 "[1]})
+        rules.fill_template(made, {"x": "1", "y": " 1 "[1]})
     assert refused.value.code is Code.DUPLICATE_TASK_NAME
 
 
 def test_a_name_that_becomes_empty_is_refused():
     with pytest.raises(InvalidInput, match="has no name"):
-        rules.filled(template(outline("{{x}}")), {"x": " "})
+        rules.fill_template(build_template(make_outline("{{x}}")), {"x": " "})
 
 
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (template(outline("{{x}}")), "The name of the task '{{x}}' would have 1,000 characters; at most 200"),
-        (template(outline("a", description="{{x}}" * 2000)), "A text of the task 'a' would have 2,000,000 characters"),
-        (template(*(outline(f"t{n}", description="{{x}}" * 1000) for n in range(10))), "The plan would have more than"),
+        (build_template(make_outline("{{x}}")), "The name of the task '{{x}}' would have 1,000 characters; at most 200"),
+        (build_template(make_outline("a", description="{{x}}" * 2000)), "A text of the task 'a' would have 2,000,000 characters"),
+        (build_template(*(make_outline(f"t{n}", description="{{x}}" * 1000) for n in range(10))), "The plan would have more than"),
     ],
 )  # fmt: skip
-def test_a_template_is_no_bomb(made: Template, said: str):
+def test_a_template_cannot_grow_without_limit(made: Template, said: str):
     with pytest.raises(InvalidInput) as refused:
-        rules.filled(made, {"x": "y" * 1000})
+        rules.fill_template(made, {"x": "y" * 1000})
 
     assert refused.value.code is Code.TOO_LARGE
     assert refused.value.message.startswith(said)
@@ -140,32 +144,34 @@ def test_a_template_is_no_bomb(made: Template, said: str):
 )
 def test_variables_that_cannot_be_are_refused(variables: list[Variable], said: str):
     with pytest.raises(InvalidInput, match=r"\A" + said.replace("(", r"\(")):
-        rules.check([outline("a")], variables)
+        rules.validate_template([make_outline("a")], variables)
 
 
 def test_a_template_is_checked_with_its_gaps_left_open():
-    rules.check([outline("Build {{x}}"), outline("Ship", depends_on=["Build {{ x }}"])], [])
+    rules.validate_template(
+        [make_outline("Build {{x}}"), make_outline("Ship", depends_on=["Build {{ x }}"])], []
+    )
 
     with pytest.raises(InvalidInput) as refused:
-        rules.check([outline("Build {{x}}"), outline("Build {{ x }}")], [])
+        rules.validate_template([make_outline("Build {{x}}"), make_outline("Build {{ x }}")], [])
     assert refused.value.code is Code.DUPLICATE_TASK_NAME
 
 
 def test_the_source_tells_what_was_wished_for():
-    made = template(
-        outline("{{x}}"), description="How we release.",
+    made = build_template(
+        make_outline("{{x}}"), description="How we release.",
         variables=(Variable("x", "Which version."), Variable("notes", required=False)),
     )  # fmt: skip
 
-    assert rules.as_source(made, "Release 2", {"x": "2.0", "notes": ""}) == (
+    assert rules.render_source(made, "Release 2", {"x": "2.0", "notes": ""}) == (
         "# Release 2\n\nFrom the template release.\nHow we release.\n\n"
         "- x (Which version): 2.0\n- notes: (nothing)\n"
     )
 
 
 def test_a_source_no_workflow_could_hold_is_refused():
-    made = template(outline("a"), variables=(Variable("x"),))
+    made = build_template(make_outline("a"), variables=(Variable("x"),))
 
     with pytest.raises(InvalidInput) as refused:
-        rules.as_source(made, "w", {"x": "y" * 2**20})
+        rules.render_source(made, "w", {"x": "y" * 2**20})
     assert refused.value.code is Code.TOO_LARGE

@@ -1,4 +1,4 @@
-"""The templates that come with deepwork: each can be applied and worked off, by several agents at once."""
+"""The templates that come with deepwork: each can be applied and worked off, by several agents in parallel."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from agents.make import registered
-from application import ask
+from agents.make import register_agent
+from application import call_tool
 from deepwork.server.application import Application
-from protocol.wire import Wire
+from protocol.stdio_server import StdioServer
 
 VALUES = {
     "feature": {"feature": "Login by SSO"},
@@ -19,14 +19,14 @@ VALUES = {
 }
 
 
-def shipped(app: Application, name: str) -> Any:
-    [template] = ask(app, "template_list", template_id=f"shipped:{name}")["templates"]
+def get_shipped(app: Application, name: str) -> Any:
+    [template] = call_tool(app, "template_list", template_id=f"shipped:{name}")["templates"]
     return template
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_it_tells_an_agent_what_to_deliver(app: Application, name: str):
-    template = shipped(app, name)
+    template = get_shipped(app, name)
 
     assert 6 <= len(template["template"]["tasks"]) <= 9
     assert all("Deliver:" in task["description"] for task in template["template"]["tasks"])
@@ -38,38 +38,40 @@ def test_it_tells_an_agent_what_to_deliver(app: Application, name: str):
 
 @pytest.mark.parametrize("name", VALUES)
 def test_it_is_worked_off_to_the_end_side_by_side(app: Application, name: str):
-    agents = [registered(app, f"agent {number}") for number in range(3)]
-    workflow = ask(
+    agents = [register_agent(app, f"agent {number}") for number in range(3)]
+    workflow = call_tool(
         app, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name], max_parallel_tasks=3
     )["workflow_id"]  # fmt: skip
     rounds = []
 
-    while offered := ask(app, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
+    while offered := call_tool(app, "workflow_next_tasks", workflow_id=workflow)["tasks"]:
         taken = offered[: len(agents)]
         for agent, task in zip(agents, taken, strict=False):
-            assert ask(app, "task_claim", task_id=task["id"], agent_id=agent)["success"]
+            assert call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)["success"]
         for task in taken:
-            ask(app, "task_update_status", id=task["id"], status="completed", outcome="done")
+            call_tool(app, "task_update_status", id=task["id"], status="completed", outcome="done")
         rounds.append(len(taken))
 
-    assert ask(app, "workflow_get", id=workflow)["status"] == "completed"
+    assert call_tool(app, "workflow_get", id=workflow)["status"] == "completed"
     assert max(rounds) >= 2
-    assert sum(rounds) == len(shipped(app, name)["template"]["tasks"])
+    assert sum(rounds) == len(get_shipped(app, name)["template"]["tasks"])
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_no_gap_is_left(app: Application, name: str):
-    workflow = ask(
+    workflow = call_tool(
         app, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name]
     )["workflow_id"]  # fmt: skip
-    tasks = ask(app, "workflow_get", id=workflow, include_tasks=True, include_task_summaries=False)["tasks"]
+    tasks = call_tool(app, "workflow_get", id=workflow, include_tasks=True, include_task_summaries=False)[
+        "tasks"
+    ]
 
     assert "{{" not in str(tasks)
 
 
 def test_templates_over_the_wire(tmp_path: Path):
     """What an agent does with a real server: look, apply, work, keep."""
-    with Wire(tmp_path) as wire:
+    with StdioServer(tmp_path) as wire:
         offered = wire.call("template_list")
         made = wire.call(
             "template_apply",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from workspaces.make_workspaces import repository
+from workspaces.make import create_repository
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The project: `app` keeps its SQLite file beside its files, ignored by git."""
-    return repository(tmp_path)
+    return create_repository(tmp_path)

@@ -1,10 +1,10 @@
-"""What a task said it would touch, against what it touched."""
+"""Matching changed files against the declared areas of a task."""
 
 from __future__ import annotations
 
 import pytest
 
-from deepwork.tracking.areas import Areas, scope_of
+from deepwork.tracking.areas import Areas, evaluate_scope
 
 COVERED = [
     ("src/auth", "src/auth/login.py"),
@@ -50,22 +50,22 @@ NOT_COVERED = [
 
 @pytest.mark.parametrize(("area", "path"), COVERED)
 def test_an_area_covers_what_belongs_to_it(area: str, path: str) -> None:
-    assert Areas([area]).covering(path) == area
+    assert Areas([area]).find_covering(path) == area
 
 
 @pytest.mark.parametrize(("area", "path"), NOT_COVERED)
 def test_an_area_covers_nothing_else(area: str, path: str) -> None:
-    assert Areas([area]).covering(path) is None
+    assert Areas([area]).find_covering(path) is None
 
 
 def test_without_areas_everything_is_in_scope() -> None:
-    scope = scope_of(["a.py"], [])
+    scope = evaluate_scope(["a.py"], [])
 
     assert (scope.matches, scope.unexpected, scope.warnings) == (True, (), ())
 
 
 def test_files_that_no_area_covers_are_unexpected_in_the_order_they_came() -> None:
-    scope = scope_of(["z.md", "src/a.py", "b.md"], ["src", "tests"])
+    scope = evaluate_scope(["z.md", "src/a.py", "b.md"], ["src", "tests"])
 
     assert not scope.matches
     assert scope.unexpected == ("z.md", "b.md")
@@ -73,11 +73,11 @@ def test_files_that_no_area_covers_are_unexpected_in_the_order_they_came() -> No
     assert scope.covered_by == {"src/a.py": "src"}
 
 
-def test_of_several_areas_the_first_is_told() -> None:
-    assert scope_of(["src/a.py"], ["*.py", "src"]).covered_by == {"src/a.py": "*.py"}
+def test_of_several_areas_the_first_is_returned() -> None:
+    assert evaluate_scope(["src/a.py"], ["*.py", "src"]).covered_by == {"src/a.py": "*.py"}
 
 
 def test_what_is_covered_throughout_warns_of_nothing() -> None:
-    scope = scope_of(["src/a.py"], ["src"])
+    scope = evaluate_scope(["src/a.py"], ["src"])
 
     assert (scope.matches, scope.warnings) == (True, ())

@@ -1,55 +1,65 @@
-"""Each change is charged to whom it can be charged, and no surer than it is known."""
+"""Attributing changes to tasks, no more certain than is known."""
 
 from __future__ import annotations
 
-from deepwork.tracking.attribution import Change, Charge, Gap, Worker, charges
+from deepwork.tracking.attribution import (
+    AttributedChange,
+    CandidateTask,
+    Interval,
+    ObservedChange,
+    attribute_changes,
+)
 
-A, B = Worker("a"), Worker("b")
+A, B = CandidateTask("a"), CandidateTask("b")
 
 
-def gap(running: str, *changes: str, **reported: str) -> Gap:
+def build_interval(running: str, *changes: str, **reported: str) -> Interval:
     """Changes as `path:before>after`, where a dash is no file."""
-    return Gap(
-        tuple(_change(each) for each in changes),
+    return Interval(
+        tuple(_build_change(each) for each in changes),
         frozenset(running.split()),
         {path.replace("_", "."): task for path, task in reported.items()},
     )
 
 
-def _change(text: str) -> Change:
+def _build_change(text: str) -> ObservedChange:
     path, _, versions = text.partition(":")
     before, _, after = (versions or "1>2").partition(">")
-    return Change(path, None if before == "-" else before, None if after == "-" else after)
+    return ObservedChange(path, None if before == "-" else before, None if after == "-" else after)
 
 
-def told(found: dict[str | None, list[Charge]]) -> dict[str | None, dict[str, str]]:
+def format_attribution(found: dict[str | None, list[AttributedChange]]) -> dict[str | None, dict[str, str]]:
     return {owner: {each.path: each.attribution.value for each in of} for owner, of in found.items()}
 
 
 def test_what_changed_while_one_task_ran_is_that_tasks() -> None:
-    assert told(charges([gap("a", "x.py"), gap("b", "y.py")], [A, B])) == {
+    assert format_attribution(
+        attribute_changes([build_interval("a", "x.py"), build_interval("b", "y.py")], [A, B])
+    ) == {
         "a": {"x.py": "exclusive"},
         "b": {"y.py": "exclusive"},
     }
 
 
 def test_what_changed_while_none_ran_is_nobodys() -> None:
-    assert told(charges([gap("", "x.py")], [A])) == {None: {"x.py": "outside"}}
+    assert format_attribution(attribute_changes([build_interval("", "x.py")], [A])) == {
+        None: {"x.py": "outside"}
+    }
 
 
 def test_what_changed_while_several_ran_is_shared_and_says_with_whom() -> None:
-    found = charges([gap("a b", "x.py")], [A, B])
+    found = attribute_changes([build_interval("a b", "x.py")], [A, B])
 
-    assert told(found) == {"a": {"x.py": "shared"}, "b": {"x.py": "shared"}}
+    assert format_attribution(found) == {"a": {"x.py": "shared"}, "b": {"x.py": "shared"}}
     assert (found["a"][0].shared_with, found["b"][0].shared_with) == (("b",), ("a",))
 
 
 def test_an_area_settles_it_when_only_one_task_has_it() -> None:
-    workers = [Worker("a", ("src",)), Worker("b", ("docs",)), Worker("c")]
+    workers = [CandidateTask("a", ("src",)), CandidateTask("b", ("docs",)), CandidateTask("c")]
 
-    found = charges([gap("a b c", "src/x.py", "docs/y.md", "other.txt")], workers)
+    found = attribute_changes([build_interval("a b c", "src/x.py", "docs/y.md", "other.txt")], workers)
 
-    assert told(found) == {
+    assert format_attribution(found) == {
         "a": {"src/x.py": "area", "other.txt": "shared"},
         "b": {"docs/y.md": "area", "other.txt": "shared"},
         "c": {"other.txt": "shared"},
@@ -57,28 +67,32 @@ def test_an_area_settles_it_when_only_one_task_has_it() -> None:
 
 
 def test_an_area_that_two_have_settles_nothing() -> None:
-    workers = [Worker("a", ("src",)), Worker("b", ("*.py",))]
+    workers = [CandidateTask("a", ("src",)), CandidateTask("b", ("*.py",))]
 
-    assert told(charges([gap("a b", "src/x.py")], workers)) == {
+    assert format_attribution(attribute_changes([build_interval("a b", "src/x.py")], workers)) == {
         "a": {"src/x.py": "shared"},
         "b": {"src/x.py": "shared"},
     }
 
 
 def test_a_lone_task_is_charged_outside_its_areas_as_well() -> None:
-    assert told(charges([gap("a", "docs/y.md")], [Worker("a", ("src",))])) == {
-        "a": {"docs/y.md": "exclusive"}
-    }
+    assert format_attribution(
+        attribute_changes([build_interval("a", "docs/y.md")], [CandidateTask("a", ("src",))])
+    ) == {"a": {"docs/y.md": "exclusive"}}
 
 
 def test_what_a_client_reported_counts_before_all_else() -> None:
-    workers = [Worker("a", ("src",)), B]
+    workers = [CandidateTask("a", ("src",)), B]
 
-    found = charges(
-        [gap("a b", "x.py", "y.py", x_py="b", y_py="unknown"), gap("a", "z.py", z_py="b")], workers
+    found = attribute_changes(
+        [
+            build_interval("a b", "x.py", "y.py", x_py="b", y_py="unknown"),
+            build_interval("a", "z.py", z_py="b"),
+        ],
+        workers,
     )
 
-    assert told(found) == {
+    assert format_attribution(found) == {
         "b": {"x.py": "reported", "y.py": "shared", "z.py": "reported"},
         "a": {"y.py": "shared"},
     }
@@ -86,47 +100,65 @@ def test_what_a_client_reported_counts_before_all_else() -> None:
 
 def test_a_child_beats_its_ancestors() -> None:
     workers = [
-        Worker("a", ("src",)),
-        Worker("b", parent_id="a"),
-        Worker("c", parent_id="b"),
-        Worker("d", parent_id="a"),
+        CandidateTask("a", ("src",)),
+        CandidateTask("b", parent_id="a"),
+        CandidateTask("c", parent_id="b"),
+        CandidateTask("d", parent_id="a"),
     ]
 
-    assert told(charges([gap("a b c", "src/x.py")], workers)) == {"c": {"src/x.py": "exclusive"}}
-    assert told(charges([gap("a c", "src/x.py")], workers)) == {"c": {"src/x.py": "exclusive"}}
-    assert told(charges([gap("a c d", "x.py")], workers)) == {
+    assert format_attribution(attribute_changes([build_interval("a b c", "src/x.py")], workers)) == {
+        "c": {"src/x.py": "exclusive"}
+    }
+    assert format_attribution(attribute_changes([build_interval("a c", "src/x.py")], workers)) == {
+        "c": {"src/x.py": "exclusive"}
+    }
+    assert format_attribution(attribute_changes([build_interval("a c d", "x.py")], workers)) == {
         "c": {"x.py": "shared"},
         "d": {"x.py": "shared"},
     }
-    assert told(charges([gap("a b", "x.py"), gap("a", "y.py")], workers)) == {
+    assert format_attribution(
+        attribute_changes([build_interval("a b", "x.py"), build_interval("a", "y.py")], workers)
+    ) == {
         "b": {"x.py": "exclusive"},
         "a": {"y.py": "exclusive"},
     }
 
 
 def test_parents_in_a_circle_are_no_trap() -> None:
-    workers = [Worker("a", parent_id="b"), Worker("b", parent_id="a"), Worker("c", parent_id="gone")]
+    workers = [
+        CandidateTask("a", parent_id="b"),
+        CandidateTask("b", parent_id="a"),
+        CandidateTask("c", parent_id="gone"),
+    ]
 
-    assert told(charges([gap("c", "x.py")], workers)) == {"c": {"x.py": "exclusive"}}
-    assert told(charges([gap("a", "x.py")], workers)) == {"a": {"x.py": "exclusive"}}
+    assert format_attribution(attribute_changes([build_interval("c", "x.py")], workers)) == {
+        "c": {"x.py": "exclusive"}
+    }
+    assert format_attribution(attribute_changes([build_interval("a", "x.py")], workers)) == {
+        "a": {"x.py": "exclusive"}
+    }
 
 
 def test_only_what_is_left_in_the_end_is_charged() -> None:
     gaps = [
-        gap("a", "new.py:->1", "edited.py:1>2", "back.py:1>2", "brief.py:->1"),
-        gap("a", "edited.py:2>3", "back.py:2>1", "brief.py:1>-", "new.py:1>2"),
+        build_interval("a", "new.py:->1", "edited.py:1>2", "back.py:1>2", "brief.py:->1"),
+        build_interval("a", "edited.py:2>3", "back.py:2>1", "brief.py:1>-", "new.py:1>2"),
     ]
 
-    assert [(each.path, each.before, each.after) for each in charges(gaps, [A])["a"]] == [
+    assert [(each.path, each.before, each.after) for each in attribute_changes(gaps, [A])["a"]] == [
         ("edited.py", "1", "3"),
         ("new.py", None, "2"),
     ]
 
 
-def test_of_several_changes_the_least_sure_is_told() -> None:
-    gaps = [gap("a", "x.py:1>2"), gap("a b", "x.py:2>3"), gap("b", "x.py:3>4")]
+def test_several_changes_take_the_least_certain_attribution() -> None:
+    gaps = [
+        build_interval("a", "x.py:1>2"),
+        build_interval("a b", "x.py:2>3"),
+        build_interval("b", "x.py:3>4"),
+    ]
 
-    found = charges(gaps, [A, B])
+    found = attribute_changes(gaps, [A, B])
 
     assert [(each.before, each.after, each.attribution, each.shared_with) for each in found["a"]] == [
         ("1", "3", "shared", ("b",))
@@ -138,15 +170,15 @@ def test_of_several_changes_the_least_sure_is_told() -> None:
 
 def test_two_tasks_that_take_turns_are_charged_with_their_own() -> None:
     """A starts, writes; B starts; both write in their areas; a person edits when both are done."""
-    workers = [Worker("a", ("src/api",)), Worker("b", ("src/ui",))]
+    workers = [CandidateTask("a", ("src/api",)), CandidateTask("b", ("src/ui",))]
     gaps = [
-        gap("a", "src/api/one.py:->1", "shared.md:1>2"),
-        gap("a b", "src/api/two.py:->1", "src/ui/one.ts:->1"),
-        gap("b", "src/ui/two.ts:->1"),
-        gap("", "notes.md:1>2"),
+        build_interval("a", "src/api/one.py:->1", "shared.md:1>2"),
+        build_interval("a b", "src/api/two.py:->1", "src/ui/one.ts:->1"),
+        build_interval("b", "src/ui/two.ts:->1"),
+        build_interval("", "notes.md:1>2"),
     ]
 
-    assert told(charges(gaps, workers)) == {
+    assert format_attribution(attribute_changes(gaps, workers)) == {
         "a": {"shared.md": "exclusive", "src/api/one.py": "exclusive", "src/api/two.py": "area"},
         "b": {"src/ui/one.ts": "area", "src/ui/two.ts": "exclusive"},
         None: {"notes.md": "outside"},

@@ -7,45 +7,55 @@ from typing import Any
 
 import pytest
 
-from application import NOW, Clock, ask
+from application import NOW, Clock, call_tool
 from deepwork.errors import Code
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.server.application import Application
 from jobs import runs
-from jobs.project import job, step
-from jobs.project import write as write_files
-from tracking.make_tracking import begun, blocker, complete, context, phase, refusal, task, workflow
-from workspaces.make_workspaces import workflow as plan
+from jobs.project import make_step, write_files, write_job
+from tracking.make import (
+    complete_task,
+    create_blocker,
+    create_phase,
+    create_task,
+    create_workflow,
+    create_workflow_and_phase,
+    expect_error,
+    get_context,
+)
+from workspaces.make import create_plan
 
 ALL = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
 DECISION = {"category": "other", "question": "q", "chosen": "c", "reasoning": "r"}
 
 
-def decide(app: Application, task_id: str, question: str = "q") -> str:
-    id: str = ask(app, "log_decision", task_id=task_id, **(DECISION | {"question": question}))["decision_id"]
+def log_decision(app: Application, task_id: str, question: str = "q") -> str:
+    id: str = call_tool(app, "log_decision", task_id=task_id, **(DECISION | {"question": question}))[
+        "decision_id"
+    ]
     return id
 
 
-def names(shown: dict[str, Any]) -> list[str]:
+def get_task_names(shown: dict[str, Any]) -> list[str]:
     return [each["name"] for each in shown["tasks"]]
 
 
-def questions(shown: dict[str, Any]) -> list[str]:
+def get_questions(shown: dict[str, Any]) -> list[str]:
     return [each["question"] for each in shown["decisions"]]
 
 
 @pytest.mark.usefixtures("project")
 class TestHeader:
     def test_nothing_asked_for_gives_the_header(self, app: Application):
-        id, _ = begun(app)
+        id, _ = create_workflow_and_phase(app)
 
-        assert context(app, id) == {
+        assert get_context(app, id) == {
             "workflow_id": id, "workflow_name": "Release", "workflow_status": "in_progress",
             "current_phase": 1, "total_phases": 3, "objective": "Ship it.", "profile": "standard",
         }  # fmt: skip
 
     def test_everything_asked_for_of_nothing_is_empty(self, app: Application):
-        shown = context(app, workflow(app), *ALL)
+        shown = get_context(app, create_workflow(app), *ALL)
 
         assert {part: shown[part] for part in ALL} == {part: [] for part in ALL}
         assert {shown[f"{part}_count"] for part in ALL if part != "phase_summary"} == {0}
@@ -54,54 +64,56 @@ class TestHeader:
 
     @pytest.mark.parametrize("part", ALL)
     def test_only_what_was_asked_for_is_answered(self, app: Application, part: str):
-        shown = context(app, begun(app)[0], part, part)
+        shown = get_context(app, create_workflow_and_phase(app)[0], part, part)
 
         assert part in shown
         assert not set(ALL) - {part} & set(shown)
 
     @pytest.mark.parametrize("include", [["everything"], "tasks", None, [1]])
     def test_what_cannot_be_asked_for_is_refused(self, app: Application, include: Any):
-        error = refusal(app, "get_context", workflow_id=workflow(app), include=include)
+        error = expect_error(app, "get_context", workflow_id=create_workflow(app), include=include)
 
         assert error.code is Code.INVALID_INPUT
         assert "include" in error.message
 
     @pytest.mark.parametrize("id", ["tw_0", "wf_0", "nobody00", "x" * 200])
     def test_an_unknown_workflow_is_refused(self, app: Application, id: str):
-        assert refusal(app, "get_context", workflow_id=id, include=[]).code is Code.WORKFLOW_NOT_FOUND
+        assert expect_error(app, "get_context", workflow_id=id, include=[]).code is Code.WORKFLOW_NOT_FOUND
 
 
 @pytest.mark.usefixtures("project")
 class TestPhaseSummary:
     def test_a_phase_is_counted_and_timed(self, app: Application, clock: Clock):
-        id = workflow(app)
-        ask(app, "start_phase", workflow_id=id, number=1, name="Design", description="d", is_parallel=True)
-        one = context(app, id, "phase_summary")["phase_summary"][0]["phase_id"]
+        id = create_workflow(app)
+        call_tool(
+            app, "start_phase", workflow_id=id, number=1, name="Design", description="d", is_parallel=True
+        )
+        one = get_context(app, id, "phase_summary")["phase_summary"][0]["phase_id"]
         for ending in ("success", "partial_success", "failed"):
-            made = task(app, (id, one))
+            made = create_task(app, (id, one))
             clock.advance(seconds=10)
-            complete(app, made, ending)
-        task(app, (id, one))
+            complete_task(app, made, ending)
+        create_task(app, (id, one))
         clock.advance(seconds=15)
 
-        [shown] = context(app, id, "phase_summary")["phase_summary"]
+        [shown] = get_context(app, id, "phase_summary")["phase_summary"]
 
         assert shown == {
             "phase_number": 1, "phase_name": "Design", "phase_id": one, "status": "in_progress",
             "is_parallel": True, "description": "d",
             "tasks": {"total": 4, "completed": 2, "failed": 1, "in_progress": 1},
-            "duration_seconds": 45, "task_seconds": 30, "started_at": iso(NOW), "completed_at": None,
+            "duration_seconds": 45, "task_seconds": 30, "started_at": format_timestamp(NOW), "completed_at": None,
         }  # fmt: skip
 
     def test_a_phase_that_is_over_stays_as_long_as_it_was(self, app: Application, clock: Clock):
-        id, one = begun(app)
+        id, one = create_workflow_and_phase(app)
         clock.advance(seconds=5)
-        ask(app, "complete_phase", phase_id=one, status="completed", summary="s")
+        call_tool(app, "complete_phase", phase_id=one, status="completed", summary="s")
         clock.advance(seconds=60)
 
-        [shown] = context(app, id, "phase_summary")["phase_summary"]
+        [shown] = get_context(app, id, "phase_summary")["phase_summary"]
 
-        assert (shown["duration_seconds"], shown["completed_at"]) == (5, iso(NOW + 5000))
+        assert (shown["duration_seconds"], shown["completed_at"]) == (5, format_timestamp(NOW + 5000))
         assert (shown["status"], shown["summary"]) == ("completed", "s")
 
 
@@ -110,12 +122,12 @@ class TestFilters:
     @pytest.fixture
     def busy(self, app: Application, clock: Clock) -> str:
         """Two phases, two agents, ten seconds apart, each with notes of its own."""
-        id = workflow(app)
+        id = create_workflow(app)
         for number, agent in ((1, "Ada"), (2, "Grace")):
-            made = task(app, (id, phase(app, id, number)), f"task {number}", agent_name=agent)
-            decide(app, made, f"question {number}")
-            ask(app, "log_milestone", task_id=made, message=f"milestone {number}")
-            blocker(app, made, f"blocker {number}")
+            made = create_task(app, (id, create_phase(app, id, number)), f"task {number}", agent_name=agent)
+            log_decision(app, made, f"question {number}")
+            call_tool(app, "log_milestone", task_id=made, message=f"milestone {number}")
+            create_blocker(app, made, f"blocker {number}")
             clock.advance(seconds=10)
         return id
 
@@ -126,16 +138,16 @@ class TestFilters:
             ({"phase": 2}, 2),
             ({"agent": "Ada"}, 1),
             ({"agent": "Grace", "phase": 2}, 2),
-            ({"since": iso(NOW + 10_000)}, 2),
+            ({"since": format_timestamp(NOW + 10_000)}, 2),
         ],
     )
     def test_every_section_is_filtered(
         self, app: Application, busy: str, filter: dict[str, Any], number: int
     ):
-        shown = context(app, busy, *ALL, filter=filter)
+        shown = get_context(app, busy, *ALL, filter=filter)
 
-        assert names(shown) == [f"task {number}"]
-        assert questions(shown) == [f"question {number}"]
+        assert get_task_names(shown) == [f"task {number}"]
+        assert get_questions(shown) == [f"question {number}"]
         assert [each["message"] for each in shown["milestones"]] == [f"milestone {number}"]
         assert [each["description"] for each in shown["blockers"]] == [f"blocker {number}"]
         assert {shown[f"{part}_count"] for part in ALL if part != "phase_summary"} == {1}
@@ -144,44 +156,53 @@ class TestFilters:
         assert phases == ([filter["phase"]] if "phase" in filter else [1, 2])
 
     def test_filters_are_joined(self, app: Application, busy: str):
-        assert names(context(app, busy, "tasks", filter={"phase": 1, "agent": "Grace"})) == []
+        assert get_task_names(get_context(app, busy, "tasks", filter={"phase": 1, "agent": "Grace"})) == []
 
     def test_an_agent_is_named_exactly(self, app: Application, busy: str):
-        assert names(context(app, busy, "tasks", filter={"agent": "ada"})) == []
+        assert get_task_names(get_context(app, busy, "tasks", filter={"agent": "ada"})) == []
 
     def test_news_of_an_older_task_is_news(self, app: Application, clock: Clock):
-        where = begun(app)
-        old = task(app, where)
+        where = create_workflow_and_phase(app)
+        old = create_task(app, where)
         clock.advance(seconds=60)
-        decide(app, old, "late")
+        log_decision(app, old, "late")
 
-        shown = context(app, where[0], "tasks", "decisions", filter={"since": iso(clock.now)})
+        shown = get_context(
+            app, where[0], "tasks", "decisions", filter={"since": format_timestamp(clock.now)}
+        )
 
-        assert names(shown) == ["build"]
-        assert questions(shown) == ["late"]
+        assert get_task_names(shown) == ["build"]
+        assert get_questions(shown) == ["late"]
 
-    def test_a_task_that_ended_since_is_told(self, app: Application, clock: Clock):
-        where = begun(app)
-        old = task(app, where)
+    def test_a_task_that_ended_since_is_listed(self, app: Application, clock: Clock):
+        where = create_workflow_and_phase(app)
+        old = create_task(app, where)
         clock.advance(seconds=60)
-        complete(app, old)
+        complete_task(app, old)
 
-        assert names(context(app, where[0], "tasks", filter={"since": iso(clock.now)})) == ["build"]
-        assert names(context(app, where[0], "tasks", filter={"since": iso(clock.now + 1)})) == []
+        assert get_task_names(
+            get_context(app, where[0], "tasks", filter={"since": format_timestamp(clock.now)})
+        ) == ["build"]
+        assert (
+            get_task_names(
+                get_context(app, where[0], "tasks", filter={"since": format_timestamp(clock.now + 1)})
+            )
+            == []
+        )
 
     @pytest.mark.parametrize(
         "since",
         ["2027-01-15T08:00:00Z", "2027-01-15T08:00:00", "2027-01-15T09:00:00+01:00", "2027-01-15 08:00"],
     )
     def test_a_time_may_be_written_in_several_ways(self, app: Application, busy: str, since: str):
-        shown = context(app, busy, filter={"since": since})
+        shown = get_context(app, busy, filter={"since": since})
 
         assert shown["filters_applied"]["since"] == "2027-01-15T08:00:00.000Z"
 
     def test_a_millisecond_is_not_lost(self, app: Application, busy: str):
         for ms in range(1000):
-            at = iso(NOW + ms)
-            assert context(app, busy, filter={"since": at})["filters_applied"]["since"] == at
+            at = format_timestamp(NOW + ms)
+            assert get_context(app, busy, filter={"since": at})["filters_applied"]["since"] == at
 
     @pytest.mark.parametrize(
         "filter",
@@ -199,13 +220,13 @@ class TestFilters:
     def test_a_filter_that_makes_no_sense_is_refused(
         self, app: Application, busy: str, filter: dict[str, Any]
     ):
-        error = refusal(app, "get_context", workflow_id=busy, include=["tasks"], filter=filter)
+        error = expect_error(app, "get_context", workflow_id=busy, include=["tasks"], filter=filter)
 
         assert error.code is Code.INVALID_INPUT
         assert next(iter(filter)) in error.message
 
     def test_a_phase_that_is_not_there_is_a_warning(self, app: Application, busy: str):
-        shown = context(app, busy, *ALL, filter={"phase": 7})
+        shown = get_context(app, busy, *ALL, filter={"phase": 7})
 
         assert shown["warning"] == "There is no phase 7 yet."
         assert {part: shown[part] for part in ALL} == {part: [] for part in ALL}
@@ -217,25 +238,25 @@ class TestLimits:
     @pytest.fixture
     def large(self, app: Application, clock: Clock) -> str:
         """Five tasks, some of one moment, with a decision each."""
-        where = begun(app)
+        where = create_workflow_and_phase(app)
         for number in range(5):
-            decide(app, task(app, where, str(number)), str(number))
+            log_decision(app, create_task(app, where, str(number)), str(number))
             clock.advance(seconds=number % 2)
         return where[0]
 
     def test_lists_are_cut_and_counted(self, app: Application, large: str):
-        shown = context(app, large, "tasks", "decisions", limit=2)
+        shown = get_context(app, large, "tasks", "decisions", limit=2)
 
         assert (len(shown["tasks"]), shown["tasks_count"]) == (2, 5)
         assert (len(shown["decisions"]), shown["decisions_count"]) == (2, 5)
         assert shown["truncated"] == ["tasks", "decisions"]
 
     def test_the_cursor_leads_through_everything_once(self, app: Application, large: str):
-        whole = context(app, large, "tasks", "decisions")
+        whole = get_context(app, large, "tasks", "decisions")
         seen: dict[str, list[Any]] = {"tasks": [], "decisions": []}
         given: dict[str, Any] = {}
         for _ in range(3):
-            shown = context(app, large, "phase_summary", "tasks", "decisions", limit=2, **given)
+            shown = get_context(app, large, "phase_summary", "tasks", "decisions", limit=2, **given)
             for part in seen:
                 seen[part] += shown[part]
             given = {"cursor": shown.get("cursor")}
@@ -245,24 +266,24 @@ class TestLimits:
         assert "truncated" not in whole
 
     def test_tasks_come_in_order_and_notes_newest_first(self, app: Application, clock: Clock):
-        where = begun(app)
+        where = create_workflow_and_phase(app)
         for name in "abc":
-            decide(app, task(app, where, name), name)
+            log_decision(app, create_task(app, where, name), name)
             clock.advance(seconds=1)
 
-        shown = context(app, where[0], "tasks", "decisions")
+        shown = get_context(app, where[0], "tasks", "decisions")
 
-        assert names(shown) == ["a", "b", "c"]
-        assert questions(shown) == ["c", "b", "a"]
+        assert get_task_names(shown) == ["a", "b", "c"]
+        assert get_questions(shown) == ["c", "b", "a"]
 
-    def test_fifty_of_each_unless_told_otherwise(self, app: Application):
-        where = begun(app)
-        made = task(app, where)
+    def test_fifty_of_each_by_default(self, app: Application):
+        where = create_workflow_and_phase(app)
+        made = create_task(app, where)
         for number in range(51):
-            decide(app, made, str(number))
+            log_decision(app, made, str(number))
 
-        shown = context(app, where[0], "decisions")
-        more = context(app, where[0], "decisions", limit=500)
+        shown = get_context(app, where[0], "decisions")
+        more = get_context(app, where[0], "decisions", limit=500)
 
         assert (len(shown["decisions"]), shown["decisions_count"]) == (50, 51)
         assert len(more["decisions"]) == 51
@@ -270,7 +291,7 @@ class TestLimits:
     @pytest.mark.parametrize("limit", [0, 501, -1])
     def test_a_limit_has_limits(self, app: Application, large: str, limit: int):
         assert (
-            refusal(app, "get_context", workflow_id=large, include=["tasks"], limit=limit).code
+            expect_error(app, "get_context", workflow_id=large, include=["tasks"], limit=limit).code
             is Code.INVALID_INPUT
         )
 
@@ -278,7 +299,7 @@ class TestLimits:
         "cursor", ["", "x", "tasks:one:tt", "tasks:1", "tasks:99999999999999999999:tt_0"]
     )
     def test_a_cursor_of_ones_own_is_refused(self, app: Application, large: str, cursor: str):
-        error = refusal(app, "get_context", workflow_id=large, include=["tasks"], cursor=cursor)
+        error = expect_error(app, "get_context", workflow_id=large, include=["tasks"], cursor=cursor)
 
         assert error.code is Code.INVALID_INPUT
         assert "cursor" in error.message
@@ -288,25 +309,25 @@ class TestPlans:
     @pytest.fixture
     def planned(self, app: Application) -> tuple[str, dict[str, str]]:
         """Two levels: build and test, then ship."""
-        id, _ = plan(app)
+        id, _ = create_plan(app)
         tasks = [
             {"name": "build", "description": "Build it.", "sequence": 1, "parallel_group": "g"},
             {"name": "test", "description": "Test it.", "sequence": 1, "parallel_group": "g"},
             {"name": "ship", "description": "Ship it.", "sequence": 2},
         ]
-        ask(app, "workflow_set_plan", id=id, plan={"summary": "The plan.", "tasks": tasks})
-        lines = ask(app, "workflow_get", id=id, include_tasks=True)["tasks"]
+        call_tool(app, "workflow_set_plan", id=id, plan={"summary": "The plan.", "tasks": tasks})
+        lines = call_tool(app, "workflow_get", id=id, include_tasks=True)["tasks"]
         return id, {line["name"]: line["id"] for line in lines}
 
-    def test_a_plan_is_told_in_the_same_words(
+    def test_a_plan_has_the_same_shape(
         self, app: Application, clock: Clock, planned: tuple[str, dict[str, str]]
     ):
         id, tasks = planned
-        ask(app, "task_update_status", id=tasks["build"], status="in_progress")
+        call_tool(app, "task_update_status", id=tasks["build"], status="in_progress")
         clock.advance(seconds=20)
-        ask(app, "task_update_status", id=tasks["build"], status="completed", outcome="Built.")
+        call_tool(app, "task_update_status", id=tasks["build"], status="completed", outcome="Built.")
 
-        shown = context(app, id, "phase_summary", "tasks")
+        shown = get_context(app, id, "phase_summary", "tasks")
 
         assert (shown["workflow_name"], shown["workflow_status"]) == ("Release", "in_progress")
         assert (shown["total_phases"], shown["summary"], shown["objective"]) == (2, "The plan.", "Ship it.")
@@ -323,30 +344,30 @@ class TestPlans:
 
     def test_its_levels_are_its_phases(self, app: Application, planned: tuple[str, dict[str, str]]):
         id, tasks = planned
-        decide(app, tasks["build"], "how")
-        decide(app, tasks["ship"], "where")
+        log_decision(app, tasks["build"], "how")
+        log_decision(app, tasks["ship"], "where")
 
-        shown = context(app, id, "phase_summary", "tasks", "decisions", filter={"phase": 2})
+        shown = get_context(app, id, "phase_summary", "tasks", "decisions", filter={"phase": 2})
 
-        assert names(shown) == ["ship"]
-        assert questions(shown) == ["where"]
+        assert get_task_names(shown) == ["ship"]
+        assert get_questions(shown) == ["where"]
         assert [each["phase_number"] for each in shown["phase_summary"]] == [2]
-        assert context(app, id, "tasks", filter={"phase": 5})["warning"] == "There is no level 5."
+        assert get_context(app, id, "tasks", filter={"phase": 5})["warning"] == "There is no level 5."
 
-    def test_whoever_holds_a_task_is_its_agent(self, app: Application, planned: tuple[str, dict[str, str]]):
+    def test_the_holder_of_a_task_is_its_agent(self, app: Application, planned: tuple[str, dict[str, str]]):
         id, tasks = planned
-        agent = ask(app, "agent_register", name="Grace", runtime="custom")["id"]
-        ask(app, "task_claim", task_id=tasks["test"], agent_id=agent)
+        agent = call_tool(app, "agent_register", name="Grace", runtime="custom")["id"]
+        call_tool(app, "task_claim", task_id=tasks["test"], agent_id=agent)
 
-        shown = context(app, id, "tasks", filter={"agent": "Grace"})
+        shown = get_context(app, id, "tasks", filter={"agent": "Grace"})
 
         assert [(each["name"], each["agent_name"]) for each in shown["tasks"]] == [("test", "Grace")]
 
     def test_the_cursor_leads_through_a_plan(self, app: Application, planned: tuple[str, dict[str, str]]):
-        first = context(app, planned[0], "tasks", limit=2)
-        rest = context(app, planned[0], "tasks", limit=2, cursor=first["cursor"])
+        first = get_context(app, planned[0], "tasks", limit=2)
+        rest = get_context(app, planned[0], "tasks", limit=2, cursor=first["cursor"])
 
-        assert names(first) + names(rest) == ["build", "test", "ship"]
+        assert get_task_names(first) + get_task_names(rest) == ["build", "test", "ship"]
         assert (first["tasks_count"], rest["tasks_count"]) == (3, 3)
 
 
@@ -354,13 +375,13 @@ class TestJobSessions:
     @pytest.fixture
     def session(self, app: Application, tmp_path: Path) -> str:
         write_files(tmp_path, "a.md", "b.md")
-        job(tmp_path, "chain", [step("a"), step("b")])
-        id: str = runs.start(app)
-        runs.finish(app, "a.md")
+        write_job(tmp_path, "chain", [make_step("a"), make_step("b")])
+        id: str = runs.start_job(app)
+        runs.finish_step(app, "a.md")
         return id
 
-    def test_a_run_of_a_job_is_told_in_the_same_words(self, app: Application, session: str):
-        shown = context(app, session, *ALL)
+    def test_a_job_session_has_the_same_shape(self, app: Application, session: str):
+        shown = get_context(app, session, *ALL)
 
         assert (shown["workflow_id"], shown["workflow_name"]) == (session, "chain/main")
         assert (shown["workflow_status"], shown["objective"]) == ("active", "try it")
@@ -371,11 +392,11 @@ class TestJobSessions:
         assert (shown["tasks_count"], shown["current_phase"], shown["total_phases"]) == (2, 1, 2)
 
     def test_its_steps_take_notes(self, app: Application, session: str):
-        decide(app, f"{session}/a", "how")
-        blocker(app, f"{session}/b")
-        ask(app, "log_milestone", task_id=f"{session}/b", message="m")
+        log_decision(app, f"{session}/a", "how")
+        create_blocker(app, f"{session}/b")
+        call_tool(app, "log_milestone", task_id=f"{session}/b", message="m")
 
-        shown = context(app, session, "decisions", "blockers", "milestones")
+        shown = get_context(app, session, "decisions", "blockers", "milestones")
 
         assert [each["task_id"] for each in shown["decisions"]] == [f"{session}/a"]
         assert shown["decisions"][0]["task_name"] == "chain/main: a"
@@ -383,44 +404,46 @@ class TestJobSessions:
         assert shown["milestones_count"] == 1
 
     def test_a_step_that_the_job_has_not_takes_none(self, app: Application, session: str):
-        error = refusal(app, "log_decision", task_id=f"{session}/z", **DECISION)
+        error = expect_error(app, "log_decision", task_id=f"{session}/z", **DECISION)
 
         assert error.code is Code.TASK_NOT_FOUND
 
     def test_filters_that_mean_nothing_to_a_job_say_so(self, app: Application, session: str):
-        assert "no phases" in context(app, session, "tasks", filter={"phase": 1})["warning"]
-        assert names(context(app, session, "tasks", filter={"agent": "Ada"})) == []
-        assert names(context(app, session, "tasks", filter={"since": "2999-01-01T00:00:00Z"})) == []
+        assert "no phases" in get_context(app, session, "tasks", filter={"phase": 1})["warning"]
+        assert get_task_names(get_context(app, session, "tasks", filter={"agent": "Ada"})) == []
+        assert (
+            get_task_names(get_context(app, session, "tasks", filter={"since": "2999-01-01T00:00:00Z"})) == []
+        )
 
     def test_the_cursor_leads_through_a_job(self, app: Application, session: str):
-        first = context(app, session, "tasks", limit=1)
-        rest = context(app, session, "tasks", limit=1, cursor=first["cursor"])
+        first = get_context(app, session, "tasks", limit=1)
+        rest = get_context(app, session, "tasks", limit=1, cursor=first["cursor"])
 
-        assert names(first) + names(rest) == ["a", "b"]
+        assert get_task_names(first) + get_task_names(rest) == ["a", "b"]
         assert "cursor" not in rest
 
 
 @pytest.mark.usefixtures("project")
 class TestTrackedWorkflows:
     def listed(self, app: Application, **given: Any) -> list[str]:
-        return [each["name"] for each in ask(app, "get_tracked_workflows", **given)["workflows"]]
+        return [each["name"] for each in call_tool(app, "get_tracked_workflows", **given)["workflows"]]
 
     def test_the_newest_come_first_and_all_are_counted(self, app: Application, clock: Clock):
         for name in "abc":
-            workflow(app, name=name)
+            create_workflow(app, name=name)
             clock.advance(seconds=1)
 
         assert self.listed(app) == ["c", "b", "a"]
         assert self.listed(app, limit=1, offset=1) == ["b"]
-        assert ask(app, "get_tracked_workflows", limit=1)["total"] == 3
+        assert call_tool(app, "get_tracked_workflows", limit=1)["total"] == 3
 
     def test_each_is_found_by_the_status_it_is_shown_with(self, app: Application):
-        workflow(app, name="running")
-        stuck = workflow(app, name="stuck")
-        blocker(app, task(app, (stuck, phase(app, stuck))))
+        create_workflow(app, name="running")
+        stuck = create_workflow(app, name="stuck")
+        create_blocker(app, create_task(app, (stuck, create_phase(app, stuck))))
         for status in ("completed", "partial"):
-            ask(
-                app, "complete_workflow", workflow_id=workflow(app, name=status), status=status,
+            call_tool(
+                app, "complete_workflow", workflow_id=create_workflow(app, name=status), status=status,
                 summary="s",
             )  # fmt: skip
 
@@ -436,4 +459,4 @@ class TestTrackedWorkflows:
 
     @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 201}, {"offset": -1}, {"status": ["lost"]}])
     def test_what_makes_no_sense_is_refused(self, app: Application, wrong: dict[str, Any]):
-        assert refusal(app, "get_tracked_workflows", **wrong).code is Code.INVALID_INPUT
+        assert expect_error(app, "get_tracked_workflows", **wrong).code is Code.INVALID_INPUT

@@ -1,4 +1,4 @@
-"""Which files a task is charged with, on every database and with real git."""
+"""Which files are attributed to a task, on every database and with real git."""
 
 from __future__ import annotations
 
@@ -9,26 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from application import ask, make_app
+from application import call_tool, make_app
 from deepwork.errors import Code
 from deepwork.server.application import Application
-from tracking.make_tracking import begun, complete, files, phase, refusal, start_task, task, workflow, write
-from workspaces.make_workspaces import commit, git, repository
+from tracking.make import (
+    complete_task,
+    create_phase,
+    create_task,
+    create_workflow,
+    create_workflow_and_phase,
+    expect_error,
+    get_changed_files,
+    start_task,
+    write_files,
+)
+from workspaces.make import commit, create_repository, run_git
 
 
 @pytest.fixture
 def shop(project: Path) -> Path:
     """The project with some files in its history."""
-    write(project, src__cart_py="cart\n" * 20, src__pay_py="pay\n", docs__guide_md="guide\n")
+    write_files(project, src__cart_py="cart\n" * 20, src__pay_py="pay\n", docs__guide_md="guide\n")
     commit(project, "shop", b_txt="two\n")
     return project
 
 
-def as_the_seed_says(folder: Path, start: str) -> dict[str, list[str]]:
+def list_files_from_git(folder: Path, start: str) -> dict[str, list[str]]:
     """The union of two plain diffs: what was committed since, and what was not."""
     found: dict[str, str] = {}
     for ends in ([start, "HEAD"], ["HEAD"]):
-        for line in git(folder, "diff", "--no-renames", "--name-status", *ends).splitlines():
+        for line in run_git(folder, "diff", "--no-renames", "--name-status", *ends).splitlines():
             letter, _, path = line.partition("\t")
             found[path] = {"A": "added", "M": "modified", "D": "deleted"}[letter]
     return {
@@ -37,16 +47,16 @@ def as_the_seed_says(folder: Path, start: str) -> dict[str, list[str]]:
 
 
 def test_a_clean_tree_and_added_files_give_the_union_of_the_two_plain_diffs(app: Application, shop: Path):
-    start = start_task(app, begun(app))
+    start = start_task(app, create_workflow_and_phase(app))
 
     commit(shop, "in between", c_txt="three\n", b_txt="changed\n")
-    write(shop, src__new_py="new\n", src__pay_py="paid\n")
+    write_files(shop, src__new_py="new\n", src__pay_py="paid\n")
     (shop / "docs/guide.md").unlink()
-    git(shop, "add", "-A")
-    answer = complete(app, start["task_id"])
+    run_git(shop, "add", "-A")
+    answer = complete_task(app, start["task_id"])
 
-    expected = as_the_seed_says(shop, start["snapshot_id"])
-    assert files(answer) == expected
+    expected = list_files_from_git(shop, start["snapshot_id"])
+    assert get_changed_files(answer) == expected
     assert expected == {
         "added": ["c.txt", "src/new.py"],
         "deleted": ["docs/guide.md"],
@@ -56,131 +66,131 @@ def test_a_clean_tree_and_added_files_give_the_union_of_the_two_plain_diffs(app:
 
 
 def test_the_snapshot_is_named_by_head(app: Application, shop: Path):
-    start = start_task(app, begun(app))
+    start = start_task(app, create_workflow_and_phase(app))
 
     assert start["snapshot_type"] == "git"
-    assert start["snapshot_id"] == git(shop, "rev-parse", "HEAD")
+    assert start["snapshot_id"] == run_git(shop, "rev-parse", "HEAD")
 
 
 def test_before_the_first_commit_the_snapshot_names_itself(app: Application, tmp_path: Path):
-    git(tmp_path, "init", "-q")
-    write(tmp_path, a_txt="one\n", _gitignore="/.deepwork/\n/deepwork.db*\n")
-    start = start_task(app, begun(app))
-    write(tmp_path, a_txt="two\n", b_txt="new\n")
+    run_git(tmp_path, "init", "-q")
+    write_files(tmp_path, a_txt="one\n", _gitignore="/.deepwork/\n/deepwork.db*\n")
+    start = start_task(app, create_workflow_and_phase(app))
+    write_files(tmp_path, a_txt="two\n", b_txt="new\n")
 
-    answer = complete(app, start["task_id"])
+    answer = complete_task(app, start["task_id"])
 
     assert start["snapshot_type"] == "git"
     assert start["snapshot_id"].startswith("git-")
-    assert files(answer) == {"added": ["b.txt"], "modified": ["a.txt"]}
+    assert get_changed_files(answer) == {"added": ["b.txt"], "modified": ["a.txt"]}
 
 
 def test_a_file_that_git_does_not_know_counts(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, src__new_py="new\n")
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, src__new_py="new\n")
 
-    assert files(complete(app, id)) == {"added": ["src/new.py"]}
+    assert get_changed_files(complete_task(app, id)) == {"added": ["src/new.py"]}
 
 
 def test_an_ignored_file_does_not_count(app: Application, shop: Path):
     commit(shop, ".gitignore", _gitignore="/.deepwork/\n/deepwork.db*\n*.log\n")
-    id = task(app, begun(app))
-    write(shop, build_log="noise\n")
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, build_log="noise\n")
 
-    assert files(complete(app, id)) == {}
+    assert get_changed_files(complete_task(app, id)) == {}
 
 
 def test_a_rename_is_a_deletion_an_addition_and_a_pair(app: Application, shop: Path):
-    id = task(app, begun(app))
-    git(shop, "mv", "src/cart.py", "src/basket.py")
+    id = create_task(app, create_workflow_and_phase(app))
+    run_git(shop, "mv", "src/cart.py", "src/basket.py")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {"added": ["src/basket.py"], "deleted": ["src/cart.py"]}
+    assert get_changed_files(answer) == {"added": ["src/basket.py"], "deleted": ["src/cart.py"]}
     assert answer["renamed"] == [{"from": "src/cart.py", "to": "src/basket.py", "similarity": 100}]
 
 
 def test_a_binary_file_is_listed_and_marked_in_the_diff(app: Application, shop: Path):
-    id = task(app, begun(app))
+    id = create_task(app, create_workflow_and_phase(app))
     (shop / "logo.png").write_bytes(bytes(range(256)))
 
-    assert files(complete(app, id)) == {"added": ["logo.png"]}
-    [shown] = ask(app, "get_task_diff", task_id=id, path="logo.png")["files"]
+    assert get_changed_files(complete_task(app, id)) == {"added": ["logo.png"]}
+    [shown] = call_tool(app, "get_task_diff", task_id=id, path="logo.png")["files"]
     assert shown["is_binary"] is True
 
 
 def test_a_file_that_was_changed_and_changed_back_is_not_charged(app: Application, shop: Path):
-    where = begun(app)
-    id = task(app, where)
-    write(shop, b_txt="changed\n")
-    ask(app, "abandon_task", task_id=task(app, where, "other"), reason="A look in between.")
-    write(shop, b_txt="two\n")
+    where = create_workflow_and_phase(app)
+    id = create_task(app, where)
+    write_files(shop, b_txt="changed\n")
+    call_tool(app, "abandon_task", task_id=create_task(app, where, "other"), reason="A look in between.")
+    write_files(shop, b_txt="two\n")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {}
+    assert get_changed_files(answer) == {}
     assert "attribution" not in answer
 
 
 def test_names_that_are_hard_to_write_arrive_as_they_are(app: Application, shop: Path):
-    id = task(app, begun(app))
+    id = create_task(app, create_workflow_and_phase(app))
     for name in ("fichier é.txt", "tab\there.txt", "new\nline.txt", '"quoted".txt', "-dash.txt"):
         (shop / name).write_text("x\n")
 
-    assert files(complete(app, id)) == {
+    assert get_changed_files(complete_task(app, id)) == {
         "added": sorted(["fichier é.txt", "tab\there.txt", "new\nline.txt", '"quoted".txt', "-dash.txt"])
     }
 
 
-def test_a_name_that_is_no_text_keeps_nobody_from_completing(app: Application, shop: Path):
-    id = task(app, begun(app))
+def test_a_file_name_that_is_not_utf8_does_not_block_completion(app: Application, shop: Path):
+    id = create_task(app, create_workflow_and_phase(app))
     try:
         (Path(os.fsdecode(os.fsencode(shop) + b"/caf\xe9.txt"))).write_text("x\n")
     except OSError:  # a file system that takes only text has no such name to worry about
         return
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
     [path] = answer["files_changed"]["added"]
     assert path.encode()
     assert path.startswith("caf")
-    assert ask(app, "get_task_diff", task_id=id)["files"][0]["path"] == path
+    assert call_tool(app, "get_task_diff", task_id=id)["files"][0]["path"] == path
 
 
-def test_commits_made_meanwhile_are_told(app: Application, shop: Path):
-    id = task(app, begun(app))
+def test_commits_made_meanwhile_are_reported(app: Application, shop: Path):
+    id = create_task(app, create_workflow_and_phase(app))
     first = commit(shop, "first step", c_txt="c\n")
     second = commit(shop, "second step", d_txt="d\n")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
     assert answer["commits"] == [
         {"sha": first, "subject": "first step"},
         {"sha": second, "subject": "second step"},
     ]
-    assert files(answer) == {"added": ["c.txt", "d.txt"]}
+    assert get_changed_files(answer) == {"added": ["c.txt", "d.txt"]}
     assert answer["verification"]["warnings"] == []
 
 
-def test_what_was_dirty_before_is_told_apart(app: Application, shop: Path):
-    write(shop, b_txt="mine\n", note_txt="mine\n", src__pay_py="mine\n")
-    id = task(app, begun(app))
-    write(shop, src__pay_py="theirs\n")
+def test_files_dirty_before_the_task_are_reported_separately(app: Application, shop: Path):
+    write_files(shop, b_txt="mine\n", note_txt="mine\n", src__pay_py="mine\n")
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, src__pay_py="theirs\n")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {"modified": ["src/pay.py"]}
+    assert get_changed_files(answer) == {"modified": ["src/pay.py"]}
     assert answer["preexisting"] == ["b.txt", "note.txt"]
 
 
 def test_a_switched_branch_is_a_warning(app: Application, shop: Path):
-    git(shop, "switch", "-qc", "other")
+    run_git(shop, "switch", "-qc", "other")
     commit(shop, "elsewhere", c_txt="c\n")
-    git(shop, "switch", "-q", "main")
-    id = task(app, begun(app))
-    git(shop, "switch", "-q", "other")
+    run_git(shop, "switch", "-q", "main")
+    id = create_task(app, create_workflow_and_phase(app))
+    run_git(shop, "switch", "-q", "other")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
     assert answer["verification"]["warnings"] == [
         "The branch was switched meanwhile: files of the other branch count as changed"
@@ -188,34 +198,34 @@ def test_a_switched_branch_is_a_warning(app: Application, shop: Path):
 
 
 def test_rewritten_history_is_a_warning(app: Application, shop: Path):
-    id = task(app, begun(app))
-    git(shop, "commit", "-q", "--amend", "-m", "reworded")
+    id = create_task(app, create_workflow_and_phase(app))
+    run_git(shop, "commit", "-q", "--amend", "-m", "reworded")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {}
+    assert get_changed_files(answer) == {}
     assert answer["verification"]["warnings"] == [
         "History was rewritten meanwhile: older commits may be among those told"
     ]
 
 
 def test_a_large_file_that_git_does_not_know_is_listed_without_its_content(app: Application, shop: Path):
-    id = task(app, begun(app))
+    id = create_task(app, create_workflow_and_phase(app))
     (shop / "dump.bin").write_bytes(bytes(5 * 2**20 + 1))
 
-    assert files(complete(app, id)) == {"added": ["dump.bin"]}
-    [shown] = ask(app, "get_task_diff", task_id=id, path="dump.bin")["files"]
+    assert get_changed_files(complete_task(app, id)) == {"added": ["dump.bin"]}
+    [shown] = call_tool(app, "get_task_diff", task_id=id, path="dump.bin")["files"]
     assert not shown.get("diff")
 
 
 # Areas
 
 
-def test_files_outside_the_areas_are_told(app: Application, shop: Path):
-    id = task(app, begun(app), areas=["src", "*.md"])
-    write(shop, src__new_py="n\n", README_md="r\n", b_txt="changed\n", z_txt="z\n")
+def test_files_outside_the_areas_are_reported(app: Application, shop: Path):
+    id = create_task(app, create_workflow_and_phase(app), areas=["src", "*.md"])
+    write_files(shop, src__new_py="n\n", README_md="r\n", b_txt="changed\n", z_txt="z\n")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
     assert answer["verification"] == {
         "scope_match": False,
@@ -225,10 +235,10 @@ def test_files_outside_the_areas_are_told(app: Application, shop: Path):
 
 
 def test_without_areas_everything_is_in_scope(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, z_txt="z\n")
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, z_txt="z\n")
 
-    assert complete(app, id)["verification"] == {
+    assert complete_task(app, id)["verification"] == {
         "scope_match": True, "unexpected_files": [], "warnings": [],
     }  # fmt: skip
 
@@ -237,22 +247,27 @@ def test_without_areas_everything_is_in_scope(app: Application, shop: Path):
 
 
 def test_no_repository_is_compared_by_checksums(app: Application, tmp_path: Path):
-    write(tmp_path, a_txt="one\n", b_txt="two\n", c_txt="three\n", same_txt="same\n")
-    start = start_task(app, begun(app))
-    write(tmp_path, a_txt="changed\n", new_txt="new\n")
+    write_files(tmp_path, a_txt="one\n", b_txt="two\n", c_txt="three\n", same_txt="same\n")
+    start = start_task(app, create_workflow_and_phase(app))
+    write_files(tmp_path, a_txt="changed\n", new_txt="new\n")
     (tmp_path / "b.txt").unlink()
     (tmp_path / "c.txt").rename(tmp_path / "d.txt")
 
-    answer = complete(app, start["task_id"])
+    answer = complete_task(app, start["task_id"])
 
     assert start["snapshot_type"] == "checksum"
     assert start["snapshot_id"].startswith("checksum-")
-    own = {path for paths in files(answer).values() for path in paths if path.startswith("deepwork.db")}
+    own = {
+        path
+        for paths in get_changed_files(answer).values()
+        for path in paths
+        if path.startswith("deepwork.db")
+    }
     assert {what: sorted(set(paths) - own) for what, paths in answer["files_changed"].items()} == {
         "added": ["d.txt", "new.txt"], "modified": ["a.txt"], "deleted": ["b.txt", "c.txt"],
     }  # fmt: skip
     assert answer["renamed"] == [{"from": "c.txt", "to": "d.txt", "similarity": 100}]
-    [shown] = ask(app, "get_task_diff", task_id=start["task_id"], path="a.txt")["files"]
+    [shown] = call_tool(app, "get_task_diff", task_id=start["task_id"], path="a.txt")["files"]
     assert "diff" not in shown
 
 
@@ -260,25 +275,25 @@ def test_a_worktree_is_looked_at_by_its_cwd(
     app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     tree = tmp_path_factory.mktemp("trees") / "tree"
-    git(shop, "worktree", "add", "-q", "-b", "feature", str(tree))
-    start = start_task(app, begun(app), cwd=str(tree / "src"))
-    write(tree, src__pay_py="paid\n")
-    write(shop, b_txt="somebody else\n")
+    run_git(shop, "worktree", "add", "-q", "-b", "feature", str(tree))
+    start = start_task(app, create_workflow_and_phase(app), cwd=str(tree / "src"))
+    write_files(tree, src__pay_py="paid\n")
+    write_files(shop, b_txt="somebody else\n")
 
-    answer = complete(app, start["task_id"])
+    answer = complete_task(app, start["task_id"])
 
-    assert files(answer) == {"modified": ["src/pay.py"]}
+    assert get_changed_files(answer) == {"modified": ["src/pay.py"]}
     assert answer["attribution"] == {"src/pay.py": "exclusive"}
 
 
 def test_a_folder_of_the_project_stands_for_its_whole_tree(app: Application, shop: Path):
-    where = begun(app)
-    one = task(app, where, cwd="src")
-    two = task(app, where, "other")
-    write(shop, b_txt="changed\n")
+    where = create_workflow_and_phase(app)
+    one = create_task(app, where, cwd="src")
+    two = create_task(app, where, "other")
+    write_files(shop, b_txt="changed\n")
 
-    assert files(complete(app, one)) == {"modified": ["b.txt"]}
-    assert complete(app, two)["shared_with"] == {"b.txt": [one]}
+    assert get_changed_files(complete_task(app, one)) == {"modified": ["b.txt"]}
+    assert complete_task(app, two)["shared_with"] == {"b.txt": [one]}
 
 
 @pytest.mark.parametrize("name", ["src", "link"])
@@ -288,37 +303,37 @@ def test_a_project_within_a_repository_is_looked_at_with_all_of_it(
     link = tmp_path_factory.mktemp("links") / "link"
     link.symlink_to(shop / "src")
     app = make_app(link if name == "link" else shop / "src", location)
-    where = begun(app)
-    one, two = task(app, where), task(app, where, "other", cwd=".")
-    write(shop, b_txt="changed\n")
+    where = create_workflow_and_phase(app)
+    one, two = create_task(app, where), create_task(app, where, "other", cwd=".")
+    write_files(shop, b_txt="changed\n")
 
-    answers = complete(app, one), complete(app, two)
+    answers = complete_task(app, one), complete_task(app, two)
     app.close()
 
-    assert [files(answer) for answer in answers] == [{"modified": ["b.txt"]}] * 2
+    assert [get_changed_files(answer) for answer in answers] == [{"modified": ["b.txt"]}] * 2
     assert [answer["shared_with"]["b.txt"] for answer in answers] == [[two], [one]]
 
 
 @pytest.mark.parametrize("cwd", ["..", "/", "/etc", "not/there", "a.txt"])
 def test_a_cwd_outside_the_repository_is_refused(app: Application, shop: Path, cwd: str):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
 
-    error = refusal(
+    error = expect_error(
         app, "start_task", workflow_id=where[0], phase_id=where[1], caller_type="orchestrator", name="n",
         goal="g", cwd=cwd,
     )  # fmt: skip
 
     assert error.code is Code.PATH_OUTSIDE_PROJECT
-    assert ask(app, "get_context", workflow_id=where[0], include=["tasks"])["tasks"] == []
+    assert call_tool(app, "get_context", workflow_id=where[0], include=["tasks"])["tasks"] == []
 
 
 def test_another_repository_is_refused(
     app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
 ):
-    stranger = repository(tmp_path_factory.mktemp("stranger"))
-    where = begun(app)
+    stranger = create_repository(tmp_path_factory.mktemp("stranger"))
+    where = create_workflow_and_phase(app)
 
-    error = refusal(
+    error = expect_error(
         app, "start_task", workflow_id=where[0], phase_id=where[1], caller_type="orchestrator", name="n",
         goal="g", cwd=str(stranger),
     )  # fmt: skip
@@ -331,174 +346,179 @@ def test_a_tree_that_is_gone_is_a_warning_and_nobody_elses_files(
     app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory, inside: bool
 ):
     tree = shop / ".deepwork/worktrees/gone" if inside else tmp_path_factory.mktemp("trees") / "gone"
-    git(shop, "worktree", "add", "-q", "-b", "gone", str(tree))
-    id = task(app, begun(app), cwd=str(tree))
-    git(shop, "worktree", "remove", "--force", str(tree))
-    write(shop, b_txt="somebody else\n")
+    run_git(shop, "worktree", "add", "-q", "-b", "gone", str(tree))
+    id = create_task(app, create_workflow_and_phase(app), cwd=str(tree))
+    run_git(shop, "worktree", "remove", "--force", str(tree))
+    write_files(shop, b_txt="somebody else\n")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {}
+    assert get_changed_files(answer) == {}
     [warning] = answer["verification"]["warnings"]
     assert warning.startswith("What it changed cannot be told")
 
 
 def test_a_tree_that_became_a_plain_folder_is_not_compared_with_what_is_above(app: Application, shop: Path):
     tree = shop / ".deepwork/worktrees/plain"
-    git(shop, "worktree", "add", "-q", "-b", "plain", str(tree))
-    id = task(app, begun(app), cwd=str(tree))
+    run_git(shop, "worktree", "add", "-q", "-b", "plain", str(tree))
+    id = create_task(app, create_workflow_and_phase(app), cwd=str(tree))
     (tree / ".git").unlink()
-    write(shop, b_txt="somebody else\n")
+    write_files(shop, b_txt="somebody else\n")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {}
+    assert get_changed_files(answer) == {}
     assert answer["verification"]["warnings"][0].startswith("What it changed cannot be told")
 
 
 def test_a_repository_made_meanwhile_is_a_warning(app: Application, tmp_path: Path):
-    write(tmp_path, a_txt="one\n")
-    id = task(app, begun(app))
-    repository(tmp_path)
+    write_files(tmp_path, a_txt="one\n")
+    id = create_task(app, create_workflow_and_phase(app))
+    create_repository(tmp_path)
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {}
+    assert get_changed_files(answer) == {}
     assert answer["verification"]["warnings"][0].startswith("What it changed cannot be told")
 
 
 def test_a_tree_on_another_host_is_not_looked_at(app: Application, shop: Path):
-    id = task(app, begun(app))
+    id = create_task(app, create_workflow_and_phase(app))
     _move_to(app, "elsewhere")
-    write(shop, b_txt="changed\n")
+    write_files(shop, b_txt="changed\n")
 
-    answer = complete(app, id)
+    answer = complete_task(app, id)
 
-    assert files(answer) == {}
+    assert get_changed_files(answer) == {}
     assert answer["verification"]["warnings"] == [
         "Its tree is on elsewhere, so what it changed was not looked at"
     ]
-    diff = ask(app, "get_task_diff", task_id=id)
+    diff = call_tool(app, "get_task_diff", task_id=id)
     assert diff == {"task_id": id, "files": [], "files_count": 0}
 
 
 def test_a_task_that_ended_unseen_does_not_share_what_comes_after(app: Application, shop: Path):
-    where = begun(app)
-    gone = task(app, where, "gone")
+    where = create_workflow_and_phase(app)
+    gone = create_task(app, where, "gone")
     _move_to(app, "elsewhere")
-    complete(app, gone)
+    complete_task(app, gone)
     _move_to(app, app._host)
-    later = task(app, where, "later")
-    write(shop, b_txt="changed\n")
+    later = create_task(app, where, "later")
+    write_files(shop, b_txt="changed\n")
 
-    assert complete(app, later)["attribution"] == {"b.txt": "exclusive"}
+    assert complete_task(app, later)["attribution"] == {"b.txt": "exclusive"}
 
 
 def _move_to(app: Application, host: str) -> None:
     with app.database.transaction() as tx:
-        tx.run("UPDATE watches SET host = :host", host=host)
+        tx.execute("UPDATE watches SET host = :host", host=host)
 
 
 # Who
 
 
 def test_one_task_alone_is_charged_with_everything(app: Application, shop: Path):
-    id = task(app, begun(app), areas=["docs"])
-    write(shop, b_txt="changed\n")
+    id = create_task(app, create_workflow_and_phase(app), areas=["docs"])
+    write_files(shop, b_txt="changed\n")
 
-    assert complete(app, id)["attribution"] == {"b.txt": "exclusive"}
+    assert complete_task(app, id)["attribution"] == {"b.txt": "exclusive"}
 
 
-def test_of_two_tasks_at_once_the_area_tells_whose_it_is(app: Application, shop: Path):
-    where = begun(app)
-    code, docs = task(app, where, "code", areas=["src"]), task(app, where, "docs", areas=["docs"])
-    write(shop, src__new_py="n\n", docs__new_md="n\n", z_txt="z\n")
+def test_areas_attribute_files_of_two_concurrent_tasks(app: Application, shop: Path):
+    where = create_workflow_and_phase(app)
+    code, docs = (
+        create_task(app, where, "code", areas=["src"]),
+        create_task(app, where, "docs", areas=["docs"]),
+    )
+    write_files(shop, src__new_py="n\n", docs__new_md="n\n", z_txt="z\n")
 
-    first, second = complete(app, code), complete(app, docs)
+    first, second = complete_task(app, code), complete_task(app, docs)
 
     assert first["attribution"] == {"src/new.py": "area", "z.txt": "shared"}
     assert first["shared_with"] == {"z.txt": [docs]}
-    assert files(second) == {"added": ["docs/new.md", "z.txt"]}
+    assert get_changed_files(second) == {"added": ["docs/new.md", "z.txt"]}
     assert second["shared_with"] == {"z.txt": [code]}
 
 
 def test_what_was_done_while_nobody_else_ran_is_exclusive(app: Application, shop: Path):
-    where = begun(app)
-    long = task(app, where, "long")
-    write(shop, one_txt="1\n")
-    short = task(app, where, "short")
-    write(shop, two_txt="2\n")
-    shared = complete(app, short)
-    write(shop, three_txt="3\n")
+    where = create_workflow_and_phase(app)
+    long = create_task(app, where, "long")
+    write_files(shop, one_txt="1\n")
+    short = create_task(app, where, "short")
+    write_files(shop, two_txt="2\n")
+    shared = complete_task(app, short)
+    write_files(shop, three_txt="3\n")
 
-    answer = complete(app, long)
+    answer = complete_task(app, long)
 
-    assert files(shared) == {"added": ["two.txt"]}
+    assert get_changed_files(shared) == {"added": ["two.txt"]}
     assert answer["attribution"] == {
         "one.txt": "exclusive", "two.txt": "shared", "three.txt": "exclusive",
     }  # fmt: skip
 
 
 def test_what_was_done_before_a_task_and_after_it_is_not_its_own(app: Application, shop: Path):
-    where = begun(app)
-    write(shop, before_txt="b\n")
-    id = task(app, where)
-    write(shop, mine_txt="m\n")
-    complete(app, id)
-    write(shop, after_txt="a\n")
+    where = create_workflow_and_phase(app)
+    write_files(shop, before_txt="b\n")
+    id = create_task(app, where)
+    write_files(shop, mine_txt="m\n")
+    complete_task(app, id)
+    write_files(shop, after_txt="a\n")
 
-    assert [file["path"] for file in ask(app, "get_task_diff", task_id=id)["files"]] == ["mine.txt"]
+    assert [file["path"] for file in call_tool(app, "get_task_diff", task_id=id)["files"]] == ["mine.txt"]
 
 
 def test_a_child_is_charged_and_not_its_parent(app: Application, shop: Path):
-    where = begun(app)
-    parent = task(app, where, "parent")
-    write(shop, before_txt="b\n")
-    child = task(app, where, "child", parent_task_id=parent)
-    write(shop, child_txt="c\n")
-    done = complete(app, child)
-    write(shop, after_txt="a\n")
+    where = create_workflow_and_phase(app)
+    parent = create_task(app, where, "parent")
+    write_files(shop, before_txt="b\n")
+    child = create_task(app, where, "child", parent_task_id=parent)
+    write_files(shop, child_txt="c\n")
+    done = complete_task(app, child)
+    write_files(shop, after_txt="a\n")
 
-    answer = complete(app, parent)
+    answer = complete_task(app, parent)
 
     assert done["attribution"] == {"child.txt": "exclusive"}
-    assert files(answer) == {"added": ["after.txt", "before.txt"]}
+    assert get_changed_files(answer) == {"added": ["after.txt", "before.txt"]}
 
 
 def test_tasks_in_two_trees_have_nothing_to_do_with_each_other(
     app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     tree = tmp_path_factory.mktemp("trees") / "tree"
-    git(shop, "worktree", "add", "-q", "-b", "feature", str(tree))
-    where = begun(app)
-    here, there = task(app, where, "here"), task(app, where, "there", cwd=str(tree))
-    write(shop, here_txt="h\n")
-    write(tree, there_txt="t\n")
+    run_git(shop, "worktree", "add", "-q", "-b", "feature", str(tree))
+    where = create_workflow_and_phase(app)
+    here, there = create_task(app, where, "here"), create_task(app, where, "there", cwd=str(tree))
+    write_files(shop, here_txt="h\n")
+    write_files(tree, there_txt="t\n")
 
-    assert complete(app, here)["attribution"] == {"here.txt": "exclusive"}
-    assert complete(app, there)["attribution"] == {"there.txt": "exclusive"}
+    assert complete_task(app, here)["attribution"] == {"here.txt": "exclusive"}
+    assert complete_task(app, there)["attribution"] == {"there.txt": "exclusive"}
 
 
 def test_an_abandoned_task_is_charged_too_and_ends(app: Application, shop: Path):
-    where = begun(app)
-    lost = task(app, where, "lost")
-    write(shop, lost_txt="l\n")
+    where = create_workflow_and_phase(app)
+    lost = create_task(app, where, "lost")
+    write_files(shop, lost_txt="l\n")
 
-    assert files(ask(app, "abandon_task", task_id=lost, reason="gone")) == {"added": ["lost.txt"]}
+    assert get_changed_files(call_tool(app, "abandon_task", task_id=lost, reason="gone")) == {
+        "added": ["lost.txt"]
+    }
 
-    later = task(app, where, "later")
-    write(shop, later_txt="l\n")
-    assert complete(app, later)["attribution"] == {"later.txt": "exclusive"}
+    later = create_task(app, where, "later")
+    write_files(shop, later_txt="l\n")
+    assert complete_task(app, later)["attribution"] == {"later.txt": "exclusive"}
 
 
 def test_a_workflow_counts_each_file_once(app: Application, shop: Path):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
     for text in ("one\n", "two\n"):
-        id = task(app, where)
-        write(shop, b_txt=f"changed {text}", new_txt=text)
-        complete(app, id)
+        id = create_task(app, where)
+        write_files(shop, b_txt=f"changed {text}", new_txt=text)
+        complete_task(app, id)
 
-    ended = ask(app, "complete_workflow", workflow_id=where[0], status="completed", summary="s")
+    ended = call_tool(app, "complete_workflow", workflow_id=where[0], status="completed", summary="s")
 
     assert ended["metrics"]["files_changed"] == 2
 
@@ -507,12 +527,12 @@ def test_a_workflow_counts_each_file_once(app: Application, shop: Path):
 
 
 def test_the_diff_of_a_task_lists_its_files(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, b_txt="two\nthree\n", new_txt="n\n")
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, b_txt="two\nthree\n", new_txt="n\n")
     (shop / "src/pay.py").unlink()
-    complete(app, id)
+    complete_task(app, id)
 
-    assert ask(app, "get_task_diff", task_id=id) == {
+    assert call_tool(app, "get_task_diff", task_id=id) == {
         "task_id": id,
         "files": [
             {"path": "b.txt", "status": "modified", "attribution": "exclusive", "added": 1, "removed": 0},
@@ -524,35 +544,35 @@ def test_the_diff_of_a_task_lists_its_files(app: Application, shop: Path):
 
 
 def test_the_diff_of_one_file_can_be_read_whatever_came_after(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, b_txt="two\nthree\n")
-    complete(app, id)
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, b_txt="two\nthree\n")
+    complete_task(app, id)
     commit(shop, "later", b_txt="quite another\n")
 
-    [shown] = ask(app, "get_task_diff", task_id=id, path="b.txt")["files"]
+    [shown] = call_tool(app, "get_task_diff", task_id=id, path="b.txt")["files"]
 
     assert shown["diff"].endswith("@@ -1 +1,2 @@\n two\n+three\n")
     assert "truncated" not in shown
 
 
 def test_a_diff_can_be_applied(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, b_txt="two\nthree\n")
-    complete(app, id)
-    git(shop, "checkout", "-q", "b.txt")
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, b_txt="two\nthree\n")
+    complete_task(app, id)
+    run_git(shop, "checkout", "-q", "b.txt")
 
-    [shown] = ask(app, "get_task_diff", task_id=id, path="b.txt")["files"]
+    [shown] = call_tool(app, "get_task_diff", task_id=id, path="b.txt")["files"]
     subprocess.run(["git", "apply"], cwd=shop, input=shown["diff"], text=True, check=True)
 
     assert (shop / "b.txt").read_text() == "two\nthree\n"
 
 
 def test_a_long_diff_is_cut(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, new_txt="a line of it\n" * 200)
-    complete(app, id)
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, new_txt="a line of it\n" * 200)
+    complete_task(app, id)
 
-    [shown] = ask(app, "get_task_diff", task_id=id, path="new.txt", max_bytes=500)["files"]
+    [shown] = call_tool(app, "get_task_diff", task_id=id, path="new.txt", max_bytes=500)["files"]
 
     assert shown["truncated"] is True
     assert 400 < len(shown["diff"].encode()) <= 500
@@ -560,30 +580,30 @@ def test_a_long_diff_is_cut(app: Application, shop: Path):
 
 @pytest.mark.parametrize("max_bytes", [0, 1_000_001])
 def test_no_diff_is_longer_than_a_million_bytes(app: Application, max_bytes: int):
-    error = refusal(app, "get_task_diff", task_id="tt_0", max_bytes=max_bytes)
+    error = expect_error(app, "get_task_diff", task_id="tt_0", max_bytes=max_bytes)
 
     assert error.code is Code.INVALID_INPUT
 
 
 def test_a_file_that_the_task_did_not_change_is_refused(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, b_txt="changed\n")
-    complete(app, id)
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, b_txt="changed\n")
+    complete_task(app, id)
 
-    error = refusal(app, "get_task_diff", task_id=id, path="a.txt")
+    error = expect_error(app, "get_task_diff", task_id=id, path="a.txt")
 
     assert error.code is Code.INVALID_INPUT
     assert "'a.txt'" in error.message
 
 
 def test_the_diff_of_an_unknown_task_is_refused(app: Application):
-    assert refusal(app, "get_task_diff", task_id="tt_0").code is Code.TASK_NOT_FOUND
+    assert expect_error(app, "get_task_diff", task_id="tt_0").code is Code.TASK_NOT_FOUND
 
 
-def test_the_diff_of_a_task_under_way_says_so(app: Application, shop: Path):
-    id = task(app, begun(app))
+def test_the_diff_of_a_running_task_says_so(app: Application, shop: Path):
+    id = create_task(app, create_workflow_and_phase(app))
 
-    assert ask(app, "get_task_diff", task_id=id) == {
+    assert call_tool(app, "get_task_diff", task_id=id) == {
         "task_id": id,
         "files": [],
         "files_count": 0,
@@ -593,10 +613,10 @@ def test_the_diff_of_a_task_under_way_says_so(app: Application, shop: Path):
 
 def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(app: Application, shop: Path):
     (shop / ".git/index").write_bytes(b"nonsense")
-    start = start_task(app, begun(app))
+    start = start_task(app, create_workflow_and_phase(app))
 
-    answer = ask(app, "get_task_diff", task_id=start["task_id"])
-    ended = complete(app, start["task_id"])
+    answer = call_tool(app, "get_task_diff", task_id=start["task_id"])
+    ended = complete_task(app, start["task_id"])
 
     assert start["snapshot_type"] == "none"
     assert ended["verification"]["warnings"] == [
@@ -609,43 +629,43 @@ def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(app: Applicatio
 
 
 def test_a_place_that_cannot_be_written_keeps_nobody_from_working(app: Application, shop: Path):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
     shutil.rmtree(shop / ".deepwork", ignore_errors=True)
-    write(shop, _deepwork__snapshots="a file in the way\n")
+    write_files(shop, _deepwork__snapshots="a file in the way\n")
 
     start = start_task(app, where)
 
     assert start["snapshot_type"] == "none"
-    assert complete(app, start["task_id"])["status"] == "success"
+    assert complete_task(app, start["task_id"])["status"] == "success"
 
 
-def test_of_a_tree_that_was_removed_the_files_can_still_be_told(app: Application, shop: Path):
+def test_files_are_still_reported_after_the_tree_was_removed(app: Application, shop: Path):
     tree = shop / ".deepwork/worktrees/done"
-    git(shop, "worktree", "add", "-q", "-b", "done", str(tree))
-    id = task(app, begun(app), cwd=str(tree))
-    write(tree, b_txt="two\nthree\n")
-    complete(app, id)
-    git(shop, "worktree", "remove", "--force", str(tree))
+    run_git(shop, "worktree", "add", "-q", "-b", "done", str(tree))
+    id = create_task(app, create_workflow_and_phase(app), cwd=str(tree))
+    write_files(tree, b_txt="two\nthree\n")
+    complete_task(app, id)
+    run_git(shop, "worktree", "remove", "--force", str(tree))
 
-    answer = ask(app, "get_task_diff", task_id=id, path="b.txt")
+    answer = call_tool(app, "get_task_diff", task_id=id, path="b.txt")
 
     assert [file["path"] for file in answer["files"]] == ["b.txt"]
     assert answer["files"][0]["diff"].endswith("+three\n")
 
 
 def test_a_removed_project_still_tells_which_files(app: Application, shop: Path):
-    id = task(app, begun(app))
-    write(shop, b_txt="changed\n")
-    complete(app, id)
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, b_txt="changed\n")
+    complete_task(app, id)
     shutil.rmtree(shop / ".git")
 
-    assert [file["path"] for file in ask(app, "get_task_diff", task_id=id)["files"]] == ["b.txt"]
+    assert [file["path"] for file in call_tool(app, "get_task_diff", task_id=id)["files"]] == ["b.txt"]
 
 
-def test_two_phases_at_once_see_each_other(app: Application, shop: Path):
-    id = workflow(app)
-    one, two = phase(app, id, 1), phase(app, id, 2)
-    first, second = task(app, (id, one)), task(app, (id, two))
-    write(shop, b_txt="changed\n")
+def test_concurrent_phases_see_each_other(app: Application, shop: Path):
+    id = create_workflow(app)
+    one, two = create_phase(app, id, 1), create_phase(app, id, 2)
+    first, second = create_task(app, (id, one)), create_task(app, (id, two))
+    write_files(shop, b_txt="changed\n")
 
-    assert complete(app, first)["shared_with"] == {"b.txt": [second]}
+    assert complete_task(app, first)["shared_with"] == {"b.txt": [second]}

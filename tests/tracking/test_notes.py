@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from application import NOW, Clock, ask, events, told
+from application import NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.errors import Code
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.server.application import Application
-from tracking.make_tracking import begun, blocker, complete, context, refusal, task
-from workspaces.make_workspaces import workflow as plan
+from tracking.make import (
+    complete_task,
+    create_blocker,
+    create_task,
+    create_workflow_and_phase,
+    expect_error,
+    get_context,
+)
+from workspaces.make import create_plan
 
 DECISION = {"category": "architecture", "question": "q", "chosen": "c", "reasoning": "r"}
 ISSUE = {"type": "other", "description": "d", "resolution": "r"}
@@ -20,82 +27,87 @@ ISSUE = {"type": "other", "description": "d", "resolution": "r"}
 
 @pytest.fixture
 def where(app: Application) -> tuple[str, str]:
-    return begun(app)
+    return create_workflow_and_phase(app)
 
 
 @pytest.fixture
 def running(app: Application, where: tuple[str, str]) -> str:
-    return task(app, where)
+    return create_task(app, where)
 
 
 # log_decision
 
 
 def test_a_decision_is_kept_whole(app: Application, where: tuple[str, str], running: str):
-    answer = ask(
+    answer = call_tool(
         app, "log_decision", task_id=running, category="LIBRARY_CHOICE", question="Which?",
         options_considered=["a", "b"], chosen="a", reasoning="Smaller.", trade_offs="Younger.",
     )  # fmt: skip
 
-    assert answer == {"decision_id": answer["decision_id"], "created_at": iso(NOW)}
+    assert answer == {"decision_id": answer["decision_id"], "created_at": format_timestamp(NOW)}
     assert answer["decision_id"].startswith("dc_")
-    shown = context(app, where[0], "decisions")
+    shown = get_context(app, where[0], "decisions")
     assert shown["decisions_count"] == 1
     assert shown["decisions"] == [
         {
             "id": answer["decision_id"], "workflow_id": where[0], "task_id": running, "task_name": "build",
-            "agent_name": "Ada", "created_at": iso(NOW), "category": "library_choice", "question": "Which?",
+            "agent_name": "Ada", "created_at": format_timestamp(NOW), "category": "library_choice", "question": "Which?",
             "options_considered": ["a", "b"], "chosen": "a", "reasoning": "Smaller.",
             "trade_offs": "Younger.",
         }
     ]  # fmt: skip
-    assert (events(app)[-1].type, events(app)[-1].data) == ("decision:created", shown["decisions"][0])
+    assert (list_events(app)[-1].type, list_events(app)[-1].data) == (
+        "decision:created",
+        shown["decisions"][0],
+    )
 
 
 @pytest.mark.parametrize("category", ["architecture", "library_choice", "trade_off", "workaround", "other"])
 def test_what_a_decision_may_be_about(app: Application, where: tuple[str, str], running: str, category: str):
-    ask(app, "log_decision", task_id=running, **(DECISION | {"category": category.upper()}))
+    call_tool(app, "log_decision", task_id=running, **(DECISION | {"category": category.upper()}))
 
-    assert context(app, where[0], "decisions")["decisions"][0]["category"] == category
+    assert get_context(app, where[0], "decisions")["decisions"][0]["category"] == category
 
 
 @pytest.mark.parametrize("wrong", [{"category": "whim"}, {"question": ""}, {"chosen": ""}, {"reasoning": ""}])
 def test_a_decision_that_says_nothing_is_refused(app: Application, running: str, wrong: dict[str, str]):
-    error = refusal(app, "log_decision", task_id=running, **(DECISION | wrong))
+    error = expect_error(app, "log_decision", task_id=running, **(DECISION | wrong))
 
     assert error.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in error.message
-    assert "decision:created" not in told(app)
+    assert "decision:created" not in list_event_types(app)
 
 
 # log_issue and resolve_issue
 
 
 def test_an_issue_is_kept(app: Application, where: tuple[str, str], running: str):
-    answer = ask(app, "log_issue", task_id=running, **ISSUE)
+    answer = call_tool(app, "log_issue", task_id=running, **ISSUE)
 
-    assert answer == {"issue_id": answer["issue_id"], "created_at": iso(NOW)}
+    assert answer == {"issue_id": answer["issue_id"], "created_at": format_timestamp(NOW)}
     assert answer["issue_id"].startswith("is_")
-    shown = context(app, where[0], "blockers")
+    shown = get_context(app, where[0], "blockers")
     assert (shown["blockers"], shown["blockers_count"], shown["has_blockers"]) == ([], 0, False)
     assert shown["workflow_status"] == "in_progress"
-    assert events(app)[-1].type == "issue:created"
+    assert list_events(app)[-1].type == "issue:created"
 
 
 @pytest.mark.parametrize(
     "type", ["documentation_gap", "bug_encountered", "dependency_conflict", "unclear_requirement", "other"]
 )
 def test_what_an_issue_may_be(app: Application, where: tuple[str, str], running: str, type: str):
-    ask(app, "log_issue", task_id=running, **(ISSUE | {"type": type.upper()}), requires_human_review=True)
+    call_tool(
+        app, "log_issue", task_id=running, **(ISSUE | {"type": type.upper()}), requires_human_review=True
+    )
 
-    assert context(app, where[0], "blockers")["blockers"][0]["type"] == type
+    assert get_context(app, where[0], "blockers")["blockers"][0]["type"] == type
 
 
 @pytest.mark.parametrize(
     "wrong", [{"type": "bug"}, {"description": ""}, {"resolution": ""}, {"resolution": None}]
 )
 def test_an_issue_that_says_nothing_is_refused(app: Application, running: str, wrong: dict[str, Any]):
-    error = refusal(app, "log_issue", task_id=running, **(ISSUE | wrong))
+    error = expect_error(app, "log_issue", task_id=running, **(ISSUE | wrong))
 
     assert error.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in error.message
@@ -104,16 +116,16 @@ def test_an_issue_that_says_nothing_is_refused(app: Application, running: str, w
 def test_a_workflow_with_an_open_blocker_reads_as_blocked(
     app: Application, where: tuple[str, str], running: str
 ):
-    id = blocker(app, running, "Which bank?")
+    id = create_blocker(app, running, "Which bank?")
 
-    shown = context(app, where[0], "blockers")
+    shown = get_context(app, where[0], "blockers")
 
     assert shown["workflow_status"] == "blocked"
     assert (shown["blockers_count"], shown["has_blockers"]) == (1, True)
     assert shown["blockers"] == [
         {
             "id": id, "workflow_id": where[0], "task_id": running, "task_name": "build", "agent_name": "Ada",
-            "created_at": iso(NOW), "type": "unclear_requirement", "description": "Which bank?",
+            "created_at": format_timestamp(NOW), "type": "unclear_requirement", "description": "Which bank?",
             "resolution": "Asked.", "requires_human_review": True,
         }
     ]  # fmt: skip
@@ -122,46 +134,46 @@ def test_a_workflow_with_an_open_blocker_reads_as_blocked(
 def test_a_blocker_stops_nobody_and_ends_with_its_resolution(
     app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
-    id = blocker(app, running)
-    complete(app, running)
+    id = create_blocker(app, running)
+    complete_task(app, running)
     clock.advance(seconds=60)
 
-    answer = ask(app, "resolve_issue", issue_id=id, note="The second.")
+    answer = call_tool(app, "resolve_issue", issue_id=id, note="The second.")
 
-    assert answer == {"issue_id": id, "resolved_at": iso(clock.now)}
-    shown = context(app, where[0], "blockers")
+    assert answer == {"issue_id": id, "resolved_at": format_timestamp(clock.now)}
+    shown = get_context(app, where[0], "blockers")
     assert (shown["workflow_status"], shown["blockers"]) == ("in_progress", [])
-    told_last = events(app)[-1]
+    told_last = list_events(app)[-1]
     assert told_last.type == "issue:resolved"
     assert told_last.data["resolved_by"] == "local"
     assert told_last.data["resolution_note"] == "The second."
 
 
 def test_a_resolution_may_name_somebody(app: Application, running: str):
-    ask(app, "resolve_issue", issue_id=blocker(app, running), note="n", resolved_by="Grace")
+    call_tool(app, "resolve_issue", issue_id=create_blocker(app, running), note="n", resolved_by="Grace")
 
-    assert events(app)[-1].data["resolved_by"] == "Grace"
+    assert list_events(app)[-1].data["resolved_by"] == "Grace"
 
 
 def test_resolving_again_is_fine_with_the_same_note_only(app: Application, running: str):
-    id = blocker(app, running)
-    first = ask(app, "resolve_issue", issue_id=id, note="n")
+    id = create_blocker(app, running)
+    first = call_tool(app, "resolve_issue", issue_id=id, note="n")
 
-    assert ask(app, "resolve_issue", issue_id=id, note="n") == first | {"already_resolved": True}
-    assert refusal(app, "resolve_issue", issue_id=id, note="m").code is Code.INVALID_STATE
-    assert told(app).count("issue:resolved") == 1
+    assert call_tool(app, "resolve_issue", issue_id=id, note="n") == first | {"already_resolved": True}
+    assert expect_error(app, "resolve_issue", issue_id=id, note="m").code is Code.INVALID_STATE
+    assert list_event_types(app).count("issue:resolved") == 1
 
 
 def test_an_unknown_issue_cannot_be_resolved(app: Application):
-    assert refusal(app, "resolve_issue", issue_id="is_0", note="n").code is Code.ISSUE_NOT_FOUND
-    assert refusal(app, "resolve_issue", issue_id="is_0", note="").code is Code.INVALID_INPUT
+    assert expect_error(app, "resolve_issue", issue_id="is_0", note="n").code is Code.ISSUE_NOT_FOUND
+    assert expect_error(app, "resolve_issue", issue_id="is_0", note="").code is Code.INVALID_INPUT
 
 
 # log_milestone
 
 
 def test_a_milestone_is_kept_whole(app: Application, where: tuple[str, str], running: str):
-    answer = ask(
+    answer = call_tool(
         app,
         "log_milestone",
         task_id=running,
@@ -170,27 +182,30 @@ def test_a_milestone_is_kept_whole(app: Application, where: tuple[str, str], run
         metadata={"files": [1, {"a": None}]},
     )
 
-    assert answer == {"milestone_id": answer["milestone_id"], "created_at": iso(NOW)}
+    assert answer == {"milestone_id": answer["milestone_id"], "created_at": format_timestamp(NOW)}
     assert answer["milestone_id"].startswith("ml_")
-    shown = context(app, where[0], "milestones")
+    shown = get_context(app, where[0], "milestones")
     assert shown["milestones_count"] == 1
     assert shown["milestones"] == [
         {
             "id": answer["milestone_id"], "workflow_id": where[0], "task_id": running, "task_name": "build",
-            "agent_name": "Ada", "created_at": iso(NOW), "message": "Half.", "progress": 50,
+            "agent_name": "Ada", "created_at": format_timestamp(NOW), "message": "Half.", "progress": 50,
             "metadata": {"files": [1, {"a": None}]},
         }
     ]  # fmt: skip
-    assert (events(app)[-1].type, events(app)[-1].data) == ("milestone:created", shown["milestones"][0])
+    assert (list_events(app)[-1].type, list_events(app)[-1].data) == (
+        "milestone:created",
+        shown["milestones"][0],
+    )
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0, 0), (100, 100), (50.4, 50), (50.6, 51), (99.9, 100)])
 def test_progress_is_whole_percent(
     app: Application, where: tuple[str, str], running: str, given: float, kept: int
 ):
-    ask(app, "log_milestone", task_id=running, message="m", progress=given)
+    call_tool(app, "log_milestone", task_id=running, message="m", progress=given)
 
-    assert context(app, where[0], "milestones")["milestones"][0]["progress"] == kept
+    assert get_context(app, where[0], "milestones")["milestones"][0]["progress"] == kept
 
 
 @pytest.mark.parametrize(
@@ -206,10 +221,10 @@ def test_progress_is_whole_percent(
     ],
 )
 def test_a_milestone_that_makes_no_sense_is_refused(app: Application, running: str, wrong: dict[str, Any]):
-    error = refusal(app, "log_milestone", task_id=running, **({"message": "m"} | wrong))
+    error = expect_error(app, "log_milestone", task_id=running, **({"message": "m"} | wrong))
 
     assert error.code is Code.INVALID_INPUT
-    assert "milestone:created" not in told(app)
+    assert "milestone:created" not in list_event_types(app)
 
 
 @pytest.mark.parametrize(
@@ -218,66 +233,68 @@ def test_a_milestone_that_makes_no_sense_is_refused(app: Application, running: s
 def test_nobody_but_a_person_approves_as_a_person(app: Application, running: str, metadata: dict[str, Any]):
     given: dict[str, Any] = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
 
-    assert refusal(app, "log_milestone", **given).code == Code.INVALID_INPUT
-    assert ask(app, "log_milestone", caller="human:Ada", **given)["milestone_id"]
+    assert expect_error(app, "log_milestone", **given).code == Code.INVALID_INPUT
+    assert call_tool(app, "log_milestone", caller="human:Ada", **given)["milestone_id"]
 
 
 def test_nobody_but_a_person_resolves_as_a_person(app: Application, running: str):
-    issue = blocker(app, running)
+    issue = create_blocker(app, running)
     given = {"issue_id": issue, "note": "Settled.", "resolved_by": "Human:Ada"}
 
-    assert refusal(app, "resolve_issue", **given).code == Code.INVALID_INPUT
-    assert ask(app, "resolve_issue", caller="human:Ada", key=None, **given)["issue_id"] == issue
+    assert expect_error(app, "resolve_issue", **given).code == Code.INVALID_INPUT
+    assert call_tool(app, "resolve_issue", caller="human:Ada", key=None, **given)["issue_id"] == issue
 
 
 def test_what_a_person_said_is_neither_swallowed_nor_tidied_away(
     app: Application, where: tuple[str, str], running: str
 ):
-    ask(app, "log_milestone", task_id=running, message="ok")
-    ask(
+    call_tool(app, "log_milestone", task_id=running, message="ok")
+    call_tool(
         app, "log_milestone", caller="human:Ada", task_id=running, message="ok",
         metadata={"by": "human:Ada"},
     )  # fmt: skip
     for number in range(101):
-        ask(app, "log_milestone", task_id=running, message=f"step {number}")
+        call_tool(app, "log_milestone", task_id=running, message=f"step {number}")
 
-    kept = context(app, where[0], "milestones", limit=200)["milestones"]
+    kept = get_context(app, where[0], "milestones", limit=200)["milestones"]
     assert [each for each in kept if each.get("metadata")] != []
 
 
 def test_the_same_milestone_within_two_seconds_is_one(
     app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
-    first = ask(app, "log_milestone", task_id=running, message="m", progress=50)
+    first = call_tool(app, "log_milestone", task_id=running, message="m", progress=50)
     clock.advance(seconds=2)
-    assert ask(app, "log_milestone", task_id=running, message="m", progress=50) == first
+    assert call_tool(app, "log_milestone", task_id=running, message="m", progress=50) == first
 
-    ask(app, "log_milestone", task_id=running, message="m", progress=60)
+    call_tool(app, "log_milestone", task_id=running, message="m", progress=60)
     clock.advance(seconds=2.001)
-    later = ask(app, "log_milestone", task_id=running, message="m", progress=50)
+    later = call_tool(app, "log_milestone", task_id=running, message="m", progress=50)
 
     assert later["milestone_id"] != first["milestone_id"]
-    assert context(app, where[0], "milestones")["milestones_count"] == 3
-    assert told(app).count("milestone:created") == 3
+    assert get_context(app, where[0], "milestones")["milestones_count"] == 3
+    assert list_event_types(app).count("milestone:created") == 3
 
 
-def test_the_same_milestone_from_many_at_once_is_one(app: Application, where: tuple[str, str], running: str):
+def test_the_same_milestone_from_many_concurrent_callers_is_one(
+    app: Application, where: tuple[str, str], running: str
+):
     with ThreadPoolExecutor(8) as callers:
-        list(callers.map(lambda _: ask(app, "log_milestone", task_id=running, message="m"), range(8)))
+        list(callers.map(lambda _: call_tool(app, "log_milestone", task_id=running, message="m"), range(8)))
 
-    assert context(app, where[0], "milestones")["milestones_count"] == 1
+    assert get_context(app, where[0], "milestones")["milestones_count"] == 1
 
 
 def test_of_each_task_the_newest_hundred_milestones_are_kept(
     app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
-    other = task(app, where, "other")
-    ask(app, "log_milestone", task_id=other, message="mine")
+    other = create_task(app, where, "other")
+    call_tool(app, "log_milestone", task_id=other, message="mine")
     for number in range(103):
-        ask(app, "log_milestone", task_id=running, message=str(number))
+        call_tool(app, "log_milestone", task_id=running, message=str(number))
         clock.advance(seconds=number % 2)  # two of a moment, and still in order
 
-    shown = context(app, where[0], "milestones", limit=500)
+    shown = get_context(app, where[0], "milestones", limit=500)
 
     assert shown["milestones_count"] == 101
     kept = [each["message"] for each in shown["milestones"] if each["task_id"] == running]
@@ -295,32 +312,32 @@ def test_of_each_task_the_newest_hundred_milestones_are_kept(
 def test_notes_on_a_task_that_is_over_are_taken_and_on_none_refused(
     app: Application, running: str, tool: str, said: dict[str, str]
 ):
-    complete(app, running)
+    complete_task(app, running)
 
-    assert ask(app, tool, task_id=running, **said)["created_at"] == iso(NOW)
+    assert call_tool(app, tool, task_id=running, **said)["created_at"] == format_timestamp(NOW)
     for unknown in ("tt_0", "tk_0", "nobody", "abcd1234/step", "/", "abcd1234/"):
-        assert refusal(app, tool, task_id=unknown, **said).code is Code.TASK_NOT_FOUND
+        assert expect_error(app, tool, task_id=unknown, **said).code is Code.TASK_NOT_FOUND
 
 
 def test_notes_on_a_planned_task_say_who_holds_it(app: Application):
-    id, (build, _) = plan(app, "build", "test")
-    agent = ask(app, "agent_register", name="Grace", runtime="custom")["id"]
-    ask(app, "task_claim", task_id=build, agent_id=agent)
+    id, (build, _) = create_plan(app, "build", "test")
+    agent = call_tool(app, "agent_register", name="Grace", runtime="custom")["id"]
+    call_tool(app, "task_claim", task_id=build, agent_id=agent)
 
-    ask(app, "log_decision", task_id=build, **DECISION)
-    blocker(app, build)
-    ask(app, "log_milestone", task_id=build, message="m")
+    call_tool(app, "log_decision", task_id=build, **DECISION)
+    create_blocker(app, build)
+    call_tool(app, "log_milestone", task_id=build, message="m")
 
-    shown = context(app, id, "decisions", "blockers", "milestones")
+    shown = get_context(app, id, "decisions", "blockers", "milestones")
     for section in ("decisions", "blockers", "milestones"):
         [note] = shown[section]
         assert (note["task_id"], note["task_name"], note["agent_name"]) == (build, "build", "Grace")
         assert note["workflow_id"] == id
-    assert {event.workflow_id for event in events(app)[-3:]} == {id}
+    assert {event.workflow_id for event in list_events(app)[-3:]} == {id}
 
 
 def test_a_note_under_a_key_is_one_note(app: Application, where: tuple[str, str], running: str):
-    first = ask(app, "log_decision", "k", task_id=running, **DECISION)
+    first = call_tool(app, "log_decision", "k", task_id=running, **DECISION)
 
-    assert ask(app, "log_decision", "k", task_id=running, **DECISION) == first
-    assert context(app, where[0], "decisions")["decisions_count"] == 1
+    assert call_tool(app, "log_decision", "k", task_id=running, **DECISION) == first
+    assert get_context(app, where[0], "decisions")["decisions_count"] == 1

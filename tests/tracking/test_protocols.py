@@ -15,10 +15,10 @@ import pytest
 from websockets.sync.client import connect
 
 import quick
-from http_tests.served import Served
-from jobs.talk import Talk
-from protocol.wire import Wire
-from workspaces.make_workspaces import commit, git
+from http_tests.http_server import HttpServer
+from jobs.tool_client import ToolClient
+from protocol.stdio_server import StdioServer
+from workspaces.make import commit, run_git
 
 AGENTS = ("ada", "bob", "cleo", "dan")
 FILES = 5
@@ -36,20 +36,21 @@ def root(project: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def crew(root: Path) -> Iterator[tuple[Talk, dict[str, Talk]]]:
+def crew(root: Path) -> Iterator[tuple[ToolClient, dict[str, ToolClient]]]:
     """An orchestrator and four subagents: five MCP clients, each with a server process of its own."""
     # Not in the threads: the first of these starts a process that all of them need.
     servers = [
-        quick.serving(root, "--toolsets", "tracking", env=dict(os.environ)) for _ in range(1 + len(AGENTS))
+        quick.build_transport(root, "--toolsets", "tracking", env=dict(os.environ))
+        for _ in range(1 + len(AGENTS))
     ]
     with ThreadPoolExecutor(5) as starting, ExitStack() as open_clients:
-        made = list(starting.map(lambda server: Talk(server, timeout=100), servers))
+        made = list(starting.map(lambda server: ToolClient(server, timeout=100), servers))
         for each in made:
             open_clients.enter_context(each)
         yield made[0], dict(zip(AGENTS, made[1:], strict=True))
 
 
-def subagent(talk: Talk, agent: str, where: dict[str, str], tree: Path, **given: Any) -> Any:
+def run_subagent(talk: ToolClient, agent: str, where: dict[str, str], tree: Path, **given: Any) -> Any:
     """Start, work, log, complete: what the seed asks of a subagent."""
     id = talk.call(
         "start_task", **where, caller_type="subagent", agent_name=agent, name=f"work of {agent}", goal="Do it.",
@@ -67,18 +68,18 @@ def subagent(talk: Talk, agent: str, where: dict[str, str], tree: Path, **given:
     return talk.call("complete_task", task_id=id, status="success", outcome={"summary": "Done."})
 
 
-def work_of(agent: str) -> dict[str, list[str]]:
+def list_work_of(agent: str) -> dict[str, list[str]]:
     added = [f"{agent}/new {number}.py" for number in range(FILES)]
     return {"added": added, "modified": [f"{agent}/old.py"], "deleted": []}
 
 
 def test_four_subagents_in_one_tree_and_then_each_in_its_own(
-    root: Path, crew: tuple[Talk, dict[str, Talk]], tmp_path_factory: pytest.TempPathFactory
+    root: Path, crew: tuple[ToolClient, dict[str, ToolClient]], tmp_path_factory: pytest.TempPathFactory
 ):
     orchestrator, subagents = crew
     trees = {agent: tmp_path_factory.mktemp("trees") / agent for agent in AGENTS}
     for agent, tree in trees.items():
-        git(root, "worktree", "add", "-q", "-b", agent, str(tree))
+        run_git(root, "worktree", "add", "-q", "-b", agent, str(tree))
     id = orchestrator.call("start_workflow", name="Shop", objective="Sell.", profile="simple")["workflow_id"]
 
     def run(number: int, name: str, tree_of: dict[str, Path], **given: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def test_four_subagents_in_one_tree_and_then_each_in_its_own(
         where = {"workflow_id": id, "phase_id": phase}
         with ThreadPoolExecutor(4) as at_work:
             running = {
-                agent: at_work.submit(subagent, talk, agent, where, tree_of[agent], **given[agent])
+                agent: at_work.submit(run_subagent, talk, agent, where, tree_of[agent], **given[agent])
                 for agent, talk in subagents.items()
             }
             answers = {agent: each.result() for agent, each in running.items()}
@@ -106,10 +107,10 @@ def test_four_subagents_in_one_tree_and_then_each_in_its_own(
     ended = orchestrator.call("complete_workflow", workflow_id=id, status="completed", summary="Sold.")
 
     for agent in AGENTS:
-        assert shared[agent]["files_changed"] == work_of(agent)
+        assert shared[agent]["files_changed"] == list_work_of(agent)
         assert set(shared[agent]["attribution"].values()) <= {"area", "exclusive"}
         assert shared[agent]["verification"] == {"scope_match": True, "unexpected_files": [], "warnings": []}
-        assert apart[agent]["files_changed"] == work_of(agent)
+        assert apart[agent]["files_changed"] == list_work_of(agent)
         assert set(apart[agent]["attribution"].values()) == {"exclusive"}
     metrics = ended["metrics"]
     assert (metrics["total_phases"], metrics["total_tasks"]) == (2, 8)
@@ -117,8 +118,8 @@ def test_four_subagents_in_one_tree_and_then_each_in_its_own(
     assert (metrics["decisions"], metrics["issues"], metrics["blockers_open"]) == (8, 8, 2)
 
 
-def test_each_trigger_is_told_once_to_listeners_of_another_process(root: Path):
-    with Served(root) as served, Wire(root, "--toolsets", "tracking") as wire:
+def test_each_trigger_reaches_listeners_of_another_process_once(root: Path):
+    with HttpServer(root) as served, StdioServer(root, "--toolsets", "tracking") as wire:
         headers = served.bearer
         with connect(
             f"ws://{served.host}/ws?since=0", additional_headers=headers, proxy=None, open_timeout=60
@@ -161,7 +162,7 @@ def test_each_trigger_is_told_once_to_listeners_of_another_process(root: Path):
 
 
 def test_a_task_whose_server_was_killed_is_completed_by_another_with_the_right_files(root: Path):
-    with Wire(root, "--toolsets", "tracking") as wire:
+    with StdioServer(root, "--toolsets", "tracking") as wire:
         id = wire.call("start_workflow", {"name": "n", "objective": "o"})["workflow_id"]
         phase = wire.call("start_phase", {"workflow_id": id, "number": 1, "name": "Design"})["phase_id"]
         (root / "ada" / "before.py").write_text("of somebody else\n")
@@ -175,7 +176,7 @@ def test_a_task_whose_server_was_killed_is_completed_by_another_with_the_right_f
     (root / "ada" / "old.py").write_text("changed\n")
     (root / "bob" / "old.py").unlink()
 
-    with Wire(root, "--toolsets", "tracking") as wire:
+    with StdioServer(root, "--toolsets", "tracking") as wire:
         answer = wire.call(
             "complete_task", {"task_id": task, "status": "success", "outcome": {"summary": "s"}}
         )

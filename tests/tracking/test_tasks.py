@@ -1,4 +1,4 @@
-"""What can be recorded of tasks, on every database; which files they change is told elsewhere."""
+"""Tools to record tasks, on every database; changed files have their own module."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from application import NOW, Clock, ask, events, told
+from application import NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.errors import Code, DeepworkError
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.server.application import Application
-from tracking.make_tracking import (
-    begun,
-    complete,
-    context,
-    phase,
-    refusal,
+from tracking.make import (
+    complete_task,
+    create_phase,
+    create_task,
+    create_workflow,
+    create_workflow_and_phase,
+    expect_error,
+    get_context,
     start_task,
-    task,
-    workflow,
 )
 
 pytestmark = pytest.mark.usefixtures("project")
 
 
-def shown(app: Application, workflow_id: str) -> Any:
-    return context(app, workflow_id, "tasks")["tasks"]
+def get_shown_tasks(app: Application, workflow_id: str) -> Any:
+    return get_context(app, workflow_id, "tasks")["tasks"]
 
 
-def arguments(where: tuple[str, str], **given: Any) -> dict[str, Any]:
+def build_arguments(where: tuple[str, str], **given: Any) -> dict[str, Any]:
     least = {
         "workflow_id": where[0],
         "phase_id": where[1],
@@ -44,64 +44,66 @@ def arguments(where: tuple[str, str], **given: Any) -> dict[str, Any]:
 
 
 def test_a_task_is_begun(app: Application):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
 
-    answer = ask(app, "start_task", **arguments(where))
+    answer = call_tool(app, "start_task", **build_arguments(where))
 
     assert answer == {
         "task_id": answer["task_id"], "workflow_id": where[0], "phase_id": where[1], "phase_number": 1,
         "phase_name": "Phase 1", "caller_type": "orchestrator", "snapshot_id": answer["snapshot_id"],
-        "snapshot_type": "git", "started_at": iso(NOW),
+        "snapshot_type": "git", "started_at": format_timestamp(NOW),
     }  # fmt: skip
     assert answer["task_id"].startswith("tt_")
-    assert told(app)[-1] == "task:created"
+    assert list_event_types(app)[-1] == "task:created"
 
 
-def test_all_that_was_told_of_a_task_is_kept(app: Application):
-    where = begun(app)
-    parent = task(app, where, "parent")
+def test_everything_given_at_the_start_of_a_task_is_saved(app: Application):
+    where = create_workflow_and_phase(app)
+    parent = create_task(app, where, "parent")
 
-    answer = ask(
+    answer = call_tool(
         app, "start_task",
-        **arguments(
+        **build_arguments(
             where, caller_type="SUBAGENT", agent_name="Ada", name="child", goal="Do it.",
             parent_task_id=parent, areas=["src", "*.md"],
         ),
     )  # fmt: skip
 
     assert (answer["caller_type"], answer["agent_name"]) == ("subagent", "Ada")
-    kept = next(each for each in shown(app, where[0]) if each["id"] == answer["task_id"])
+    kept = next(each for each in get_shown_tasks(app, where[0]) if each["id"] == answer["task_id"])
     assert kept == {
         "id": answer["task_id"], "workflow_id": where[0], "phase_id": where[1], "parent_task_id": parent,
         "name": "child", "goal": "Do it.", "status": "in_progress", "caller_type": "subagent",
-        "agent_name": "Ada", "areas": ["src", "*.md"], "started_at": iso(NOW), "completed_at": None,
+        "agent_name": "Ada", "areas": ["src", "*.md"], "started_at": format_timestamp(NOW), "completed_at": None,
         "duration_seconds": None, "manual_review_needed": False, "summary": None,
     }  # fmt: skip
-    assert events(app)[-1].data == kept
+    assert list_events(app)[-1].data == kept
 
 
 @pytest.mark.parametrize("agent_name", [None, "", "   "])
 def test_a_subagent_says_who_it_is(app: Application, agent_name: str | None):
-    where = begun(app)
-    before = told(app)
+    where = create_workflow_and_phase(app)
+    before = list_event_types(app)
 
-    error = refusal(app, "start_task", **arguments(where, caller_type="subagent", agent_name=agent_name))
+    error = expect_error(
+        app, "start_task", **build_arguments(where, caller_type="subagent", agent_name=agent_name)
+    )
 
     assert error.code is Code.INVALID_INPUT
     assert "agent_name" in error.message
-    assert told(app) == before
+    assert list_event_types(app) == before
 
 
 @pytest.mark.parametrize(
     "wrong", [{"caller_type": "robot"}, {"name": ""}, {"goal": ""}, {"areas": "src"}, {"x": 1}]
 )
 def test_a_task_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
 
-    error = refusal(app, "start_task", **arguments(where, **wrong))
+    error = expect_error(app, "start_task", **build_arguments(where, **wrong))
 
     assert error.code is Code.INVALID_INPUT
-    assert shown(app, where[0]) == []
+    assert get_shown_tasks(app, where[0]) == []
 
 
 @pytest.mark.parametrize(
@@ -113,39 +115,39 @@ def test_a_task_that_makes_no_sense_is_refused(app: Application, wrong: dict[str
     ],
 )
 def test_a_task_of_nothing_is_refused(app: Application, wrong: dict[str, str], code: Code):
-    error = refusal(app, "start_task", **arguments(begun(app), **wrong))
+    error = expect_error(app, "start_task", **build_arguments(create_workflow_and_phase(app), **wrong))
 
     assert error.code is code
     assert repr(next(iter(wrong.values()))) in error.message
 
 
 def test_a_phase_of_another_workflow_is_refused(app: Application):
-    (id, _), (_, other) = begun(app), begun(app)
+    (id, _), (_, other) = create_workflow_and_phase(app), create_workflow_and_phase(app)
 
-    assert refusal(app, "start_task", **arguments((id, other))).code is Code.INVALID_INPUT
+    assert expect_error(app, "start_task", **build_arguments((id, other))).code is Code.INVALID_INPUT
 
 
 def test_no_task_is_begun_in_a_phase_that_is_over(app: Application):
-    where = begun(app)
-    ask(app, "complete_phase", phase_id=where[1], status="completed")
+    where = create_workflow_and_phase(app)
+    call_tool(app, "complete_phase", phase_id=where[1], status="completed")
 
-    error = refusal(app, "start_task", **arguments(where))
+    error = expect_error(app, "start_task", **build_arguments(where))
 
     assert error.code is Code.INVALID_STATE
     assert "completed" in error.message
 
 
 def test_no_task_is_begun_in_a_workflow_that_is_over(app: Application):
-    where = begun(app)
-    ask(app, "complete_workflow", workflow_id=where[0], status="partial", summary="s")
+    where = create_workflow_and_phase(app)
+    call_tool(app, "complete_workflow", workflow_id=where[0], status="partial", summary="s")
 
-    assert refusal(app, "start_task", **arguments(where)).code is Code.INVALID_STATE
-    assert context(app, where[0])["workflow_status"] == "failed"
+    assert expect_error(app, "start_task", **build_arguments(where)).code is Code.INVALID_STATE
+    assert get_context(app, where[0])["workflow_status"] == "failed"
 
 
 def test_a_second_task_in_a_phase_that_is_not_parallel_is_a_warning(app: Application):
-    id = workflow(app)
-    where = (id, phase(app, id, is_parallel=False))
+    id = create_workflow(app)
+    where = (id, create_phase(app, id, is_parallel=False))
     first = start_task(app, where)
 
     second = start_task(app, where)
@@ -160,42 +162,50 @@ def test_a_second_task_in_a_phase_that_is_not_parallel_is_a_warning(app: Applica
 
 
 def test_a_parent_of_another_workflow_is_refused(app: Application):
-    stranger = task(app, begun(app))
+    stranger = create_task(app, create_workflow_and_phase(app))
 
-    error = refusal(app, "start_task", **arguments(begun(app), parent_task_id=stranger))
+    error = expect_error(
+        app, "start_task", **build_arguments(create_workflow_and_phase(app), parent_task_id=stranger)
+    )
 
     assert error.code is Code.INVALID_INPUT
 
 
 def test_nothing_is_begun_below_a_task_that_is_over(app: Application):
-    where = begun(app)
-    parent = task(app, where)
-    complete(app, parent)
+    where = create_workflow_and_phase(app)
+    parent = create_task(app, where)
+    complete_task(app, parent)
 
-    assert refusal(app, "start_task", **arguments(where, parent_task_id=parent)).code is Code.INVALID_STATE
+    assert (
+        expect_error(app, "start_task", **build_arguments(where, parent_task_id=parent)).code
+        is Code.INVALID_STATE
+    )
 
 
 def test_tasks_are_nested_eight_levels_deep_at_most(app: Application):
-    where = begun(app)
-    parent = task(app, where)
+    where = create_workflow_and_phase(app)
+    parent = create_task(app, where)
     for _ in range(7):
-        parent = task(app, where, parent_task_id=parent)
+        parent = create_task(app, where, parent_task_id=parent)
 
-    assert refusal(app, "start_task", **arguments(where, parent_task_id=parent)).code is Code.INVALID_INPUT
+    assert (
+        expect_error(app, "start_task", **build_arguments(where, parent_task_id=parent)).code
+        is Code.INVALID_INPUT
+    )
 
 
 def test_a_task_ends_after_those_below_it(app: Application):
-    where = begun(app)
-    parent = task(app, where, "parent")
-    child = task(app, where, "child", parent_task_id=parent)
+    where = create_workflow_and_phase(app)
+    parent = create_task(app, where, "parent")
+    child = create_task(app, where, "child", parent_task_id=parent)
 
-    error = refusal(app, "complete_task", task_id=parent, status="success", outcome={"summary": "s"})
+    error = expect_error(app, "complete_task", task_id=parent, status="success", outcome={"summary": "s"})
 
     assert error.code is Code.INVALID_STATE
     assert child in error.message
     assert "'child'" in error.message
-    ask(app, "abandon_task", task_id=child, reason="Its agent is gone.")
-    assert complete(app, parent)["status"] == "success"
+    call_tool(app, "abandon_task", task_id=child, reason="Its agent is gone.")
+    assert complete_task(app, parent)["status"] == "success"
 
 
 # complete_task
@@ -203,12 +213,12 @@ def test_a_task_ends_after_those_below_it(app: Application):
 
 @pytest.mark.parametrize("status", ["success", "partial_success", "failed"])
 def test_a_task_is_ended(app: Application, clock: Clock, status: str):
-    where = begun(app)
-    id = task(app, where)
-    task(app, where, "other")
+    where = create_workflow_and_phase(app)
+    id = create_task(app, where)
+    create_task(app, where, "other")
     clock.advance(seconds=89.6)
 
-    answer = complete(app, id, status.upper())
+    answer = complete_task(app, id, status.upper())
 
     done = {"completed": 0, "failed": 1} if status == "failed" else {"completed": 1, "failed": 0}
     assert answer == {
@@ -221,22 +231,22 @@ def test_a_task_is_ended(app: Application, clock: Clock, status: str):
             "all_tasks_done": False,
         },
     }  # fmt: skip
-    assert told(app)[-1] == "task:updated"
+    assert list_event_types(app)[-1] == "task:updated"
 
 
-def test_the_last_task_of_a_phase_is_told_so_and_changes_nothing_else(app: Application):
-    where = begun(app)
+def test_the_last_task_of_a_phase_learns_it_and_changes_nothing_else(app: Application):
+    where = create_workflow_and_phase(app)
 
-    answer = complete(app, task(app, where))
+    answer = complete_task(app, create_task(app, where))
 
     assert answer["phase_progress"]["all_tasks_done"] is True
     assert answer["phase_status"] == "in_progress"
-    assert context(app, where[0])["workflow_status"] == "in_progress"
+    assert get_context(app, where[0])["workflow_status"] == "in_progress"
 
 
-def test_all_that_was_told_of_its_end_is_kept(app: Application, clock: Clock):
-    where = begun(app)
-    id = task(app, where)
+def test_everything_given_at_the_end_of_a_task_is_saved(app: Application, clock: Clock):
+    where = create_workflow_and_phase(app)
+    id = create_task(app, where)
     clock.advance(seconds=5)
     outcome = {
         "summary": "Done.", "achievements": ["a"], "limitations": ["l"], "next_steps": ["n"],
@@ -247,24 +257,24 @@ def test_all_that_was_told_of_its_end_is_kept(app: Application, clock: Clock):
         "tests_status": "PASSED", "tokens_input": 5, "tokens_output": 6, "model": "m", "cost_usd": 0.5,
     }  # fmt: skip
 
-    complete(app, id, outcome=outcome, metadata=metadata)
+    complete_task(app, id, outcome=outcome, metadata=metadata)
 
-    [kept] = shown(app, where[0])
+    [kept] = get_shown_tasks(app, where[0])
     assert kept["outcome"] == outcome
     assert kept["metadata"] == metadata | {"tests_status": "passed"}
     assert (kept["summary"], kept["manual_review_needed"]) == ("Done.", True)
-    assert (kept["completed_at"], kept["duration_seconds"]) == (iso(clock.now), 5)
+    assert (kept["completed_at"], kept["duration_seconds"]) == (format_timestamp(clock.now), 5)
     assert kept["files_changed"] == {"added": 0, "modified": 0, "deleted": 0}
-    assert events(app)[-1].data == kept
+    assert list_events(app)[-1].data == kept
 
 
 @pytest.mark.parametrize("tests_status", ["passed", "failed", "not_run"])
 def test_what_became_of_the_tests(app: Application, tests_status: str):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
 
-    complete(app, task(app, where), metadata={"tests_status": tests_status})
+    complete_task(app, create_task(app, where), metadata={"tests_status": tests_status})
 
-    assert shown(app, where[0])[0]["metadata"] == {"tests_status": tests_status}
+    assert get_shown_tasks(app, where[0])[0]["metadata"] == {"tests_status": tests_status}
 
 
 @pytest.mark.parametrize(
@@ -282,64 +292,64 @@ def test_what_became_of_the_tests(app: Application, tests_status: str):
     ],
 )
 def test_an_end_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
-    where = begun(app)
-    said = {"task_id": task(app, where), "status": "success", "outcome": {"summary": "s"}}
+    where = create_workflow_and_phase(app)
+    said = {"task_id": create_task(app, where), "status": "success", "outcome": {"summary": "s"}}
 
-    error = refusal(app, "complete_task", **(said | wrong))
+    error = expect_error(app, "complete_task", **(said | wrong))
 
     assert error.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in error.message
-    assert shown(app, where[0])[0]["status"] == "in_progress"
+    assert get_shown_tasks(app, where[0])[0]["status"] == "in_progress"
 
 
 def test_an_unknown_task_cannot_be_ended(app: Application):
-    error = refusal(app, "complete_task", task_id="tt_0", status="failed", outcome={"summary": "s"})
+    error = expect_error(app, "complete_task", task_id="tt_0", status="failed", outcome={"summary": "s"})
 
     assert error.code is Code.TASK_NOT_FOUND
 
 
 def test_ending_a_task_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
-    id = task(app, begun(app))
-    first = complete(app, id, metadata={"tests_status": "passed"})
-    before = told(app)
+    id = create_task(app, create_workflow_and_phase(app))
+    first = complete_task(app, id, metadata={"tests_status": "passed"})
+    before = list_event_types(app)
     clock.advance(seconds=60)
 
-    again = complete(
+    again = complete_task(
         app, id, outcome={"summary": "Done.", "next_steps": []},
         metadata={"tests_status": "passed", "packages_added": [], "model": None},
     )  # fmt: skip
 
     assert again == first | {"already_completed": True}
-    assert told(app) == before
+    assert list_event_types(app) == before
 
 
 @pytest.mark.parametrize(
     "other", [{"status": "failed"}, {"outcome": {"summary": "t"}}, {"metadata": {"tests_status": "failed"}}]
 )
 def test_ending_a_task_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
-    id = task(app, begun(app))
-    complete(app, id)
+    id = create_task(app, create_workflow_and_phase(app))
+    complete_task(app, id)
 
     said = {"task_id": id, "status": "success", "outcome": {"summary": "Done."}} | other
-    assert refusal(app, "complete_task", **said).code is Code.INVALID_STATE
+    assert expect_error(app, "complete_task", **said).code is Code.INVALID_STATE
 
 
-def test_of_many_who_end_a_task_at_once_one_does(app: Application):
-    id = task(app, begun(app))
+def test_of_many_concurrent_completions_one_takes_effect(app: Application):
+    id = create_task(app, create_workflow_and_phase(app))
 
     with ThreadPoolExecutor(4) as callers:
-        answers = list(callers.map(lambda _: complete(app, id), range(4)))
+        answers = list(callers.map(lambda _: complete_task(app, id), range(4)))
 
     assert sum("already_completed" not in answer for answer in answers) == 1
-    assert told(app).count("task:updated") == 1
+    assert list_event_types(app).count("task:updated") == 1
 
 
-def test_of_two_who_end_a_task_differently_at_once_one_is_refused(app: Application):
-    id = task(app, begun(app))
+def test_of_two_different_concurrent_completions_one_is_refused(app: Application):
+    id = create_task(app, create_workflow_and_phase(app))
 
     def end(status: str) -> str:
         try:
-            return str(complete(app, id, status)["status"])
+            return str(complete_task(app, id, status)["status"])
         except DeepworkError as error:
             return error.code
 
@@ -353,90 +363,90 @@ def test_of_two_who_end_a_task_differently_at_once_one_is_refused(app: Applicati
 
 
 def test_a_task_that_nobody_works_on_is_ended_as_failed(app: Application):
-    where = begun(app)
-    id = task(app, where)
+    where = create_workflow_and_phase(app)
+    id = create_task(app, where)
 
-    answer = ask(app, "abandon_task", task_id=id, reason="The agent crashed.")
+    answer = call_tool(app, "abandon_task", task_id=id, reason="The agent crashed.")
 
     assert set(answer) == {
         "task_id", "workflow_id", "status", "duration_seconds", "files_changed", "files_count",
         "verification", "phase_status", "phase_progress",
     }  # fmt: skip
     assert answer["status"] == "failed"
-    [kept] = shown(app, where[0])
+    [kept] = get_shown_tasks(app, where[0])
     assert kept["summary"] == "Abandoned: The agent crashed."
     assert kept["outcome"]["limitations"] == ["The agent crashed."]
 
 
 def test_a_task_is_abandoned_once(app: Application):
-    id = task(app, begun(app))
-    first = ask(app, "abandon_task", task_id=id, reason="r")
+    id = create_task(app, create_workflow_and_phase(app))
+    first = call_tool(app, "abandon_task", task_id=id, reason="r")
 
-    assert ask(app, "abandon_task", task_id=id, reason="r") == first | {"already_completed": True}
-    assert refusal(app, "abandon_task", task_id=id, reason="s").code is Code.INVALID_STATE
+    assert call_tool(app, "abandon_task", task_id=id, reason="r") == first | {"already_completed": True}
+    assert expect_error(app, "abandon_task", task_id=id, reason="s").code is Code.INVALID_STATE
 
 
 def test_a_task_that_is_done_is_not_abandoned(app: Application):
-    id = task(app, begun(app))
-    complete(app, id)
+    id = create_task(app, create_workflow_and_phase(app))
+    complete_task(app, id)
 
-    assert refusal(app, "abandon_task", task_id=id, reason="r").code is Code.INVALID_STATE
-    assert refusal(app, "abandon_task", task_id="tt_0", reason="r").code is Code.TASK_NOT_FOUND
-    assert refusal(app, "abandon_task", task_id=id, reason="").code is Code.INVALID_INPUT
+    assert expect_error(app, "abandon_task", task_id=id, reason="r").code is Code.INVALID_STATE
+    assert expect_error(app, "abandon_task", task_id="tt_0", reason="r").code is Code.TASK_NOT_FOUND
+    assert expect_error(app, "abandon_task", task_id=id, reason="").code is Code.INVALID_INPUT
 
 
 # Keys
 
 
 def test_a_start_repeated_under_its_key_is_one_task_whatever_happened_since(app: Application):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
     first = start_task(app, where, key="k")
-    ask(app, "complete_phase", phase_id=where[1], status="completed")
+    call_tool(app, "complete_phase", phase_id=where[1], status="completed")
 
     assert start_task(app, where, key="k") == first
-    assert len(shown(app, where[0])) == 1
+    assert len(get_shown_tasks(app, where[0])) == 1
 
 
 def test_an_end_repeated_under_its_key_gives_the_first_answer(app: Application):
-    id = task(app, begun(app))
+    id = create_task(app, create_workflow_and_phase(app))
     said: dict[str, Any] = {"task_id": id, "status": "success", "outcome": {"summary": "s"}}
-    first = ask(app, "complete_task", "k", **said)
+    first = call_tool(app, "complete_task", "k", **said)
 
-    assert ask(app, "complete_task", "k", **said) == first
-    assert ask(app, "complete_task", "other", **said) == first | {"already_completed": True}
+    assert call_tool(app, "complete_task", "k", **said) == first
+    assert call_tool(app, "complete_task", "other", **said) == first | {"already_completed": True}
     with pytest.raises(DeepworkError) as refused:
-        ask(app, "complete_task", "k", **(said | {"status": "failed"}))
+        call_tool(app, "complete_task", "k", **(said | {"status": "failed"}))
     assert refused.value.code is Code.KEY_REUSED
 
 
-def test_a_start_that_was_refused_may_be_mended_under_its_key(app: Application):
-    where = begun(app)
-    wrong = arguments((where[0], "ph_0"))
+def test_a_refused_start_may_be_corrected_under_its_key(app: Application):
+    where = create_workflow_and_phase(app)
+    wrong = build_arguments((where[0], "ph_0"))
     with pytest.raises(DeepworkError, match="ph_0"):
-        ask(app, "start_task", "k", **wrong)
+        call_tool(app, "start_task", "k", **wrong)
 
-    assert ask(app, "start_task", "k", **arguments(where))["task_id"].startswith("tt_")
+    assert call_tool(app, "start_task", "k", **build_arguments(where))["task_id"].startswith("tt_")
 
 
 # Stale tasks
 
 
 def test_a_task_that_nobody_mentions_for_half_an_hour_is_stale(app: Application, clock: Clock):
-    where = begun(app)
-    id = task(app, where)
+    where = create_workflow_and_phase(app)
+    id = create_task(app, where)
     clock.advance(seconds=1800)
-    assert "is_stale" not in shown(app, where[0])[0]
+    assert "is_stale" not in get_shown_tasks(app, where[0])[0]
 
     clock.advance(seconds=1)
-    assert shown(app, where[0])[0]["is_stale"] is True
+    assert get_shown_tasks(app, where[0])[0]["is_stale"] is True
 
-    ask(app, "log_milestone", task_id=id, message="Still here.")
-    assert "is_stale" not in shown(app, where[0])[0]
+    call_tool(app, "log_milestone", task_id=id, message="Still here.")
+    assert "is_stale" not in get_shown_tasks(app, where[0])[0]
 
 
 def test_a_task_that_is_over_is_never_stale(app: Application, clock: Clock):
-    where = begun(app)
-    complete(app, task(app, where))
+    where = create_workflow_and_phase(app)
+    complete_task(app, create_task(app, where))
     clock.advance(seconds=7200)
 
-    assert "is_stale" not in shown(app, where[0])[0]
+    assert "is_stale" not in get_shown_tasks(app, where[0])[0]

@@ -1,4 +1,4 @@
-"""What can be recorded of workflows and phases, on every database."""
+"""Tools to record workflows and phases, on every database."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from application import NOW, Clock, ask, events, make_app, told
+from application import NOW, Clock, call_tool, list_event_types, list_events, make_app
 from deepwork.errors import Code, DeepworkError
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.server.application import Application
-from tracking.make_tracking import (
-    begun,
-    blocker,
-    complete,
-    context,
-    phase,
-    refusal,
+from tracking.make import (
+    complete_task,
+    create_blocker,
+    create_phase,
+    create_task,
+    create_workflow,
+    create_workflow_and_phase,
+    expect_error,
+    get_context,
     start_workflow,
-    task,
-    workflow,
 )
 
 
-def end(app: Application, workflow_id: str, status: str = "completed", **given: Any) -> Any:
-    return ask(
+def end_workflow(app: Application, workflow_id: str, status: str = "completed", **given: Any) -> Any:
+    return call_tool(
         app, "complete_workflow", workflow_id=workflow_id, status=status, **({"summary": "Shipped."} | given)
     )  # fmt: skip
 
@@ -39,19 +39,19 @@ def test_a_workflow_is_begun(app: Application):
 
     assert answer == {
         "workflow_id": answer["workflow_id"], "profile": "standard", "total_phases": 3,
-        "created_at": iso(NOW),
+        "created_at": format_timestamp(NOW),
     }  # fmt: skip
     assert answer["workflow_id"].startswith("tw_")
-    assert told(app) == ["workflow:created"]
+    assert list_event_types(app) == ["workflow:created"]
 
 
-def test_all_that_was_told_of_a_workflow_is_kept(app: Application):
-    id = workflow(
+def test_everything_given_for_a_workflow_is_saved(app: Application):
+    id = create_workflow(
         app, name="Shop", objective="Sell.", profile="complex", total_phases=7, scope="Not the till.",
         constraints="Python only.",
     )  # fmt: skip
 
-    assert context(app, id) == {
+    assert get_context(app, id) == {
         "workflow_id": id, "workflow_name": "Shop", "workflow_status": "in_progress", "current_phase": 0,
         "total_phases": 7, "objective": "Sell.", "scope": "Not the till.", "constraints": "Python only.",
         "profile": "complex",
@@ -90,72 +90,76 @@ def test_a_workflow_that_makes_no_sense_is_refused(app: Application, wrong: dict
 
     assert refused.value.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in refused.value.message
-    assert told(app) == []
+    assert list_event_types(app) == []
 
 
 # start_phase
 
 
 def test_a_phase_is_begun(app: Application):
-    id = workflow(app)
+    id = create_workflow(app)
 
-    answer = ask(app, "start_phase", workflow_id=id, number=2, name="Design", description="How it looks.")
+    answer = call_tool(
+        app, "start_phase", workflow_id=id, number=2, name="Design", description="How it looks."
+    )
 
     assert answer == {
         "phase_id": answer["phase_id"], "workflow_id": id, "number": 2, "name": "Design",
-        "is_parallel": False, "status": "in_progress", "started_at": iso(NOW),
+        "is_parallel": False, "status": "in_progress", "started_at": format_timestamp(NOW),
     }  # fmt: skip
     assert answer["phase_id"].startswith("ph_")
-    assert context(app, id)["current_phase"] == 2
-    assert told(app) == ["workflow:created", "phase:created", "workflow:updated"]
+    assert get_context(app, id)["current_phase"] == 2
+    assert list_event_types(app) == ["workflow:created", "phase:created", "workflow:updated"]
 
 
 def test_a_phase_that_exists_is_answered_as_it_is(app: Application, clock: Clock):
-    id = workflow(app)
-    first = ask(app, "start_phase", workflow_id=id, number=1, name="Design", description="d")
-    phase(app, id, 2)
+    id = create_workflow(app)
+    first = call_tool(app, "start_phase", workflow_id=id, number=1, name="Design", description="d")
+    create_phase(app, id, 2)
     clock.advance(seconds=60)
-    before = told(app)
+    before = list_event_types(app)
 
-    again = ask(app, "start_phase", workflow_id=id, number=1, name="Design")
-    other = ask(app, "start_phase", workflow_id=id, number=1, name="Plan", description="e", is_parallel=True)
+    again = call_tool(app, "start_phase", workflow_id=id, number=1, name="Design")
+    other = call_tool(
+        app, "start_phase", workflow_id=id, number=1, name="Plan", description="e", is_parallel=True
+    )
 
     assert again == first | {"already_exists": True}
     assert other == first | {"already_exists": True, "differs": ["name", "description", "is_parallel"]}
-    assert context(app, id)["current_phase"] == 2
-    assert told(app) == before
+    assert get_context(app, id)["current_phase"] == 2
+    assert list_event_types(app) == before
 
 
 def test_a_phase_that_is_over_is_answered_too_even_in_a_workflow_that_is_over(app: Application):
-    id = workflow(app)
-    one = phase(app, id)
-    ask(app, "complete_phase", phase_id=one, status="failed")
-    end(app, id)
+    id = create_workflow(app)
+    one = create_phase(app, id)
+    call_tool(app, "complete_phase", phase_id=one, status="failed")
+    end_workflow(app, id)
 
-    answer = ask(app, "start_phase", workflow_id=id, number=1, name="Phase 1", is_parallel=True)
+    answer = call_tool(app, "start_phase", workflow_id=id, number=1, name="Phase 1", is_parallel=True)
 
     assert (answer["phase_id"], answer["status"], answer["already_exists"]) == (one, "failed", True)
 
 
-def test_of_many_callers_at_once_one_begins_the_phase(app: Application):
-    id = workflow(app)
+def test_of_many_concurrent_callers_one_starts_the_phase(app: Application):
+    id = create_workflow(app)
 
     with ThreadPoolExecutor(8) as callers:
         answers = list(
-            callers.map(lambda _: ask(app, "start_phase", workflow_id=id, number=1, name="n"), range(8))
+            callers.map(lambda _: call_tool(app, "start_phase", workflow_id=id, number=1, name="n"), range(8))
         )
 
     assert len({answer["phase_id"] for answer in answers}) == 1
     assert sum("already_exists" not in answer for answer in answers) == 1
-    assert told(app).count("phase:created") == 1
+    assert list_event_types(app).count("phase:created") == 1
 
 
 def test_phases_may_come_in_any_order_and_more_than_expected(app: Application):
-    id = workflow(app, total_phases=2)
-    phase(app, id, 9)
-    phase(app, id, 4)
+    id = create_workflow(app, total_phases=2)
+    create_phase(app, id, 9)
+    create_phase(app, id, 4)
 
-    shown = context(app, id, "phase_summary")
+    shown = get_context(app, id, "phase_summary")
 
     assert [each["phase_number"] for each in shown["phase_summary"]] == [4, 9]
     assert (shown["current_phase"], shown["total_phases"]) == (4, 9)
@@ -165,26 +169,26 @@ def test_phases_may_come_in_any_order_and_more_than_expected(app: Application):
     "wrong", [{"number": 0}, {"number": -1}, {"number": 1.5}, {"name": ""}, {"name": "x" * 201}]
 )
 def test_a_phase_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
-    id = workflow(app)
+    id = create_workflow(app)
 
-    error = refusal(app, "start_phase", **({"workflow_id": id, "number": 1, "name": "n"} | wrong))
+    error = expect_error(app, "start_phase", **({"workflow_id": id, "number": 1, "name": "n"} | wrong))
 
     assert error.code is Code.INVALID_INPUT
-    assert told(app) == ["workflow:created"]
+    assert list_event_types(app) == ["workflow:created"]
 
 
 def test_a_phase_of_an_unknown_workflow_is_refused(app: Application):
-    error = refusal(app, "start_phase", workflow_id="tw_0", number=1, name="n")
+    error = expect_error(app, "start_phase", workflow_id="tw_0", number=1, name="n")
 
     assert error.code is Code.WORKFLOW_NOT_FOUND
     assert "'tw_0'" in error.message
 
 
 def test_no_phase_is_begun_in_a_workflow_that_is_over(app: Application):
-    id = workflow(app)
-    end(app, id)
+    id = create_workflow(app)
+    end_workflow(app, id)
 
-    assert refusal(app, "start_phase", workflow_id=id, number=1, name="n").code is Code.INVALID_STATE
+    assert expect_error(app, "start_phase", workflow_id=id, number=1, name="n").code is Code.INVALID_STATE
 
 
 # complete_phase
@@ -192,78 +196,78 @@ def test_no_phase_is_begun_in_a_workflow_that_is_over(app: Application):
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
 def test_a_phase_is_ended(app: Application, clock: Clock, status: str):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
     for ending in ("success", "partial_success", "failed"):
-        complete(app, task(app, where, ending), ending)
+        complete_task(app, create_task(app, where, ending), ending)
     clock.advance(seconds=90)
-    before = len(told(app))
+    before = len(list_event_types(app))
 
-    answer = ask(app, "complete_phase", phase_id=where[1], status=status.upper(), summary="All well.")
+    answer = call_tool(app, "complete_phase", phase_id=where[1], status=status.upper(), summary="All well.")
 
     assert answer == {
         "phase_id": where[1], "workflow_id": where[0], "number": 1, "name": "Phase 1", "status": status,
-        "completed_at": iso(clock.now), "duration_ms": 90_000,
+        "completed_at": format_timestamp(clock.now), "duration_ms": 90_000,
         "tasks": {"total": 3, "success": 1, "partial": 1, "failed": 1, "in_progress": 0},
         "warnings": ["1 task(s) failed"] if status == "completed" else [],
     }  # fmt: skip
-    assert told(app)[before:] == ["phase:updated", "workflow:updated"]
-    [shown] = context(app, where[0], "phase_summary")["phase_summary"]
+    assert list_event_types(app)[before:] == ["phase:updated", "workflow:updated"]
+    [shown] = get_context(app, where[0], "phase_summary")["phase_summary"]
     assert shown["summary"] == "All well."
 
 
 def test_what_is_still_open_in_a_phase_is_a_warning(app: Application):
-    id = workflow(app)
-    phase(app, id, 1)
-    two = phase(app, id, 2)
-    running = task(app, (id, two))
-    blocker(app, running)
+    id = create_workflow(app)
+    create_phase(app, id, 1)
+    two = create_phase(app, id, 2)
+    running = create_task(app, (id, two))
+    create_blocker(app, running)
 
-    answer = ask(app, "complete_phase", phase_id=two, status="completed")
+    answer = call_tool(app, "complete_phase", phase_id=two, status="completed")
 
     assert answer["warnings"] == [
         "1 task(s) still in progress", "1 blocker(s) still open", "Phase 1 before it is still open",
     ]  # fmt: skip
-    assert complete(app, running)["phase_status"] == "completed"
+    assert complete_task(app, running)["phase_status"] == "completed"
 
 
 def test_a_phase_without_tasks_is_a_warning(app: Application):
-    _, id = begun(app)
+    _, id = create_workflow_and_phase(app)
 
-    answer = ask(app, "complete_phase", phase_id=id, status="completed")
+    answer = call_tool(app, "complete_phase", phase_id=id, status="completed")
 
     assert answer["warnings"] == ["No task was done in it"]
 
 
 def test_ending_a_phase_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
-    _, id = begun(app)
-    first = ask(app, "complete_phase", phase_id=id, status="completed", summary="s")
-    before = told(app)
+    _, id = create_workflow_and_phase(app)
+    first = call_tool(app, "complete_phase", phase_id=id, status="completed", summary="s")
+    before = list_event_types(app)
     clock.advance(seconds=60)
 
-    again = ask(app, "complete_phase", phase_id=id, status="completed", summary="s")
+    again = call_tool(app, "complete_phase", phase_id=id, status="completed", summary="s")
 
     assert again == first | {"already_completed": True}
-    assert told(app) == before
+    assert list_event_types(app) == before
 
 
 @pytest.mark.parametrize("other", [{"status": "failed"}, {"summary": "t"}, {"summary": None}])
 def test_ending_a_phase_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
-    _, id = begun(app)
+    _, id = create_workflow_and_phase(app)
     said = {"phase_id": id, "status": "completed", "summary": "s"}
-    ask(app, "complete_phase", **said)
+    call_tool(app, "complete_phase", **said)
 
-    assert refusal(app, "complete_phase", **(said | other)).code is Code.INVALID_STATE
+    assert expect_error(app, "complete_phase", **(said | other)).code is Code.INVALID_STATE
 
 
 def test_an_unknown_phase_cannot_be_ended(app: Application):
-    assert refusal(app, "complete_phase", phase_id="ph_0", status="failed").code is Code.PHASE_NOT_FOUND
+    assert expect_error(app, "complete_phase", phase_id="ph_0", status="failed").code is Code.PHASE_NOT_FOUND
 
 
 @pytest.mark.parametrize("status", ["partial", "in_progress", "", None])
 def test_a_phase_cannot_end_otherwise(app: Application, status: str | None):
-    _, id = begun(app)
+    _, id = create_workflow_and_phase(app)
 
-    assert refusal(app, "complete_phase", phase_id=id, status=status).code is Code.INVALID_INPUT
+    assert expect_error(app, "complete_phase", phase_id=id, status=status).code is Code.INVALID_INPUT
 
 
 # complete_workflow
@@ -274,99 +278,99 @@ def test_a_phase_cannot_end_otherwise(app: Application, status: str | None):
 )
 @pytest.mark.usefixtures("project")
 def test_a_workflow_is_ended(app: Application, clock: Clock, status: str, reads_as: str):
-    where = begun(app)
+    where = create_workflow_and_phase(app)
     id = where[0]
     for tokens in (5, 7):
-        made = task(app, where)
+        made = create_task(app, where)
         clock.advance(seconds=10)
-        complete(app, made, metadata={"tokens_input": tokens, "tokens_output": 1})
-    ask(app, "log_decision", task_id=made, category="other", question="q", chosen="c", reasoning="r")
-    ask(app, "log_issue", task_id=made, type="other", description="d", resolution="r")
-    ask(app, "complete_phase", phase_id=where[1], status="completed")
+        complete_task(app, made, metadata={"tokens_input": tokens, "tokens_output": 1})
+    call_tool(app, "log_decision", task_id=made, category="other", question="q", chosen="c", reasoning="r")
+    call_tool(app, "log_issue", task_id=made, type="other", description="d", resolution="r")
+    call_tool(app, "complete_phase", phase_id=where[1], status="completed")
 
-    answer = end(app, id, status, achievements=["Sold."], limitations=["Slow."])
+    answer = end_workflow(app, id, status, achievements=["Sold."], limitations=["Slow."])
 
     assert answer == {
         "workflow_id": id, "status": status, "summary": "Shipped.", "achievements": ["Sold."],
-        "limitations": ["Slow."], "completed_at": iso(clock.now), "warnings": [],
+        "limitations": ["Slow."], "completed_at": format_timestamp(clock.now), "warnings": [],
         "metrics": {
             "total_phases": 1, "total_tasks": 2, "duration": 20, "task_seconds": 20, "files_changed": 0,
             "total_tokens": 14, "decisions": 1, "issues": 1, "blockers_open": 0,
         },
     }  # fmt: skip
-    shown = context(app, id)
+    shown = get_context(app, id)
     assert (shown["workflow_status"], shown["outcome"], shown["summary"]) == (reads_as, status, "Shipped.")
     assert (shown["achievements"], shown["limitations"]) == (["Sold."], ["Slow."])
-    assert told(app)[-1] == "workflow:updated"
+    assert list_event_types(app)[-1] == "workflow:updated"
 
 
 def test_what_is_still_open_in_a_workflow_is_a_warning(app: Application):
-    where = begun(app)
-    blocker(app, task(app, where))
+    where = create_workflow_and_phase(app)
+    create_blocker(app, create_task(app, where))
 
-    answer = end(app, where[0])
+    answer = end_workflow(app, where[0])
 
     assert answer["warnings"] == [
         "1 phase(s) still in progress", "1 task(s) still in progress", "1 blocker(s) still open",
     ]  # fmt: skip
     assert answer["metrics"]["blockers_open"] == 1
-    assert context(app, where[0])["workflow_status"] == "completed"
+    assert get_context(app, where[0])["workflow_status"] == "completed"
 
 
 def test_ending_a_workflow_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
-    id = workflow(app)
-    first = end(app, id, achievements=["a"])
-    before = told(app)
+    id = create_workflow(app)
+    first = end_workflow(app, id, achievements=["a"])
+    before = list_event_types(app)
     clock.advance(seconds=60)
 
-    assert end(app, id, achievements=["a"]) == first | {"already_completed": True}
-    assert told(app) == before
+    assert end_workflow(app, id, achievements=["a"]) == first | {"already_completed": True}
+    assert list_event_types(app) == before
 
 
 @pytest.mark.parametrize(
     "other", [{"status": "partial"}, {"summary": "t"}, {"achievements": []}, {"limitations": ["l"]}]
 )
 def test_ending_a_workflow_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
-    id = workflow(app)
-    end(app, id, achievements=["a"])
+    id = create_workflow(app)
+    end_workflow(app, id, achievements=["a"])
 
     said = {"workflow_id": id, "status": "completed", "summary": "Shipped.", "achievements": ["a"]} | other
-    assert refusal(app, "complete_workflow", **said).code is Code.INVALID_STATE
+    assert expect_error(app, "complete_workflow", **said).code is Code.INVALID_STATE
 
 
 @pytest.mark.parametrize("wrong", [{"status": "done"}, {"summary": ""}, {"achievements": "one"}])
 def test_an_ending_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
-    id = workflow(app)
+    id = create_workflow(app)
 
     said = {"workflow_id": id, "status": "completed", "summary": "s"} | wrong
-    assert refusal(app, "complete_workflow", **said).code is Code.INVALID_INPUT
-    assert context(app, id)["workflow_status"] == "in_progress"
+    assert expect_error(app, "complete_workflow", **said).code is Code.INVALID_INPUT
+    assert get_context(app, id)["workflow_status"] == "in_progress"
 
 
 def test_an_unknown_workflow_cannot_be_ended(app: Application):
-    error = refusal(app, "complete_workflow", workflow_id="tw_0", status="failed", summary="s")
+    error = expect_error(app, "complete_workflow", workflow_id="tw_0", status="failed", summary="s")
 
     assert error.code is Code.WORKFLOW_NOT_FOUND
 
 
 def test_events_show_things_as_get_context_does(app: Application):
-    where = begun(app)
-    blocker(app, task(app, where))
-    ask(app, "complete_phase", phase_id=where[1], status="completed")
+    where = create_workflow_and_phase(app)
+    create_blocker(app, create_task(app, where))
+    call_tool(app, "complete_phase", phase_id=where[1], status="completed")
 
-    by_type = {event.type: event for event in events(app)}
+    by_type = {event.type: event for event in list_events(app)}
 
     assert by_type["workflow:updated"].data["status"] == "blocked"
     assert by_type["workflow:updated"].data["id"] == by_type["workflow:updated"].workflow_id == where[0]
-    [shown] = context(app, where[0], "phase_summary")["phase_summary"]
+    [shown] = get_context(app, where[0], "phase_summary")["phase_summary"]
     assert by_type["phase:updated"].data == shown
 
 
 def test_several_processes_see_one_record(app: Application, tmp_path: Path, location: str, clock: Clock):
-    id = workflow(app)
+    id = create_workflow(app)
     other = make_app(tmp_path, location, clock)
 
-    phase(other, id)
+    create_phase(other, id)
     other.close()
 
-    assert context(app, id)["current_phase"] == 1
+    assert get_context(app, id)["current_phase"] == 1

@@ -8,45 +8,45 @@ from typing import Any
 
 import pytest
 
-from application import LEASE_MS, Clock, ask, make_app, told
+from application import LEASE_MS, Clock, call_tool, list_event_types, make_app
 from deepwork.config import load_settings
 from deepwork.server.application import Application
-from workspaces.make_workspaces import commit, git, repository, workflow, workspaces
+from workspaces.make import commit, create_plan, create_repository, list_workspaces, run_git
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    return repository(tmp_path)
+    return create_repository(tmp_path)
 
 
-def agent(app: Application, name: str) -> str:
-    id: str = ask(app, "agent_register", name=name, runtime="codex", caller=name)["id"]
+def register_agent(app: Application, name: str) -> str:
+    id: str = call_tool(app, "agent_register", name=name, runtime="codex", caller=name)["id"]
     return id
 
 
 def claim(app: Application, task_id: str, agent_id: str, **more: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = ask(app, "task_claim", task_id=task_id, agent_id=agent_id, **more)
+    answer: dict[str, Any] = call_tool(app, "task_claim", task_id=task_id, agent_id=agent_id, **more)
     assert answer["success"], answer
     return answer
 
 
 @pytest.mark.usefixtures("project")
-def test_the_second_task_at_once_gets_a_tree_and_a_branch(app: Application, tmp_path: Path):
-    id, (one, two) = workflow(app, "Write the form", "Test it", auto_create_workspaces=True)
+def test_the_second_concurrent_task_gets_a_tree_and_a_branch(app: Application, tmp_path: Path):
+    id, (one, two) = create_plan(app, "Write the form", "Test it", auto_create_workspaces=True)
 
-    first = claim(app, one, agent(app, "Ada"))
-    second = claim(app, two, agent(app, "Bob"))
+    first = claim(app, one, register_agent(app, "Ada"))
+    second = claim(app, two, register_agent(app, "Bob"))
 
     assert "workspace_id" not in first
     tree = Path(second["workspace_path"])
     assert tree.parent == tmp_path / ".deepwork/worktrees"
-    assert git(tree, "branch", "--show-current") == second["branch"]
+    assert run_git(tree, "branch", "--show-current") == second["branch"]
     assert second["branch"].startswith("deepwork/test-it-")
-    (shown,) = workspaces(app, id)
+    (shown,) = list_workspaces(app, id)
     assert (shown["id"], shown["task_ids"], shown["is_made"]) == (second["workspace_id"], [two], True)
-    assert shown["base_commit"] == git(tmp_path, "rev-parse", "main")
-    assert ask(app, "task_get", id=two)["workspace_id"] == shown["id"]
-    assert "workspace:created" in told(app)
+    assert shown["base_commit"] == run_git(tmp_path, "rev-parse", "main")
+    assert call_tool(app, "task_get", id=two)["workspace_id"] == shown["id"]
+    assert "workspace:created" in list_event_types(app)
 
 
 @pytest.mark.usefixtures("project")
@@ -54,8 +54,8 @@ def test_the_second_task_at_once_gets_a_tree_and_a_branch(app: Application, tmp_
 def test_claiming_again_gives_the_same_tree_and_makes_it_again_if_it_is_gone(
     app: Application, key: str | None
 ):
-    id, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
-    ada, bob = agent(app, "Ada"), agent(app, "Bob")
+    id, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
+    ada, bob = register_agent(app, "Ada"), register_agent(app, "Bob")
     claim(app, one, ada)
     first = claim(app, two, bob, key=key)
     shutil.rmtree(first["workspace_path"])
@@ -64,19 +64,19 @@ def test_claiming_again_gives_the_same_tree_and_makes_it_again_if_it_is_gone(
 
     assert again["workspace_path"] == first["workspace_path"]
     assert (Path(again["workspace_path"]) / "a.txt").exists()
-    assert len(workspaces(app, id)) == 1
+    assert len(list_workspaces(app, id)) == 1
 
 
 @pytest.mark.usefixtures("project")
-def test_whoever_takes_a_task_over_goes_on_in_its_tree(app: Application, clock: Clock):
-    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
-    ada = agent(app, "Ada")
+def test_the_next_holder_of_a_task_continues_in_its_tree(app: Application, clock: Clock):
+    _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
+    ada = register_agent(app, "Ada")
     claim(app, one, ada)
-    first = claim(app, two, agent(app, "Bob"))
+    first = claim(app, two, register_agent(app, "Bob"))
     commit(Path(first["workspace_path"]), a_txt="half\n")
     clock.advance(seconds=LEASE_MS / 1000 + 1)
 
-    taken_over = claim(app, two, agent(app, "Cyd"))
+    taken_over = claim(app, two, register_agent(app, "Cyd"))
 
     assert taken_over["workspace_path"] == first["workspace_path"]
     assert (Path(taken_over["workspace_path"]) / "a.txt").read_text() == "half\n"
@@ -84,58 +84,60 @@ def test_whoever_takes_a_task_over_goes_on_in_its_tree(app: Application, clock: 
 
 @pytest.mark.usefixtures("project")
 def test_without_the_wish_nobody_gets_a_tree(app: Application):
-    id, (one, two) = workflow(app, "one", "two")
+    id, (one, two) = create_plan(app, "one", "two")
 
-    claim(app, one, agent(app, "Ada"))
+    claim(app, one, register_agent(app, "Ada"))
 
-    assert "workspace_id" not in claim(app, two, agent(app, "Bob"))
-    assert workspaces(app, id) == []
+    assert "workspace_id" not in claim(app, two, register_agent(app, "Bob"))
+    assert list_workspaces(app, id) == []
 
 
 @pytest.mark.usefixtures("project")
 def test_a_task_assigned_to_a_workspace_is_claimed_with_it(app: Application, tmp_path: Path):
-    id, (one,) = workflow(app, "one")
-    workspace = ask(app, "workspace_create", workflow_id=id, path="tree", branch="b", task_ids=[one])["id"]
+    id, (one,) = create_plan(app, "one")
+    workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b", task_ids=[one])[
+        "id"
+    ]
 
-    claimed = claim(app, one, agent(app, "Ada"))
+    claimed = claim(app, one, register_agent(app, "Ada"))
 
     assert (claimed["workspace_id"], claimed["workspace_path"]) == (workspace, str(tmp_path / "tree"))
     assert claimed["branch"] == "b"
 
 
 def test_without_git_the_claim_stands_and_says_so(app: Application, tmp_path: Path):
-    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
-    claim(app, one, agent(app, "Ada"))
+    _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
+    claim(app, one, register_agent(app, "Ada"))
 
-    claimed = claim(app, two, agent(app, "Bob"))
+    claimed = claim(app, two, register_agent(app, "Bob"))
 
     assert claimed["warning"] == f"No worktree was made: {tmp_path} is no git repository here."
 
 
 @pytest.mark.usefixtures("project")
-def test_a_tree_that_cannot_be_made_is_told_with_the_claim(app: Application, tmp_path: Path):
-    id, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
+def test_a_tree_that_cannot_be_made_is_reported_with_the_claim(app: Application, tmp_path: Path):
+    id, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
     (tmp_path / ".deepwork").mkdir(exist_ok=True)
     (tmp_path / ".deepwork/worktrees").write_text("in the way")
-    claim(app, one, agent(app, "Ada"))
+    claim(app, one, register_agent(app, "Ada"))
 
-    claimed = claim(app, two, agent(app, "Bob"))
+    claimed = claim(app, two, register_agent(app, "Bob"))
 
     assert claimed["warning"].startswith("No worktree was made:")
     assert claimed["warning"].endswith("Work in the project itself.")
-    assert workspaces(app, id) == []
-    assert "workspace_id" not in ask(app, "task_get", id=two)
+    assert list_workspaces(app, id) == []
+    assert "workspace_id" not in call_tool(app, "task_get", id=two)
     assert claimed.keys().isdisjoint({"workspace_id", "workspace_path", "branch"})
 
 
 @pytest.mark.usefixtures("project")
 def test_after_its_workspace_was_abandoned_a_task_gets_a_new_one(app: Application):
-    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
-    bob = agent(app, "Bob")
-    claim(app, one, agent(app, "Ada"))
+    _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
+    bob = register_agent(app, "Bob")
+    claim(app, one, register_agent(app, "Ada"))
     first = claim(app, two, bob)
-    ask(app, "workspace_update", id=first["workspace_id"], status="abandoned")
-    ask(app, "task_release", task_id=two, agent_id=bob)
+    call_tool(app, "workspace_update", id=first["workspace_id"], status="abandoned")
+    call_tool(app, "task_release", task_id=two, agent_id=bob)
 
     again = claim(app, two, bob)
 
@@ -144,16 +146,16 @@ def test_after_its_workspace_was_abandoned_a_task_gets_a_new_one(app: Applicatio
 
 
 def test_in_a_folder_of_a_repository_everything_is_found_from_its_worktrees(tmp_path: Path, location: str):
-    mono = repository(tmp_path / "mono")
+    mono = create_repository(tmp_path / "mono")
     (mono / "svc").mkdir()
     (mono / "svc/x.txt").write_text("x\n")
     commit(mono)
     app = make_app(mono / "svc", location)
-    _, (one, two) = workflow(app, "one", "two", auto_create_workspaces=True)
-    claim(app, one, agent(app, "Ada"))
-    tree = Path(claim(app, two, agent(app, "Bob"))["workspace_path"])
+    _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
+    claim(app, one, register_agent(app, "Ada"))
+    tree = Path(claim(app, two, register_agent(app, "Bob"))["workspace_path"])
 
     assert load_settings(tree / "svc", environment={}).repository_root == mono / "svc"
-    assert app._watcher.tree_at(str(tree), mono / "svc") == tree
-    assert git(mono, "status", "--porcelain") == "?? svc/.deepwork/"  # with the project's own .gitignore
+    assert app._attribution.resolve_tree(str(tree), mono / "svc") == tree
+    assert run_git(mono, "status", "--porcelain") == "?? svc/.deepwork/"  # with the project's own .gitignore
     app.close()

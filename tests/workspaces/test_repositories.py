@@ -1,4 +1,4 @@
-"""What can be asked of repositories, on every database."""
+"""Repository tools, on every database."""
 
 from __future__ import annotations
 
@@ -7,112 +7,112 @@ from typing import Any
 
 import pytest
 
-from application import NOW, Clock, ask, events, make_app, told
+from application import NOW, Clock, call_tool, list_event_types, list_events, make_app
 from deepwork.database.call import Call
 from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
-from workspaces.make_workspaces import repository, workflow
+from workspaces.make import create_plan, create_repository
 
 
 def test_a_repository_is_registered_and_found_by_its_path(app: Application, tmp_path: Path):
-    here = repository(tmp_path / "shop")
+    here = create_repository(tmp_path / "shop")
 
-    answer = ask(app, "repository_register", path=str(here), name="The shop")
+    answer = call_tool(app, "repository_register", path=str(here), name="The shop")
 
     assert answer == {"id": answer["id"]}
     assert answer["id"].startswith("rp_")
-    assert ask(app, "repository_get", path=str(here)) == {
+    assert call_tool(app, "repository_get", path=str(here)) == {
         "id": answer["id"], "path": str(here), "name": "The shop", "host": app._host,
         "created_at": NOW, "updated_at": NOW,
     }  # fmt: skip
-    assert told(app) == ["repository:registered"]
-    assert events(app)[0].data["name"] == "The shop"
+    assert list_event_types(app) == ["repository:registered"]
+    assert list_events(app)[0].data["name"] == "The shop"
 
 
 def test_without_a_name_it_is_called_like_its_folder(app: Application, tmp_path: Path):
-    ask(app, "repository_register", path=str(repository(tmp_path / "shop")))
+    call_tool(app, "repository_register", path=str(create_repository(tmp_path / "shop")))
 
-    assert ask(app, "repository_get", path=str(tmp_path / "shop"))["name"] == "shop"
+    assert call_tool(app, "repository_get", path=str(tmp_path / "shop"))["name"] == "shop"
 
 
 def test_links_and_dots_lead_to_the_same_repository(app: Application, tmp_path: Path):
-    here = repository(tmp_path / "shop")
+    here = create_repository(tmp_path / "shop")
     (tmp_path / "link").symlink_to(here)
-    first = ask(app, "repository_register", path=str(here))["id"]
+    first = call_tool(app, "repository_register", path=str(here))["id"]
 
-    assert ask(app, "repository_register", path=str(tmp_path / "link"))["id"] == first
-    assert ask(app, "repository_register", path=f"{here}/../shop/.")["id"] == first
-    assert ask(app, "repository_get", path=str(tmp_path / "link"))["id"] == first
-    assert ask(app, "repository_list")["total"] == 1
+    assert call_tool(app, "repository_register", path=str(tmp_path / "link"))["id"] == first
+    assert call_tool(app, "repository_register", path=f"{here}/../shop/.")["id"] == first
+    assert call_tool(app, "repository_get", path=str(tmp_path / "link"))["id"] == first
+    assert call_tool(app, "repository_list")["total"] == 1
 
 
 def test_a_new_name_replaces_the_old_one_and_no_name_leaves_it(
     app: Application, clock: Clock, tmp_path: Path
 ):
-    here = str(repository(tmp_path / "shop"))
-    ask(app, "repository_register", path=here, name="old")
+    here = str(create_repository(tmp_path / "shop"))
+    call_tool(app, "repository_register", path=here, name="old")
     clock.advance(seconds=5)
 
-    ask(app, "repository_register", path=here, name="new")
-    ask(app, "repository_register", path=here)
+    call_tool(app, "repository_register", path=here, name="new")
+    call_tool(app, "repository_register", path=here)
 
-    found = ask(app, "repository_get", path=here)
+    found = call_tool(app, "repository_get", path=here)
     assert (found["name"], found["created_at"], found["updated_at"]) == ("new", NOW, NOW + 5000)
-    assert told(app) == ["repository:registered", "repository:registered"]
+    assert list_event_types(app) == ["repository:registered", "repository:registered"]
 
 
 @pytest.mark.parametrize("path", ["shop", "./shop", "  ", "~nobody-of-that-name/x"])
 def test_a_path_that_says_nothing_is_refused(app: Application, path: str):
     with pytest.raises(InvalidInput) as refused:
-        ask(app, "repository_register", path=path)
+        call_tool(app, "repository_register", path=path)
 
     assert "`path`" in refused.value.message
-    assert told(app) == []
+    assert list_event_types(app) == []
 
 
 def test_a_folder_without_git_is_registered_with_a_warning(app: Application, tmp_path: Path):
-    answer = ask(app, "repository_register", path=str(tmp_path / "not-there"))
+    answer = call_tool(app, "repository_register", path=str(tmp_path / "not-there"))
 
     assert answer["warning"] == f"{tmp_path / 'not-there'} is no git repository here."
-    assert ask(app, "repository_get", path=str(tmp_path / "not-there"))["id"] == answer["id"]
+    assert call_tool(app, "repository_get", path=str(tmp_path / "not-there"))["id"] == answer["id"]
 
 
 def test_an_unknown_path_is_null(app: Application, tmp_path: Path):
-    assert ask(app, "repository_get", path=str(tmp_path / "nothing")) is None
+    assert call_tool(app, "repository_get", path=str(tmp_path / "nothing")) is None
 
 
 def test_repositories_are_listed_newest_first_in_pages(app: Application, clock: Clock, tmp_path: Path):
     for number in range(5):
-        ask(app, "repository_register", path=str(tmp_path / f"r{number}"))
+        call_tool(app, "repository_register", path=str(tmp_path / f"r{number}"))
         clock.advance(seconds=1)
 
-    page = ask(app, "repository_list", limit=2, offset=1)
+    page = call_tool(app, "repository_list", limit=2, offset=1)
 
     assert [each["name"] for each in page["repositories"]] == ["r3", "r2"]
     assert page["total"] == 5
     for limit, offset in ((0, 0), (201, 0), (20, -1)):
         with pytest.raises(InvalidInput):
-            ask(app, "repository_list", limit=limit, offset=offset)
+            call_tool(app, "repository_list", limit=limit, offset=offset)
 
 
 # Plans and their repositories
 
 
 def test_a_plan_makes_its_repository_known(app: Application, tmp_path: Path):
-    workflow(app)
+    create_plan(app)
 
-    assert [each["path"] for each in ask(app, "repository_list")["repositories"]] == [str(tmp_path)]
+    assert [each["path"] for each in call_tool(app, "repository_list")["repositories"]] == [str(tmp_path)]
 
 
 def test_plans_are_listed_by_repository_whatever_the_path_looks_like(app: Application, tmp_path: Path):
-    other = repository(tmp_path / "other")
+    other = create_repository(tmp_path / "other")
     (tmp_path / "link").symlink_to(other)
-    here, _ = workflow(app)
-    there, _ = workflow(app, repository_path=str(other))
+    here, _ = create_plan(app)
+    there, _ = create_plan(app, repository_path=str(other))
 
     def ids(path: str) -> list[str]:
-        return [each["id"] for each in ask(app, "workflow_list", repository_path=path)["workflows"]]
+        return [each["id"] for each in call_tool(app, "workflow_list", repository_path=path)["workflows"]]
 
     assert ids(str(tmp_path / "link")) == ids("other") == [there]
     assert ids(str(tmp_path)) == ids(".") == [here]
@@ -120,14 +120,14 @@ def test_plans_are_listed_by_repository_whatever_the_path_looks_like(app: Applic
 
 
 def test_a_template_is_applied_to_the_repository_that_is_named(app: Application, tmp_path: Path):
-    repository(tmp_path / "other")
+    create_repository(tmp_path / "other")
 
-    id = ask(
+    id = call_tool(
         app, "template_apply", template_id="bugfix", workflow_name="W", repository_path="other",
         variables={"bug": "x"},
     )["workflow_id"]  # fmt: skip
 
-    assert ask(app, "workflow_get", id=id)["repository_path"] == str(tmp_path / "other")
+    assert call_tool(app, "workflow_get", id=id)["repository_path"] == str(tmp_path / "other")
 
 
 def test_in_the_store_for_all_projects_each_sees_its_own_plans(
@@ -135,19 +135,19 @@ def test_in_the_store_for_all_projects_each_sees_its_own_plans(
 ):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    one = make_app(repository(tmp_path / "one"), "", clock, global_store=True)
-    two = make_app(repository(tmp_path / "two"), "", clock, global_store=True)
-    mine, _ = workflow(one)
-    theirs, _ = workflow(two)
+    one = make_app(create_repository(tmp_path / "one"), "", clock, global_store=True)
+    two = make_app(create_repository(tmp_path / "two"), "", clock, global_store=True)
+    mine, _ = create_plan(one)
+    theirs, _ = create_plan(two)
 
-    assert [each["id"] for each in ask(one, "workflow_list")["workflows"]] == [mine]
-    assert [each["id"] for each in ask(two, "workflow_list")["workflows"]] == [theirs]
-    assert ask(two, "workflow_list", repository_path="*")["total"] == 2
-    assert ask(two, "workflow_get", id=mine)["repository_path"] == str(tmp_path / "one")
-    agent = ask(one, "agent_register", name="Ada", runtime="codex")["id"]
-    _, tasks = workflow(one, "here")
-    workflow(two, "there")
-    offered = ask(one, "task_get_available", agent_id=agent)
+    assert [each["id"] for each in call_tool(one, "workflow_list")["workflows"]] == [mine]
+    assert [each["id"] for each in call_tool(two, "workflow_list")["workflows"]] == [theirs]
+    assert call_tool(two, "workflow_list", repository_path="*")["total"] == 2
+    assert call_tool(two, "workflow_get", id=mine)["repository_path"] == str(tmp_path / "one")
+    agent = call_tool(one, "agent_register", name="Ada", runtime="codex")["id"]
+    _, tasks = create_plan(one, "here")
+    create_plan(two, "there")
+    offered = call_tool(one, "task_get_available", agent_id=agent)
     assert ([task["id"] for task in offered["tasks"]], offered["total_available"]) == (tasks, 1)
     assert (tmp_path / "home/.deepwork/deepwork.db").exists()
     one.close()
@@ -159,7 +159,7 @@ def test_links_in_a_circle_are_refused(app: Application, tmp_path: Path):
     (tmp_path / "b").symlink_to("a")
 
     with pytest.raises(InvalidInput) as refused:
-        ask(app, "repository_register", path=str(tmp_path / "a"))
+        call_tool(app, "repository_register", path=str(tmp_path / "a"))
 
     assert refused.value.code is Code.INVALID_INPUT
 
@@ -167,14 +167,14 @@ def test_links_in_a_circle_are_refused(app: Application, tmp_path: Path):
 def test_a_path_that_is_too_long_is_refused_before_anything_is_stored(app: Application):
     for path in ("/tmp/" + "x" * 300, "/x" * 3000):
         with pytest.raises(InvalidInput) as refused:
-            workflow(app, repository_path=path)
+            create_plan(app, repository_path=path)
         assert "longer than a path can be" in refused.value.message
-    assert told(app) == []
+    assert list_event_types(app) == []
 
 
 def test_who_may_not_register_repositories_plans_only_for_known_ones(app: Application, tmp_path: Path):
-    stranger, known = repository(tmp_path / "stranger"), repository(tmp_path / "known")
-    ask(app, "repository_register", path=str(known))
+    stranger, known = create_repository(tmp_path / "stranger"), create_repository(tmp_path / "known")
+    call_tool(app, "repository_register", path=str(known))
     made = {"name": "w", "source_type": "prompt", "source_content": "x"}
 
     def create(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""What can be asked of workspaces, on every database and with real git."""
+"""Workspace tools, on every database and with real git."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from application import NOW, Clock, ask, events, told
+from application import NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.errors import Code, DeepworkError, GitError
 from deepwork.server.application import Application
-from workspaces.make_workspaces import commit, git, repository, workflow, workspaces
+from workspaces.make import commit, create_plan, create_repository, list_workspaces, run_git
 
 pytestmark = pytest.mark.usefixtures("project")
 
 TREE = ".deepwork/worktrees/tree"
 
 
-def refusal(app: Application, tool: str, **arguments: Any) -> DeepworkError:
+def expect_error(app: Application, tool: str, **arguments: Any) -> DeepworkError:
     with pytest.raises(DeepworkError) as refused:
-        ask(app, tool, **arguments)
+        call_tool(app, tool, **arguments)
     return refused.value
 
 
-def made(app: Application, workflow_id: str, name: str, **given: Any) -> tuple[str, Path]:
+def create_workspace(app: Application, workflow_id: str, name: str, **given: Any) -> tuple[str, Path]:
     """A workspace whose tree deepwork made."""
-    answer = ask(
+    answer = call_tool(
         app, "workspace_create", workflow_id=workflow_id, path=f".deepwork/worktrees/{name}", branch=name,
         create=True, **given,
     )  # fmt: skip
@@ -38,17 +38,17 @@ def made(app: Application, workflow_id: str, name: str, **given: Any) -> tuple[s
 
 
 def test_a_tree_is_registered_as_it_is(app: Application, tmp_path: Path):
-    id, (one, two) = workflow(app, "one", "two")
+    id, (one, two) = create_plan(app, "one", "two")
     (tmp_path / "tree").mkdir()
 
-    answer = ask(
+    answer = call_tool(
         app, "workspace_create", workflow_id=id, path=str(tmp_path / "tree"), branch="feat/x",
         base_branch="main", task_ids=[two, one, two],
     )  # fmt: skip
 
     assert answer == {"id": answer["id"]}
     assert answer["id"].startswith("ws_")
-    assert workspaces(app, id) == [
+    assert list_workspaces(app, id) == [
         {
             "id": answer["id"], "workflow_id": id, "path": str(tmp_path / "tree"), "branch": "feat/x",
             "base_branch": "main", "status": "active", "is_made": False, "host": app._host,
@@ -56,51 +56,53 @@ def test_a_tree_is_registered_as_it_is(app: Application, tmp_path: Path):
             "created_at": NOW, "updated_at": NOW,
         }
     ]  # fmt: skip
-    assert ask(app, "task_get", id=one)["workspace_id"] == answer["id"]
-    assert git(tmp_path, "worktree", "list").count("\n") == 0
-    assert told(app)[-1] == "workspace:created"
+    assert call_tool(app, "task_get", id=one)["workspace_id"] == answer["id"]
+    assert run_git(tmp_path, "worktree", "list").count("\n") == 0
+    assert list_event_types(app)[-1] == "workspace:created"
 
 
 def test_a_folder_that_is_not_there_is_registered_with_a_warning(app: Application):
-    id, _ = workflow(app)
+    id, _ = create_plan(app)
 
-    answer = ask(app, "workspace_create", workflow_id=id, path="/not/there", branch="b")
+    answer = call_tool(app, "workspace_create", workflow_id=id, path="/not/there", branch="b")
 
     assert answer["warning"] == "There is no folder '/not/there' on this machine yet."
 
 
 def test_create_makes_the_tree_and_its_branch(app: Application, tmp_path: Path):
-    id, _ = workflow(app)
+    id, _ = create_plan(app)
 
-    workspace, tree = made(app, id, "feature")
+    workspace, tree = create_workspace(app, id, "feature")
 
     assert (tree / "a.txt").read_text() == "one\n"
-    assert git(tree, "branch", "--show-current") == "feature"
-    (shown,) = workspaces(app, id)
+    assert run_git(tree, "branch", "--show-current") == "feature"
+    (shown,) = list_workspaces(app, id)
     assert (shown["id"], shown["is_made"]) == (workspace, True)
     assert shown["base_branch"] == "main"
-    assert shown["base_commit"] == git(tmp_path, "rev-parse", "main")
-    assert told(app)[-2:] == ["workspace:created", "workspace:updated"]
-    assert git(tmp_path, "status", "--porcelain") == ""
+    assert shown["base_commit"] == run_git(tmp_path, "rev-parse", "main")
+    assert list_event_types(app)[-2:] == ["workspace:created", "workspace:updated"]
+    assert run_git(tmp_path, "status", "--porcelain") == ""
 
 
 def test_the_branch_begins_at_the_base_that_is_named(app: Application, tmp_path: Path):
-    git(tmp_path, "switch", "-qc", "develop")
+    run_git(tmp_path, "switch", "-qc", "develop")
     begin = commit(tmp_path, a_txt="develop\n")
-    git(tmp_path, "switch", "-q", "main")
-    id, _ = workflow(app)
+    run_git(tmp_path, "switch", "-q", "main")
+    id, _ = create_plan(app)
 
-    _, tree = made(app, id, "feature", base_branch="develop")
+    _, tree = create_workspace(app, id, "feature", base_branch="develop")
 
-    assert git(tree, "rev-parse", "HEAD") == begin
-    assert workspaces(app, id)[0]["base_branch"] == "develop"
+    assert run_git(tree, "rev-parse", "HEAD") == begin
+    assert list_workspaces(app, id)[0]["base_branch"] == "develop"
 
 
 def test_a_tree_may_be_made_beside_the_repository(app: Application, tmp_path: Path):
-    repository(tmp_path / "deep" / "shop")
-    id, _ = workflow(app, repository_path="deep/shop")
+    create_repository(tmp_path / "deep" / "shop")
+    id, _ = create_plan(app, repository_path="deep/shop")
 
-    answer = ask(app, "workspace_create", workflow_id=id, path="../shop-trees/x", branch="x", create=True)
+    answer = call_tool(
+        app, "workspace_create", workflow_id=id, path="../shop-trees/x", branch="x", create=True
+    )
 
     assert answer["path"] == str(tmp_path / "deep/shop-trees/x")
     assert (tmp_path / "deep/shop-trees/x/a.txt").exists()
@@ -114,36 +116,36 @@ def test_a_tree_may_be_made_beside_the_repository(app: Application, tmp_path: Pa
     ],
 )  # fmt: skip
 def test_no_tree_is_made_anywhere_else(app: Application, tmp_path: Path, path: str):
-    repository(tmp_path / "a" / "b")
-    repository(tmp_path / "a" / "other")
-    id, _ = workflow(app, repository_path="a/b")
+    create_repository(tmp_path / "a" / "b")
+    create_repository(tmp_path / "a" / "other")
+    id, _ = create_plan(app, repository_path="a/b")
 
-    error = refusal(app, "workspace_create", workflow_id=id, path=path, branch="x", create=True)
+    error = expect_error(app, "workspace_create", workflow_id=id, path=path, branch="x", create=True)
 
     assert error.code is Code.PATH_OUTSIDE_PROJECT
-    assert workspaces(app, id) == []
+    assert list_workspaces(app, id) == []
 
 
 @pytest.mark.parametrize("branch", ["-dash", "a..b", "a b", "@", "a.lock", "--upload-pack=x"])
 def test_a_branch_that_git_would_not_take_leaves_nothing_behind(
     app: Application, tmp_path: Path, branch: str
 ):
-    id, (task,) = workflow(app, "one")
+    id, (task,) = create_plan(app, "one")
 
-    error = refusal(
+    error = expect_error(
         app, "workspace_create", workflow_id=id, path=TREE, branch=branch, create=True, task_ids=[task]
     )
 
     assert error.code is Code.INVALID_INPUT
     assert repr(branch) in error.message
-    assert workspaces(app, id) == []
-    assert "workspace_id" not in ask(app, "task_get", id=task)
+    assert list_workspaces(app, id) == []
+    assert "workspace_id" not in call_tool(app, "task_get", id=task)
     assert not (tmp_path / TREE).exists()
-    assert told(app)[-1] == "workspace:removed"
+    assert list_event_types(app)[-1] == "workspace:removed"
 
 
 def test_a_failed_creation_can_be_repeated_under_its_key(app: Application, tmp_path: Path):
-    id, _ = workflow(app)
+    id, _ = create_plan(app)
     asked: dict[str, Any] = {
         "workflow_id": id,
         "path": TREE,
@@ -151,67 +153,67 @@ def test_a_failed_creation_can_be_repeated_under_its_key(app: Application, tmp_p
         "base_branch": "later",
         "create": True,
     }
-    assert "'later'" in refusal(app, "workspace_create", key="k", **asked).message
-    git(tmp_path, "branch", "later")
+    assert "'later'" in expect_error(app, "workspace_create", key="k", **asked).message
+    run_git(tmp_path, "branch", "later")
 
-    answer = ask(app, "workspace_create", key="k", **asked)
+    answer = call_tool(app, "workspace_create", key="k", **asked)
 
     assert (tmp_path / TREE / "a.txt").exists()
-    assert ask(app, "workspace_create", key="k", **asked) == answer
-    assert len(workspaces(app, id)) == 1
+    assert call_tool(app, "workspace_create", key="k", **asked) == answer
+    assert len(list_workspaces(app, id)) == 1
 
 
 def test_without_a_repository_no_tree_is_made(app: Application, tmp_path: Path):
     shutil.rmtree(tmp_path / ".git")
-    id, _ = workflow(app)
+    id, _ = create_plan(app)
 
-    error = refusal(app, "workspace_create", workflow_id=id, path=TREE, branch="x", create=True)
+    error = expect_error(app, "workspace_create", workflow_id=id, path=TREE, branch="x", create=True)
 
     assert f"{tmp_path} is no git repository" in error.message
 
 
 def test_before_the_first_commit_no_tree_is_made(app: Application, tmp_path: Path):
     shutil.rmtree(tmp_path / ".git")
-    git(tmp_path, "init", "-q")
-    id, _ = workflow(app)
+    run_git(tmp_path, "init", "-q")
+    id, _ = create_plan(app)
 
-    error = refusal(app, "workspace_create", workflow_id=id, path=TREE, branch="x", create=True)
+    error = expect_error(app, "workspace_create", workflow_id=id, path=TREE, branch="x", create=True)
 
     assert "no commit yet" in error.message
-    assert workspaces(app, id) == []
+    assert list_workspaces(app, id) == []
 
 
 def test_a_detached_head_is_a_base_without_a_name(app: Application, tmp_path: Path):
-    git(tmp_path, "switch", "-q", "--detach")
-    id, _ = workflow(app)
+    run_git(tmp_path, "switch", "-q", "--detach")
+    id, _ = create_plan(app)
 
-    made(app, id, "feature")
+    create_workspace(app, id, "feature")
 
-    (shown,) = workspaces(app, id)
+    (shown,) = list_workspaces(app, id)
     assert "base_branch" not in shown
-    assert shown["base_commit"] == git(tmp_path, "rev-parse", "HEAD")
+    assert shown["base_commit"] == run_git(tmp_path, "rev-parse", "HEAD")
 
 
 def test_a_tree_and_a_branch_belong_to_one_active_workspace(app: Application):
-    id, _ = workflow(app)
-    first = ask(app, "workspace_create", workflow_id=id, path="one", branch="a")["id"]
+    id, _ = create_plan(app)
+    first = call_tool(app, "workspace_create", workflow_id=id, path="one", branch="a")["id"]
 
-    same_path = refusal(app, "workspace_create", workflow_id=id, path="./one", branch="b")
-    same_branch = refusal(app, "workspace_create", workflow_id=id, path="two", branch="a")
+    same_path = expect_error(app, "workspace_create", workflow_id=id, path="./one", branch="b")
+    same_branch = expect_error(app, "workspace_create", workflow_id=id, path="two", branch="a")
 
     assert same_path.code is same_branch.code is Code.INVALID_STATE
     assert first in same_path.message
     assert first in same_branch.message
-    ask(app, "workspace_update", id=first, status="abandoned")
-    ask(app, "workspace_create", workflow_id=id, path="one", branch="a")
+    call_tool(app, "workspace_update", id=first, status="abandoned")
+    call_tool(app, "workspace_create", workflow_id=id, path="one", branch="a")
 
 
-def test_of_two_that_want_one_branch_at_once_one_gets_it(app: Application):
-    id, _ = workflow(app)
+def test_of_two_concurrent_requests_for_one_branch_one_wins(app: Application):
+    id, _ = create_plan(app)
 
     def create(number: int) -> str:
         try:
-            made(app, id, "same")
+            create_workspace(app, id, "same")
         except DeepworkError as error:
             return error.code
         return f"made by {number}" if number < 0 else "made"
@@ -220,20 +222,20 @@ def test_of_two_that_want_one_branch_at_once_one_gets_it(app: Application):
         outcomes = list(pool.map(create, range(4)))
 
     assert sorted(outcomes) == [Code.INVALID_STATE] * 3 + ["made"]
-    assert len(workspaces(app, id)) == 1
+    assert len(list_workspaces(app, id)) == 1
 
 
 def test_unknown_workflows_and_tasks_and_those_of_others_are_refused(app: Application):
-    id, _ = workflow(app)
-    _, (foreign,) = workflow(app, "theirs")
+    id, _ = create_plan(app)
+    _, (foreign,) = create_plan(app, "theirs")
     given = {"path": "tree", "branch": "b"}
 
-    assert refusal(app, "workspace_create", workflow_id="wf_no", **given).code is Code.WORKFLOW_NOT_FOUND
-    unknown = refusal(app, "workspace_create", workflow_id=id, task_ids=["tk_no"], **given)
+    assert expect_error(app, "workspace_create", workflow_id="wf_no", **given).code is Code.WORKFLOW_NOT_FOUND
+    unknown = expect_error(app, "workspace_create", workflow_id=id, task_ids=["tk_no"], **given)
     assert unknown.code is Code.TASK_NOT_FOUND
-    other = refusal(app, "workspace_create", workflow_id=id, task_ids=[foreign], **given)
+    other = expect_error(app, "workspace_create", workflow_id=id, task_ids=[foreign], **given)
     assert other.code is Code.WORKFLOW_MISMATCH
-    assert workspaces(app, id) == []
+    assert list_workspaces(app, id) == []
 
 
 # workspace_update
@@ -242,30 +244,30 @@ def test_unknown_workflows_and_tasks_and_those_of_others_are_refused(app: Applic
 def test_a_merged_workspace_knows_its_merge_and_loses_its_tree(
     app: Application, tmp_path: Path, clock: Clock
 ):
-    id, _ = workflow(app)
-    workspace, tree = made(app, id, "feature")
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
-    git(tmp_path, "merge", "-q", "--no-ff", "--no-edit", "feature")
+    run_git(tmp_path, "merge", "-q", "--no-ff", "--no-edit", "feature")
     clock.advance(seconds=3)
 
-    answer = ask(app, "workspace_update", id=workspace, status="merged")
+    answer = call_tool(app, "workspace_update", id=workspace, status="merged")
 
-    assert answer == {"success": True, "merge_commit": git(tmp_path, "rev-parse", "main")}
+    assert answer == {"success": True, "merge_commit": run_git(tmp_path, "rev-parse", "main")}
     assert not tree.exists()
-    assert git(tmp_path, "branch", "--list", "feature") != ""
-    (shown,) = workspaces(app, id)
+    assert run_git(tmp_path, "branch", "--list", "feature") != ""
+    (shown,) = list_workspaces(app, id)
     assert (shown["status"], shown["updated_at"]) == ("merged", NOW + 3000)
-    assert told(app)[-2:] == ["workspace:updated", "workspace:removed"]
+    assert list_event_types(app)[-2:] == ["workspace:updated", "workspace:removed"]
 
 
 def test_a_given_merge_commit_is_kept_and_a_squash_is_a_warning(app: Application, tmp_path: Path):
-    id, _ = workflow(app)
-    workspace, tree = made(app, id, "feature")
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
-    git(tmp_path, "merge", "-q", "--squash", "feature")
+    run_git(tmp_path, "merge", "-q", "--squash", "feature")
     squashed = commit(tmp_path, "all at once")
 
-    answer = ask(app, "workspace_update", id=workspace, status="merged", merge_commit=squashed[:10])
+    answer = call_tool(app, "workspace_update", id=workspace, status="merged", merge_commit=squashed[:10])
 
     assert answer["merge_commit"] == squashed
     assert "squashed" in answer["warning"]
@@ -273,71 +275,71 @@ def test_a_given_merge_commit_is_kept_and_a_squash_is_a_warning(app: Application
 
 
 def test_a_merge_that_nobody_can_find_is_a_warning(app: Application):
-    id, _ = workflow(app)
-    workspace, tree = made(app, id, "feature")
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
 
-    answer = ask(app, "workspace_update", id=workspace, status="merged")
+    answer = call_tool(app, "workspace_update", id=workspace, status="merged")
 
     assert answer == {"success": True, "warning": "No merge of 'feature' was found on main."}
 
 
-def test_a_merge_commit_that_git_does_not_know_is_kept_as_told(app: Application):
-    id, _ = workflow(app)
-    workspace, _ = made(app, id, "feature")
+def test_a_merge_commit_that_git_does_not_know_is_saved_as_given(app: Application):
+    id, _ = create_plan(app)
+    workspace, _ = create_workspace(app, id, "feature")
 
-    answer = ask(app, "workspace_update", id=workspace, status="merged", merge_commit="0123abcd")
+    answer = call_tool(app, "workspace_update", id=workspace, status="merged", merge_commit="0123abcd")
 
     assert answer["merge_commit"] == "0123abcd"
     assert "no commit '0123abcd'" in answer["warning"]
 
 
 def test_uncommitted_work_is_rescued_before_the_tree_goes(app: Application, tmp_path: Path):
-    id, _ = workflow(app)
-    workspace, tree = made(app, id, "feature")
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
     (tree / "a.txt").write_text("three\n")
     (tree / "new.txt").write_text("new\n")
 
-    answer = ask(app, "workspace_update", id=workspace, status="abandoned")
+    answer = call_tool(app, "workspace_update", id=workspace, status="abandoned")
 
     rescued = answer["rescue_branch"]
     assert answer == {"success": True, "rescue_branch": rescued}
     assert not tree.exists()
-    assert git(tmp_path, "show", f"{rescued}:a.txt") == "three"
-    assert git(tmp_path, "show", f"{rescued}:new.txt") == "new"
-    assert git(tmp_path, "show", "feature:a.txt") == "two"
-    assert workspaces(app, id)[0]["rescue_branch"] == rescued
+    assert run_git(tmp_path, "show", f"{rescued}:a.txt") == "three"
+    assert run_git(tmp_path, "show", f"{rescued}:new.txt") == "new"
+    assert run_git(tmp_path, "show", "feature:a.txt") == "two"
+    assert list_workspaces(app, id)[0]["rescue_branch"] == rescued
 
 
 def test_a_tree_that_was_only_registered_is_never_touched(app: Application, tmp_path: Path):
-    git(tmp_path, "worktree", "add", "-q", "-b", "own", "own-tree")
+    run_git(tmp_path, "worktree", "add", "-q", "-b", "own", "own-tree")
     (tmp_path / "own-tree/a.txt").write_text("dirty\n")
-    id, _ = workflow(app)
-    workspace = ask(app, "workspace_create", workflow_id=id, path="own-tree", branch="own")["id"]
+    id, _ = create_plan(app)
+    workspace = call_tool(app, "workspace_create", workflow_id=id, path="own-tree", branch="own")["id"]
 
-    assert ask(app, "workspace_update", id=workspace, status="abandoned") == {"success": True}
+    assert call_tool(app, "workspace_update", id=workspace, status="abandoned") == {"success": True}
 
     assert (tmp_path / "own-tree/a.txt").read_text() == "dirty\n"
 
 
 def test_a_tree_that_somebody_deleted_is_no_obstacle(app: Application, tmp_path: Path):
-    id, _ = workflow(app)
-    workspace, tree = made(app, id, "feature")
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
     shutil.rmtree(tree)
 
-    assert ask(app, "workspace_update", id=workspace, status="abandoned") == {"success": True}
-    assert git(tmp_path, "worktree", "list").count("\n") == 0
+    assert call_tool(app, "workspace_update", id=workspace, status="abandoned") == {"success": True}
+    assert run_git(tmp_path, "worktree", "list").count("\n") == 0
 
 
 def test_repeating_an_end_finishes_what_was_cut_off(app: Application, tmp_path: Path):
-    id, _ = workflow(app)
-    workspace, tree = made(app, id, "feature")
-    git(tmp_path, "worktree", "lock", str(tree))
-    first = ask(app, "workspace_update", id=workspace, status="abandoned")
-    git(tmp_path, "worktree", "unlock", str(tree))
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
+    run_git(tmp_path, "worktree", "lock", str(tree))
+    first = call_tool(app, "workspace_update", id=workspace, status="abandoned")
+    run_git(tmp_path, "worktree", "unlock", str(tree))
 
-    again = ask(app, "workspace_update", id=workspace, status="abandoned")
+    again = call_tool(app, "workspace_update", id=workspace, status="abandoned")
 
     assert "Its tree was not removed" in first["warning"]
     assert again == {"success": True}
@@ -345,14 +347,14 @@ def test_repeating_an_end_finishes_what_was_cut_off(app: Application, tmp_path: 
 
 
 def test_under_a_key_the_end_has_one_effect_too(app: Application):
-    id, _ = workflow(app)
-    workspace, tree = made(app, id, "feature")
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
 
-    first = ask(app, "workspace_update", key="k", id=workspace, status="abandoned")
+    first = call_tool(app, "workspace_update", key="k", id=workspace, status="abandoned")
 
-    assert first == ask(app, "workspace_update", key="k", id=workspace, status="abandoned")
+    assert first == call_tool(app, "workspace_update", key="k", id=workspace, status="abandoned")
     assert not tree.exists()
-    assert told(app).count("workspace:removed") == 1
+    assert list_event_types(app).count("workspace:removed") == 1
 
 
 @pytest.mark.parametrize(
@@ -366,41 +368,41 @@ def test_under_a_key_the_end_has_one_effect_too(app: Application):
 def test_a_status_changes_only_in_ways_that_make_sense(
     app: Application, before: str, after: str, is_allowed: bool
 ):
-    id, _ = workflow(app)
-    workspace = ask(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
-    ask(app, "workspace_update", id=workspace, status=before)
+    id, _ = create_plan(app)
+    workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
+    call_tool(app, "workspace_update", id=workspace, status=before)
 
     if is_allowed:
-        ask(app, "workspace_update", id=workspace, status=after.upper())
-        assert workspaces(app, id)[0]["status"] == after
+        call_tool(app, "workspace_update", id=workspace, status=after.upper())
+        assert list_workspaces(app, id)[0]["status"] == after
     else:
-        error = refusal(app, "workspace_update", id=workspace, status=after)
+        error = expect_error(app, "workspace_update", id=workspace, status=after)
         assert error.code is Code.INVALID_TRANSITION
-        assert workspaces(app, id)[0]["status"] == before
+        assert list_workspaces(app, id)[0]["status"] == before
 
 
 def test_an_abandoned_one_is_not_taken_up_where_another_works(app: Application):
-    id, _ = workflow(app)
-    first = ask(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
-    ask(app, "workspace_update", id=first, status="abandoned")
-    second = ask(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
+    id, _ = create_plan(app)
+    first = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
+    call_tool(app, "workspace_update", id=first, status="abandoned")
+    second = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
 
-    assert second in refusal(app, "workspace_update", id=first, status="active").message
+    assert second in expect_error(app, "workspace_update", id=first, status="active").message
 
 
 def test_a_merge_commit_alone_changes_nothing_else(app: Application):
-    id, _ = workflow(app)
-    workspace = ask(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
+    id, _ = create_plan(app)
+    workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
 
-    assert ask(app, "workspace_update", id=workspace, merge_commit="abc")["success"]
+    assert call_tool(app, "workspace_update", id=workspace, merge_commit="abc")["success"]
 
-    (shown,) = workspaces(app, id)
+    (shown,) = list_workspaces(app, id)
     assert (shown["status"], shown["merge_commit"]) == ("active", "abc")
 
 
 def test_an_unknown_workspace_is_named(app: Application):
     for tool, more in (("workspace_update", {"status": "merged"}), ("workspace_check", {})):
-        error = refusal(app, tool, id="ws_no", **more)
+        error = expect_error(app, tool, id="ws_no", **more)
         assert error.code is Code.WORKSPACE_NOT_FOUND
         assert "'ws_no'" in error.message
 
@@ -409,84 +411,84 @@ def test_an_unknown_workspace_is_named(app: Application):
 
 
 def test_workspaces_are_listed_by_status_the_oldest_first(app: Application, clock: Clock):
-    id, _ = workflow(app)
+    id, _ = create_plan(app)
     ids = []
     for name in "abc":
-        ids.append(ask(app, "workspace_create", workflow_id=id, path=name, branch=name)["id"])
+        ids.append(call_tool(app, "workspace_create", workflow_id=id, path=name, branch=name)["id"])
         clock.advance(seconds=1)
-    ask(app, "workspace_update", id=ids[1], status="abandoned")
+    call_tool(app, "workspace_update", id=ids[1], status="abandoned")
 
-    assert [each["id"] for each in workspaces(app, id)] == ids
-    assert [each["id"] for each in workspaces(app, id, status=["active"])] == [ids[0], ids[2]]
-    assert [each["id"] for each in workspaces(app, id, status=["ABANDONED", "merged"])] == [ids[1]]
-    assert ask(app, "workspace_list", workflow_id=id, limit=1)["total"] == 3
-    assert refusal(app, "workspace_list", workflow_id=id, status=["gone"]).code is Code.INVALID_INPUT
-    assert refusal(app, "workspace_list", workflow_id="wf_no").code is Code.WORKFLOW_NOT_FOUND
+    assert [each["id"] for each in list_workspaces(app, id)] == ids
+    assert [each["id"] for each in list_workspaces(app, id, status=["active"])] == [ids[0], ids[2]]
+    assert [each["id"] for each in list_workspaces(app, id, status=["ABANDONED", "merged"])] == [ids[1]]
+    assert call_tool(app, "workspace_list", workflow_id=id, limit=1)["total"] == 3
+    assert expect_error(app, "workspace_list", workflow_id=id, status=["gone"]).code is Code.INVALID_INPUT
+    assert expect_error(app, "workspace_list", workflow_id="wf_no").code is Code.WORKFLOW_NOT_FOUND
 
 
 # workspace_check
 
 
 def test_a_forecast_names_the_files_that_would_conflict(app: Application, tmp_path: Path):
-    id, _ = workflow(app)
-    one, tree_one = made(app, id, "one")
-    two, tree_two = made(app, id, "two")
-    three, tree_three = made(app, id, "three")
+    id, _ = create_plan(app)
+    one, tree_one = create_workspace(app, id, "one")
+    two, tree_two = create_workspace(app, id, "two")
+    three, tree_three = create_workspace(app, id, "three")
     commit(tree_one, a_txt="ours\n")
     commit(tree_two, a_txt="theirs\n")
     commit(tree_three, b_txt="elsewhere\n")
     (tree_three / "c.txt").write_text("not yet\n")
 
-    assert ask(app, "workspace_check", id=one) == {
+    assert call_tool(app, "workspace_check", id=one) == {
         "clean": False, "conflicts_with_base": [], "conflicts_with": {two: ["a.txt"]}, "uncommitted": [three],
     }  # fmt: skip
-    assert ask(app, "workspace_check", id=three)["clean"] is True
+    assert call_tool(app, "workspace_check", id=three)["clean"] is True
     commit(tmp_path, a_txt="main\n")
-    assert ask(app, "workspace_check", id=one)["conflicts_with_base"] == ["a.txt"]
-    ask(app, "workspace_update", id=two, status="abandoned")
-    assert ask(app, "workspace_check", id=one)["conflicts_with"] == {}
-    assert git(tmp_path, "status", "--porcelain") == ""
+    assert call_tool(app, "workspace_check", id=one)["conflicts_with_base"] == ["a.txt"]
+    call_tool(app, "workspace_update", id=two, status="abandoned")
+    assert call_tool(app, "workspace_check", id=one)["conflicts_with"] == {}
+    assert run_git(tmp_path, "status", "--porcelain") == ""
 
 
-def test_a_branch_that_is_gone_is_told(app: Application):
-    id, _ = workflow(app)
-    workspace = ask(app, "workspace_create", workflow_id=id, path="tree", branch="gone")["id"]
-    other, _ = made(app, id, "here")
+def test_a_branch_that_is_gone_is_reported(app: Application):
+    id, _ = create_plan(app)
+    workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="gone")["id"]
+    other, _ = create_workspace(app, id, "here")
 
     with pytest.raises(GitError) as refused:
-        ask(app, "workspace_check", id=workspace)
+        call_tool(app, "workspace_check", id=workspace)
 
     assert "'gone'" in refused.value.message
-    assert ask(app, "workspace_check", id=other)["warning"] == "There is no branch 'gone' any more."
+    assert call_tool(app, "workspace_check", id=other)["warning"] == "There is no branch 'gone' any more."
 
 
 # task_assign_workspace
 
 
-def test_a_task_is_assigned_and_assigned_anew(app: Application):
-    id, (task,) = workflow(app, "one")
-    first = ask(app, "workspace_create", workflow_id=id, path="a", branch="a")["id"]
-    second = ask(app, "workspace_create", workflow_id=id, path="b", branch="b")["id"]
+def test_a_task_is_assigned_and_reassigned(app: Application):
+    id, (task,) = create_plan(app, "one")
+    first = call_tool(app, "workspace_create", workflow_id=id, path="a", branch="a")["id"]
+    second = call_tool(app, "workspace_create", workflow_id=id, path="b", branch="b")["id"]
 
-    assert ask(app, "task_assign_workspace", task_id=task, workspace_id=first) == {"success": True}
-    ask(app, "task_assign_workspace", task_id=task, workspace_id=second)
-    before = len(told(app))
-    ask(app, "task_assign_workspace", task_id=task, workspace_id=second)
+    assert call_tool(app, "task_assign_workspace", task_id=task, workspace_id=first) == {"success": True}
+    call_tool(app, "task_assign_workspace", task_id=task, workspace_id=second)
+    before = len(list_event_types(app))
+    call_tool(app, "task_assign_workspace", task_id=task, workspace_id=second)
 
-    assert len(told(app)) == before
-    assert {each["id"]: each["task_ids"] for each in workspaces(app, id)} == {first: [], second: [task]}
-    assert events(app)[-1].data["task_ids"] == [task]
+    assert len(list_event_types(app)) == before
+    assert {each["id"]: each["task_ids"] for each in list_workspaces(app, id)} == {first: [], second: [task]}
+    assert list_events(app)[-1].data["task_ids"] == [task]
 
 
 def test_a_task_is_assigned_to_an_active_workspace_of_its_own_workflow(app: Application):
-    id, (task,) = workflow(app, "one")
-    other, _ = workflow(app)
-    foreign = ask(app, "workspace_create", workflow_id=other, path="a", branch="a")["id"]
-    over = ask(app, "workspace_create", workflow_id=id, path="b", branch="b")["id"]
-    ask(app, "workspace_update", id=over, status="abandoned")
+    id, (task,) = create_plan(app, "one")
+    other, _ = create_plan(app)
+    foreign = call_tool(app, "workspace_create", workflow_id=other, path="a", branch="a")["id"]
+    over = call_tool(app, "workspace_create", workflow_id=id, path="b", branch="b")["id"]
+    call_tool(app, "workspace_update", id=over, status="abandoned")
 
     def code(task_id: str, workspace_id: str) -> Code:
-        return refusal(app, "task_assign_workspace", task_id=task_id, workspace_id=workspace_id).code
+        return expect_error(app, "task_assign_workspace", task_id=task_id, workspace_id=workspace_id).code
 
     assert code(task, foreign) is Code.WORKFLOW_MISMATCH
     assert code(task, over) is Code.INVALID_STATE

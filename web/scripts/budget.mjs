@@ -1,4 +1,4 @@
-// What the page costs on the wire; more than the budget fails the build.
+// Prints the gzipped size of the built files; fails the build if the total exceeds the budget.
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -13,5 +13,5 @@ for (const name of files) {
   total += packed;
   console.log(`${name.padEnd(40)} ${String(bytes.length).padStart(8)} B  ${String(packed).padStart(7)} B gzipped`);
 }
-console.log(`${"in all".padEnd(40)} ${"".padStart(8)}    ${String(total).padStart(7)} B of ${BUDGET}`);
+console.log(`${"total".padEnd(40)} ${"".padStart(8)}    ${String(total).padStart(7)} B of ${BUDGET}`);
 process.exit(total > BUDGET ? 1 : 0);

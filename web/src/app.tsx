@@ -1,17 +1,17 @@
-/** The frame around every page: where one can go, how the connection is, and the page itself. */
+/** The frame around every page: navigation, connection status, and the page itself. */
 
 import { effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { now, clockTime } from "./clock";
-import { connection, lastHeard, me, nextTry, tryNow } from "./data/live";
+import { connection, lastReceived, me, nextTry, reconnectNow } from "./data/live";
 import { useResource } from "./data/resource";
 import type { HomeAnswer } from "./data/shapes";
-import { isHelpOpen, PLACES } from "./keys";
+import { isHelpOpen, PAGES } from "./keys";
 import { Agents } from "./pages/agents";
 import { Blockers } from "./pages/blockers";
 import { Decisions } from "./pages/decisions";
 import { Health } from "./pages/health";
-import { concernsHome, Home } from "./pages/home";
+import { affectsHome, Home } from "./pages/home";
 import { Jobs } from "./pages/jobs";
 import { Plans } from "./pages/plans";
 import { RunPage } from "./pages/run";
@@ -24,7 +24,7 @@ import { Dialog } from "./ui/dialog";
 import { GlobalSearch } from "./ui/search";
 import { Empty } from "./ui/parts";
 
-/** What the page is about, for the title of the window. */
+/** The subject of the page, for the window title. */
 export const subject = signal("");
 const waiting = signal(0);
 
@@ -44,21 +44,21 @@ const ICONS: Record<string, string> = {
 };
 
 export function App() {
-  const home = useResource<HomeAnswer>("/home", concernsHome);
+  const home = useResource<HomeAnswer>("/home", affectsHome);
   useEffect(() => {
     const total = home.data?.needs_you_total;
     if (total === undefined) return;
-    if (total > waiting.value && waiting.value >= 0 && home.seq) announce(`${total} ${total === 1 ? "thing waits" : "things wait"} for you.`);
+    if (total > waiting.value && waiting.value >= 0 && home.seq) announce(`${total} ${total === 1 ? "item needs" : "items need"} you.`);
     waiting.value = total;
   }, [home.data]);
   return (
     <div class="shell">
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
-        Skip to the page
+        Skip to content
       </a>
-      <Side />
+      <Sidebar />
       <div class="body">
-        <Notice />
+        <ConnectionNotice />
         <main id="main" tabIndex={-1}>
           <Page home={home} />
         </main>
@@ -100,7 +100,7 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
       return <Health />;
   }
   return (
-    <Empty title="There is no such page" isPage>
+    <Empty title="Page not found" isPage>
       <a class="button" href="/">
         Go home
       </a>
@@ -108,7 +108,7 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
   );
 }
 
-function Side() {
+function Sidebar() {
   const at = path.value;
   const isAt = (to: string) => (to === "/" ? at === "/" : at === to || at.startsWith(`${to}/`) || (to === "/runs" && at.startsWith("/tasks")));
   return (
@@ -123,7 +123,7 @@ function Side() {
       <GlobalSearch />
       <nav aria-label="Pages">
         <ul>
-          {Object.entries(PLACES).map(([key, [to, name]]) => (
+          {Object.entries(PAGES).map(([key, [to, name]]) => (
             <li>
               <a href={to} aria-current={isAt(to) ? "page" : undefined} title={hasShortcuts.value ? `g ${key}` : undefined}>
                 <svg class="shape" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
@@ -142,7 +142,7 @@ function Side() {
         </ul>
       </nav>
       <div class="side-foot">
-        <Light />
+        <ConnectionStatus />
         <div class="side-tools">
           <label class="theme">
             <span class="unseen">Theme</span>
@@ -167,9 +167,9 @@ function Side() {
   );
 }
 
-/** How the connection is, in a word. */
-function Light() {
-  const words = { live: "Live", connecting: "Connecting", gone: "Server gone", offline: "Offline", login: "Logged out" };
+/** The state of the connection, in one word. */
+function ConnectionStatus() {
+  const words = { live: "Live", connecting: "Connecting", gone: "Disconnected", offline: "Offline", login: "Signed out" };
   return (
     <p class={`light is-${connection.value}`} id="connection">
       <span class="light-dot" aria-hidden="true" />
@@ -178,19 +178,19 @@ function Light() {
   );
 }
 
-function Notice() {
+function ConnectionNotice() {
   const state = connection.value;
   if (state !== "gone" && state !== "offline") return null;
   const left = Math.max(0, Math.ceil((nextTry.value - now.value) / 1000));
   return (
     <div class="notice" role="status">
-      <strong>{state === "offline" ? "You are offline." : "The server does not answer."}</strong>
+      <strong>{state === "offline" ? "You are offline." : "The server is not responding."}</strong>
       <span>
-        What you see is from <time dateTime={new Date(lastHeard.value).toISOString()} title={new Date(lastHeard.value).toISOString()}>{clockTime(lastHeard.value)}</time>.{" "}
-        {state === "offline" ? "It goes on where it stopped when you are back." : left > 1 ? "Trying again soon." : "Trying again …"}
+        Showing data from <time dateTime={new Date(lastReceived.value).toISOString()} title={new Date(lastReceived.value).toISOString()}>{clockTime(lastReceived.value)}</time>.{" "}
+        {state === "offline" ? "Updates resume when you are back online." : left > 1 ? "Retrying soon." : "Retrying …"}
       </span>
-      <button type="button" class="button tiny" onClick={tryNow}>
-        Try now
+      <button type="button" class="button tiny" onClick={reconnectNow}>
+        Retry now
       </button>
     </div>
   );
@@ -198,7 +198,7 @@ function Notice() {
 
 function Login() {
   return (
-    <Empty title="This browser is not logged in" isPage>
+    <Empty title="This browser is not signed in" isPage>
       <p>
         Open the link that deepwork printed when it started. To see it again, run <code>deepwork dashboard --open</code>.
       </p>
@@ -207,18 +207,18 @@ function Login() {
 }
 
 const KEYS: [string, string][] = [
-  ["j  k", "Next, last in the list"],
-  ["Enter", "Open what is selected"],
-  ["Esc", "Close what is open"],
-  ["← →", "Fold, unfold in a tree"],
-  ["[  ]", "Tab before, tab after"],
+  ["j  k", "Next, previous in the list"],
+  ["Enter", "Open the selected item"],
+  ["Esc", "Close the open item"],
+  ["← →", "Collapse, expand in a tree"],
+  ["[  ]", "Previous tab, next tab"],
   ["/", "Search"],
   ["?", "This help"],
 ];
 
 function Help() {
   return (
-    <Dialog title="Keys" onClose={() => (isHelpOpen.value = false)}>
+    <Dialog title="Keyboard shortcuts" onClose={() => (isHelpOpen.value = false)}>
       <div class="keys">
         <dl>
           {KEYS.map(([key, meaning]) => (
@@ -231,7 +231,7 @@ function Help() {
           ))}
         </dl>
         <dl>
-          {Object.entries(PLACES).map(([key, [, name]]) => (
+          {Object.entries(PAGES).map(([key, [, name]]) => (
             <div>
               <dt>
                 <kbd>g {key}</kbd>
@@ -242,7 +242,7 @@ function Help() {
         </dl>
       </div>
       <label class="check">
-        <input type="checkbox" checked={hasShortcuts.value} onChange={(event) => setShortcuts(event.currentTarget.checked)} /> Single keys are shortcuts
+        <input type="checkbox" checked={hasShortcuts.value} onChange={(event) => setShortcuts(event.currentTarget.checked)} /> Enable single-key shortcuts
       </label>
     </Dialog>
   );

@@ -1,8 +1,8 @@
-/** Times as people say them: in the local zone, with the exact one behind. */
+/** Formats times and durations for people, in the local time zone. */
 
 import { signal } from "@preact/signals";
 
-/** The present, to the second it matters: ticks only as often as words like "2 min" change. */
+/** The current time. It is updated every 5 seconds, which is enough for texts like "2 min ago". */
 export const now = signal(Date.now());
 
 export function startClock(): void {
@@ -33,7 +33,7 @@ export function duration(ms: number): string {
   return h % 24 ? `${d} d ${h % 24} h` : `${d} d`;
 }
 
-/** How long ago, in one unit. */
+/** The age of a time, in one unit. */
 export function ago(at: number, present: number): string {
   const s = Math.round((present - at) / 1000);
   if (s < -5) return `in ${oneUnit(-s)}`;

@@ -1,4 +1,4 @@
-/** Keys for everything; off while one types, and off altogether if one wishes. */
+/** Keyboard shortcuts. They are off while the user types, and can be turned off altogether. */
 
 import { signal } from "@preact/signals";
 import { hasShortcuts } from "./preferences";
@@ -7,7 +7,7 @@ import { stepTab } from "./ui/tabs";
 
 export const isHelpOpen = signal(false);
 
-export const PLACES: Record<string, [string, string]> = {
+export const PAGES: Record<string, [string, string]> = {
   h: ["/", "Home"],
   r: ["/runs", "Runs"],
   b: ["/blockers", "Blockers"],
@@ -18,7 +18,7 @@ export const PLACES: Record<string, [string, string]> = {
   s: ["/health", "Health"],
 };
 
-let isGoing = 0;
+let goPressedAt = 0;
 const GO_WITHIN = 1200;
 
 export function startKeys(): void {
@@ -28,31 +28,31 @@ export function startKeys(): void {
     const isTyping = target.closest?.("input, textarea, select, [contenteditable]") !== null;
     if (event.key === "Escape") {
       if (isTyping) target.blur();
-      else close();
+      else closeInnermost();
       return;
     }
     if (isTyping || !hasShortcuts.value || document.querySelector("dialog[open]")) return;
-    if (take(event.key)) event.preventDefault();
+    if (handleKey(event.key)) event.preventDefault();
   });
 }
 
-/** Esc: the innermost thing that is open. */
-function close(): void {
+/** Closes the innermost open item, on Esc. */
+function closeInnermost(): void {
   if (document.querySelector("dialog[open]")) return;
   const open = ["event", "file", "task"].find((name) => query.value.has(name));
   if (open) go(withQuery({ [open]: null }));
 }
 
-function take(key: string): boolean {
-  if (Date.now() - isGoing < GO_WITHIN && PLACES[key]) {
-    isGoing = 0;
-    go(PLACES[key][0]);
+function handleKey(key: string): boolean {
+  if (Date.now() - goPressedAt < GO_WITHIN && PAGES[key]) {
+    goPressedAt = 0;
+    go(PAGES[key][0]);
     return true;
   }
-  isGoing = 0;
+  goPressedAt = 0;
   switch (key) {
     case "g":
-      isGoing = Date.now();
+      goPressedAt = Date.now();
       return true;
     case "/": {
       const field = document.querySelector<HTMLInputElement>("main [data-search]") ?? document.querySelector<HTMLInputElement>("[data-search]");
@@ -61,9 +61,9 @@ function take(key: string): boolean {
       return field !== null;
     }
     case "j":
-      return step(1);
+      return moveSelection(1);
     case "k":
-      return step(-1);
+      return moveSelection(-1);
     case "[":
       stepTab(-1);
       return true;
@@ -78,8 +78,8 @@ function take(key: string): boolean {
   }
 }
 
-/** The next or the last thing of the list; with a task open at the side, it follows. */
-function step(by: number): boolean {
+/** Selects the next or previous item of the list; an open task panel follows the selection. */
+function moveSelection(by: number): boolean {
   const list = document.querySelector<HTMLElement>("main [data-list]");
   if (list) {
     const at = list.querySelector<HTMLElement>('.row[tabindex="0"]:not(.rows-head)');

@@ -1,4 +1,4 @@
-/** The address is the state of the view: what is open, filtered, sorted and selected. */
+/** The URL holds the state of the view: what is open, filtered, sorted and selected. */
 
 import { computed, signal } from "@preact/signals";
 
@@ -7,25 +7,25 @@ export const address = signal(location.pathname + location.search);
 export const path = computed(() => address.value.split("?")[0]!);
 export const query = computed(() => new URLSearchParams(address.value.split("?")[1] ?? ""));
 
-/** Go to another view; Back brings this one again. */
+/** Go to another view; Back returns to this one. */
 export function go(to: string): void {
   if (to === address.value) return;
   history.pushState(null, "", to);
-  arrive();
+  syncAddress();
 }
 
-/** Change the view in place: typing in a filter is no step to go back to. */
+/** Change the view without a history entry, for example while the user types in a filter. */
 export function replace(to: string): void {
   if (to === address.value) return;
   history.replaceState(null, "", to);
-  arrive();
+  syncAddress();
 }
 
-function arrive(): void {
+function syncAddress(): void {
   address.value = location.pathname + location.search;
 }
 
-/** This address with some parameters changed; an empty value takes the parameter away. */
+/** The current URL with some parameters changed; an empty value removes the parameter. */
 export function withQuery(changes: Record<string, string | number | null | undefined>): string {
   const next = new URLSearchParams(query.value);
   for (const [name, value] of Object.entries(changes)) {
@@ -45,9 +45,9 @@ export function runAddress(id: string, more: Record<string, string> = {}): strin
   return `/runs/${encodeURIComponent(id)}${text ? `?${text}` : ""}`;
 }
 
-/** Follow links of this page without loading it again. */
+/** Handle clicks on internal links without reloading the page. */
 export function followLinks(): void {
-  addEventListener("popstate", arrive);
+  addEventListener("popstate", syncAddress);
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const link = (event.target as Element | null)?.closest?.("a");

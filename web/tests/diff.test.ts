@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { foldedBecause, hunksOf, pairs, refined, words } from "../src/view/diff";
+import { getFoldReason, hunksOf, pairs, refineHunk, words } from "../src/view/diff";
 
 const DIFF = `diff --git a/x.py b/x.py
 --- a/x.py
@@ -43,14 +43,14 @@ test("two lines with nothing in common are two lines", () => {
 });
 
 test("without white space a line moved to the right is the same line", () => {
-  const hunk = refined(hunksOf("@@ -1 +1 @@\n-a = 1\n+    a = 1\n")[0]!, true);
+  const hunk = refineHunk(hunksOf("@@ -1 +1 @@\n-a = 1\n+    a = 1\n")[0]!, true);
 
   expect(hunk.lines.map((line) => line.kind)).toEqual(["same"]);
 });
 
 test("huge, binary and generated files wait for a click", () => {
-  expect(foldedBecause({ path: "src/a.py", added: 3, removed: 1 })).toBeNull();
-  expect(foldedBecause({ path: "web/package-lock.json", added: 3 })).toBe("Made by a tool");
-  expect(foldedBecause({ path: "a.png", is_binary: true })).toBe("Binary file");
-  expect(foldedBecause({ path: "src/a.py", added: 900 })).not.toBeNull();
+  expect(getFoldReason({ path: "src/a.py", added: 3, removed: 1 })).toBeNull();
+  expect(getFoldReason({ path: "web/package-lock.json", added: 3 })).toBe("Made by a tool");
+  expect(getFoldReason({ path: "a.png", is_binary: true })).toBe("Binary file");
+  expect(getFoldReason({ path: "src/a.py", added: 900 })).not.toBeNull();
 });

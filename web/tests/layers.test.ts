@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { criticalPath, drawable, fold, layersOf, place, type Graph } from "../src/view/layers";
+import { criticalPath, foldToFit, fold, layersOf, placeNodes, type Graph } from "../src/view/layers";
 
 const graph = (edges: string[], ...more: string[]): Graph => {
   const pairs = edges.map((edge) => edge.split(">") as [string, string]);
@@ -14,18 +14,18 @@ test("a node stands one layer after the deepest that it waits for", () => {
 });
 
 test("a circle is drawn, not waited for", () => {
-  expect(place(graph(["a>b", "b>a", "b>c"])).size).toBe(3);
+  expect(placeNodes(graph(["a>b", "b>a", "b>c"])).size).toBe(3);
 });
 
 test("no two nodes have the same place", () => {
   const edges = Array.from({ length: 300 }, (_, index) => `n${Math.floor(index / 3)}>n${index + 1}`);
-  const places = [...place(graph(edges)).values()].map(({ x, y }) => `${x}:${y}`);
+  const places = [...placeNodes(graph(edges)).values()].map(({ x, y }) => `${x}:${y}`);
 
   expect(new Set(places).size).toBe(places.length);
 });
 
 test("sweeps take crossings away", () => {
-  const placed = place(graph(["a>x", "b>y", "c>z", "a>z"].reverse()));
+  const placed = placeNodes(graph(["a>x", "b>y", "c>z", "a>z"].reverse()));
   const rows = ["a", "b", "c"].map((id) => placed.get(id)!.y);
   const after = ["x", "y", "z"].map((id) => placed.get(id)!.y);
   const order = (list: number[]) => list.map((_, index) => index).sort((one, two) => list[one]! - list[two]!);
@@ -45,10 +45,10 @@ test("sixty siblings are drawn, more are folded into one, and one can open it", 
 
 test("ten thousand tasks come down to what can be drawn", () => {
   const edges = Array.from({ length: 9_999 }, (_, index) => `n${Math.floor((index * 7919) % (index + 1))}>n${index + 1}`);
-  const drawn = drawable(graph(edges), new Set());
+  const drawn = foldToFit(graph(edges), new Set());
 
   expect(drawn.nodes.length).toBeLessThanOrEqual(300);
-  expect(place(drawn).size).toBe(drawn.nodes.length);
+  expect(placeNodes(drawn).size).toBe(drawn.nodes.length);
 }, 60_000);
 
 test("the critical path is the chain that takes longest", () => {

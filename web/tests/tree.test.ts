@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import type { Phase } from "../src/data/shapes";
 import type { TaskRow } from "../src/data/tasks";
-import { rowsOf, shownStatus, type TreeWish } from "../src/view/tree";
+import { rowsOf, getDisplayStatus, type TreeOptions } from "../src/view/tree";
 
 const task = (id: string, given: Partial<TaskRow> = {}): TaskRow => ({
   id, name: id, status: "in_progress", phase: 1, parent: null, agent: "Ada", started: 0, ended: null, files: 0, decisions: 0, issues: 0,
   milestone: null, progress: null, isStale: false, isBlocked: false, ...given,
 });
 const phase = (number: number): Phase => ({ number, name: `P${number}`, status: "in_progress", tasks: { total: 0, completed: 0, failed: 0, in_progress: 0 } });
-const wish = (given: Partial<TreeWish> = {}): TreeWish => ({ groupBy: "phase", folded: new Set(), failuresOnly: false, words: "", status: "", ...given });
+const wish = (given: Partial<TreeOptions> = {}): TreeOptions => ({ groupBy: "phase", folded: new Set(), failuresOnly: false, words: "", status: "", ...given });
 const keys = (rows: { key: string; level: number }[]) => rows.map((row) => `${" ".repeat(row.level - 1)}${row.key}`);
 
 test("phases hold their tasks, and tasks their subtasks", () => {
@@ -45,7 +45,7 @@ test("a task that is its own ancestor does not hang the page", () => {
 });
 
 test("a task that waits for others is waiting, one that was stopped is blocked", () => {
-  expect(shownStatus(task("a", { status: "pending", isBlocked: true }))).toBe("waiting");
-  expect(shownStatus(task("a", { isBlocked: true }))).toBe("blocked");
-  expect(shownStatus(task("a", { status: "success", isBlocked: true }))).toBe("success");
+  expect(getDisplayStatus(task("a", { status: "pending", isBlocked: true }))).toBe("waiting");
+  expect(getDisplayStatus(task("a", { isBlocked: true }))).toBe("blocked");
+  expect(getDisplayStatus(task("a", { status: "success", isBlocked: true }))).toBe("success");
 });

@@ -1,1 +1,1 @@
-"""Who may do what, and the record of who did what."""
+"""Access control with named tokens and scopes, and the audit log of tool calls."""

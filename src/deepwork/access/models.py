@@ -1,31 +1,31 @@
-"""What a token is, and what is written down of a call."""
+"""Tokens, scopes and audit entries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 OWNER = "owner"
-"""The name under which whoever runs the server calls."""
+"""The account name of the person who runs the server."""
 
 
-class Scope(Word):
-    """How much a token may do; each includes those before it."""
+class Scope(CaseInsensitiveEnum):
+    """What a token may do; each scope includes those before it."""
 
     READ = "read"
     WORK = "work"
     ADMIN = "admin"
 
     def covers(self, needed: Scope) -> bool:
-        """Whether this is enough where that is needed."""
+        """Return whether this scope includes the needed one."""
         order = list(Scope)
         return order.index(self) >= order.index(needed)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A named token, as the store knows it: without its secret. Times are Unix milliseconds."""
+    """A named token as stored: with a digest of its secret. Times are Unix milliseconds."""
 
     id: str
     name: str
@@ -42,8 +42,8 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One call, as it is written down."""
+class AuditEntry:
+    """One tool call in the audit log."""
 
     at: int
     account: str
@@ -56,17 +56,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Link:
-    """An entry in its place: numbered, and chained to the one before."""
+class ChainedEntry:
+    """An audit entry with its number and its hash, which covers the entry before."""
 
     seq: int
-    entry: Entry
+    entry: AuditEntry
     chain: str
 
 
 @dataclass(frozen=True)
-class Head:
-    """The end of the chain: how many rows were written, and the chain of the last."""
+class ChainHead:
+    """The end of the chain: the number of entries, and the hash of the last."""
 
     seq: int
     chain: str

@@ -1,11 +1,11 @@
-"""How the token tools answer."""
+"""Answers of the token tools."""
 
 from __future__ import annotations
 
 from typing import Self
 
 from deepwork.access.models import Scope, Token
-from deepwork.shapes import Answer
+from deepwork.tool_types import Answer
 
 
 class TokenView(Answer):
@@ -22,9 +22,9 @@ class TokenView(Answer):
     last_used_at: int | None = None
 
     @classmethod
-    def of(cls, token: Token, now: int) -> Self:
+    def from_token(cls, token: Token, now: int) -> Self:
         shown = {key: value for key, value in vars(token).items() if key != "digest"}
-        return cls(**shown, status=_status(token, now))
+        return cls(**shown, status=_format_status(token, now))
 
 
 class NewToken(Answer):
@@ -45,7 +45,7 @@ class Revoked(Answer):
     revoked_at: int
 
 
-def _status(token: Token, now: int) -> str:
+def _format_status(token: Token, now: int) -> str:
     if token.is_valid(now):
         return "valid"
     return "expired" if token.revoked_at is None or token.revoked_at == token.expires_at else "revoked"

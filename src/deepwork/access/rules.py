@@ -1,4 +1,4 @@
-"""Which scope a call needs, in whose name it may be made, and what a token looks like."""
+"""The scope each call needs, the agents it may act for, and the format of tokens."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from deepwork.access.models import OWNER, Scope
 
-# The one table of scopes. What is read-only needs `read`; everything else stands in one of these two lists,
-# and what stands in none needs `admin` until somebody has decided.
+# Read-only tools need the scope `read`. Every other tool belongs in one of these two lists;
+# a tool in neither needs `admin`.
 WORK = frozenset(
     {
         "abandon_task", "abort_workflow", "agent_heartbeat", "agent_register", "agent_unregister",
@@ -26,15 +26,20 @@ WORK = frozenset(
     }
 )  # fmt: skip
 ADMIN = frozenset({"repository_register", "token_create", "token_list", "token_revoke"})
-# Where it depends on an argument: its default, the scope where it is false, and the scope otherwise. Nothing
-# but false is taken for false, because a tool may read "true" in more than one spelling.
-_DEPENDS: Mapping[str, tuple[str, bool, Scope, Scope]] = {
+# Scopes that depend on an argument: its name, its default, the scope if it is false, and otherwise.
+# Only a literal false counts as false, because a tool may accept several spellings of "true".
+_SCOPE_BY_ARGUMENT: Mapping[str, tuple[str, bool, Scope, Scope]] = {
     "message_get": ("mark_read", True, Scope.READ, Scope.WORK),
-    "workflow_update_status": ("force", False, Scope.WORK, Scope.ADMIN),  # sets aside what binds the others
+    "workflow_update_status": (
+        "force",
+        False,
+        Scope.WORK,
+        Scope.ADMIN,
+    ),  # overrides the rules for everyone else
 }
 
-# Arguments that say in whose name a call is made. `agent_id` of a tool that only reads says whom it is about.
-_ACTORS = ("agent_id", "sender_id")
+# Arguments that name the acting agent. In a read-only tool, `agent_id` is only the subject of the query.
+_ACTOR_ARGUMENTS = ("agent_id", "sender_id")
 _OWN_ID = frozenset({"agent_update", "agent_unregister"})
 
 _RESERVED = frozenset({OWNER, "local", "anonymous"})  # callers that have no named token
@@ -44,66 +49,66 @@ _TOKEN = re.compile(rf"dw_({_ID.pattern})_([A-Za-z0-9_-]{{43}})")
 _NO_DIGEST = "0" * 64
 
 
-def needed(tool: str, *, read_only: bool, arguments: Mapping[str, Any]) -> Scope:
-    """The scope that this call needs."""
-    if read_only or tool not in _DEPENDS:
-        return _usual(tool, read_only=read_only)
-    name, default, harmless, other = _DEPENDS[tool]
+def get_required_scope(tool: str, *, read_only: bool, arguments: Mapping[str, Any]) -> Scope:
+    """Return the scope that this call needs."""
+    if read_only or tool not in _SCOPE_BY_ARGUMENT:
+        return _get_default_scope(tool, read_only=read_only)
+    name, default, harmless, other = _SCOPE_BY_ARGUMENT[tool]
     return harmless if arguments.get(name, default) is False else other
 
 
-def offered_to(scope: Scope, tool: str, *, read_only: bool) -> bool:
-    """Whether there is any call of the tool that this scope covers."""
-    if read_only or tool not in _DEPENDS:
-        return scope.covers(_usual(tool, read_only=read_only))
-    return scope.covers(_DEPENDS[tool][2])
+def is_offered_to(scope: Scope, tool: str, *, read_only: bool) -> bool:
+    """Return whether the scope allows at least some calls of the tool."""
+    if read_only or tool not in _SCOPE_BY_ARGUMENT:
+        return scope.covers(_get_default_scope(tool, read_only=read_only))
+    return scope.covers(_SCOPE_BY_ARGUMENT[tool][2])
 
 
-def actors(tool: str, arguments: Mapping[str, Any], *, read_only: bool) -> list[str]:
-    """The agents in whose name this call is made."""
+def list_acting_agents(tool: str, arguments: Mapping[str, Any], *, read_only: bool) -> list[str]:
+    """List the ids of the agents that this call acts for."""
     if read_only:
         return []
-    names = [*_ACTORS, "id"] if tool in _OWN_ID else _ACTORS
+    names = [*_ACTOR_ARGUMENTS, "id"] if tool in _OWN_ID else _ACTOR_ARGUMENTS
     return [value for name in names if isinstance(value := arguments.get(name), str)]
 
 
 def may_act_for(registered_by: str, caller: str, scope: Scope) -> bool:
-    """Whether a caller may act in the name of an agent: its own, or any with the scope `admin`."""
+    """Return whether a caller may act for an agent: its own, or any with the scope `admin`."""
     return registered_by == caller or scope is Scope.ADMIN
 
 
-def is_name(text: str) -> bool:
-    """Whether a token may have this name; what looks like a token is none."""
-    return _NAME.fullmatch(text) is not None and text not in _RESERVED and split(text) is None
+def is_token_name(text: str) -> bool:
+    """Return whether a token may have this name; a text that looks like a token may not."""
+    return _NAME.fullmatch(text) is not None and text not in _RESERVED and parse_token(text) is None
 
 
-def token_text(id: str, secret: str) -> str:
-    """A token as its holder keeps it."""
+def format_token(id: str, secret: str) -> str:
+    """Format a token as given to its holder."""
     return f"dw_{id}_{secret}"
 
 
-def split(text: str) -> tuple[str, str] | None:
-    """The id and the secret in a token; None if it is no named token."""
+def parse_token(text: str) -> tuple[str, str] | None:
+    """Return the id and the secret of a token; None if it is not a named token."""
     found = _TOKEN.fullmatch(text)
     return (found[1], found[2]) if found else None
 
 
 def is_token_id(text: str) -> bool:
-    """Whether a token could have this id."""
+    """Return whether the text has the format of a token id."""
     return _ID.fullmatch(text) is not None
 
 
-def digest_of(secret: str) -> str:
-    """What is kept of a secret. It has 256 random bits: nobody finds it by trying, however fast."""
+def hash_secret(secret: str) -> str:
+    """Hash a secret. A fast hash is enough, because a secret has 256 random bits."""
     return sha256(secret.encode()).hexdigest()
 
 
-def is_secret(secret: str, digest: str | None) -> bool:
-    """Whether the secret is the one that was kept; takes as long where none was kept."""
-    return hmac.compare_digest(digest_of(secret), digest or _NO_DIGEST)
+def matches_secret(secret: str, digest: str | None) -> bool:
+    """Compare a secret with its stored digest, in constant time even if there is no digest."""
+    return hmac.compare_digest(hash_secret(secret), digest or _NO_DIGEST)
 
 
-def _usual(tool: str, *, read_only: bool) -> Scope:
+def _get_default_scope(tool: str, *, read_only: bool) -> Scope:
     if tool in ADMIN:
         return Scope.ADMIN
     if read_only:

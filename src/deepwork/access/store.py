@@ -1,27 +1,27 @@
-"""What is kept of tokens, and of calls."""
+"""Stores tokens and audit entries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deepwork.access.chain import content, linked
-from deepwork.access.models import Entry, Head, Link, Scope, Token
-from deepwork.database.engine import Row, stored
-from deepwork.database.statements import where
+from deepwork.access.audit_chain import compute_chain, serialize_entry
+from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, Scope, Token
+from deepwork.database.engine import Row, row_parser
+from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 
 PAGE = 1000
 
 
 class TokenStore:
-    """Tokens, as rows."""
+    """Stores tokens."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def add(self, token: Token) -> bool:
-        """Keep a new token; False if another that is not revoked has its name."""
-        added = self._tx.run(
+        """Insert a token; False if another token with its name is not revoked."""
+        added = self._tx.execute(
             """
             INSERT INTO tokens (id, name, digest, scope, created_by, created_at, expires_at)
             VALUES (:id, :name, :digest, :scope, :created_by, :created_at, :expires_at)
@@ -33,25 +33,25 @@ class TokenStore:
         return added == 1
 
     def find(self, id: str) -> Token | None:
-        """The token with this id, valid or not."""
-        row = self._tx.one(f"SELECT {_TOKEN} FROM tokens WHERE id = :id", id=id)
-        return None if row is None else _token(row)
+        """Return the token with this id, valid or not."""
+        row = self._tx.fetch_one(f"SELECT {_TOKEN} FROM tokens WHERE id = :id", id=id)
+        return None if row is None else _parse_token(row)
 
-    def all(self) -> list[Token]:
-        """Every token there ever was, oldest first."""
+    def list_all(self) -> list[Token]:
+        """Return all tokens, including revoked ones, oldest first."""
         return [
-            _token(row)
-            for row in self._tx.all(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, created_seq")
+            _parse_token(row)
+            for row in self._tx.fetch_all(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, created_seq")
         ]
 
     def revoke(self, name: str) -> bool:
-        """End the token with this name; False if there is none that is not revoked."""
+        """Revoke the token with this name; False if there is no unrevoked one."""
         sql = "UPDATE tokens SET revoked_at = :now WHERE name = :name AND revoked_at IS NULL"
-        return self._tx.run(sql, now=self._tx.now, name=name) == 1
+        return self._tx.execute(sql, now=self._tx.now, name=name) == 1
 
     def retire(self, name: str) -> None:
-        """Free the name of a token that has run out."""
-        self._tx.run(
+        """Revoke an expired token, so that its name can be reused."""
+        self._tx.execute(
             """
             UPDATE tokens SET revoked_at = expires_at
              WHERE name = :name AND revoked_at IS NULL AND expires_at <= :now
@@ -59,9 +59,9 @@ class TokenStore:
             now=self._tx.now, name=name,
         )  # fmt: skip
 
-    def used(self, id: str, unless_since: int) -> None:
-        """Note that the token was used, unless that was noted a moment ago."""
-        self._tx.run(
+    def record_use(self, id: str, unless_since: int) -> None:
+        """Record that the token was used, unless that was recorded since the given time."""
+        self._tx.execute(
             """
             UPDATE tokens SET last_used_at = :now
              WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :unless_since)
@@ -71,49 +71,51 @@ class TokenStore:
 
 
 class AuditStore:
-    """Calls, as rows in a chain."""
+    """Stores audit entries in a hash chain."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def append(self, entry: Entry) -> None:
-        """Add the entry to the end of the chain; to be the last thing that a transaction does.
+    def append(self, entry: AuditEntry) -> None:
+        """Append the entry to the chain; must be the last write of a transaction.
 
-        The head's row stays locked until the commit, so that rows are chained in the order of their numbers.
+        The head's row stays locked until the commit, so that entries are chained in numeric order.
         """
         if self._tx.row_lock:
-            # Others may append at this moment: the database computes the chain once the row is ours.
-            self._tx.run(_APPEND, content=content(entry), **vars(entry))
+            # Others may append concurrently: the database computes the hash once it has locked the head.
+            self._tx.execute(_APPEND, content=serialize_entry(entry), **vars(entry))
             return
-        # Whoever writes is alone here, so we compute it ourselves.
-        head = self.head()
-        link = Link(head.seq + 1, entry, linked(head.chain, head.seq + 1, entry))
-        self._tx.run("UPDATE audit_head SET seq = :seq, chain = :chain", seq=link.seq, chain=link.chain)
+        # There is only one writer at a time, so we compute it here.
+        head = self.get_head()
+        link = ChainedEntry(head.seq + 1, entry, compute_chain(head.chain, head.seq + 1, entry))
+        self._tx.execute("UPDATE audit_head SET seq = :seq, chain = :chain", seq=link.seq, chain=link.chain)
         self._tx.insert("audit", {"seq": link.seq, **vars(entry), "chain": link.chain})
 
-    def head(self) -> Head:
-        """The end of the chain, as it was last written."""
-        return _head(self._tx.one("SELECT seq, chain FROM audit_head") or {})
+    def get_head(self) -> ChainHead:
+        """Return the stored end of the chain."""
+        return _parse_head(self._tx.fetch_one("SELECT seq, chain FROM audit_head") or {})
 
-    def newest(self, *, account: str | None, tool: str | None, since: int | None, limit: int) -> list[Link]:
-        """The last calls that match, newest first."""
-        conditions = where({"account = :account": account, "tool = :tool": tool, "at >= :since": since})
-        rows = self._tx.all(
+    def list_newest(
+        self, *, account: str | None, tool: str | None, since: int | None, limit: int
+    ) -> list[ChainedEntry]:
+        """Return the last matching entries, newest first."""
+        conditions = build_where({"account = :account": account, "tool = :tool": tool, "at >= :since": since})
+        rows = self._tx.fetch_all(
             f"SELECT {_LINK} FROM audit {conditions} ORDER BY seq DESC LIMIT :limit",
             account=account, tool=tool, since=since, limit=limit,
         )  # fmt: skip
-        return [_link(row) for row in rows]
+        return [_parse_link(row) for row in rows]
 
-    def chained(self) -> Iterator[Link]:
-        """Every call from the first, some at a time."""
+    def iterate_chain(self) -> Iterator[ChainedEntry]:
+        """Iterate over all entries from the first, one page at a time."""
         last = None
-        while rows := self._tx.all(_NEXT if last is not None else _FIRST, last=last, limit=PAGE):
-            yield from map(_link, rows)
+        while rows := self._tx.fetch_all(_NEXT if last is not None else _FIRST, last=last, limit=PAGE):
+            yield from map(_parse_link, rows)
             last = rows[-1]["seq"]
 
 
 _TOKEN = ", ".join(Token.__dataclass_fields__)
-_ENTRY = ", ".join(Entry.__dataclass_fields__)
+_ENTRY = ", ".join(AuditEntry.__dataclass_fields__)
 _LINK = f"seq, {_ENTRY}, chain"
 _FIRST = f"SELECT {_LINK} FROM audit ORDER BY seq LIMIT :limit"
 _NEXT = f"SELECT {_LINK} FROM audit WHERE seq > :last ORDER BY seq LIMIT :limit"
@@ -125,21 +127,21 @@ _APPEND = f"""
         RETURNING seq, chain
     )
     INSERT INTO audit ({_LINK})
-    SELECT seq, {", ".join(f":{name}" for name in Entry.__dataclass_fields__)}, chain FROM head
+    SELECT seq, {", ".join(f":{name}" for name in AuditEntry.__dataclass_fields__)}, chain FROM head
 """
 
 
-@stored
-def _token(row: Row) -> Token:
+@row_parser
+def _parse_token(row: Row) -> Token:
     return Token(**(row | {"scope": Scope(row["scope"])}))
 
 
-@stored
-def _link(row: Row) -> Link:
-    entry = Entry(**{name: row[name] for name in Entry.__dataclass_fields__})
-    return Link(int(row["seq"]), entry, row["chain"])
+@row_parser
+def _parse_link(row: Row) -> ChainedEntry:
+    entry = AuditEntry(**{name: row[name] for name in AuditEntry.__dataclass_fields__})
+    return ChainedEntry(int(row["seq"]), entry, row["chain"])
 
 
-@stored
-def _head(row: Row) -> Head:
-    return Head(int(row["seq"]), str(row["chain"]))
+@row_parser
+def _parse_head(row: Row) -> ChainHead:
+    return ChainHead(int(row["seq"]), str(row["chain"]))

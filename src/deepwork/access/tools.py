@@ -1,4 +1,4 @@
-"""What can be asked of tokens. No agent can: they are made and ended on the command line."""
+"""The token tools. Agents cannot call them: tokens are created and revoked on the command line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from deepwork.access.responses import NewToken, Revoked, Tokens, TokenView
 from deepwork.access.store import TokenStore
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
-from deepwork.names import as_letters
-from deepwork.shapes import Name, Traits
+from deepwork.names import encode_letters
+from deepwork.tool_types import Name, Traits
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -39,7 +39,7 @@ class TokenTools:
             store = TokenStore(tx)
             store.retire(name)
             token = Token(
-                id=as_letters(secrets.token_bytes(12)), name=name, digest=rules.digest_of(secret),
+                id=encode_letters(secrets.token_bytes(12)), name=name, digest=rules.hash_secret(secret),
                 scope=scope, created_by=tx.caller, created_at=tx.now,
                 expires_at=tx.now + expires_days * DAY_MS if expires_days else None,
                 revoked_at=None, last_used_at=None,
@@ -49,13 +49,13 @@ class TokenTools:
                     f"There is a token {name!r} already.",
                     suggestion=f"Choose another name, or end that one: deepwork tokens revoke {name}",
                 )
-            text = rules.token_text(token.id, secret)
+            text = rules.format_token(token.id, secret)
             return NewToken(name=name, scope=scope, token=text, expires_at=token.expires_at)
 
     def token_list(self) -> Tokens:
         """Every token there ever was: who made it, how much it may do, when it was last used."""
         with self._database.reading() as tx:
-            return Tokens(tokens=[TokenView.of(token, tx.now) for token in TokenStore(tx).all()])
+            return Tokens(tokens=[TokenView.from_token(token, tx.now) for token in TokenStore(tx).list_all()])
 
     def token_revoke(self, name: Name) -> Revoked:
         """End a token; every server refuses it within seconds."""
@@ -70,7 +70,7 @@ class TokenTools:
 
 def _require_name(name: str) -> None:
     # Not repeated in the error: somebody may have pasted the token itself.
-    if not rules.is_name(name):
+    if not rules.is_token_name(name):
         raise InvalidInput(
             "This cannot be the name of a token.",
             suggestion="A name has up to 63 letters, digits, dots, dashes and underscores, and begins with a "

@@ -1,1 +1,1 @@
-"""Who works, whether they are alive, and what they hold."""
+"""Registered agents: presence (online or offline), leases, and the tools to manage them."""

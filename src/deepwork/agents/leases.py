@@ -1,4 +1,4 @@
-"""Leases: who holds what, for how long. A claim is one, and any sign of life renews it."""
+"""Leases: which agent holds which task, and until when. A claim is a lease; any sign of life renews it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from deepwork.database.transaction import Transaction
 
 
 class LeaseStore:
-    """Leases, as rows. A row stays when its lease ends, because its epoch must never repeat."""
+    """Reads and writes leases. `what` is the id of the task, `who` the id of the agent that holds it.
+
+    A row stays when its lease ends, because its epoch must never repeat.
+    """
 
     def __init__(self, tx: Transaction, lease_ms: int) -> None:
         self._tx = tx
         self._lease_ms = lease_ms
 
     def take(self, what: str, who: str, *, is_free: bool = False) -> Lease | None:
-        """Give it to the agent, unless another holds it; of two asking at once only one can win.
+        """Give the lease to the agent, or return None if another agent holds it.
 
-        The holder keeps its epoch; a new holder gets the next one, which tells late callers that they lost.
-        Who has seen that nobody holds it, so that nobody is to be told of a loss, may say so.
+        One upsert decides, so exactly one of several concurrent callers wins. The current holder keeps its
+        epoch; a new holder gets the next one, by which late calls of the previous holder are recognised.
+        Pass `is_free` if you already know that nobody holds it: no loss has to be recorded then.
         """
         before = None if is_free else self.find(what)
-        row = self._tx.one(
+        row = self._tx.fetch_one(
             """
             INSERT INTO leases (what, who, epoch, until) VALUES (:what, :who, 1, :until)
                 ON CONFLICT (what) DO UPDATE
@@ -32,35 +36,35 @@ class LeaseStore:
             """,
             what=what, who=who, until=self._tx.now + self._lease_ms, now=self._tx.now,
         )  # fmt: skip
-        lease = _lease(row)
+        lease = _lease_from_row(row)
         if lease is not None and before is not None and before.who != who:
-            self._note_loss(what, before.who)
+            self._record_loss(what, before.who)
         if lease is not None and lease.epoch > 1:
             self.forget_loss(what, who)
         return lease
 
     def resume(self, what: str, who: str) -> Lease | None:
-        """Give it back to who held it last, in the same epoch, unless somebody holds it now."""
+        """Give the lease back to its last holder in the same epoch; None if somebody holds it now."""
         self.forget_loss(what, who)
-        return _lease(
-            self._tx.one(
+        return _lease_from_row(
+            self._tx.fetch_one(
                 "UPDATE leases SET who = :who, until = :until WHERE what = :what AND who IS NULL RETURNING *",
                 what=what, who=who, until=self._tx.now + self._lease_ms,
             )
         )  # fmt: skip
 
     def find(self, what: str) -> Lease | None:
-        """The lease on this, running or not."""
-        return _lease(self._tx.one("SELECT * FROM leases WHERE what = :what", what=what))
+        """Return the lease, expired or not; None if there never was one."""
+        return _lease_from_row(self._tx.fetch_one("SELECT * FROM leases WHERE what = :what", what=what))
 
-    def held_by(self, who: str) -> list[Lease]:
-        """What the agent holds, expired leases that nobody took included."""
-        rows = self._tx.all("SELECT * FROM leases WHERE who = :who ORDER BY what", who=who)
-        return [lease for row in rows if (lease := _lease(row))]
+    def list_held_by(self, who: str) -> list[Lease]:
+        """Return the agent's leases, including expired ones that nobody else took."""
+        rows = self._tx.fetch_all("SELECT * FROM leases WHERE who = :who ORDER BY what", who=who)
+        return [lease for row in rows if (lease := _lease_from_row(row))]
 
-    def one_of(self, who: str, preferred: str | None) -> str | None:
-        """Something that the agent holds: what it prefers, if it holds that."""
-        row = self._tx.one(
+    def find_held(self, who: str, preferred: str | None) -> str | None:
+        """Return the id of something the agent holds: `preferred` if it holds that, else the first by id."""
+        row = self._tx.fetch_one(
             "SELECT what FROM leases WHERE who = :who"
             " ORDER BY CASE WHEN what = :preferred THEN 0 ELSE 1 END, what LIMIT 1",
             who=who, preferred=preferred,
@@ -68,45 +72,45 @@ class LeaseStore:
         return None if row is None else row["what"]
 
     def renew(self, who: str) -> int:
-        """Begin every lease of the agent anew; the number of them."""
+        """Extend every lease of the agent by a full lease time; return how many there are."""
         until = self._tx.now + self._lease_ms
-        return self._tx.run("UPDATE leases SET until = :until WHERE who = :who", until=until, who=who)
+        return self._tx.execute("UPDATE leases SET until = :until WHERE who = :who", until=until, who=who)
 
     def release(self, what: str, who: str) -> bool:
-        """Give it up; False if the agent did not hold it."""
-        freed = self._tx.run(
+        """Release the lease; False if the agent did not hold it."""
+        freed = self._tx.execute(
             "UPDATE leases SET who = NULL, until = 0 WHERE what = :what AND who = :who", what=what, who=who
         )
         return freed == 1
 
     def expire(self, who: str) -> None:
-        """Let everything the agent still holds run out now; whoever comes next takes it back."""
-        self._tx.run("UPDATE leases SET until = 0 WHERE who = :who", who=who)
+        """Let all leases of the agent expire now, so that other agents can take them."""
+        self._tx.execute("UPDATE leases SET until = 0 WHERE who = :who", who=who)
 
-    def lose(self, what: str, who: str | None) -> None:
-        """End a lease that ran out; its holder is told at its next sign of life."""
+    def release_as_lost(self, what: str, who: str | None) -> None:
+        """Release an expired lease and record the loss, to be reported at its holder's next heartbeat."""
         if who is not None and self.release(what, who):
-            self._note_loss(what, who)
+            self._record_loss(what, who)
 
     def collect_losses(self, who: str) -> list[str]:
-        """What others took from the silent agent since it last asked; told once."""
-        rows = self._tx.all("SELECT what FROM lost_leases WHERE who = :who ORDER BY what", who=who)
+        """Return what the agent lost since its last call, and forget it: each loss is reported once."""
+        rows = self._tx.fetch_all("SELECT what FROM lost_leases WHERE who = :who ORDER BY what", who=who)
         if rows:
-            self._tx.run("DELETE FROM lost_leases WHERE who = :who", who=who)
+            self._tx.execute("DELETE FROM lost_leases WHERE who = :who", who=who)
         return [row["what"] for row in rows]
 
     def forget_loss(self, what: str, who: str) -> None:
-        """The agent came back before anybody else took it: it lost nothing."""
-        self._tx.run("DELETE FROM lost_leases WHERE who = :who AND what = :what", who=who, what=what)
+        """Remove the record of a loss: the agent came back before anybody else took the lease."""
+        self._tx.execute("DELETE FROM lost_leases WHERE who = :who AND what = :what", who=who, what=what)
 
-    def _note_loss(self, what: str, loser: str | None) -> None:
+    def _record_loss(self, what: str, loser: str | None) -> None:
         if loser is None:
             return
-        self._tx.run(
+        self._tx.execute(
             "INSERT INTO lost_leases (who, what, lost_at) VALUES (:who, :what, :now) ON CONFLICT DO NOTHING",
             who=loser, what=what, now=self._tx.now,
         )  # fmt: skip
 
 
-def _lease(row: Row | None) -> Lease | None:
+def _lease_from_row(row: Row | None) -> Lease | None:
     return None if row is None else Lease(row["what"], row["who"], row["epoch"], row["until"])

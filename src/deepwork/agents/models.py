@@ -1,4 +1,4 @@
-"""What an agent is."""
+"""Domain models of agents and leases."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 
-class AgentStatus(Word):
+class AgentStatus(CaseInsensitiveEnum):
     ONLINE = "online"
     OFFLINE = "offline"
     BUSY = "busy"
 
 
-class LivingStatus(Word):
-    """What an agent may say of itself while it is alive."""
+class LivingStatus(CaseInsensitiveEnum):
+    """Statuses that an agent may report about itself while it is alive."""
 
     ONLINE = "online"
     BUSY = "busy"
 
 
-class Role(Word):
+class Role(CaseInsensitiveEnum):
     COORDINATOR = "coordinator"
     WORKER = "worker"
 
 
-class Runtime(Word):
+class Runtime(CaseInsensitiveEnum):
     CLAUDE_CODE = "claude_code"
     CODEX = "codex"
     OPENCODE = "opencode"
     CUSTOM = "custom"
 
 
-class AgentEvent(Word):
-    """What this slice tells."""
+class AgentEvent(CaseInsensitiveEnum):
+    """Events about agents; the payload is the agent as `AgentView` shows it."""
 
     REGISTERED = "agent:registered"
     UPDATED = "agent:updated"
@@ -44,14 +44,14 @@ class AgentEvent(Word):
 
 @dataclass(frozen=True)
 class Agent:
-    """A registered worker, as it was at some moment; times are Unix milliseconds."""
+    """A registered worker; times are Unix milliseconds."""
 
     id: str
     name: str
     runtime: Runtime
     role: Role
     said: AgentStatus
-    """Its own last word; `rules.status` tells what it is."""
+    """The status it last reported; `rules.get_status` derives the actual one."""
     capabilities: tuple[str, ...]
     current_task_id: str | None
     workspace_path: str | None
@@ -66,7 +66,7 @@ class Agent:
 
 @dataclass(frozen=True)
 class Lease:
-    """The right of one agent to something, until a moment; `epoch` grows with every new holder."""
+    """The right of agent `who` to task `what` until a point in time; `epoch` grows with every new holder."""
 
     what: str
     who: str | None

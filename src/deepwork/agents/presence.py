@@ -1,4 +1,4 @@
-"""Signs of life: whatever an agent does shows that it lives and renews what it holds."""
+"""Presence: every call in an agent's name is a sign of life and renews its leases."""
 
 from __future__ import annotations
 
@@ -19,51 +19,57 @@ log = logging.getLogger("deepwork")
 
 
 class Presence:
-    """Knows who is alive, for every slice whose tools act in an agent's name."""
+    """Tracks which agents are alive, for every package whose tools act in an agent's name."""
 
     def __init__(self, database: Database, lease_seconds: int, *, is_read_only: bool = False) -> None:
         self._database = database
         self._is_read_only = is_read_only
         self.lease_ms = lease_seconds * 1000
 
-    def sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
-        """A write in the agent's name: it lives, its leases begin anew, and it may say more of itself."""
+    def record_sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
+        """Record a write in the agent's name: renew its leases, apply `changes`, and return the agent.
+
+        Emits `agent:updated` only if others can see a difference.
+        """
         rules.require_registered(agent)
         alive = replace(agent, last_heartbeat=tx.now, silent_since=None, **changes)
-        if rules.is_news(agent, alive, tx.now, self.lease_ms):
+        if rules.has_visible_change(agent, alive, tx.now, self.lease_ms):
             alive = replace(alive, updated_at=tx.now)
-            self.tell(tx, AgentEvent.UPDATED, alive)
-        AgentStore(tx).keep(agent, alive)
-        if agent.last_heartbeat != tx.now:  # whoever was heard of at this very moment has nothing to renew
+            self.emit(tx, AgentEvent.UPDATED, alive)
+        AgentStore(tx).save(agent, alive)
+        if agent.last_heartbeat != tx.now:  # already renewed in this millisecond
             LeaseStore(tx, self.lease_ms).renew(agent.id)
-            self.notice_silence(tx)
+            self.emit_newly_silent(tx)
         return alive
 
-    def looked(self, agent: Agent, now: int) -> None:
-        """A read in the agent's name: a sign of life too, but written down only now and then."""
+    def record_read(self, agent: Agent, now: int) -> None:
+        """Record a read in the agent's name, at most once per third of a lease.
+
+        A read is a sign of life too, but writing each one would make reads as expensive as writes.
+        """
         call = current_call()
         is_own = call.scope == "admin" or agent.registered_by == call.caller
-        if self._is_read_only or not is_own or not rules.wants_renewal(agent, now, self.lease_ms):
-            return  # nobody keeps another's agent alive by reading
+        if self._is_read_only or not is_own or not rules.needs_renewal(agent, now, self.lease_ms):
+            return  # a caller cannot keep another caller's agent alive by reading
         try:
             with self._database.transaction() as tx:
-                self.sign_of_life(tx, AgentStore(tx).hold(agent.id))
-        except StorageError as error:  # a full disk stops writing, not reading
-            log.warning("The sign of life of %s could not be stored: %s", agent.id, error)
+                self.record_sign_of_life(tx, AgentStore(tx).get_for_update(agent.id))
+        except StorageError as error:  # a full disk must not make reads fail
+            log.warning("Could not store the sign of life of %s: %s", agent.id, error)
 
-    def notice_silence(self, tx: Transaction) -> None:
-        """Tell, once, of every agent that fell silent."""
-        for agent in AgentStore(tx).newly_silent(self.alive_since(tx)):
-            self.tell(tx, AgentEvent.UPDATED, agent)
+    def emit_newly_silent(self, tx: Transaction) -> None:
+        """Emit `agent:updated` once for every agent that fell silent."""
+        for agent in AgentStore(tx).mark_newly_silent(self.get_alive_since(tx)):
+            self.emit(tx, AgentEvent.UPDATED, agent)
 
-    def alive_since(self, tx: Transaction) -> int:
-        """An agent last heard of before this moment is offline."""
+    def get_alive_since(self, tx: Transaction) -> int:
+        """Return the time before which an agent's last heartbeat makes it offline."""
         return tx.now - self.lease_ms
 
-    def view(self, tx: Transaction, agent: Agent) -> AgentView:
-        """The agent as it is at this moment."""
-        return AgentView.of(agent, tx.now, self.lease_ms)
+    def build_view(self, tx: Transaction, agent: Agent) -> AgentView:
+        """Build the agent's view with its current status."""
+        return AgentView.from_agent(agent, tx.now, self.lease_ms)
 
-    def tell(self, tx: Transaction, event: AgentEvent, agent: Agent) -> None:
-        """Tell what happened to the agent, with the agent as it is now."""
-        tx.emit(event, self.view(tx, agent).model_dump(mode="json"))
+    def emit(self, tx: Transaction, event: AgentEvent, agent: Agent) -> None:
+        """Emit an event with the agent's current state."""
+        tx.emit(event, self.build_view(tx, agent).model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""How the agent tools answer."""
+"""Response models of the agent tools."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, Self
 
 from deepwork.agents import rules
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
-from deepwork.shapes import Answer
+from deepwork.tool_types import Answer
 
 
 class AgentView(Answer):
-    """An agent as everybody sees it."""
+    """An agent as tools and events show it."""
 
     id: str
     name: str
@@ -26,9 +26,9 @@ class AgentView(Answer):
     updated_at: int
 
     @classmethod
-    def of(cls, agent: Agent, now: int, lease_ms: int) -> Self:
+    def from_agent(cls, agent: Agent, now: int, lease_ms: int) -> Self:
         return cls(
-            status=rules.status(agent, now, lease_ms),
+            status=rules.get_status(agent, now, lease_ms),
             capabilities=list(agent.capabilities),
             metadata=dict(agent.metadata),
             **{name: getattr(agent, name) for name in _SAME},

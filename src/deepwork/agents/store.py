@@ -1,4 +1,4 @@
-"""What is kept of agents."""
+"""Storage of agents."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import json
 from collections.abc import Sequence
 
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
-from deepwork.database.engine import Row, stored
-from deepwork.database.statements import where
+from deepwork.database.engine import Row, row_parser
+from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 
 
 class AgentStore:
-    """Agents, as rows."""
+    """Reads and writes agents."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def add(self, agent: Agent) -> None:
-        """Keep a new agent."""
-        self._tx.insert("agents", _row(agent))
+        """Insert a new agent."""
+        self._tx.insert("agents", _to_row(agent))
 
     def get(self, id: str, kind: str = "agent") -> Agent:
-        """The agent with this id; an error says what `kind` of agent was missing."""
-        return self._one(id, kind, "")
+        """Return the agent; the NotFound error calls it `kind`, such as sender or recipient."""
+        return self._select(id, kind, "")
 
-    def names(self, ids: Sequence[str]) -> dict[str, str]:
-        """What these agents are called."""
-        rows = self._tx.all("SELECT id, name FROM agents WHERE id IN :ids", ids=list(ids))
+    def get_names(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the names of these agents by id."""
+        rows = self._tx.fetch_all("SELECT id, name FROM agents WHERE id IN :ids", ids=list(ids))
         return {row["id"]: row["name"] for row in rows}
 
-    def hold(self, id: str, kind: str = "agent") -> Agent:
-        """The agent with this id; nobody else changes it until we are done."""
-        return self._one(id, kind, self._tx.row_lock)
+    def get_for_update(self, id: str, kind: str = "agent") -> Agent:
+        """Return the agent and lock its row until the transaction ends."""
+        return self._select(id, kind, self._tx.row_lock)
 
-    def matching(
+    def list_matching(
         self,
         *,
         statuses: Sequence[str] | None = None,
@@ -45,7 +45,7 @@ class AgentStore:
         limit: int,
         after: str | None = None,
     ) -> tuple[list[Agent], int]:
-        """Agents that match every filter, oldest first, and how many there are in all."""
+        """Return a page of the agents that match every filter, oldest first, and their total number."""
         conditions = {
             "role = :role": role,
             "runtime = :runtime": runtime,
@@ -55,32 +55,32 @@ class AgentStore:
             "role": role, "runtime": runtime, "statuses": statuses,
             "alive_since": alive_since, "after": after,
         }  # fmt: skip
-        total = self._tx.value(f"SELECT count(*) FROM agents {where(conditions)}", **values)
-        rows = self._tx.all(
-            f"SELECT {_COLUMNS} FROM agents {where(conditions | {_AFTER: after})}"
+        total = self._tx.fetch_value(f"SELECT count(*) FROM agents {build_where(conditions)}", **values)
+        rows = self._tx.fetch_all(
+            f"SELECT {_COLUMNS} FROM agents {build_where(conditions | {_AFTER: after})}"
             " ORDER BY created_at, created_seq LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
-        return [_agent(row) for row in rows], total
+        return [_from_row(row) for row in rows], total
 
-    def only_one_of(self, caller: str) -> Agent | None:
-        """The agent that this caller registered and that has not left, if there is exactly one."""
-        rows = self._tx.all(
+    def find_only_agent_of(self, caller: str) -> Agent | None:
+        """Return the caller's only registered agent; None if it has none or several."""
+        rows = self._tx.fetch_all(
             f"SELECT {_COLUMNS} FROM agents"
             " WHERE registered_by = :caller AND unregistered_at IS NULL LIMIT 2",
             caller=caller,
         )
-        return _agent(rows[0]) if len(rows) == 1 else None
+        return _from_row(rows[0]) if len(rows) == 1 else None
 
-    def keep(self, before: Agent, after: Agent) -> None:
-        """Keep what changed."""
+    def save(self, before: Agent, after: Agent) -> None:
+        """Update the columns that changed."""
         old = vars(before)
         changed = {name: value for name, value in vars(after).items() if value != old[name]}
-        self._tx.update("agents", after.id, _written(changed))
+        self._tx.update("agents", after.id, _encode_json(changed))
 
-    def newly_silent(self, alive_since: int) -> list[Agent]:
-        """Note every agent that fell silent and was not noted before; which those are."""
-        rows = self._tx.all(
+    def mark_newly_silent(self, alive_since: int) -> list[Agent]:
+        """Mark and return every agent that fell silent since the last call."""
+        rows = self._tx.fetch_all(
             f"""
             UPDATE agents SET silent_since = :now
              WHERE id IN (SELECT id FROM agents
@@ -90,18 +90,18 @@ class AgentStore:
             """,
             now=self._tx.now, alive_since=alive_since,
         )  # fmt: skip
-        return [_agent(row) for row in rows]
+        return [_from_row(row) for row in rows]
 
-    def _one(self, id: str, kind: str, lock: str) -> Agent:
-        if (row := self._tx.one(f"SELECT {_COLUMNS} FROM agents WHERE id = :id{lock}", id=id)) is None:
-            raise NotFound(kind, id, suggestion="See agent_list for the agents there are, or register one.")
-        return _agent(row)
+    def _select(self, id: str, kind: str, lock: str) -> Agent:
+        if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM agents WHERE id = :id{lock}", id=id)) is None:
+            raise NotFound(kind, id, suggestion="List agents with agent_list, or register one.")
+        return _from_row(row)
 
 
 _AFTER = "(created_at, created_seq) > (SELECT created_at, created_seq FROM agents WHERE id = :after)"
 _COLUMNS = ", ".join(Agent.__dataclass_fields__)
 
-# Silence makes an agent offline without anybody writing it down; `rules.status` says the same of one agent.
+# A silent agent is offline without any write; must agree with `rules.get_status`.
 _CURRENT_STATUS = (
     "CASE WHEN unregistered_at IS NOT NULL OR last_heartbeat < :alive_since THEN 'offline' ELSE said END"
 )
@@ -110,16 +110,16 @@ _CURRENT_STATUS = (
 _JSON = frozenset({"capabilities", "metadata"})
 
 
-def _row(agent: Agent) -> Row:
-    return _written(vars(agent))
+def _to_row(agent: Agent) -> Row:
+    return _encode_json(vars(agent))
 
 
-def _written(values: Row) -> Row:
+def _encode_json(values: Row) -> Row:
     return values | {name: json.dumps(values[name]) for name in _JSON & values.keys()}
 
 
-@stored
-def _agent(row: Row) -> Agent:
+@row_parser
+def _from_row(row: Row) -> Agent:
     read = {
         "runtime": Runtime(row["runtime"]),
         "role": Role(row["role"]),

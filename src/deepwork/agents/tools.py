@@ -1,4 +1,4 @@
-"""What can be asked of agents."""
+"""MCP tools for agents."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from deepwork.agents.models import Agent, AgentEvent, AgentStatus, LivingStatus,
 from deepwork.agents.presence import Presence
 from deepwork.agents.responses import Agents, AgentView, Heartbeat, Registered, Unregistered
 from deepwork.agents.store import AgentStore
-from deepwork.agents.surroundings import Surroundings
+from deepwork.agents.task_directory import TaskDirectory
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
-from deepwork.shapes import UNCHANGED, Done, Id, Limit1000, Name, Traits, check_object
+from deepwork.tool_types import UNCHANGED, Done, Id, Limit1000, Name, Traits, check_object
 
 
 class AgentTools:
-    """Agents come, show that they live, and leave."""
+    """Tools to register, update, list and unregister agents."""
 
     traits: ClassVar = Traits(
         toolset="agents",
@@ -29,10 +29,10 @@ class AgentTools:
         destructive=frozenset({"agent_unregister"}),
     )
 
-    def __init__(self, database: Database, presence: Presence, surroundings: Surroundings) -> None:
+    def __init__(self, database: Database, presence: Presence, task_directory: TaskDirectory) -> None:
         self._database = database
         self._presence = presence
-        self._surroundings = surroundings
+        self._task_directory = task_directory
 
     def agent_register(
         self,
@@ -43,7 +43,7 @@ class AgentTools:
         workspace_path: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Registered:
-        """Register an agent at its start; use the id it gets in every later call."""
+        """Register an agent when it starts; pass the returned id in later calls."""
         with self._database.transaction() as tx:
             check_object("metadata", metadata or {})
             agent = Agent(
@@ -54,8 +54,8 @@ class AgentTools:
                 created_at=tx.now, updated_at=tx.now,
             )  # fmt: skip
             AgentStore(tx).add(agent)
-            self._presence.tell(tx, AgentEvent.REGISTERED, agent)
-            self._presence.notice_silence(tx)
+            self._presence.emit(tx, AgentEvent.REGISTERED, agent)
+            self._presence.emit_newly_silent(tx)
             return Registered(id=agent.id, name=agent.name, status=agent.said)
 
     def agent_heartbeat(
@@ -64,23 +64,26 @@ class AgentTools:
         current_task_id: Annotated[Id | None, Field(description="Task being worked on")] = None,
         status: LivingStatus | None = None,
     ) -> Heartbeat:
-        """Show that an agent lives; renews its claims and names those it lost while it was silent."""
+        """Report that an agent is alive: renews its claims and returns those lost while silent."""
         with self._database.transaction() as tx:
-            agent = AgentStore(tx).hold(agent_id)
+            agent = AgentStore(tx).get_for_update(agent_id)
             if current_task_id is not None:
-                self._surroundings.require_task(tx, current_task_id)
+                self._task_directory.require_task(tx, current_task_id)
             leases = LeaseStore(tx, self._presence.lease_ms)
             lost = leases.collect_losses(agent_id)
             working_on = None if agent.current_task_id in lost else agent.current_task_id
-            is_free = bool(lost) and not leases.held_by(agent_id)
-            self._presence.sign_of_life(
+            is_free = bool(lost) and not leases.list_held_by(agent_id)
+            self._presence.record_sign_of_life(
                 tx,
                 agent,
-                said=AgentStatus(status or (AgentStatus.ONLINE if is_free else rules.revived(agent))),
+                said=AgentStatus(
+                    status or (AgentStatus.ONLINE if is_free else rules.get_status_after_heartbeat(agent))
+                ),
                 current_task_id=current_task_id or working_on,
             )
             return Heartbeat(
-                next_heartbeat_ms=rules.heartbeat_interval(self._presence.lease_ms), lost_claims=lost or None
+                next_heartbeat_ms=rules.get_heartbeat_interval(self._presence.lease_ms),
+                lost_claims=lost or None,
             )
 
     def agent_update(
@@ -89,14 +92,14 @@ class AgentTools:
         status: AgentStatus | None = None,
         current_task_id: Annotated[Id | None, Field(description="null clears it")] = UNCHANGED,
         workspace_path: str | None = None,
-        metadata: Annotated[dict[str, Any] | None, Field(description="Merged into what is there")] = None,
+        metadata: Annotated[dict[str, Any] | None, Field(description="Merged into existing metadata")] = None,
     ) -> Done:
-        """Change what an agent says of itself."""
+        """Update an agent's status, task, path or metadata."""
         with self._database.transaction() as tx:
-            agent = AgentStore(tx).hold(id)
+            agent = AgentStore(tx).get_for_update(id)
             if current_task_id is not UNCHANGED and current_task_id is not None:
-                self._surroundings.require_task(tx, current_task_id)
-            self._presence.sign_of_life(
+                self._task_directory.require_task(tx, current_task_id)
+            self._presence.record_sign_of_life(
                 tx,
                 agent,
                 said=status or agent.said,
@@ -107,9 +110,9 @@ class AgentTools:
             return Done()
 
     def agent_get(self, id: Id) -> AgentView:
-        """One agent: its status, its task, when it was last heard of."""
+        """Get an agent: status, current task, last heartbeat."""
         with self._database.reading() as tx:
-            return self._presence.view(tx, AgentStore(tx).get(id))
+            return self._presence.build_view(tx, AgentStore(tx).get(id))
 
     def agent_list(
         self,
@@ -118,27 +121,27 @@ class AgentTools:
         runtime: str | None = None,
         limit: Limit1000 = 200,
     ) -> Agents:
-        """Agents, oldest first; filter by status, role or runtime."""
+        """List agents, oldest first; filter by status, role or runtime."""
         with self._database.reading() as tx:
-            agents, total = AgentStore(tx).matching(
+            agents, total = AgentStore(tx).list_matching(
                 statuses=status, role=role, runtime=runtime and runtime.lower(),
-                alive_since=self._presence.alive_since(tx), limit=limit,
+                alive_since=self._presence.get_alive_since(tx), limit=limit,
             )  # fmt: skip
-            return Agents(agents=[self._presence.view(tx, agent) for agent in agents], total=total)
+            return Agents(agents=[self._presence.build_view(tx, agent) for agent in agents], total=total)
 
     def agent_unregister(self, id: Id) -> Unregistered:
-        """Take leave: the agent goes offline for good and everything it holds becomes free."""
+        """Unregister an agent: it goes offline for good and its claims are released."""
         with self._database.transaction() as tx:
             store, leases = AgentStore(tx), LeaseStore(tx, self._presence.lease_ms)
             store.get(id)
-            # Tasks first: whoever changes a task holds its workflow before any agent, and so must we.
-            held = [lease.what for lease in leases.held_by(id)]
-            self._surroundings.left(tx, id, held)
-            agent = store.hold(id)
+            # Tasks first: changing a task locks its workflow before any agent; another order could deadlock.
+            held = [lease.what for lease in leases.list_held_by(id)]
+            self._task_directory.release_tasks(tx, id, held)
+            agent = store.get_for_update(id)
             if agent.unregistered_at is not None:
                 return Unregistered(tasks_released=0)
             released = sum(leases.release(what, id) for what in held)
-            leases.expire(id)  # what it took while we looked: its workflow is not ours
+            leases.expire(id)  # claimed since `held` was read; their workflows are not locked
             gone = replace(
                 agent,
                 said=AgentStatus.OFFLINE,
@@ -146,7 +149,7 @@ class AgentTools:
                 unregistered_at=tx.now,
                 updated_at=tx.now,
             )
-            store.keep(agent, gone)
-            self._presence.tell(tx, AgentEvent.UNREGISTERED, gone)
-            self._presence.notice_silence(tx)
+            store.save(agent, gone)
+            self._presence.emit(tx, AgentEvent.UNREGISTERED, gone)
+            self._presence.emit_newly_silent(tx)
             return Unregistered(tasks_released=released)

@@ -1,10 +1,10 @@
-"""`deepwork agents` and `deepwork messages`: who works, and what they tell each other."""
+"""`deepwork agents` and `deepwork messages`: registered agents and the messages between them."""
 
 from __future__ import annotations
 
 from deepwork.agents.tools import AgentTools
-from deepwork.cli.verbs import Verbs
+from deepwork.cli.tool_commands import ToolGroup
 from deepwork.messages.tools import MessageTools
 
-agents = Verbs("agents", lambda: [AgentTools], "agent_", "Agents: who works, and whether they live.")
-messages = Verbs("messages", lambda: [MessageTools], "message_", "Messages between agents.")
+agents = ToolGroup("agents", lambda: [AgentTools], "agent_", "Agents: who works, and whether they live.")
+messages = ToolGroup("messages", lambda: [MessageTools], "message_", "Messages between agents.")

@@ -1,4 +1,4 @@
-"""`deepwork audit`: the record of who called what, and whether it is whole."""
+"""`deepwork audit`: list the audit log, and verify its hash chain."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 
 import click
 
-from deepwork.access.chain import Verdict, verified
-from deepwork.access.models import Link
+from deepwork.access.audit_chain import ChainVerdict, verify_chain
+from deepwork.access.models import ChainedEntry
 from deepwork.access.store import AuditStore
-from deepwork.cli.groups import Group
-from deepwork.cli.options import json_option, place_options, refuse_misplaced, settings_from
-from deepwork.cli.output import show
-from deepwork.cli.progress import Waiting
+from deepwork.cli.command_groups import CommandGroup
+from deepwork.cli.options import json_option, load_command_settings, place_options, refuse_misplaced
+from deepwork.cli.output import print_answer
+from deepwork.cli.progress import ProgressBar
 from deepwork.errors import StorageError
 from deepwork.server.application import Application
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-class Moment(click.ParamType[int]):
-    """A moment in Unix milliseconds: a date, a time, or how long ago."""
+class TimestampParam(click.ParamType[int]):
+    """A click parameter for points in time: a date, a time or an age such as `2h`, as Unix milliseconds."""
 
     name = "when"
 
@@ -44,10 +44,10 @@ class Moment(click.ParamType[int]):
         return int(then.timestamp() * 1000)
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option("--account", metavar="NAME", help="Only calls under the token of this name, or `local`.")
 @click.option("--tool", metavar="NAME", help="Only calls of this tool.")
-@click.option("--since", type=Moment(), metavar="WHEN", help="Not before this: 2h, 7d, or a date.")
+@click.option("--since", type=TimestampParam(), metavar="WHEN", help="Not before this: 2h, 7d, or a date.")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, metavar="N", help="At most so many. Default: 50."
 )
@@ -62,13 +62,15 @@ def audit(
     if context.invoked_subcommand is not None:
         refuse_misplaced(context)
         return
-    with _store(place) as store:
-        links = store.newest(account=account, tool=tool, since=since, limit=limit)
-    rows = [_told(link) for link in links]
+    with _open_store(place) as store:
+        links = store.list_newest(account=account, tool=tool, since=since, limit=limit)
+    rows = [_to_dict(link) for link in links]
     if as_json:
-        show({"calls": rows}, as_json=True)
+        print_answer({"calls": rows}, as_json=True)
     else:
-        show({"calls": [_short(row) for row in rows]} if rows else "Nothing is recorded.", as_json=False)
+        print_answer(
+            {"calls": [_shorten_row(row) for row in rows]} if rows else "Nothing is recorded.", as_json=False
+        )
 
 
 @audit.command()
@@ -77,19 +79,19 @@ def audit(
 def verify(as_json: bool, **place: Any) -> None:
     """Follow the chain from the first row to the last; exit code 1 if it is broken."""
     try:
-        with _store(place) as store, Waiting("Following the chain", quiet=as_json) as waiting:
-            head = store.head()
-            verdict = verified(_counted(store.chained(), head.seq, waiting), head)
-    except StorageError as error:  # a head that is gone, a table that is gone
-        verdict = Verdict(0, "", problem=f"the record cannot be read: {error.message}")
+        with _open_store(place) as store, ProgressBar("Following the chain", quiet=as_json) as progress:
+            head = store.get_head()
+            verdict = verify_chain(_report_progress(store.iterate_chain(), head.seq, progress), head)
+    except StorageError as error:  # the chain's head or the whole table is missing
+        verdict = ChainVerdict(0, "", problem=f"the record cannot be read: {error.message}")
     found = {key: value for key, value in asdict(verdict).items() if value is not None}
-    show({"intact": verdict.problem is None, **found}, as_json=as_json)
+    print_answer({"intact": verdict.problem is None, **found}, as_json=as_json)
     sys.exit(0 if verdict.problem is None else 1)
 
 
 @contextmanager
-def _store(place: dict[str, Any]) -> Iterator[AuditStore]:
-    app = Application(settings_from(place.pop("path"), **place))
+def _open_store(place: dict[str, Any]) -> Iterator[AuditStore]:
+    app = Application(load_command_settings(place.pop("path"), **place))
     try:
         with app.database.reading() as tx:
             yield AuditStore(tx)
@@ -97,20 +99,22 @@ def _store(place: dict[str, Any]) -> Iterator[AuditStore]:
         app.close()
 
 
-def _counted(links: Iterator[Link], total: int, waiting: Waiting) -> Iterator[Link]:
+def _report_progress(
+    links: Iterator[ChainedEntry], total: int, progress: ProgressBar
+) -> Iterator[ChainedEntry]:
     for link in links:
         if link.seq % 500 == 0:
-            waiting.report("Following the chain", link.seq, total)
+            progress.report("Following the chain", link.seq, total)
         yield link
 
 
-def _told(link: Link) -> dict[str, Any]:
+def _to_dict(link: ChainedEntry) -> dict[str, Any]:
     entry = asdict(link.entry)
     return {"seq": link.seq, **entry, "arguments": json.loads(entry["arguments"]), "chain": link.chain}
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as a person reads it: which things it was about, without the digests."""
+def _shorten_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Shorten a row for people: the ids that it was about, without the digests."""
     about = [f"{name}={value}" if value else name for name, value in row["arguments"].items()]
     kept = {key: row[key] for key in ("seq", "at", "account", "caller", "tool", "outcome")}
     return {**kept, "arguments": ", ".join(about)}

@@ -1,13 +1,13 @@
-"""`deepwork completion`: what makes a shell complete our commands, their options and the ids they take."""
+"""`deepwork completion`: print the completion script for a shell."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import get_completion_class
 
-from deepwork.cli.completing import VARIABLE
+from deepwork.cli.shell_completion import VARIABLE
 
-_HOW = {
+_INSTRUCTIONS = {
     "bash": '# Put this into ~/.bashrc:  eval "$(deepwork completion bash)"',
     "zsh": '# Put this into ~/.zshrc, after compinit:  eval "$(deepwork completion zsh)"',
     "fish": "# Put this into ~/.config/fish/completions/deepwork.fish:  deepwork completion fish | source",
@@ -15,7 +15,7 @@ _HOW = {
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(list(_HOW)))
+@click.argument("shell", type=click.Choice(list(_INSTRUCTIONS)))
 def completion(shell: str) -> None:
     """Print the script that makes a shell complete our commands, their options and the ids they take.
 
@@ -24,6 +24,6 @@ def completion(shell: str) -> None:
     fish: deepwork completion fish > ~/.config/fish/completions/deepwork.fish
     """
     kind = get_completion_class(shell)
-    assert kind is not None  # click knows all three
+    assert kind is not None  # click supports all three
     script = kind(click.Group(), {}, "deepwork", VARIABLE).source()
-    click.echo(f"{_HOW[shell]}\n{script}")
+    click.echo(f"{_INSTRUCTIONS[shell]}\n{script}")

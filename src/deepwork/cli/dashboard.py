@@ -1,4 +1,4 @@
-"""`deepwork dashboard`: the page, beside servers that clients start."""
+"""`deepwork dashboard`: serve the dashboard on its own, next to servers that clients start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from deepwork.cli.logs import log_format_option
-from deepwork.cli.options import place_options, settings_from
+from deepwork.cli.options import load_command_settings, place_options
 from deepwork.config import OPTIONS
 from deepwork.observability.logs import start_logging
 
@@ -35,11 +35,11 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     from deepwork.server.application import Application
     from deepwork.server.http.serving import serve_http
 
-    settings = settings_from(path, **flags)
+    settings = load_command_settings(path, **flags)
     start_logging(settings.log_level, log_format)
     app = Application(settings)
     try:
-        with app.database.reading():  # a store that cannot be read is told here, not on the page
+        with app.database.reading():  # fail here rather than on the page if the store cannot be read
             pass
         anyio.run(serve_http, app, None, webbrowser.open if opens else None)
     finally:

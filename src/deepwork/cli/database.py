@@ -1,4 +1,4 @@
-"""`deepwork db`: look at the store, copy it, back it up and put it back."""
+"""`deepwork db`: inspect, copy, back up and restore the store."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ from urllib.parse import SplitResult, urlsplit
 
 import click
 
-from deepwork.cli.groups import Group
-from deepwork.cli.options import json_option, place_options, project_option, refuse_password, settings_from
-from deepwork.cli.output import show
-from deepwork.cli.progress import Waiting
+from deepwork.cli.command_groups import CommandGroup
+from deepwork.cli.options import (
+    json_option,
+    load_command_settings,
+    place_options,
+    project_option,
+    refuse_password,
+)
+from deepwork.cli.output import print_answer
+from deepwork.cli.progress import ProgressBar
 from deepwork.config import Settings
 from deepwork.database.engine import Engine, open_engine
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
-from deepwork.files.failures import shown
+from deepwork.files.os_errors import format_path
 from deepwork.files.state import make_state_folder
 
-_WORDS = ("project", "global")
+_STORE_NAMES = ("project", "global")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def db() -> None:
     """The store: look at it, copy it, back it up, put it back."""
 
@@ -34,21 +40,29 @@ def db() -> None:
 @json_option
 def info(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
     """Say where everything is kept, how much it is, and who has it open; nothing is changed."""
-    from deepwork.database.overview import overview
+    from deepwork.database.store_overview import load_overview
 
-    settings = settings_from(path, database=database, global_store=global_store)
+    settings = load_command_settings(path, database=database, global_store=global_store)
     store = open_engine(settings.database_location)
     try:
-        seen = overview(store)
+        overview = load_overview(store)
     finally:
         store.close()
-    about = {"kind": _kind(store), "location": store.address, "mode": _mode(settings), "exists": bool(seen)}
-    if seen is None:
-        show(about, as_json=as_json)
+    about = {
+        "kind": _get_kind(store),
+        "location": store.address,
+        "mode": _get_mode(settings),
+        "exists": bool(overview),
+    }
+    if overview is None:
+        print_answer(about, as_json=as_json)
         return
-    facts = {**about, "schema": seen.schema, **seen.size, "last_event": seen.last_event}
-    tables = [{"table": name, "rows": count} for name, count in seen.rows.items()]
-    show({**facts, "open_elsewhere": _open(seen.open_elsewhere, as_json), "tables": tables}, as_json=as_json)
+    facts = {**about, "schema": overview.schema, **overview.size, "last_event": overview.last_event}
+    tables = [{"table": name, "rows": count} for name, count in overview.rows.items()]
+    print_answer(
+        {**facts, "open_elsewhere": _format_openers(overview.open_elsewhere, as_json), "tables": tables},
+        as_json=as_json,
+    )
 
 
 @db.command()
@@ -61,22 +75,22 @@ def copy(source: str, target: str, path: str, as_json: bool) -> None:
 
     FROM and TO are files, postgresql:// URLs without a password, or the words `project` and `global`.
     """
-    from deepwork.database.copying import copy as copy_store
+    from deepwork.database.copying import copy_store
 
-    settings = settings_from(path)
+    settings = load_command_settings(path)
     if target == "project":
-        make_state_folder(_usual(settings, "project").store_folder)
-    old, new = (open_engine(_location(settings, place)) for place in (source, target))
-    if _is_same(old, new):
+        make_state_folder(_build_default_settings(settings, "project").store_folder)
+    old, new = (open_engine(_resolve_location(settings, place)) for place in (source, target))
+    if _is_same_store(old, new):
         raise NotAllowed(f"FROM and TO are both {new.address}.", suggestion="Name two different stores.")
     try:
-        with _whole_names(old.address, new.address), Waiting("Copying", quiet=as_json) as waiting:
-            copied = copy_store(old, new, report=waiting.report)
+        with _use_full_paths(old.address, new.address), ProgressBar("Copying", quiet=as_json) as progress:
+            copied = copy_store(old, new, report=progress.report)
     finally:
         old.close()
         new.close()
     done = {"from": old.address, "to": new.address, "schema": copied.schema, "verified": True}
-    show(done | _counted(copied.rows, as_json), as_json=as_json)
+    print_answer(done | _count_rows(copied.rows, as_json), as_json=as_json)
 
 
 @db.command()
@@ -87,17 +101,17 @@ def backup(file: str, path: str, database: str | None, global_store: bool, as_js
     """Write the whole store into one new SQLite file; servers may go on working."""
     from deepwork.database.backup import back_up
 
-    settings = settings_from(path, database=database, global_store=global_store)
-    place = _file(file)
+    settings = load_command_settings(path, database=database, global_store=global_store)
+    place = _to_path(file)
     _require_folder(place)
     store = open_engine(settings.database_location)
     try:
-        with _whole_names(str(place), store.address), Waiting("Saving", quiet=as_json) as waiting:
-            saved = back_up(store, place, waiting.report)
+        with _use_full_paths(str(place), store.address), ProgressBar("Saving", quiet=as_json) as progress:
+            saved = back_up(store, place, progress.report)
     finally:
         store.close()
     done = {"backup": str(place), "bytes": place.stat().st_size, "schema": saved.schema, "verified": True}
-    show(done | _counted(saved.rows, as_json), as_json=as_json)
+    print_answer(done | _count_rows(saved.rows, as_json), as_json=as_json)
 
 
 @db.command()
@@ -112,15 +126,18 @@ def restore(
     from deepwork.database.backup import require_backup
     from deepwork.database.backup import restore as put_back
 
-    settings = settings_from(path, database=database, global_store=global_store)
-    store, place = open_engine(settings.database_location), _file(file)
-    with _whole_names(str(place), store.address):
+    settings = load_command_settings(path, database=database, global_store=global_store)
+    store, place = open_engine(settings.database_location), _to_path(file)
+    with _use_full_paths(str(place), store.address):
         require_backup(place, store)
-    if _mode(settings) == "project":
+    if _get_mode(settings) == "project":
         make_state_folder(settings.store_folder)
     try:
-        with _whole_names(str(place), store.address), Waiting("Putting back", quiet=as_json) as waiting:
-            restored = put_back(place, store, replace=replace, report=waiting.report)
+        with (
+            _use_full_paths(str(place), store.address),
+            ProgressBar("Putting back", quiet=as_json) as progress,
+        ):
+            restored = put_back(place, store, replace=replace, report=progress.report)
     finally:
         store.close()
     done: dict[str, Any] = {"restored": str(place), "to": store.address, "schema": restored.copied.schema}
@@ -128,24 +145,28 @@ def restore(
         done["brought_forward_from"] = restored.from_schema
     if restored.kept:
         done["kept"] = str(restored.kept)
-    show(done | {"verified": True} | _counted(restored.copied.rows, as_json), as_json=as_json)
+    print_answer(done | {"verified": True} | _count_rows(restored.copied.rows, as_json), as_json=as_json)
 
 
 @contextmanager
-def _whole_names(*addresses: str) -> Iterator[None]:
-    """Files by their whole names: whoever typed them may know them, unlike a caller over the network."""
+def _use_full_paths(*addresses: str) -> Iterator[None]:
+    """Put full paths into error messages.
+
+    Errors name files by shortened paths, because callers over the network must not learn where files are. The
+    user of this command typed the paths.
+    """
     try:
         yield
     except DeepworkError as error:
         for address in addresses:
             if "://" not in address:
-                name = rf"(?<![\w/.-]){re.escape(shown(Path(address)))}(?![\w/-])"
+                name = rf"(?<![\w/.-]){re.escape(format_path(Path(address)))}(?![\w/-])"
                 error.message = re.sub(name, lambda _, whole=address: whole, error.message)  # type: ignore[misc]
         raise
 
 
 def _require_folder(file: Path) -> None:
-    """A misspelt folder is not made without a word."""
+    """Refuse a file in a missing folder: it is probably a typing error, so the folder is not created."""
     if not file.parent.is_dir():
         raise InvalidInput(
             f"The folder {file.parent} does not exist.",
@@ -153,12 +174,12 @@ def _require_folder(file: Path) -> None:
         )
 
 
-def _location(settings: Settings, given: str) -> str:
-    """What open_engine takes, for what was typed; a file is looked for from here, as the shell does."""
-    if given in _WORDS:
-        return _usual(settings, given).database_location
+def _resolve_location(settings: Settings, given: str) -> str:
+    """Convert what was typed into a location for `open_engine`; files are relative to the current folder."""
+    if given in _STORE_NAMES:
+        return _build_default_settings(settings, given).database_location
     if "://" not in given:
-        return str(_file(given))
+        return str(_to_path(given))
     try:
         refuse_password(given)
     except click.UsageError:
@@ -168,57 +189,57 @@ def _location(settings: Settings, given: str) -> str:
         ) from None
     if urlsplit(given).scheme not in {"postgresql", "postgres"}:
         raise click.UsageError(f"{given} is neither a file nor a postgresql:// URL.")
-    return settings.database if _is_meant(given, settings.database) else given
+    return settings.database if _is_configured_url(given, settings.database) else given
 
 
-def _is_meant(given: str, known: str) -> bool:
-    """Whether a URL is the one of the settings, which may know its password."""
+def _is_configured_url(given: str, known: str) -> bool:
+    """Whether a URL without a password means the database of the settings, whose URL may have one."""
     if "://" not in known:
         return False
     typed, set_up = urlsplit(given), urlsplit(known)
     return (
         typed.username in (None, set_up.username)
-        and _place(typed) == _place(set_up)
+        and _get_endpoint(typed) == _get_endpoint(set_up)
         and typed.query in ("", set_up.query)
     )
 
 
-def _place(url: SplitResult) -> tuple[Any, ...]:
+def _get_endpoint(url: SplitResult) -> tuple[Any, ...]:
     host, _, port = url.netloc.rpartition("@")[2].partition(":")
     return host.lower(), port or "5432", url.path
 
 
-def _usual(settings: Settings, which: str) -> Settings:
-    """The settings of whoever set nothing: everything in the project, or in the home folder."""
+def _build_default_settings(settings: Settings, which: str) -> Settings:
+    """Build default settings: the store is in the project or in the home folder."""
     return Settings(project_root=settings.project_root, global_store=which == "global")
 
 
-def _file(given: str) -> Path:
+def _to_path(given: str) -> Path:
     return Path(given).expanduser().absolute()
 
 
-def _is_same(one: Engine, other: Engine) -> bool:
+def _is_same_store(one: Engine, other: Engine) -> bool:
     if "://" in one.address or "://" in other.address:
         return one.address == other.address
     return Path(one.address).resolve() == Path(other.address).resolve()
 
 
-def _kind(store: Engine) -> str:
+def _get_kind(store: Engine) -> str:
     return "postgresql" if "://" in store.address else "sqlite"
 
 
-def _mode(settings: Settings) -> str:
+def _get_mode(settings: Settings) -> str:
     if settings.database:
         return "given"
     return "global" if settings.global_store else "project"
 
 
-def _open(others: list[str] | None, as_json: bool) -> Any:
+def _format_openers(others: list[str] | None, as_json: bool) -> Any:
     if as_json:
         return others
     return "cannot be told" if others is None else others or "by nobody"
 
 
-def _counted(rows: Any, as_json: bool) -> dict[str, Any]:
+def _count_rows(rows: Any, as_json: bool) -> dict[str, Any]:
     total = {"rows": sum(rows.values())}
     return total | ({"tables": dict(rows)} if as_json else {})

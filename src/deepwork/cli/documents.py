@@ -1,4 +1,4 @@
-"""What a command is given as YAML or JSON, in a file or on standard input; its mistakes are told by line."""
+"""click parameter types for YAML and JSON documents, from a file or standard input; errors name the line."""
 
 from __future__ import annotations
 
@@ -6,68 +6,73 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from pydantic import TypeAdapter, ValidationError
 
 from deepwork.errors import DefinitionError
-from deepwork.server.complaints import sentence
+from deepwork.server.argument_errors import format_problem
+
+if TYPE_CHECKING:
+    from deepwork.files.yaml import YamlDocument
 
 MAX_BYTES = 16 * 2**20
 
-_MOST_TOLD = 20
+_MAX_PROBLEMS = 20
 _STDIN = "standard input"
 
-Where = tuple[str | int, ...]
-Check = Callable[[Any], Iterator[tuple[Where, str]]]
-"""What is wrong with a document that has the right form: where, and a sentence."""
+ProblemPath = tuple[str | int, ...]
+DocumentCheck = Callable[[Any], Iterator[tuple[ProblemPath, str]]]
+"""Yields (path, message) for each problem in a document that is valid by its schema."""
 
 
-class Document(click.ParamType[Any]):
-    """A document of a certain form; the value is what it says, as plain data."""
+class DocumentParam(click.ParamType[Any]):
+    """A YAML or JSON document that must match a pydantic type; its value is plain data."""
 
     name = "file"
 
-    def __init__(self, form: Any, *, check: Check | None = None, inner: str = "") -> None:
-        """`inner`: a key under which the wanted thing may stand, in a document that holds more."""
+    def __init__(self, form: Any, *, check: DocumentCheck | None = None, inner: str = "") -> None:
+        """`inner`: a key of the document under which the wanted value may also be found."""
         self._form, self._check, self._inner = form, check, inner
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read and examine it."""
+        """Read and validate it."""
         if not isinstance(value, str):
             return value
-        text = _text(value, param, ctx)
-        data = _data(text)
-        at: Where = ()
+        text = _read_text(value, param, ctx)
+        data = _parse_data(text)
+        at: ProblemPath = ()
         if self._inner and isinstance(data, dict) and self._inner in data:
             data, at = data[self._inner], (self._inner,)
-        if wrong := list(self._problems(data)):
-            raise DefinitionError(_told(text, [((*at, *where), said) for where, said in wrong]))
+        if wrong := list(self._find_problems(data)):
+            raise DefinitionError(
+                _format_problems(text, [((*at, *where), message) for where, message in wrong])
+            )
         return data
 
-    def _problems(self, data: Any) -> Iterator[tuple[Where, str]]:
+    def _find_problems(self, data: Any) -> Iterator[tuple[ProblemPath, str]]:
         try:
             read = TypeAdapter(self._form).validate_python(data)
         except ValidationError as error:
             for problem in error.errors(include_url=False):
-                yield problem["loc"], _sentence(dict(problem))
+                yield problem["loc"], _format_problem(dict(problem))
             return
         if self._check:
             yield from self._check(read)
 
 
-class LongText(click.ParamType[str]):
-    """A text; `-` reads it from standard input."""
+class TextParam(click.ParamType[str]):
+    """A string; `-` reads it from standard input."""
 
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return _standard_input(param, ctx) if value == "-" else str(value)
+        return _read_standard_input(param, ctx) if value == "-" else str(value)
 
 
-class Output(click.ParamType[tuple[str, Any]]):
-    """What a step delivers: `name=file`, or all of it as one JSON object."""
+class OutputParam(click.ParamType[tuple[str, Any]]):
+    """An output of a step, as `name=file`; or all outputs as one JSON object."""
 
     name = "name=file"
 
@@ -85,43 +90,43 @@ class Output(click.ParamType[tuple[str, Any]]):
         return {name.strip(): file}
 
 
-def outputs(_: click.Context, __: click.Parameter, given: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """All that was named; a name given more than once has a list of files."""
+def merge_outputs(_: click.Context, __: click.Parameter, given: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """Merge the outputs that were given; a name given more than once gets a list of files."""
     found: dict[str, Any] = {}
     for each in given:
         for name, file in each.items():
-            found[name] = [*_listed(found[name]), *_listed(file)] if name in found else file
+            found[name] = [*_to_list(found[name]), *_to_list(file)] if name in found else file
     return found
 
 
-def _listed(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-class _Text(NamedTuple):
+class _SourceText(NamedTuple):
     source: str
     text: str
 
 
-def _text(value: str, param: click.Parameter | None, ctx: click.Context | None) -> _Text:
+def _read_text(value: str, param: click.Parameter | None, ctx: click.Context | None) -> _SourceText:
     if value == "-":
-        return _Text(_STDIN, _standard_input(param, ctx))
+        return _SourceText(_STDIN, _read_standard_input(param, ctx))
     if _looks_like_json(value):
-        return _Text("argument", value)
+        return _SourceText("argument", value)
     try:
         content = Path(value).read_bytes()
     except OSError as error:
         raise click.BadParameter(f"{value}: {error.strerror}.", ctx, param) from None
-    return _Text(value, _decoded(content, value))
+    return _SourceText(value, _decode(content, value))
 
 
-def _standard_input(param: click.Parameter | None, ctx: click.Context | None) -> str:
+def _read_standard_input(param: click.Parameter | None, ctx: click.Context | None) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         raise click.BadParameter("nothing comes on standard input; name a file, or pipe it in.", ctx, param)
-    return _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), _STDIN)
+    return _decode(sys.stdin.buffer.read(MAX_BYTES + 1), _STDIN)
 
 
-def _decoded(content: bytes, source: str) -> str:
+def _decode(content: bytes, source: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -129,17 +134,17 @@ def _decoded(content: bytes, source: str) -> str:
         raise DefinitionError(f"{source}:{line}: The text is not UTF-8.") from None
 
 
-def _data(text: _Text) -> Any:
+def _parse_data(text: _SourceText) -> Any:
     if _looks_like_json(text.text):
         try:
             return json.loads(text.text)
         except ValueError:
-            pass  # YAML may look so too, and it names the line of what is wrong
-    return _document(text).data
+            pass  # it may be YAML, and the YAML parser reports the line of an error
+    return _load_yaml_document(text).data
 
 
-def _document(text: _Text) -> Any:
-    from deepwork.files.yaml import load_yaml  # most commands are given no document
+def _load_yaml_document(text: _SourceText) -> YamlDocument:
+    from deepwork.files.yaml import load_yaml  # imported here because most commands read no document
 
     return load_yaml(text.text, source=text.source, max_bytes=MAX_BYTES)
 
@@ -148,20 +153,20 @@ def _looks_like_json(text: str) -> bool:
     return text.lstrip().startswith(("{", "["))
 
 
-def _told(text: _Text, problems: list[tuple[Where, str]]) -> str:
+def _format_problems(text: _SourceText, problems: list[tuple[ProblemPath, str]]) -> str:
     try:
-        line = _document(text).line
-    except DefinitionError:  # JSON can be more than YAML takes; then a problem is told by its path alone
-        lines = [f"{text.source}: {said}" for _, said in problems]
+        get_line = _load_yaml_document(text).get_line
+    except DefinitionError:  # valid JSON that our YAML loader rejects: line numbers are unknown
+        lines = [f"{text.source}: {message}" for _, message in problems]
     else:
-        lines = [f"{text.source}:{line(*where)}: {said}" for where, said in problems]
-    more = [f"And {len(lines) - _MOST_TOLD} more."] if len(lines) > _MOST_TOLD else []
-    return "\n".join([*lines[:_MOST_TOLD], *more])
+        lines = [f"{text.source}:{get_line(*where)}: {message}" for where, message in problems]
+    more = [f"And {len(lines) - _MAX_PROBLEMS} more."] if len(lines) > _MAX_PROBLEMS else []
+    return "\n".join([*lines[:_MAX_PROBLEMS], *more])
 
 
-def _sentence(problem: dict[str, Any]) -> str:
+def _format_problem(problem: dict[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
         return f"The key `{problem['loc'][-1]}` is unknown."
     if not problem["loc"]:
         return f"{problem['msg']}."
-    return sentence(problem, ())
+    return format_problem(problem, ())

@@ -1,4 +1,4 @@
-"""`deepwork events`: what happens, as it happens."""
+"""`deepwork events`: print events as they are stored."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import asdict
 
 import click
 
-from deepwork.cli.groups import Group
-from deepwork.cli.options import place_options, settings_from
-from deepwork.cli.output import printable
+from deepwork.cli.command_groups import CommandGroup
+from deepwork.cli.options import load_command_settings, place_options
+from deepwork.cli.output import to_printable
 from deepwork.events.feed import ResyncRequired
 from deepwork.events.log import Event
 from deepwork.server.application import Application
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def events() -> None:
     """Follow what happens."""
 
@@ -33,34 +33,34 @@ def tail(
     no_follow: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Print events of every process in this project, as they are stored; an outage is waited out."""
-    app = Application(settings_from(path, database=database, global_store=global_store))
+    app = Application(load_command_settings(path, database=database, global_store=global_store))
     feed = app.feed
-    start = feed.last() if since is None else since
-    told = (
-        feed.stored(start, workflow_id=workflow_id)
+    start = feed.get_last_seq() if since is None else since
+    stream = (
+        feed.iterate_stored(start, workflow_id=workflow_id)
         if no_follow
-        else feed.follow(start, workflow_id=workflow_id, notice=_note)
+        else feed.follow(start, workflow_id=workflow_id, notice=_print_notice)
     )
     try:
-        for event in told:
-            click.echo(json.dumps(_plain(event), ensure_ascii=False) if as_json else _line(event))
+        for event in stream:
+            click.echo(json.dumps(_to_dict(event), ensure_ascii=False) if as_json else _format_line(event))
     finally:
         app.close()
 
 
-def _note(text: str) -> None:
-    """Beside the events, for whoever wonders why none come."""
+def _print_notice(text: str) -> None:
+    """Print a notice to standard error, so that an interruption of the stream is explained."""
     click.echo(f"({text})", err=True)
 
 
-def _plain(event: Event | ResyncRequired) -> dict[str, object]:
+def _to_dict(event: Event | ResyncRequired) -> dict[str, object]:
     if isinstance(event, ResyncRequired):
         return {"type": "resync_required", **asdict(event)}
     return asdict(event)
 
 
-def _line(event: Event | ResyncRequired) -> str:
+def _format_line(event: Event | ResyncRequired) -> str:
     if isinstance(event, ResyncRequired):
         return f"(events after {event.since} are no longer kept; going on after {event.resume_at})"
     what = event.data.get("name") or event.data.get("subject") or event.data.get("id") or ""
-    return f"{event.seq:>6}  {event.ts}  {event.type:<20}  {printable(what)}"
+    return f"{event.seq:>6}  {event.ts}  {event.type:<20}  {to_printable(what)}"

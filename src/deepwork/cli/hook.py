@@ -1,11 +1,11 @@
-"""`deepwork hook`: what clients call beside an agent's work; `deepwork setup --hooks` tells them to."""
+"""`deepwork hook`: called by clients on their events; `deepwork setup --hooks` configures that."""
 
 from __future__ import annotations
 
 import click
 
 
-# The words are not click's to judge: its exit code for bad usage would keep the agent from going on.
+# click must not parse the arguments: clients treat its exit code for bad usage (2) as "block the agent".
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument(
     "words",
@@ -22,6 +22,6 @@ def hook(words: tuple[str, ...]) -> None:
     A failure is never the agent's: the exit code is 0 and nothing is printed. `deepwork status` shows
     what went wrong. The project is the one that the event's folder is in, or that --path names.
     """
-    from deepwork.hooks.door import main
+    from deepwork.hooks.entrypoint import main
 
     main(words)

@@ -1,4 +1,4 @@
-"""Ids and names for completion: read at once, without the parts that a command would need."""
+"""Finds ids and names for shell completion, fast: without the imports that a command needs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from deepwork.cli.output import printable
-from deepwork.config import STATE_FOLDER, TMP_FOLDER, Settings, load_settings, project_around
+from deepwork.cli.output import to_printable
+from deepwork.config import STATE_FOLDER, TMP_FOLDER, Settings, find_project, load_settings
 from deepwork.errors import DefinitionError
 
-MOST = 200
-_PATIENCE = 0.2
-_LAST = "\U0010ffff"
-_SAFE = re.compile(r"[\w.:@+-]+")
-"""What may be put into a command line as it is: a name that a shell would run is not offered."""
+MAX_ITEMS = 200
+_BUSY_TIMEOUT = 0.2
+_LAST_CHARACTER = "\U0010ffff"
+_SHELL_SAFE = re.compile(r"[\w.:@+-]+")
+"""Values that need no quoting. Others are not offered: a shell could execute parts of them."""
 
-_ROWS = {
+_TABLES = {
     "plan": ("plans", "id", "name"),
     "task": ("plan_tasks", "id", "name"),
     "record": ("tracked_workflows", "id", "name"),
@@ -32,65 +32,73 @@ _ROWS = {
 }
 
 
-def identifiers(
+def list_identifiers(
     kind: str, begun: str, *, project: str, database: str | None, is_global: bool
 ) -> list[tuple[str, str]]:
-    """Ids that begin so, and what each is called; nothing where that cannot be told at once."""
+    """List (id, label) for the ids that start with `begun`; empty if they cannot be read quickly."""
     try:
-        root = project_around(Path.cwd()) if project == "." else Path(project)
+        root = find_project(Path.cwd()) if project == "." else Path(project)
         settings = load_settings(root, {"database": database, "global_store": is_global or None})
-    except DefinitionError:  # the command itself will say so
+    except DefinitionError:  # the command itself will report it
         return []
     found = (
-        item for item in _all(kind, begun, settings) if item[0].startswith(begun) and _SAFE.fullmatch(item[0])
+        item
+        for item in _list_candidates(kind, begun, settings)
+        if item[0].startswith(begun) and _SHELL_SAFE.fullmatch(item[0])
     )
-    return [(value, printable(about or "")[:60]) for value, about in islice(dict(found).items(), MOST)]
+    return [
+        (value, to_printable(about or "")[:60]) for value, about in islice(dict(found).items(), MAX_ITEMS)
+    ]
 
 
-def _all(kind: str, begun: str, settings: Settings) -> Iterator[tuple[str, Any]]:
+def _list_candidates(kind: str, begun: str, settings: Settings) -> Iterator[tuple[str, Any]]:
     if kind == "session":
         files = (settings.project_root / TMP_FOLDER).glob("session_*.json")
         yield from ((file.stem.removeprefix("session_"), "") for file in files)
     elif kind == "job":
         yield from (
-            (file.parent.name, "") for folder in _job_folders(settings) for file in folder.glob("*/job.yml")
+            (file.parent.name, "")
+            for folder in _list_job_folders(settings)
+            for file in folder.glob("*/job.yml")
         )
     elif kind == "any_task":
-        yield from _all("task", begun, settings)
-        yield from _all("tracked_task", begun, settings)
-    elif kind in _ROWS:
+        yield from _list_candidates("task", begun, settings)
+        yield from _list_candidates("tracked_task", begun, settings)
+    elif kind in _TABLES:
         if kind == "template":
             yield from (
-                (file.stem, "") for folder in _template_folders(settings) for file in folder.glob("*.y*ml")
+                (file.stem, "")
+                for folder in _list_template_folders(settings)
+                for file in folder.glob("*.y*ml")
             )
-        yield from _rows(settings.database_location, begun, *_ROWS[kind])
+        yield from _query_rows(settings.database_location, begun, *_TABLES[kind])
 
 
-def _rows(location: str, begun: str, table: str, id: str, name: str) -> list[tuple[str, Any]]:
-    # A database on the network is too far away for a key press.
+def _query_rows(location: str, begun: str, table: str, id: str, name: str) -> list[tuple[str, Any]]:
+    # Querying a database over the network would take too long for a key press.
     if "://" in location or not Path(location).is_file():
         return []
-    from deepwork.database.lean import existing_store
+    from deepwork.database.existing_store import open_existing_store
 
-    # The names are our own, from the table above.
+    # Table and column names come from _TABLES, never from the user.
     columns, fitting = f"{id} AS id, {name} AS name", f"{id} >= :begun AND {id} < :after"
     statement = f"SELECT {columns} FROM {table} WHERE {fitting} LIMIT :most"  # noqa: S608
     try:
-        with existing_store(location, _PATIENCE) as store:
+        with open_existing_store(location, _BUSY_TIMEOUT) as store:
             if store is None:
                 return []
             with store.reading() as tx:
-                found = tx.all(statement, begun=begun, after=begun + _LAST, most=MOST)
-    except Exception:  # noqa: BLE001 - busy, damaged, of another version: whoever presses TAB cannot be told
+                found = tx.fetch_all(statement, begun=begun, after=begun + _LAST_CHARACTER, most=MAX_ITEMS)
+    except Exception:  # noqa: BLE001 - busy, damaged, of another version: completion cannot show errors
         return []
     return [(row["id"], row["name"]) for row in found]
 
 
-def _job_folders(settings: Settings) -> list[Path]:
+def _list_job_folders(settings: Settings) -> list[Path]:
     standard = Path(__file__).parents[1] / "jobs" / "standard"
     return [settings.state_folder / "jobs", standard, *map(Path, settings.additional_jobs_folders)]
 
 
-def _template_folders(settings: Settings) -> list[Path]:
+def _list_template_folders(settings: Settings) -> list[Path]:
     shipped = Path(__file__).parents[1] / "templates" / "shipped"
     return [settings.state_folder / "templates", Path.home() / STATE_FOLDER / "templates", shipped]

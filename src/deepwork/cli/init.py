@@ -1,4 +1,4 @@
-"""`deepwork init`: begin in a project."""
+"""`deepwork init`: create the settings file and, on request, examples in a project."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from deepwork.cli.options import json_option, project_option, settings_from
-from deepwork.cli.output import printable, show
+from deepwork.cli.options import json_option, load_command_settings, project_option
+from deepwork.cli.output import print_answer, to_printable
 
 
 @click.command()
@@ -21,25 +21,25 @@ def init(example_job: bool, example_review: bool, path: str, as_json: bool) -> N
 
     What is there already stays as it is; running this again is harmless.
     """
-    from deepwork.setup.project import EXAMPLE_JOB, begin
+    from deepwork.setup.project import EXAMPLE_JOB, init_project
 
-    root = settings_from(path).project_root
-    made = begin(root, example_job=example_job, example_review=example_review)
-    steps = _next(EXAMPLE_JOB if example_job else None, example_review)
+    root = load_command_settings(path).project_root
+    made = init_project(root, example_job=example_job, example_review=example_review)
+    steps = _build_next_steps(EXAMPLE_JOB if example_job else None, example_review)
     if as_json:
-        show({"project": str(root), **asdict(made), "next": list(steps)}, as_json=True)
+        print_answer({"project": str(root), **asdict(made), "next": list(steps)}, as_json=True)
         return
     rows: list[tuple[str, Any]] = [("wrote", made.written), ("kept", made.kept)]
     for word, paths in rows:
         for each in paths:
-            print(f"{word:<6} {printable(each)}")
+            print(f"{word:<6} {to_printable(each)}")
     print("\nNext:")
     for command, purpose in steps.items():
         print(f"  {command:<{max(map(len, steps))}}  {purpose}")
 
 
-def _next(job: str | None, has_rules: bool) -> dict[str, str]:
-    """What to do now: commands, and what each is for."""
+def _build_next_steps(job: str | None, has_rules: bool) -> dict[str, str]:
+    """Return the commands to run next, and what each is for."""
     return {
         "deepwork setup --detect": "see which clients are here, then: deepwork setup CLIENT",
         **({f"deepwork jobs show {job}": "look at the example, then run it from your client"} if job else {}),

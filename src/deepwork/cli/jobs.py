@@ -1,4 +1,4 @@
-"""`deepwork jobs`: list them, look at one, check them, begin a new one, draw one."""
+"""`deepwork jobs`: list, show, validate, create and draw jobs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepwork.cli.options import Function, json_option, project_option, settings_from
-from deepwork.cli.output import printable, show
-from deepwork.cli.verbs import Verbs
+from deepwork.cli.options import Function, json_option, load_command_settings, project_option
+from deepwork.cli.output import print_answer, to_printable
+from deepwork.cli.tool_commands import ToolGroup
 from deepwork.errors import NotFound
-from deepwork.jobs.checks import warnings
-from deepwork.jobs.definitions import JobShelf, load_job, problems
-from deepwork.jobs.discovery import JOB_FILE, places
-from deepwork.jobs.graph import as_mermaid, as_text
-from deepwork.jobs.models import Job, Workflow
+from deepwork.jobs.catalog import JobCatalog, find_problems, load_job
+from deepwork.jobs.checks import find_warnings
+from deepwork.jobs.discovery import JOB_FILE, find_locations
+from deepwork.jobs.graph import render_mermaid, render_text
+from deepwork.jobs.models import Job, JobWorkflow
 from deepwork.jobs.skeleton import write_skeleton
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def _job_tools() -> list[type[Tools]]:
 
 
 def options(command: Function) -> Function:
-    """Which project, and for whom the answer is; jobs are files and need no database."""
+    """Add --path and --json. There is no --db: jobs are files."""
     return project_option(json_option(command))
 
 
-@click.group(cls=Verbs, tools=_job_tools, only={"get_workflows"})
+@click.group(cls=ToolGroup, tools=_job_tools, only={"get_workflows"})
 def jobs() -> None:
     """Jobs: workflows written in files."""
-    # What is wrong is part of each answer here; the log would say it a second time.
+    # Every answer here contains the problems, so keep them out of the log.
     logging.getLogger("deepwork").addHandler(logging.NullHandler())
 
 
@@ -49,15 +49,15 @@ def jobs() -> None:
 @options
 def list_jobs(path: str, as_json: bool) -> None:
     """Name every job that can be used, and what is wrong with the others."""
-    found, errors = _shelf(path).all()
+    found, errors = _build_catalog(path).load_all()
     rows = [
         {"name": job.name, "workflows": [workflow.name for workflow in job.workflows], "summary": job.summary}
         for job in found
     ]
     if as_json:
-        show({"jobs": rows, "errors": list(map(asdict, errors))}, as_json=True)
+        print_answer({"jobs": rows, "errors": list(map(asdict, errors))}, as_json=True)
         return
-    show({"jobs": rows}, as_json=False)
+    print_answer({"jobs": rows}, as_json=False)
     _print_lines(line for error in errors for line in error.error.splitlines())
 
 
@@ -66,15 +66,15 @@ def list_jobs(path: str, as_json: bool) -> None:
 @options
 def show_job(name: str, path: str, as_json: bool) -> None:
     """Show a job: its workflows, steps, files and reviews."""
-    job = _shelf(path).find(name)
+    job = _build_catalog(path).get(name)
     if as_json:
-        show({**asdict(job), "folder": str(job.folder)}, as_json=True)
+        print_answer({**asdict(job), "folder": str(job.folder)}, as_json=True)
         return
     facts = {"job": job.name, "version": job.version, "summary": job.summary, "folder": str(job.folder)}
-    show(facts, as_json=False)
+    print_answer(facts, as_json=False)
     for workflow in job.workflows:
-        _print_lines(["", *as_text(job, workflow).splitlines()])
-    _print_lines(f"warning: {warning}" for warning in warnings(job))
+        _print_lines(["", *render_text(job, workflow).splitlines()])
+    _print_lines(f"warning: {warning}" for warning in find_warnings(job))
 
 
 @jobs.command()
@@ -82,16 +82,16 @@ def show_job(name: str, path: str, as_json: bool) -> None:
 @options
 def validate(targets: tuple[str, ...], path: str, as_json: bool) -> None:
     """Say what is wrong with jobs, by file and line; without a name, with all of them. Exit code 1 if any."""
-    shelf = _shelf(path)
-    folders = [_folder(shelf, target) for target in targets] or _every_folder(shelf)
-    found = [line for folder in folders for line in problems(folder)]
-    found += [] if targets else _between_jobs(shelf)
-    hints = [f"{folder / JOB_FILE}:1: {hint}" for folder in folders for hint in _hints(folder)]
+    catalog = _build_catalog(path)
+    folders = [_find_folder(catalog, target) for target in targets] or _list_folders(catalog)
+    found = [line for folder in folders for line in find_problems(folder)]
+    found += [] if targets else _find_conflicts(catalog)
+    hints = [f"{folder / JOB_FILE}:1: {hint}" for folder in folders for hint in _list_warnings(folder)]
     if as_json:
-        show({"checked": list(map(str, folders)), "problems": found, "warnings": hints}, as_json=True)
+        print_answer({"checked": list(map(str, folders)), "problems": found, "warnings": hints}, as_json=True)
     else:
         _print_lines([*found, *(f"warning: {hint}" for hint in hints)])
-        print(f"{_count(len(folders), 'job')} checked, {_count(len(found), 'problem')}.")
+        print(f"{_format_count(len(folders), 'job')} checked, {_format_count(len(found), 'problem')}.")
     sys.exit(1 if found else 0)
 
 
@@ -100,9 +100,9 @@ def validate(targets: tuple[str, ...], path: str, as_json: bool) -> None:
 @options
 def new(name: str, path: str, as_json: bool) -> None:
     """Begin a job: a folder with a small job.yml and instructions to change."""
-    files = write_skeleton(settings_from(path).project_root, name)
+    files = write_skeleton(load_command_settings(path).project_root, name)
     if as_json:
-        show({"name": name, "files": list(map(str, files))}, as_json=True)
+        print_answer({"name": name, "files": list(map(str, files))}, as_json=True)
         return
     _print_lines(f"wrote {file}" for file in files)
     print(f"Change them, then run `deepwork jobs validate {name}`.")
@@ -115,52 +115,56 @@ def new(name: str, path: str, as_json: bool) -> None:
 @options
 def graph(name: str, workflow: str | None, mermaid: bool, path: str, as_json: bool) -> None:
     """Draw a job's workflows, or one of them."""
-    job = _shelf(path).find(name)
+    job = _build_catalog(path).get(name)
     drawn = [
-        {"workflow": chosen.name, "text": as_text(job, chosen), "mermaid": as_mermaid(job, chosen)}
-        for chosen in _workflows(job, workflow)
+        {"workflow": chosen.name, "text": render_text(job, chosen), "mermaid": render_mermaid(job, chosen)}
+        for chosen in _select_workflows(job, workflow)
     ]
     if as_json:
-        show({"job": job.name, "workflows": drawn}, as_json=True)
+        print_answer({"job": job.name, "workflows": drawn}, as_json=True)
         return
     for number, drawing in enumerate(drawn):
         _print_lines([""] * (number > 0) + drawing["mermaid" if mermaid else "text"].splitlines())
 
 
-def _shelf(path: str) -> JobShelf:
-    settings = settings_from(path)
-    return JobShelf(settings.project_root, lambda: [Path(at) for at in settings.additional_jobs_folders])
+def _build_catalog(path: str) -> JobCatalog:
+    settings = load_command_settings(path)
+    return JobCatalog(settings.project_root, lambda: [Path(at) for at in settings.additional_jobs_folders])
 
 
-def _folder(shelf: JobShelf, target: str) -> Path:
-    """The folder that is meant: by path, by the path of its job.yml, or by name, even of a broken job."""
+def _find_folder(catalog: JobCatalog, target: str) -> Path:
+    """Find a job's folder by path, by the path of its job.yml, or by name; the job may be invalid."""
     path = Path(target)
     if path.name == JOB_FILE:
         return path.parent
     if os.sep in target or path.is_dir():
         return path
-    by_directory = (Path(place.folder) for place in places(shelf.folders()).places if place.name == target)
-    return next(by_directory, None) or shelf.find(target).folder
+    by_directory = (
+        Path(place.folder)
+        for place in find_locations(catalog.list_folders()).locations
+        if place.name == target
+    )
+    return next(by_directory, None) or catalog.get(target).folder
 
 
-def _every_folder(shelf: JobShelf) -> list[Path]:
-    return [Path(place.folder) for place in places(shelf.folders()).places]
+def _list_folders(catalog: JobCatalog) -> list[Path]:
+    return [Path(place.folder) for place in find_locations(catalog.list_folders()).locations]
 
 
-def _between_jobs(shelf: JobShelf) -> list[str]:
-    """What is wrong although every file by itself is right: names that clash, folders that cannot be read."""
-    errors = shelf.all()[1]
-    return [f"{error.job_dir}: {error.error}" for error in errors if not problems(Path(error.job_dir))]
+def _find_conflicts(catalog: JobCatalog) -> list[str]:
+    """List problems beyond single files: duplicate names, unreadable folders."""
+    errors = catalog.load_all()[1]
+    return [f"{error.job_dir}: {error.error}" for error in errors if not find_problems(Path(error.job_dir))]
 
 
-def _hints(folder: Path) -> list[str]:
-    return [] if problems(folder) else warnings(load_job(folder))
+def _list_warnings(folder: Path) -> list[str]:
+    return [] if find_problems(folder) else find_warnings(load_job(folder))
 
 
-def _workflows(job: Job, name: str | None) -> Iterable[Workflow]:
+def _select_workflows(job: Job, name: str | None) -> Iterable[JobWorkflow]:
     if name is None:
         return job.workflows
-    if (found := job.workflow(name)) is None:
+    if (found := job.find_workflow(name)) is None:
         names = ", ".join(workflow.name for workflow in job.workflows)
         raise NotFound("workflow", name, suggestion=f"The job {job.name!r} has: {names or 'no workflow'}.")
     return [found]
@@ -168,8 +172,8 @@ def _workflows(job: Job, name: str | None) -> Iterable[Workflow]:
 
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        print(printable(line))
+        print(to_printable(line))
 
 
-def _count(number: int, thing: str) -> str:
+def _format_count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""How a server writes its log: an option of the commands that run one."""
+"""The `--log-format` option of commands that run a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from deepwork.observability.logs import FORMATS
 
-# Not a setting of the project: how lines are collected is a matter of where the server runs.
+# Not a project setting: the log format depends on where the server runs.
 log_format_option = click.option(
     "--log-format",
     type=click.Choice(FORMATS),

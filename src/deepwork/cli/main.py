@@ -1,4 +1,4 @@
-"""`deepwork`: the command and what it can do."""
+"""`deepwork`: the entry point, the list of commands, and how errors become exit codes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import cast
 import click
 
 from deepwork import __version__
-from deepwork.cli.groups import Group, arranged
+from deepwork.cli.command_groups import CommandGroup, sort_parameters
 from deepwork.errors import Code, DeepworkError, DefinitionError, InvalidInput, StorageError
 
-REFUSED, MISUSED, INTERRUPTED, OUR_FAULT = 1, 2, 130, 70
-"""Exit codes; docs/command-line.md says what each is for."""
+REFUSED, MISUSED, INTERRUPTED, INTERNAL_FAILURE = 1, 2, 130, 70
+"""Exit codes; docs/command-line.md documents them."""
 
-# Where each command lives and what it is for, so that `deepwork --help` imports none of them.
+# Import path and short help of each command, so that `deepwork --help` need not import the commands.
 COMMANDS = {
     "init": ("deepwork.cli.init:init", "Begin in a project: settings, and examples."),
     "setup": ("deepwork.cli.setup:setup", "Make a client start deepwork: Claude Code, Codex, Cursor, ..."),
@@ -51,8 +51,8 @@ COMMANDS = {
 }
 
 
-# What each is for, as `deepwork --help` sorts them.
-PURPOSES = {
+# The sections of `deepwork --help`.
+COMMANDS_BY_PURPOSE = {
     "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages run",
     "Look": "status diff events dashboard",
     "Operate": "serve db doctor tokens audit",
@@ -60,8 +60,8 @@ PURPOSES = {
 }
 
 
-class LazyGroup(Group):
-    """Imports a command when it is called, not before."""
+class LazyGroup(CommandGroup):
+    """Imports a command only when it is called, to keep startup fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -70,11 +70,11 @@ class LazyGroup(Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        return arranged(cast("click.Command", getattr(importlib.import_module(module), attribute)))
+        return sort_parameters(cast("click.Command", getattr(importlib.import_module(module), attribute)))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         widest = max(map(len, COMMANDS))
-        for purpose, names in PURPOSES.items():
+        for purpose, names in COMMANDS_BY_PURPOSE.items():
             with formatter.section(purpose):
                 rows = [
                     (f"{name:<{widest}}", COMMANDS[name][1]) for name in names.split() if name in COMMANDS
@@ -96,56 +96,60 @@ def deepwork(context: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command; what goes wrong is one sentence and what to do about it, never a traceback."""
+    """Run the command. Errors are printed as a message and a suggestion, never as a traceback."""
     if "_DEEPWORK_COMPLETE" in os.environ:
-        from deepwork.cli.completing import complete
+        from deepwork.cli.shell_completion import complete
 
         complete()
-    sys.exit(_ran())
+    sys.exit(_run())
 
 
-def _ran() -> int:
+def _run() -> int:
     try:
         _require_standard_output()
-        code = _called()
+        code = _invoke_command()
         sys.stdout.flush()
     except DeepworkError as error:
-        complain(error)
+        print_error(error)
         return MISUSED if isinstance(error, DefinitionError) else REFUSED
     except click.ClickException as error:
-        _explain(error)
+        _print_usage_error(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        _give_up_output()
+        _discard_output()
         code = 0
-    except Exception as error:  # noqa: BLE001 - said as our fault, with a way to see more
-        return _failed(error)
+    except Exception as error:  # noqa: BLE001 - reported as an internal error
+        return _report_failure(error)
     return code
 
 
-def _called() -> int:
+def _invoke_command() -> int:
     stdout = sys.stdout
     try:
         deepwork.main(prog_name="deepwork", standalone_mode=False)
     except SystemExit as end:
-        # Whoever read our output has seen enough: click then takes its stream away, and ends with 1.
-        has_seen_enough = sys.stdout is not stdout
-        return 0 if has_seen_enough or not isinstance(end.code, int) else end.code
+        # When the reader closes the pipe (`| head`), click replaces sys.stdout and exits with 1.
+        # For us that is success.
+        reader_is_gone = sys.stdout is not stdout
+        return 0 if reader_is_gone or not isinstance(end.code, int) else end.code
     return 0
 
 
-def _failed(error: Exception) -> int:
-    if isinstance(error, OSError) and (trouble := _outside(error)):
-        complain(trouble)
+def _report_failure(error: Exception) -> int:
+    if isinstance(error, OSError) and (trouble := _to_environment_error(error)):
+        print_error(trouble)
         return REFUSED
-    _confess(error)
-    return OUR_FAULT
+    _print_internal_error(error)
+    return INTERNAL_FAILURE
 
 
 def _require_standard_output() -> None:
-    """Closed, its number would go to the next file that is opened, and git would write into that."""
+    """Refuse to run with standard output closed.
+
+    The next file opened would get file descriptor 1, and git would write its output into that file.
+    """
     if sys.stdout is None:
         raise StorageError(
             "Standard output is closed, so there is nowhere to answer; nothing was done.",
@@ -153,12 +157,12 @@ def _require_standard_output() -> None:
         )
 
 
-def _outside(error: OSError) -> DeepworkError | None:
-    """What is wrong around us and no fault of ours; None for all else."""
+def _to_environment_error(error: OSError) -> DeepworkError | None:
+    """Convert an OSError with an external cause: closed output, full disk, deleted folder; else None."""
     try:
         sys.stdout.flush()
     except OSError as unwritable:
-        _give_up_output()
+        _discard_output()
         return StorageError(
             f"The answer could not be written: {unwritable.strerror}. What was to be done may be done.",
             suggestion="Make room for it, or send it elsewhere; look before you repeat the command.",
@@ -170,53 +174,53 @@ def _outside(error: OSError) -> DeepworkError | None:
             code=Code.STORAGE_FULL,
             suggestion="Free some space; look before you repeat the command.",
         )
-    if isinstance(error, FileNotFoundError) and not _has_folder():
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return DefinitionError(
             "This folder does not exist any more.", suggestion="Change to one that does, then try again."
         )
     return None
 
 
-def _give_up_output() -> None:
-    """What is left in the buffer would be written, and fail, once more when Python ends."""
+def _discard_output() -> None:
+    """Redirect standard output to /dev/null: Python flushes its buffer at exit, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _has_folder() -> bool:
+def _has_current_folder() -> bool:
     try:
         return bool(Path.cwd())
     except FileNotFoundError:
         return False
 
 
-def complain(error: DeepworkError) -> None:
-    """Say what went wrong, to a person or to a program."""
+def print_error(error: DeepworkError) -> None:
+    """Print an error to standard error, as text or, with --json, as JSON."""
     if "--json" in sys.argv:
-        print(json.dumps(error.as_dict()), file=sys.stderr)
+        print(json.dumps(error.to_dict()), file=sys.stderr)
         return
-    said = [f"Error: {error.message}", error.suggestion]
-    if not isinstance(error, DefinitionError):  # of settings and files, in which tools have their own names
-        from deepwork.cli.spoken import for_shells
+    lines = [f"Error: {error.message}", error.suggestion]
+    if not isinstance(error, DefinitionError):  # those are about files, in which tools keep their names
+        from deepwork.cli.command_hints import replace_tools_with_commands
 
-        said = list(map(for_shells, said))
-    print("\n".join(filter(None, said)), file=sys.stderr)
+        lines = list(map(replace_tools_with_commands, lines))
+    print("\n".join(filter(None, lines)), file=sys.stderr)
 
 
-def _explain(error: click.ClickException) -> None:
-    """What cannot be meant, and where the help is."""
+def _print_usage_error(error: click.ClickException) -> None:
+    """Print click's error about the arguments, and where to find help."""
     if "--json" not in sys.argv:
         error.show()
         return
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "deepwork"
-    complain(InvalidInput(error.format_message(), suggestion=f"See `{path} --help`."))
+    print_error(InvalidInput(error.format_message(), suggestion=f"See `{path} --help`."))
 
 
-def _confess(error: Exception) -> None:
+def _print_internal_error(error: Exception) -> None:
     if os.environ.get("DEEPWORK_LOG_LEVEL", "").lower() == "debug":
         import traceback
 
         traceback.print_exception(error)
-    complain(
+    print_error(
         DeepworkError(
             f"deepwork failed: {type(error).__name__}: {error}",
             code=Code.INTERNAL_ERROR,

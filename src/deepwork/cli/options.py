@@ -1,4 +1,4 @@
-"""Options that several commands share, in one order, with one meaning wherever they stand."""
+"""Options that several commands share, and the settings that result from them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from deepwork.config import Settings, load_settings, project_around
+from deepwork.config import Settings, find_project, load_settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-HERE = "."
+CURRENT_FOLDER = "."
 
 
-def _as_before(context: click.Context, option: click.Parameter, value: Any) -> Any:
-    """Options count wherever they stand: `review --path DIR rules` and `review rules --path DIR`."""
+def _inherit_from_group(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    """Use the group's value of an option: `review --path DIR rules` equals `review rules --path DIR`."""
     if context.parent is None or context.get_parameter_source(option.name or "") != ParameterSource.DEFAULT:
         return value
     for before in context.parent.command.params:
@@ -26,29 +26,29 @@ def _as_before(context: click.Context, option: click.Parameter, value: Any) -> A
 
 
 def json_option(command: Function) -> Function:
-    """For whom the answer is."""
+    """Add --json."""
     return click.option(
-        "--json", "as_json", is_flag=True, callback=_as_before, help="Print the answer as JSON."
+        "--json", "as_json", is_flag=True, callback=_inherit_from_group, help="Print the answer as JSON."
     )(command)
 
 
 def project_option(command: Function, project: str = "path") -> Function:
-    """Which project; `project` is the name of the parameter that gets it."""
+    """Add --path; `project` is the name of the function's parameter."""
     return click.option(
-        "--path", project, default=HERE, metavar="DIR", callback=_as_before,
+        "--path", project, default=CURRENT_FOLDER, metavar="DIR", callback=_inherit_from_group,
         help="The project. Default: the one that this folder is in.",
     )(command)  # fmt: skip
 
 
 def place_options(command: Function, project: str = "path") -> Function:
-    """Which project, and which database."""
+    """Add --path, --db and --global."""
     for option in (
         click.option(
-            "--global", "global_store", is_flag=True, callback=_as_before,
+            "--global", "global_store", is_flag=True, callback=_inherit_from_group,
             help="Use ~/.deepwork, for all projects.",
         ),
         click.option(
-            "--db", "database", metavar="PATH|URL", callback=_as_before,
+            "--db", "database", metavar="PATH|URL", callback=_inherit_from_group,
             help="A SQLite file, or a postgresql:// URL.",
         ),
     ):  # fmt: skip
@@ -62,7 +62,7 @@ key_option = click.option(
 
 
 def refuse_misplaced(context: click.Context) -> None:
-    """An option before a command that knows nothing of it would be lost without a word."""
+    """Refuse an option given before a subcommand that lacks it; click would ignore it silently."""
     group, name = context.command, context.invoked_subcommand or ""
     command = group.get_command(context, name) if isinstance(group, click.Group) else None
     known = {option for parameter in command.params for option in parameter.opts} if command else set()
@@ -72,21 +72,21 @@ def refuse_misplaced(context: click.Context) -> None:
             raise click.UsageError(f"{parameter.opts[0]} means nothing for {name}.", context)
 
 
-def settings_from(path: str, **flags: Any) -> Settings:
-    """Settings of a project, with what the command line said; a flag not given leaves them alone."""
+def load_command_settings(path: str, **flags: Any) -> Settings:
+    """Load a project's settings; flags given on the command line override them."""
     refuse_password(flags.get("database") or "")
     return load_settings(
-        project_at(path), {name: None if value is False else value for name, value in flags.items()}
+        resolve_project(path), {name: None if value is False else value for name, value in flags.items()}
     )
 
 
-def project_at(path: str) -> Path:
-    """The folder that was named; where none was, the project that this folder is in."""
-    return project_around(Path.cwd()) if path == HERE else Path(path)
+def resolve_project(path: str) -> Path:
+    """Return the given folder or, by default, the project that contains the current folder."""
+    return find_project(Path.cwd()) if path == CURRENT_FOLDER else Path(path)
 
 
 def refuse_password(location: str) -> None:
-    """A password on the command line is readable for everybody on the machine."""
+    """Refuse a password on the command line, where every user of the machine can read it."""
     credentials, at, _ = location.partition("://")[2].partition("@")
     if (at and ":" in credentials) or "password=" in location.lower():
         raise click.UsageError(

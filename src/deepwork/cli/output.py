@@ -1,4 +1,4 @@
-"""Answers for people: plain, aligned, and safe to show in a terminal."""
+"""Prints answers: as JSON for programs, as aligned text without control characters for people."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from typing import Any
 from deepwork.cli import terminal
 
 
-def show(answer: Any, *, as_json: bool) -> None:
-    """Print an answer, for a person or for a program."""
+def print_answer(answer: Any, *, as_json: bool) -> None:
+    """Print an answer as text or as JSON."""
     if as_json:
         print(json.dumps(answer, ensure_ascii=False))
     else:
-        print("\n".join(lines(answer)))
+        print("\n".join(render_lines(answer)))
 
 
-def lines(answer: Any) -> list[str]:
-    """An answer as lines: lists of things as tables, everything else as `key  value`."""
+def render_lines(answer: Any) -> list[str]:
+    """Render an answer as lines: lists of objects as tables, everything else as `key  value`."""
     if isinstance(answer, str):
-        return list(map(printable, answer.splitlines()))
+        return list(map(to_printable, answer.splitlines()))
     if _is_table(answer):
-        return _table("", answer)
+        return _render_table("", answer)
     if not isinstance(answer, dict):
-        return [printable(answer)]
+        return [to_printable(answer)]
     tables = {key: value for key, value in answer.items() if _is_table(value)}
     plain = {key: value for key, value in answer.items() if key not in tables}
-    written = [line for key, rows in tables.items() for line in _table(key, rows)]
+    written = [line for key, rows in tables.items() for line in _render_table(key, rows)]
     indent = max((len(key) for key in plain), default=0)
-    return written + [line for key, value in plain.items() for line in _fact(key, value, indent)]
+    return written + [line for key, value in plain.items() for line in _render_fact(key, value, indent)]
 
 
-def cell(key: str, value: Any) -> str:
-    """A value as a person reads it: moments as times, lists of words as words, nothing as nothing."""
+def format_cell(key: str, value: Any) -> str:
+    """Format a value for people: timestamps as local times, lists of strings joined, null as empty."""
     if isinstance(value, int) and (key.endswith("_at") or key in ("at", "last_heartbeat")):
         return datetime.fromtimestamp(value / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return printable(", ".join(value))
-    return "" if value in (None, {}) else printable(value)
+        return to_printable(", ".join(value))
+    return "" if value in (None, {}) else to_printable(value)
 
 
-def printable(value: Any) -> str:
-    """One line of text; control characters, which could drive the terminal, are shown instead of sent."""
+def to_printable(value: Any) -> str:
+    """Return one line of text with control characters escaped, because they could control the terminal."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(
         character
@@ -53,30 +53,30 @@ def printable(value: Any) -> str:
     )
 
 
-def pretty(answer: Any) -> list[str]:
-    """Something deep, as JSON that a person can read."""
-    return list(map(printable, json.dumps(answer, ensure_ascii=False, indent=2).splitlines()))
+def render_json(answer: Any) -> list[str]:
+    """Render a nested value as indented JSON."""
+    return list(map(to_printable, json.dumps(answer, ensure_ascii=False, indent=2).splitlines()))
 
 
-def _fact(key: str, value: Any, indent: int) -> list[str]:
-    """`key  value`; a text of several lines goes on below its first one."""
+def _render_fact(key: str, value: Any, indent: int) -> list[str]:
+    """Render `key  value`; further lines of the value are aligned below its first."""
     if isinstance(value, str) and "\n" in value.strip():
-        first, *others = map(printable, value.strip().splitlines())
+        first, *others = map(to_printable, value.strip().splitlines())
         return [f"{key:<{indent}}  {first}", *(f"{'':<{indent}}  {line}".rstrip() for line in others)]
-    return [f"{key:<{indent}}  {cell(key, value)}"]
+    return [f"{key:<{indent}}  {format_cell(key, value)}"]
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
+def _render_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [[cell(name, row.get(name)) for name in names] for row in rows]
-    if terminal.is_rich():
-        from deepwork.cli.rich_tables import drawn
+    cells = [[format_cell(name, row.get(name)) for name in names] for row in rows]
+    if terminal.supports_rich_output():
+        from deepwork.cli.rich_tables import render_table
 
-        return drawn(title, names, cells, terminal.columns())
-    from deepwork.cli.tables import aligned
+        return render_table(title, names, cells, terminal.get_width())
+    from deepwork.cli.tables import align_rows
 
-    return [title.upper()] * bool(title) + aligned([names, *cells], names) + [""]
+    return [title.upper()] * bool(title) + align_rows([names, *cells], names) + [""]

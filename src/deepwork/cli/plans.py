@@ -1,4 +1,4 @@
-"""`deepwork plans` and `deepwork tasks`: the tools on plans, with documents and drawings for people."""
+"""`deepwork plans` and `deepwork tasks`: the plan tools as commands, with documents and drawings."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from typing import Any
 
 import click
 
-from deepwork.cli.documents import Document, LongText, Where
-from deepwork.cli.options import json_option, place_options, settings_from
-from deepwork.cli.output import lines, pretty, printable, show
-from deepwork.cli.verbs import Form, Verbs
+from deepwork.cli.documents import DocumentParam, ProblemPath, TextParam
+from deepwork.cli.options import json_option, load_command_settings, place_options
+from deepwork.cli.output import print_answer, render_json, render_lines, to_printable
+from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
 from deepwork.database.call import Call
 from deepwork.plans import graph
-from deepwork.plans.drawing import as_mermaid, as_text
+from deepwork.plans.diagrams import render_mermaid, render_text
 from deepwork.plans.inputs import Plan, PlannedTask, TaskPlan
 from deepwork.plans.models import SourceType
+from deepwork.plans.plan_tools import PlanTools
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.task_tools import TaskTools
-from deepwork.plans.workflow_tools import PlanTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
-_EITHER = "as YAML or JSON, from a file or, without one or with `-`, from standard input"
+_INPUT_FORMS = "as YAML or JSON, from a file or, without one or with `-`, from standard input"
 
 
-def _file(field: str, form: Any, **how: Any) -> dict[str, click.Parameter]:
-    """An argument that is a document: a file, or else standard input."""
-    return {field: click.Argument([field], default="-", type=Document(form, **how), metavar="[FILE|-]")}
+def _build_document_argument(field: str, form: Any, **how: Any) -> dict[str, click.Parameter]:
+    """Build an argument that takes a document from a file or standard input."""
+    return {field: click.Argument([field], default="-", type=DocumentParam(form, **how), metavar="[FILE|-]")}
 
 
-def _plan_problems(plan: Plan) -> Iterator[tuple[Where, str]]:
-    for problem in graph.problems([task.outline() for task in plan.tasks]):
+def _find_plan_problems(plan: Plan) -> Iterator[tuple[ProblemPath, str]]:
+    for problem in graph.find_problems([task.to_outline() for task in plan.tasks]):
         where = () if problem.place is None else (problem.place,)
         yield ("tasks", *where), problem.message
 
 
-def _summary(answer: dict[str, Any]) -> list[str]:
-    said = answer["summary"]
-    return list(map(printable, said.splitlines())) if isinstance(said, str) else pretty(said)
+def _render_summary(answer: dict[str, Any]) -> list[str]:
+    summary = answer["summary"]
+    return list(map(to_printable, summary.splitlines())) if isinstance(summary, str) else render_json(summary)
 
 
-def _for_people(arguments: dict[str, Any], as_json: bool) -> dict[str, Any]:
+def _choose_format(arguments: dict[str, Any], as_json: bool) -> dict[str, Any]:
     return {"format": "json" if as_json else "markdown", **arguments}
 
 
-_WISH: dict[str, click.Parameter] = {
+_SOURCE_OPTIONS: dict[str, click.Parameter] = {
     "source_type": click.Option(
         ["--source-type"],
         type=click.Choice(list(SourceType), case_sensitive=False),
@@ -56,7 +56,7 @@ _WISH: dict[str, click.Parameter] = {
     "source_content": click.Option(
         ["--prompt", "source_content"],
         required=True,
-        type=LongText(),
+        type=TextParam(),
         metavar="TEXT|-",
         help="What is to be done; `-` reads it from standard input.",
     ),
@@ -66,45 +66,47 @@ _FORMAT = click.Option(
     ["--format"], type=click.Choice(["json", "markdown"]), help="Default: markdown; with --json, json."
 )
 
-plans = Verbs(
+plans = ToolGroup(
     "plans",
     lambda: [PlanTools],
     "workflow_",
     "Plans: workflows, their tasks, and how far they are.",
     {
-        "create": Form(_WISH),
-        "set-plan": Form(
-            _file("plan", Plan, check=_plan_problems),
-            f"The plan comes {_EITHER}: a mapping with summary, approach and tasks; a task has name, "
+        "create": CommandOverrides(_SOURCE_OPTIONS),
+        "set-plan": CommandOverrides(
+            _build_document_argument("plan", Plan, check=_find_plan_problems),
+            f"The plan comes {_INPUT_FORMS}: a mapping with summary, approach and tasks; a task has name, "
             "description, sequence, depends_on, parallel_group, estimated_complexity, files_likely_affected.",
         ),
-        "add-task": Form(
-            _file("task", PlannedTask),
-            f"The task comes {_EITHER}: a mapping with name, description, depends_on and so on.",
+        "add-task": CommandOverrides(
+            _build_document_argument("task", PlannedTask),
+            f"The task comes {_INPUT_FORMS}: a mapping with name, description, depends_on and so on.",
         ),
-        "replan": Form(
-            _file("tasks", list[PlannedTask], inner="tasks"),
-            f"The tasks come {_EITHER}: a list, or a mapping with `tasks`.",
+        "replan": CommandOverrides(
+            _build_document_argument("tasks", list[PlannedTask], inner="tasks"),
+            f"The tasks come {_INPUT_FORMS}: a list, or a mapping with `tasks`.",
         ),
-        "get-summary": Form(present=_summary),
-        "summary": Form({"format": _FORMAT}, arrange=_for_people, present=_summary),
+        "get-summary": CommandOverrides(render=_render_summary),
+        "summary": CommandOverrides({"format": _FORMAT}, prepare=_choose_format, render=_render_summary),
     },
 )
 
-tasks = Verbs(
+tasks = ToolGroup(
     "tasks",
     lambda: [TaskTools],
     "task_",
     "Tasks of plans: claim, note, report.",
     {
-        "set-plan": Form(
-            _file("plan", TaskPlan), f"The plan comes {_EITHER}: a mapping with approach and steps."
+        "set-plan": CommandOverrides(
+            _build_document_argument("plan", TaskPlan),
+            f"The plan comes {_INPUT_FORMS}: a mapping with approach and steps.",
         ),
-        "replan": Form(
-            _file("new_plan", TaskPlan), f"The plan comes {_EITHER}: a mapping with approach and steps."
+        "replan": CommandOverrides(
+            _build_document_argument("new_plan", TaskPlan),
+            f"The plan comes {_INPUT_FORMS}: a mapping with approach and steps.",
         ),
-        "load-context": Form(present=pretty),
-        "context": Form(present=pretty),
+        "load-context": CommandOverrides(render=render_json),
+        "context": CommandOverrides(render=render_json),
     },
 )
 
@@ -123,37 +125,39 @@ def show_plan(
     id: str, drawn: bool, mermaid: bool, history: bool, limit: int, as_json: bool, path: str, **place: Any
 ) -> None:
     """Show a workflow and its tasks, or draw it."""
-    app = Application(settings_from(path, **place))
+    app = Application(load_command_settings(path, **place))
     try:
         if drawn or mermaid:
-            _draw(app, id, as_text if drawn else as_mermaid, as_json=as_json)
+            _print_drawing(app, id, render_text if drawn else render_mermaid, as_json=as_json)
         else:
-            _tell(app, id, {"include_history": history, "task_limit": limit}, as_json=as_json)
+            _print_plan(app, id, {"include_history": history, "task_limit": limit}, as_json=as_json)
     finally:
         app.close()
 
 
-def _draw(app: Application, id: str, draw: Any, *, as_json: bool) -> None:
+def _print_drawing(app: Application, id: str, draw: Any, *, as_json: bool) -> None:
     with app.database.reading() as tx:
-        workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).nodes(id)
+        workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).list_nodes(id)
     drawing = draw(nodes)
     if as_json:
-        show({"id": id, "name": workflow.name, "status": workflow.status, "drawing": drawing}, as_json=True)
+        print_answer(
+            {"id": id, "name": workflow.name, "status": workflow.status, "drawing": drawing}, as_json=True
+        )
         return
-    if draw is as_text:
-        print(printable(f"{workflow.name}: {workflow.status.replace('_', ' ')}"))
+    if draw is render_text:
+        print(to_printable(f"{workflow.name}: {workflow.status.replace('_', ' ')}"))
     for line in drawing.splitlines():
-        print(printable(line))
+        print(to_printable(line))
 
 
-def _tell(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
-    spec = app.toolset("plans")["workflow_get"]
+def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
+    spec = app.build_toolset("plans")["workflow_get"]
     answer = invoke(app.database, spec, {"id": id, "include_tasks": True, **wanted}, Call("local", spec.name))
     if as_json:
-        show(answer, as_json=True)
+        print_answer(answer, as_json=True)
         return
     order = ("tasks", "history")
     tables = {key: answer.pop(key) for key in order if answer.get(key)}
     for task in tables.get("tasks", ()):
         task["status"] = "waits" if task.pop("blocked", False) else task["status"]
-    print("\n".join(lines({**tables, **answer})))
+    print("\n".join(render_lines({**tables, **answer})))

@@ -1,4 +1,4 @@
-"""How far long work is, told on standard error to whoever waits for it in a terminal."""
+"""A progress bar on standard error for long operations."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from deepwork.cli.terminal import is_terminal
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_PATIENCE = 0.5
-"""Seconds; what is done by then needs no bar."""
+_DELAY = 0.5
+"""Seconds before the bar appears; shorter operations show none."""
 
 
-class Waiting:
-    """A bar that appears when work takes long; in a pipe, or with --json, never."""
+class ProgressBar:
+    """A bar that appears if an operation takes long; never in a pipe or with --json."""
 
-    def __init__(self, what: str, *, quiet: bool = False, patience: float = _PATIENCE) -> None:
-        self._is_shown = not quiet and is_terminal(sys.stderr)
-        self._timer = Timer(patience, self._begin)
+    def __init__(self, what: str, *, quiet: bool = False, delay: float = _DELAY) -> None:
+        self._is_enabled = not quiet and is_terminal(sys.stderr)
+        self._timer = Timer(delay, self._show_bar)
         self._timer.daemon = True
         self._lock = Lock()
         self._state: tuple[str, int, int] = (what, 0, 0)
@@ -29,7 +29,7 @@ class Waiting:
         self._has_ended = False
 
     def __enter__(self) -> Self:
-        if self._is_shown:
+        if self._is_enabled:
             self._timer.start()
         return self
 
@@ -43,12 +43,12 @@ class Waiting:
                 self._bar[0].stop()
 
     def report(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Say how far it is; without a total, only what is being done."""
+        """Update the bar; without a total it shows only the description."""
         with self._lock:
             self._state = (what, done, total)
             self._update()
 
-    def _begin(self) -> None:
+    def _show_bar(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""Tables in a terminal: fitted to its width, statuses in colour beside their words."""
+"""Tables for terminals: fitted to the width, with coloured statuses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deepwork.cli.tables import fitting, is_whole, shortened, width
+from deepwork.cli.tables import is_never_shortened, measure_width, select_columns, shorten
 
-_LONGEST = 400
-"""Of one cell, in places; whoever wants the whole text asks for the thing itself."""
+_MAX_CELL_WIDTH = 400
+"""Longer text in a cell is cut; the object's own `get` command shows all of it."""
 
 _COLOURS = {
     "green": "completed passed success online active merged done ok",
@@ -23,32 +23,34 @@ _COLOURS = {
 _STYLES = {word: colour for colour, words in _COLOURS.items() for word in words.split()}
 
 
-def drawn(title: str, names: Sequence[str], cells: Sequence[Sequence[str]], screen: int) -> list[str]:
-    """A table as lines for a terminal of this width."""
-    widths = [max(map(width, column)) for column in zip(names, *cells, strict=True)]
-    # Whatever nobody has anything to say about makes room for the rest.
-    told = [number for number in range(len(names)) if any(row[number] for row in cells)]
-    kept = fitting([names[each] for each in told], [widths[each] for each in told], screen)
+def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]], screen: int) -> list[str]:
+    """Render a table as lines for a terminal of this width."""
+    widths = [max(map(measure_width, column)) for column in zip(names, *cells, strict=True)]
+    # Empty columns are dropped to make room for the others.
+    filled = [number for number in range(len(names)) if any(row[number] for row in cells)]
+    kept = select_columns([names[each] for each in filled], [widths[each] for each in filled], screen)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name, widest in zip(names, widths, strict=True):
         if name in kept:
-            whole = is_whole(name)
+            whole = is_never_shortened(name)
             table.add_column(
                 Text(name), no_wrap=whole, overflow="fold", min_width=widest if whole else min(widest, 8)
             )
     for row in cells:
-        table.add_row(*(_cell(name, text) for name, text in zip(names, row, strict=True) if name in kept))
+        table.add_row(
+            *(_render_cell(name, text) for name, text in zip(names, row, strict=True) if name in kept)
+        )
     console = Console(width=screen, highlight=False, markup=False, emoji=False, soft_wrap=False)
     with console.capture() as captured:
         if title:
             console.print(Text(title.upper(), style="bold"))
         console.print(table, no_wrap=False, crop=False)
-        if left_out := [names[each] for each in told if names[each] not in kept]:
+        if left_out := [names[each] for each in filled if names[each] not in kept]:
             console.print(Text(f"No room for: {', '.join(left_out)}; --json has all.", style="dim"))
     return [line.rstrip() for line in captured.get().split("\n")]
 
 
-def _cell(name: str, text: str) -> Text:
-    """What an agent wrote stays text: nothing in it is read as markup."""
+def _render_cell(name: str, text: str) -> Text:
+    """Build a cell as `Text`, so that nothing an agent wrote is interpreted as rich markup."""
     style = _STYLES.get(text, "") if name == "status" or name.endswith("_status") else ""
-    return Text(shortened(text, _LONGEST), style=style)
+    return Text(shorten(text, _MAX_CELL_WIDTH), style=style)

@@ -1,4 +1,4 @@
-"""`deepwork serve`: the MCP server."""
+"""`deepwork serve`: run the MCP server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from deepwork.cli.logs import log_format_option
-from deepwork.cli.options import place_options, settings_from
-from deepwork.config import OPTIONS, unknown_keys
-from deepwork.observability.logs import start_logging, tell_requests
+from deepwork.cli.options import load_command_settings, place_options
+from deepwork.config import OPTIONS, find_unknown_keys
+from deepwork.observability.logs import set_request_id_source, start_logging
 from deepwork.observability.tracing import start_tracing
 
 _HELP = {option.name: option.help for option in OPTIONS}
@@ -36,11 +36,11 @@ _HELP = {option.name: option.help for option in OPTIONS}
 @log_format_option
 def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> None:
     """Run the MCP server: over standard input and output for a client to start, or on the network."""
-    settings = settings_from(path, **flags)
+    settings = load_command_settings(path, **flags)
     if no_quality_gate:
-        settings = settings_from(path, **flags, quality_gate="false")
+        settings = load_command_settings(path, **flags, quality_gate="false")
     start_logging(settings.log_level, log_format)
-    for key in unknown_keys(settings.project_root):
+    for key in find_unknown_keys(settings.project_root):
         logging.getLogger("deepwork").warning("config.yml has a key %r that means nothing here.", key)
     _run(settings)
 
@@ -49,21 +49,21 @@ def _run(settings: Any) -> None:
     import anyio
 
     from deepwork.server.application import Application
-    from deepwork.server.mcp_server import server_of
-    from deepwork.server.requests import request_id
+    from deepwork.server.mcp_server import build_server
+    from deepwork.server.requests import get_request_id
 
-    tell_requests(request_id)
+    set_request_id_source(get_request_id)
     end_tracing = start_tracing(os.environ)
     app = Application(settings)
     try:
         if settings.transport == "stdio":
             from deepwork.server.stdio import serve_stdio
 
-            anyio.run(serve_stdio, server_of(app))
+            anyio.run(serve_stdio, build_server(app))
         else:
             from deepwork.server.http.serving import serve_http
 
-            anyio.run(serve_http, app, server_of(app))
+            anyio.run(serve_http, app, build_server(app))
     finally:
         app.close()
         end_tracing()

@@ -1,4 +1,4 @@
-"""Which servers and dashboards of a store are running, where the system tells."""
+"""Finds running servers and dashboards of a store through /proc."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from pathlib import Path, PurePath
 import click
 
 from deepwork.cli.dashboard import dashboard
-from deepwork.cli.options import HERE
+from deepwork.cli.options import CURRENT_FOLDER
 from deepwork.cli.serve import serve
-from deepwork.config import load_settings, project_around
-from deepwork.database.processes import with_open
+from deepwork.config import find_project, load_settings
+from deepwork.database.processes import find_processes_with_open
 from deepwork.errors import DeepworkError
 
 PROCESSES = Path("/proc")
-_SERVERS = {"serve": serve, "dashboard": dashboard}
+_SERVER_COMMANDS = {"serve": serve, "dashboard": dashboard}
 
 
-def servers(location: str) -> list[str] | None:
-    """Processes of this user that serve this store, and as what; None where that cannot be told."""
+def list_servers(location: str) -> list[str] | None:
+    """List this user's processes that serve the store, as `pid N COMMAND`; None on systems without /proc."""
     if not (PROCESSES / "self").exists():
         return None
-    holders = set() if "://" in location else set(with_open(Path(location)) or ())
+    holders = set() if "://" in location else set(find_processes_with_open(Path(location)) or ())
     return [
         f"pid {number} {words[0]}"
-        for number, words in sorted(_running())
-        if number in holders or _store_of(number, words) == location
+        for number, words in sorted(_list_processes())
+        if number in holders or _find_store_location(number, words) == location
     ]
 
 
-def called(words: list[str]) -> list[str]:
-    """What `deepwork` itself was called with; nothing if another program only names it, as `timeout` does."""
+def extract_arguments(words: list[str]) -> list[str]:
+    """Return the arguments of a `deepwork` process.
+
+    Empty if the process is another program that only has `deepwork` among its arguments, such as `timeout`.
+    """
     if PurePath(words[0]).name.startswith("python"):
         words = words[1:]
         while words and words[0].startswith("-"):  # as in `python -P -m deepwork`
@@ -39,27 +42,27 @@ def called(words: list[str]) -> list[str]:
     return words[1:] if words and PurePath(words[0]).name == "deepwork" else []
 
 
-def _running() -> Iterator[tuple[int, list[str]]]:
+def _list_processes() -> Iterator[tuple[int, list[str]]]:
     for folder in PROCESSES.glob("[0-9]*"):
         try:
-            told = (folder / "cmdline").read_bytes()
-        except OSError:  # it is gone
+            command_line = (folder / "cmdline").read_bytes()
+        except OSError:  # the process has ended
             continue
-        words = called(told.decode(errors="surrogateescape").rstrip("\0").split("\0"))
-        if words and words[0] in _SERVERS:
+        words = extract_arguments(command_line.decode(errors="surrogateescape").rstrip("\0").split("\0"))
+        if words and words[0] in _SERVER_COMMANDS:
             yield int(folder.name), words
 
 
-def _store_of(number: int, words: list[str]) -> str | None:
-    """The store that was meant by whoever started it: by its words, its folder and its environment."""
+def _find_store_location(number: int, words: list[str]) -> str | None:
+    """Find the store of a process from its arguments, working directory and environment."""
     folder = PROCESSES / str(number)
     try:
-        given = _SERVERS[words[0]].make_context(words[0], words[1:], resilient_parsing=True).params
-        told = (folder / "environ").read_bytes().decode(errors="surrogateescape")
-        pairs = (line.partition("=") for line in told.split("\0") if "=" in line)
+        given = _SERVER_COMMANDS[words[0]].make_context(words[0], words[1:], resilient_parsing=True).params
+        environment = (folder / "environ").read_bytes().decode(errors="surrogateescape")
+        pairs = (line.partition("=") for line in environment.split("\0") if "=" in line)
         flags = {"database": given["database"], "global_store": given["global_store"] or None}
         here = (folder / "cwd").readlink()
-        project = project_around(here) if given["path"] == HERE else here / given["path"]
+        project = find_project(here) if given["path"] == CURRENT_FOLDER else here / given["path"]
         return load_settings(project, flags, {key: value for key, _, value in pairs}).database_location
-    except (OSError, DeepworkError, click.ClickException):  # another user's, or begun with other settings
+    except (OSError, DeepworkError, click.ClickException):  # another user's process, or invalid settings
         return None

@@ -1,4 +1,4 @@
-"""`deepwork sessions`: the runs of jobs, seen and steered from a terminal."""
+"""`deepwork sessions`: list, show, resume and abort job sessions, and the job tools as commands."""
 
 from __future__ import annotations
 
@@ -9,33 +9,38 @@ from typing import Any
 
 import click
 
-from deepwork.cli.documents import Output, outputs
-from deepwork.cli.options import Function, json_option, place_options, settings_from
-from deepwork.cli.output import pretty, printable, show
-from deepwork.cli.verbs import Form, Verbs
+from deepwork.cli.documents import OutputParam, merge_outputs
+from deepwork.cli.options import Function, json_option, load_command_settings, place_options
+from deepwork.cli.output import print_answer, render_json, to_printable
+from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
 from deepwork.database.call import Call
-from deepwork.jobs.progress import Session
-from deepwork.jobs.sessions import shown
+from deepwork.jobs.session_state import Session
+from deepwork.jobs.state_manager import session_to_dict
 from deepwork.jobs.tools import WorkflowTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async
 
-_START = Form(note="A job's only workflow is chosen whatever WORKFLOW_NAME says.")
+_START = CommandOverrides(note="A job's only workflow is chosen whatever WORKFLOW_NAME says.")
 _OUTPUTS: dict[str, click.Parameter] = {
     "outputs": click.Argument(
-        ["outputs"], nargs=-1, required=True, type=Output(), callback=outputs, metavar="NAME=FILE..."
+        ["outputs"],
+        nargs=-1,
+        required=True,
+        type=OutputParam(),
+        callback=merge_outputs,
+        metavar="NAME=FILE...",
     )
 }
 _DELIVER = "NAME=FILE says which file an output is; a name given twice has a list. Or all as one JSON object."
 
 
 def options(command: Function) -> Function:
-    """Which project, and for whom the answer is."""
+    """Add --path, --db, --global and --json."""
     return place_options(json_option(command))
 
 
 @click.group(
-    cls=Verbs,
+    cls=ToolGroup,
     tools=lambda: [WorkflowTools],
     only={
         "start_workflow",
@@ -51,10 +56,12 @@ def options(command: Function) -> Function:
         "get": "get-session",
         "back-to": "go-to-step",
     },
-    forms={
+    overrides={
         **dict.fromkeys(("start", "start-workflow"), _START),
-        **dict.fromkeys(("finish", "finished-step"), Form(_OUTPUTS, _DELIVER, present=pretty)),
-        "validate-outputs": Form(_OUTPUTS, _DELIVER),
+        **dict.fromkeys(
+            ("finish", "finished-step"), CommandOverrides(_OUTPUTS, _DELIVER, render=render_json)
+        ),
+        "validate-outputs": CommandOverrides(_OUTPUTS, _DELIVER),
     },
 )
 def sessions() -> None:
@@ -66,11 +73,11 @@ def sessions() -> None:
 @options
 def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     """Name the sessions under way, oldest first."""
-    with _app(place) as app:
-        found = [each for each in app.sessions.files.all() if finished_too or each.is_active]
-    rows = [_row(session) for session in found]
+    with _open_application(place) as app:
+        found = [each for each in app.sessions.files.list_all() if finished_too or each.is_active]
+    rows = [_build_row(session) for session in found]
     if rows or as_json:
-        show({"sessions": rows}, as_json=as_json)
+        print_answer({"sessions": rows}, as_json=as_json)
     else:
         print(
             "There is no session" + ("." if finished_too else " under way. See those that ended with --all.")
@@ -82,9 +89,9 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
 @options
 def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
-    with _app(place) as app:
+    with _open_application(place) as app:
         session = app.sessions.files.load(session_id)
-    show(shown(session) if as_json else _told(session), as_json=as_json)
+    print_answer(session_to_dict(session) if as_json else _build_details(session), as_json=as_json)
 
 
 @sessions.command()
@@ -92,13 +99,13 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
 @options
 def resume(session_id: str, as_json: bool, **place: Any) -> None:
     """Print what an agent needs to go on with a session: its current step and how to report it."""
-    with _app(place) as app:
+    with _open_application(place) as app:
         spec = app.registry["get_session"]
         answer = invoke(app.database, spec, {"session_id": session_id}, Call("local", spec.name))
     if as_json:
-        show(answer, as_json=True)
+        print_answer(answer, as_json=True)
     else:
-        print("\n".join(_briefing(answer)))
+        print("\n".join(_render_briefing(answer)))
 
 
 @sessions.command()
@@ -108,22 +115,22 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
 def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> None:
     """Give up a session."""
     given = {"session_id": session_id, "explanation": explanation}
-    with _app(place) as app:
+    with _open_application(place) as app:
         spec = app.registry["abort_workflow"]
         answer = asyncio.run(invoke_async(spec, given, Call("local", spec.name), app.database))
-    show(answer, as_json=as_json)
+    print_answer(answer, as_json=as_json)
 
 
 @contextmanager
-def _app(place: dict[str, Any]) -> Iterator[Application]:
-    app = Application(settings_from(place.pop("path"), **place))
+def _open_application(place: dict[str, Any]) -> Iterator[Application]:
+    app = Application(load_command_settings(place.pop("path"), **place))
     try:
         yield app
     finally:
         app.close()
 
 
-def _row(session: Session) -> dict[str, Any]:
+def _build_row(session: Session) -> dict[str, Any]:
     return {
         "id": session.session_id,
         "workflow": session.workflow,
@@ -134,9 +141,9 @@ def _row(session: Session) -> dict[str, Any]:
     }
 
 
-def _told(session: Session) -> dict[str, Any]:
-    """A session as a person wants to see it: what there is to say of it, its steps, its skipped reviews."""
-    facts = _row(session) | {
+def _build_details(session: Session) -> dict[str, Any]:
+    """Build what `sessions show` prints: steps, skipped reviews, and facts that are known."""
+    facts = _build_row(session) | {
         "branch": session.branch,
         "completed": session.completed_at,
         "abort_reason": session.abort_reason,
@@ -145,32 +152,32 @@ def _told(session: Session) -> dict[str, Any]:
     steps = [
         {
             "step": step,
-            "status": _status(session, step),
-            "reviews": session.progress(step).quality_attempts,
-            "outputs": ", ".join(_paths(session.progress(step).outputs.values())),
-            "notes": session.progress(step).notes,
+            "status": _get_step_status(session, step),
+            "reviews": session.get_progress(step).quality_attempts,
+            "outputs": ", ".join(_flatten_paths(session.get_progress(step).outputs.values())),
+            "notes": session.get_progress(step).notes,
         }
         for step in order
     ]
     overrides = [dict(vars(each)) for each in session.overrides]
-    told = {key: value for key, value in facts.items() if value is not None}
-    return {"steps": steps, **({"reviews skipped": overrides} if overrides else {}), **told}
+    known = {key: value for key, value in facts.items() if value is not None}
+    return {"steps": steps, **({"reviews skipped": overrides} if overrides else {}), **known}
 
 
-def _status(session: Session, step: str) -> str:
-    if session.progress(step).completed_at:
+def _get_step_status(session: Session, step: str) -> str:
+    if session.get_progress(step).completed_at:
         return "completed"
     return "current" if session.is_active and step == session.current_step_id else "waiting"
 
 
-def _paths(values: Any) -> list[str]:
+def _flatten_paths(values: Any) -> list[str]:
     return [path for value in values for path in ([value] if isinstance(value, str) else value)]
 
 
-def _briefing(answer: dict[str, Any]) -> list[str]:
+def _render_briefing(answer: dict[str, Any]) -> list[str]:
     session, step = answer["session"], answer["begin_step"]
     if step is None:
-        return [printable(f"Session {session['session_id']} is {session['status']}.")]
+        return [to_printable(f"Session {session['session_id']} is {session['status']}.")]
     outputs = [
         f"  {each['name']} ({each['type']}{'' if each['required'] else ', optional'}): {each['description']}"
         for each in step["step_expected_outputs"]
@@ -185,4 +192,4 @@ def _briefing(answer: dict[str, Any]) -> list[str]:
         *(["To be delivered:", *outputs, ""] if outputs else []),
         f"Then call finished_step with session_id {step['session_id']!r}.",
     ]
-    return [printable(line) for line in lines]
+    return [to_printable(line) for line in lines]

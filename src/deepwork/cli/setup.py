@@ -1,4 +1,4 @@
-"""`deepwork setup`: make clients start deepwork, and tell their agents how to use it."""
+"""`deepwork setup`: add deepwork to a client's configuration, and guidance for its agents."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.cli.options import json_option, project_option, settings_from
-from deepwork.cli.output import printable, show
+from deepwork.cli.options import json_option, load_command_settings, project_option
+from deepwork.cli.output import print_answer, to_printable
 from deepwork.config import Settings
 from deepwork.setup.clients import BY_NAME, CLIENTS, Client, Scope
 
 if TYPE_CHECKING:
-    from deepwork.setup.choice import Toolbox
-    from deepwork.setup.desk import Plan, SetupDesk
-    from deepwork.setup.files import Change
+    from deepwork.setup.config_files import ConfigFileChange
+    from deepwork.setup.planner import SetupPlan, SetupPlanner
+    from deepwork.setup.toolset_choice import ToolsetCatalog
 
 
 @click.command()
@@ -45,67 +45,67 @@ if TYPE_CHECKING:
 )
 @project_option
 @json_option
-def setup(client: str | None, mode: str | None, path: str, as_json: bool, **asked: Any) -> None:
+def setup(client: str | None, mode: str | None, path: str, as_json: bool, **options: Any) -> None:
     """Make a client start deepwork, and tell its agents how to use it.
 
     \b
     CLIENT is one of claude-code, codex, cursor, vscode, gemini, opencode, windsurf, zed, claude-desktop.
     Their files keep everything else as it is, comments and order too; --remove undoes it.
     """
-    desk = _desk(settings_from(path))
+    planner = _build_planner(load_command_settings(path))
     if mode == "detect" or client is None:
         if client is None and mode not in (None, "detect"):
             raise click.UsageError(f"--{mode} needs a CLIENT: {', '.join(BY_NAME)}.")
-        _tell_clients(
-            desk, [BY_NAME[client]] if client else CLIENTS, only_found=mode == "detect", as_json=as_json
+        _print_clients(
+            planner, [BY_NAME[client]] if client else CLIENTS, only_found=mode == "detect", as_json=as_json
         )
         return
-    _set_up(desk, BY_NAME[client], mode or "write", as_json=as_json, **asked)
+    _run_setup(planner, BY_NAME[client], mode or "write", as_json=as_json, **options)
 
 
-def _set_up(
-    desk: SetupDesk, client: Client, mode: str, *, as_json: bool, scope: Scope | None, toolsets: str | None,
-    with_hooks: bool, no_guidance: bool, absolute: bool, force: bool,
+def _run_setup(
+    planner: SetupPlanner, client: Client, mode: str, *, as_json: bool, scope: Scope | None,
+    toolsets: str | None, with_hooks: bool, no_guidance: bool, absolute: bool, force: bool,
 ) -> None:  # fmt: skip
-    from deepwork.setup.desk import Wish
-    from deepwork.setup.files import apply
+    from deepwork.setup.config_files import apply_change
+    from deepwork.setup.planner import SetupRequest
 
     chosen_scope: Scope = scope or client.default_scope
-    wish = Wish(
-        client, chosen_scope, toolsets=_names(toolsets), with_guidance=not no_guidance,
+    request = SetupRequest(
+        client, chosen_scope, toolsets=_parse_names(toolsets), with_guidance=not no_guidance,
         with_hooks=with_hooks, force=force, absolute=absolute,
     )  # fmt: skip
-    plan = desk.removing(wish) if mode == "remove" else desk.setting_up(wish)
+    plan = planner.plan_removal(request) if mode == "remove" else planner.plan_setup(request)
     if mode in ("write", "remove"):
         for change in plan.changes:
-            apply(change, new_mode=0o644 if chosen_scope == "project" else 0o600)
-    _tell(desk, client, chosen_scope, mode, plan, as_json=as_json)
+            apply_change(change, new_mode=0o644 if chosen_scope == "project" else 0o600)
+    _print_result(planner, client, chosen_scope, mode, plan, as_json=as_json)
     if mode == "check" and any(change.action != "unchanged" for change in plan.changes):
         sys.exit(1)
 
 
-def _names(toolsets: str | None) -> tuple[str, ...] | None:
+def _parse_names(toolsets: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in toolsets.split(",") if name.strip()) if toolsets else None
 
 
-def _desk(settings: Settings) -> SetupDesk:
-    from deepwork.setup.desk import SetupDesk
-    from deepwork.setup.surroundings import Surroundings
+def _build_planner(settings: Settings) -> SetupPlanner:
+    from deepwork.setup.locations import MachineLocations
+    from deepwork.setup.planner import SetupPlanner
 
-    here = Surroundings(
+    here = MachineLocations(
         project=settings.project_root,
         home=Path.home(),
         environment=os.environ,
         is_macos=sys.platform == "darwin",
-        program=_this_program(),
+        program=_find_program(),
     )
-    return SetupDesk(here, lambda: _toolbox(settings))
+    return SetupPlanner(here, lambda: _build_toolbox(settings))
 
 
-def _this_program() -> list[str]:
-    """How this very deepwork is started: as it was called, else beside its Python, else by its Python.
+def _find_program() -> list[str]:
+    """Find the command that starts this installation: as called, else next to its Python, else by its Python.
 
-    Links are kept: what an installer links to moves with the next version.
+    Symbolic links are not resolved: their targets move when an installer installs the next version.
     """
     called = Path(sys.argv[0]).absolute()
     beside = Path(sys.executable).with_name("deepwork")
@@ -115,30 +115,34 @@ def _this_program() -> list[str]:
     return [sys.executable, "-m", "deepwork"]
 
 
-def _toolbox(settings: Settings) -> Toolbox:
-    """What can be offered, by the same rules as the server's."""
+def _build_toolbox(settings: Settings) -> ToolsetCatalog:
+    """List the toolsets and count their tools by the server's own rules."""
     from dataclasses import replace
 
     from deepwork.server.application import Application
-    from deepwork.server.toolsets import chosen
-    from deepwork.setup.choice import Toolbox
+    from deepwork.server.toolsets import select_tools
+    from deepwork.setup.toolset_choice import ToolsetCatalog
 
     def count(toolsets: Sequence[str]) -> int:
-        asked = replace(nothing_opened, toolsets=tuple(toolsets))
-        return len(chosen(Application(asked).registry, asked))
+        chosen = replace(unopened, toolsets=tuple(toolsets))
+        return len(select_tools(Application(chosen).registry, chosen))
 
-    nothing_opened = replace(settings, database="unused.db")
-    registry = Application(replace(nothing_opened, toolsets=("all",))).registry
-    return Toolbox(tuple(sorted({spec.toolset for spec in registry.values()})), settings.toolsets, count)
+    unopened = replace(settings, database="unused.db")
+    registry = Application(replace(unopened, toolsets=("all",))).registry
+    return ToolsetCatalog(
+        tuple(sorted({spec.toolset for spec in registry.values()})), settings.toolsets, count
+    )
 
 
-def _tell(desk: SetupDesk, client: Client, scope: Scope, mode: str, plan: Plan, *, as_json: bool) -> None:
+def _print_result(
+    planner: SetupPlanner, client: Client, scope: Scope, mode: str, plan: SetupPlan, *, as_json: bool
+) -> None:
     answer: dict[str, Any] = {
         "client": client.name,
         "scope": scope,
         "files": [
             {"path": str(change.path), "about": list(change.about), "action": change.action}
-            | ({"diff": "".join(_diff(change))} if mode in ("check", "print") else {})
+            | ({"diff": "".join(_render_diff(change))} if mode in ("check", "print") else {})
             for change in plan.changes
         ],
         "notes": plan.notes,
@@ -155,9 +159,9 @@ def _tell(desk: SetupDesk, client: Client, scope: Scope, mode: str, plan: Plan, 
     if mode == "write":
         answer["next"] = client.next_step
     if as_json:
-        show(answer, as_json=True)
+        print_answer(answer, as_json=True)
     else:
-        print("\n".join(_sentences(desk, client, scope, mode, plan)))
+        print("\n".join(_render_result(planner, client, scope, mode, plan)))
 
 
 _WORDS = {
@@ -178,43 +182,47 @@ _WORDS = {
 }
 
 
-def _sentences(desk: SetupDesk, client: Client, scope: Scope, mode: str, plan: Plan) -> Iterator[str]:
+def _render_result(
+    planner: SetupPlanner, client: Client, scope: Scope, mode: str, plan: SetupPlan
+) -> Iterator[str]:
     yield f"{client.title}, {'for this project' if scope == 'project' else 'for you'}:"
     for change in plan.changes:
         word = _WORDS[mode].get(change.action, change.action)
-        yield f"  {word:<16} {printable(desk.shown(change.path))}  ({', '.join(change.about)})"
+        yield f"  {word:<16} {to_printable(planner.format_path(change.path))}  ({', '.join(change.about)})"
         if mode in ("check", "print"):
-            yield from (f"    {printable(line.rstrip(chr(10)))}" for line in _diff(change))
+            yield from (f"    {to_printable(line.rstrip(chr(10)))}" for line in _render_diff(change))
     if not plan.changes:
         yield "  nothing of ours is there"
     if plan.choice and mode != "remove":
         yield f"{plan.choice.tools} tools: {', '.join(plan.choice.toolsets)}."
-        yield from _left_out(client, plan)
+        yield from _render_left_out(client, plan)
     yield from plan.notes
     if mode == "write":
         yield f"Next: {client.next_step}"
 
 
-def _left_out(client: Client, plan: Plan) -> Iterator[str]:
+def _render_left_out(client: Client, plan: SetupPlan) -> Iterator[str]:
     if plan.choice and plan.choice.left_out:
         left_out = ", ".join(plan.choice.left_out)
         yield f"Left out, because {client.title} shows {client.tool_limit} tools: {left_out}."
         yield "Choose others, such as --toolsets jobs,plans,reviews; `--toolsets all` offers everything."
 
 
-def _diff(change: Change) -> Iterator[str]:
-    """What is different; of a new file, all of it."""
+def _render_diff(change: ConfigFileChange) -> Iterator[str]:
+    """Render a change as a unified diff without its header."""
     before, after = (text.splitlines(keepends=True) for text in (change.before or "", change.after or ""))
     yield from list(difflib.unified_diff(before, after, n=2))[2:]
 
 
-def _tell_clients(desk: SetupDesk, clients: Sequence[Client], *, only_found: bool, as_json: bool) -> None:
+def _print_clients(
+    planner: SetupPlanner, clients: Sequence[Client], *, only_found: bool, as_json: bool
+) -> None:
     rows = [
         {
             "client": client.name,
-            "project": desk.status(client, "project"),
-            "user": desk.status(client, "user"),
-            "found": desk.signs(client),
+            "project": planner.get_status(client, "project"),
+            "user": planner.get_status(client, "user"),
+            "found": planner.list_usage_signs(client),
         }
         for client in clients
     ]
@@ -224,10 +232,10 @@ def _tell_clients(desk: SetupDesk, clients: Sequence[Client], *, only_found: boo
         else rows
     )
     if as_json:
-        show({"clients": shown}, as_json=True)
+        print_answer({"clients": shown}, as_json=True)
         return
     if shown:
-        show({"clients": shown}, as_json=False)
+        print_answer({"clients": shown}, as_json=False)
     else:
         print(f"No client was found here. deepwork knows {', '.join(BY_NAME)}.")
     print("`project` and `user` say whether deepwork is set up there. Set one up: deepwork setup CLIENT")

@@ -1,4 +1,4 @@
-"""`deepwork status`: what is going on here, at a glance."""
+"""`deepwork status`: what runs, who holds what, and what waits for a person."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.cli.options import json_option, place_options, settings_from
-from deepwork.cli.output import lines, show
+from deepwork.cli.options import json_option, load_command_settings, place_options
+from deepwork.cli.output import print_answer, render_lines
 from deepwork.config import Settings
 from deepwork.database.engine import Engine, open_engine
-from deepwork.hooks import failures
+from deepwork.hooks import failure_log
 
 if TYPE_CHECKING:
     from deepwork.dashboard.home import Home, Need
@@ -32,20 +32,20 @@ def status(path: str, database: str | None, global_store: bool, as_json: bool) -
 
     What is under way comes first; `deepwork dashboard` shows the same, live.
     """
-    settings = settings_from(path, database=database, global_store=global_store)
+    settings = load_command_settings(path, database=database, global_store=global_store)
     engine = open_engine(settings.database_location)
-    is_made = engine.is_made()
+    is_made = engine.exists()
     if not is_made and (place := Path(engine.address)).exists() and not place.is_file():
-        engine.prepare()  # refuses, as it does for every command that opens the store
-    answer = found(settings, engine) if is_made else nothing_yet(settings, engine)
+        engine.prepare()  # raises the same error as every command that opens the store
+    answer = build_status(settings, engine) if is_made else build_empty_status(settings, engine)
     if as_json:
-        show(answer, as_json=True)
+        print_answer(answer, as_json=True)
     else:
-        print("\n".join(_page(answer)))
+        print("\n".join(_render_page(answer)))
 
 
-def nothing_yet(settings: Settings, engine: Engine) -> dict[str, Any]:
-    """What to say of a project in which nobody has used deepwork yet, and what to do first."""
+def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """Build the answer for a project without a store: which commands to run first."""
     return {
         "project": str(settings.project_root),
         "store": None,
@@ -58,43 +58,44 @@ def nothing_yet(settings: Settings, engine: Engine) -> dict[str, Any]:
     }
 
 
-def found(settings: Settings, engine: Engine) -> dict[str, Any]:
-    """Everything, in one view of the store."""
-    from deepwork.dashboard.endpoints import Nothing, Sight
-    from deepwork.dashboard.home import home
+def build_status(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """Build the answer from one consistent read of the store."""
+    from deepwork.dashboard.endpoints import NoParameters, ReadContext
+    from deepwork.dashboard.home import read_home
     from deepwork.events.log import EventStore
-    from deepwork.hooks.store import UnderWayStore
+    from deepwork.hooks.store import CurrentWorkStore
     from deepwork.server.application import Application
 
-    servers = list(_processes(engine.others()))  # before we open anything that would be counted
+    # Before we open the store ourselves, because we would be listed too.
+    servers = list(_list_processes(engine.list_other_processes()))
     engine.close()
     app = Application(settings)
     try:
         with app.database.reading() as tx:
-            seen = home(Sight(tx, app.presence, {}), Nothing())
-            store = UnderWayStore(tx)
-            held, unread = store.holders(ROWS_SHOWN), store.inboxes(ROWS_SHOWN)
-            steps = {row["id"]: row["step_id"] for row in store.jobs(ROWS_SHOWN)}
-            events = EventStore(tx).after(seen.last_seq - EVENTS_SHOWN, EVENTS_SHOWN)
+            home = read_home(ReadContext(tx, app.presence, {}), NoParameters())
+            store = CurrentWorkStore(tx)
+            held, unread = store.list_claims(ROWS_SHOWN), store.list_inboxes(ROWS_SHOWN)
+            steps = {row["id"]: row["step_id"] for row in store.list_active_jobs(ROWS_SHOWN)}
+            events = EventStore(tx).list_after(home.last_seq - EVENTS_SHOWN, EVENTS_SHOWN)
     finally:
         app.close()
     return {
         "project": str(settings.project_root),
         "store": engine.address,
         "servers": servers,
-        "needs_you_total": seen.needs_you_total,
-        "needs_you": [_need(need) for need in seen.needs_you[:NEEDS_SHOWN]],
-        "counts": seen.counts.model_dump(mode="json"),
-        **_runs(seen, steps),
+        "needs_you_total": home.needs_you_total,
+        "needs_you": [_build_need(need) for need in home.needs_you[:NEEDS_SHOWN]],
+        "counts": home.counts.model_dump(mode="json"),
+        **_group_runs(home, steps),
         "held": held,
         "unread": unread,
-        "events": [_event(event) for event in events],
-        "hook_failures": _hook_failures(settings.store_folder),
+        "events": [_build_event(event) for event in events],
+        "hook_failures": _load_hook_failures(settings.store_folder),
     }
 
 
-def _processes(others: Iterable[str] | None) -> Iterator[str]:
-    """Who has the store open, with the words that started it where the system tells."""
+def _list_processes(others: Iterable[str] | None) -> Iterator[str]:
+    """List the processes that have the store open, with their arguments if /proc shows them."""
     for name in others or ():
         number = name.removeprefix("pid ")
         try:
@@ -106,19 +107,19 @@ def _processes(others: Iterable[str] | None) -> Iterator[str]:
         yield " ".join([name, *filter(None, words[after + 1 :])])[:200]
 
 
-def _need(need: Need) -> dict[str, Any]:
+def _build_need(need: Need) -> dict[str, Any]:
     return {"kind": need.kind, "what": need.title, "run": need.run.name, "id": need.id, "since": need.since}
 
 
-def _runs(seen: Home, steps: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+def _group_runs(home: Home, steps: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     by_kind: dict[str, list[dict[str, Any]]] = {"job": [], "plan": [], "track": []}
-    for run in seen.running:
+    for run in home.running:
         at = {"step": steps.get(run.id)} if run.kind == "job" else {}
-        by_kind[run.kind].append(_run(run, at))
+        by_kind[run.kind].append(_build_run(run, at))
     return {"sessions": by_kind["job"], "plans": by_kind["plan"], "tracked": by_kind["track"]}
 
 
-def _run(run: RunLine, at: dict[str, Any]) -> dict[str, Any]:
+def _build_run(run: RunLine, at: dict[str, Any]) -> dict[str, Any]:
     tasks = run.tasks
     return {
         "id": run.id, "name": run.name, "status": run.status, **at, "done": tasks.done, "total": tasks.total,
@@ -127,18 +128,22 @@ def _run(run: RunLine, at: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _event(event: Event) -> dict[str, Any]:
+def _build_event(event: Event) -> dict[str, Any]:
     what = event.data.get("name") or event.data.get("subject") or event.data.get("id") or ""
     return {"seq": event.seq, "ts": event.ts, "type": event.type, "what": what}
 
 
-def _hook_failures(store_folder: Path) -> dict[str, Any] | None:
-    count, newest = failures.last(store_folder)
-    return {"count": count, "last": newest, "log": str(failures.log_file(store_folder))} if count else None
+def _load_hook_failures(store_folder: Path) -> dict[str, Any] | None:
+    count, newest = failure_log.read_last_failure(store_folder)
+    return (
+        {"count": count, "last": newest, "log": str(failure_log.get_log_path(store_folder))}
+        if count
+        else None
+    )
 
 
-def _page(answer: dict[str, Any]) -> Iterator[str]:
-    """For a person: what is there, and not a word on what is not."""
+def _render_page(answer: dict[str, Any]) -> Iterator[str]:
+    """Render the answer for people, without its empty sections."""
     if answer["store"] is None:
         yield f"Nothing is kept for {answer['project']} yet. Begin with:"
         yield from (f"  {command}" for command in answer["next"])
@@ -155,10 +160,10 @@ def _page(answer: dict[str, Any]) -> Iterator[str]:
     }
     if trouble := answer["hook_failures"]:
         facts["hooks"] = f"{trouble['count']} failures in {trouble['log']}; the last: {trouble['last']}"
-    yield from lines(facts)
+    yield from render_lines(facts)
     for title in ("needs_you", "sessions", "plans", "tracked", "held", "unread", "events"):
         if answer[title]:
             yield ""
-            yield from lines({title.replace("_", " "): answer[title]})[:-1]
+            yield from render_lines({title.replace("_", " "): answer[title]})[:-1]
     if not any(counts.values()):
         yield "\nNo work yet. An agent begins it, or you: `deepwork jobs list`, `deepwork plans create`."

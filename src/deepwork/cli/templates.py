@@ -1,4 +1,4 @@
-"""`deepwork templates`: list, look at, keep and use templates."""
+"""`deepwork templates`: list, show, create and apply templates."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import Any
 
 import click
 
-from deepwork.cli.documents import Document
-from deepwork.cli.output import lines, printable
-from deepwork.cli.verbs import Form, Verbs
-from deepwork.plans.drawing import as_text
+from deepwork.cli.documents import DocumentParam
+from deepwork.cli.output import render_lines, to_printable
+from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
+from deepwork.plans.diagrams import render_text
 from deepwork.plans.models import Node
 from deepwork.templates.inputs import Definition
-from deepwork.templates.models import outline
-from deepwork.templates.rules import alike
+from deepwork.templates.models import parse_task
+from deepwork.templates.rules import normalize_placeholders
 from deepwork.templates.tools import TemplateTools
 
 
-class _File(Definition):
-    """A template as a file has it; what it is called and is for may stand there too."""
+class _TemplateFile(Definition):
+    """A template file: a definition that may also have a name, a description and a version."""
 
     name: str | None = None
     description: str | None = None
     version: int | None = None
 
 
-class _Assignment(click.ParamType[tuple[str, str]]):
-    """`name=value`."""
+class _AssignmentParam(click.ParamType[tuple[str, str]]):
+    """A click parameter of the form `name=value`."""
 
     name = "name=value"
 
@@ -35,18 +35,18 @@ class _Assignment(click.ParamType[tuple[str, str]]):
     ) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
-        name, equals, said = str(value).partition("=")
+        name, equals, text = str(value).partition("=")
         if not equals or not name.strip():
             self.fail(f"{value!r} is not of the form name=value.", param, ctx)
-        return name.strip(), said
+        return name.strip(), text
 
 
-def _by_name(_: click.Context, __: click.Parameter, given: tuple[tuple[str, str], ...]) -> Any:
+def _to_mapping(_: click.Context, __: click.Parameter, given: tuple[tuple[str, str], ...]) -> Any:
     return dict(given) or None
 
 
-def _from_file(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
-    """A file may say what the template is for; its name is that of the command."""
+def _merge_file(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
+    """Take the description from the file unless it was given; the name always comes from the command line."""
     written = arguments.get("template")
     if written is None:
         return arguments
@@ -55,52 +55,52 @@ def _from_file(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
     return {**about, **arguments, "template": definition}
 
 
-def _list(answer: dict[str, Any]) -> list[str]:
+def _render_list(answer: dict[str, Any]) -> list[str]:
     rows = [
         {
             "name": each["name"],
             "tasks": each.get("tasks_total") or len(each["template"]["tasks"]),
-            "variables": ", ".join(map(_gap, each["template"]["variables"])),
+            "variables": ", ".join(map(_format_variable, each["template"]["variables"])),
             "from": each.get("source", each["id"]),
             "description": each.get("description"),
         }
         for each in answer["templates"]
     ]
     broken = [f"{flaw['file']}:{flaw['line']}: {flaw['error']}" for flaw in answer.get("errors", ())]
-    table = lines({"templates": rows, "total": answer["total"]})
-    return [*table, *(["", *map(printable, broken)] if broken else [])]
+    table = render_lines({"templates": rows, "total": answer["total"]})
+    return [*table, *(["", *map(to_printable, broken)] if broken else [])]
 
 
-def _show(answer: dict[str, Any]) -> list[str]:
+def _render_template(answer: dict[str, Any]) -> list[str]:
     [template] = answer["templates"]
     definition = template.pop("template")
-    gaps = [{**each, "required": _gap_need(each)} for each in definition["variables"]]
-    drawing = as_text(_nodes(definition["tasks"])).splitlines()
-    told = [line for task in definition["tasks"] for line in _told(task)]
+    gaps = [{**each, "required": _is_required(each)} for each in definition["variables"]]
+    drawing = render_text(_build_nodes(definition["tasks"])).splitlines()
+    tasks = [line for task in definition["tasks"] for line in _render_task(task)]
     tables = {"variables": gaps} if gaps else {}
-    # The last two lines say how far a plan is; this is none yet.
-    return [*lines({**tables, **template}), "", *map(printable, drawing[:-2]), "", *told]
+    # The drawing's last two lines show a plan's progress, which a template does not have.
+    return [*render_lines({**tables, **template}), "", *map(to_printable, drawing[:-2]), "", *tasks]
 
 
-def _told(task: dict[str, Any]) -> list[str]:
+def _render_task(task: dict[str, Any]) -> list[str]:
     text = [f"    {line}" for line in task["description"].splitlines()]
-    return [printable(line) for line in [task["name"], *text]] + [""]
+    return [to_printable(line) for line in [task["name"], *text]] + [""]
 
 
-def _gap(variable: dict[str, Any]) -> str:
+def _format_variable(variable: dict[str, Any]) -> str:
     name: str = variable["name"]
-    return name if _gap_need(variable) else f"[{name}]"
+    return name if _is_required(variable) else f"[{name}]"
 
 
-def _gap_need(variable: dict[str, Any]) -> bool:
+def _is_required(variable: dict[str, Any]) -> bool:
     return bool(variable["required"]) and variable.get("default") is None
 
 
-def _nodes(tasks: list[dict[str, Any]]) -> list[Node]:
-    """The tasks by their names: nobody has given them ids yet."""
+def _build_nodes(tasks: list[dict[str, Any]]) -> list[Node]:
+    """Build nodes with names as ids: tasks of a template have no ids."""
     return [
         Node(it.name, it.name, it.sequence, None if it.depends_on is None else frozenset(it.depends_on))
-        for it in alike([outline(task) for task in tasks])
+        for it in normalize_placeholders([parse_task(task) for task in tasks])
     ]
 
 
@@ -108,29 +108,29 @@ _WHICH: dict[str, click.Parameter] = {
     "template_id": click.Argument(["template_id"], metavar="ID|NAME"),
 }
 
-templates = Verbs(
+templates = ToolGroup(
     "templates",
     lambda: [TemplateTools],
     "template_",
     "Templates: plans to be used again.",
     {
-        "list": Form(present=_list),
-        "show": Form(_WHICH, present=_show),
-        "create": Form(
+        "list": CommandOverrides(render=_render_list),
+        "show": CommandOverrides(_WHICH, render=_render_template),
+        "create": CommandOverrides(
             {
                 "template": click.Argument(
-                    ["template"], required=False, type=Document(_File), metavar="[FILE|-]"
+                    ["template"], required=False, type=DocumentParam(_TemplateFile), metavar="[FILE|-]"
                 )
             },
             "Give either --from-workflow-id, or tasks and variables as YAML or JSON in a file or, with `-`, "
             "on standard input.",
-            arrange=_from_file,
+            prepare=_merge_file,
         ),
-        "apply": Form(
+        "apply": CommandOverrides(
             {
                 **_WHICH,
                 "variables": click.Option(
-                    ["--var", "variables"], multiple=True, type=_Assignment(), callback=_by_name,
+                    ["--var", "variables"], multiple=True, type=_AssignmentParam(), callback=_to_mapping,
                     metavar="NAME=VALUE", help="What to fill in; give it once for each variable.",
                 ),
             }

@@ -1,4 +1,4 @@
-"""What whoever looks at our output can show."""
+"""What the terminal supports."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TextIO
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person looks at this stream in a terminal that understands more than plain lines."""
-    if stream is None:  # closed before we began
+    """Whether the stream is a terminal that supports control sequences."""
+    if stream is None:  # closed before the process started
         return False
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
 
-def is_rich() -> bool:
-    """Whether answers may be more than plain lines."""
+def supports_rich_output() -> bool:
+    """Whether answers may use colours and box drawing."""
     return is_terminal(sys.stdout)
 
 
-def columns() -> int:
-    """How wide the terminal is."""
+def get_width() -> int:
+    """Return the terminal's width in columns."""
     return shutil.get_terminal_size((80, 24)).columns

@@ -1,4 +1,4 @@
-"""`deepwork tokens`: who may call a server on the network, and how much."""
+"""`deepwork tokens`: create, list and revoke access tokens for servers on the network."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import click
 
 from deepwork.access.models import Scope
 from deepwork.access.tools import TokenTools
-from deepwork.cli.groups import Group
-from deepwork.cli.options import json_option, place_options, settings_from
-from deepwork.cli.output import show
+from deepwork.cli.command_groups import CommandGroup
+from deepwork.cli.options import json_option, load_command_settings, place_options
+from deepwork.cli.output import print_answer
 from deepwork.database.call import Call
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
-from deepwork.server.registry import by_name
+from deepwork.server.registry import index_by_name
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def tokens() -> None:
     """Named tokens: who may call a server on the network, and how much."""
 
@@ -38,9 +38,9 @@ def tokens() -> None:
 def create(name: str, scope: str, expires: int | None, as_json: bool, **place: Any) -> None:
     """Make a token and print it, this once."""
     given = {"name": name, "scope": scope} | ({"expires_days": expires} if expires else {})
-    made = _ask("token_create", given, place)
+    made = _call_tool("token_create", given, place)
     if as_json:
-        show(made, as_json=True)
+        print_answer(made, as_json=True)
         return
     click.echo(made["token"])
     click.echo("Keep it now: it is not shown again.", err=True)
@@ -51,7 +51,7 @@ def create(name: str, scope: str, expires: int | None, as_json: bool, **place: A
 @place_options
 def list_(as_json: bool, **place: Any) -> None:
     """List every token there ever was."""
-    show(_ask("token_list", {}, place), as_json=as_json)
+    print_answer(_call_tool("token_list", {}, place), as_json=as_json)
 
 
 @tokens.command()
@@ -60,13 +60,13 @@ def list_(as_json: bool, **place: Any) -> None:
 @place_options
 def revoke(name: str, as_json: bool, **place: Any) -> None:
     """End a token: every server refuses it within seconds."""
-    show(_ask("token_revoke", {"name": name}, place), as_json=as_json)
+    print_answer(_call_tool("token_revoke", {"name": name}, place), as_json=as_json)
 
 
-def _ask(tool: str, given: dict[str, Any], place: dict[str, Any]) -> Any:
-    app = Application(settings_from(place.pop("path"), **place))
+def _call_tool(tool: str, given: dict[str, Any], place: dict[str, Any]) -> Any:
+    app = Application(load_command_settings(place.pop("path"), **place))
     try:
-        spec = by_name([TokenTools(app.database)])[tool]
+        spec = index_by_name([TokenTools(app.database)])[tool]
         return invoke(app.database, spec, given, Call("local", tool))
     finally:
         app.close()

@@ -1,4 +1,4 @@
-"""`deepwork track` and `deepwork diff`: what was done, why, and what it changed."""
+"""`deepwork track` and `deepwork diff`: recorded work, its decisions and its changes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from deepwork.cli.options import json_option, place_options, settings_from
-from deepwork.cli.output import lines, printable, show
-from deepwork.cli.verbs import Form, Verbs
+from deepwork.cli.options import json_option, load_command_settings, place_options
+from deepwork.cli.output import print_answer, render_lines, to_printable
+from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
 from deepwork.database.call import Call
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
@@ -17,7 +17,7 @@ from deepwork.tracking.context_tools import ContextTools
 from deepwork.tracking.log_tools import LogTools
 from deepwork.tracking.tools import TrackTools
 
-_ALL = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
+_ALL_SECTIONS = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
 _SECTIONS = {
     "phase_summary": ("PHASES", ("phase_number", "phase_name", "status", "tasks", "duration_seconds")),
     "tasks": ("TASKS", ("id", "name", "status", "agent_name", "files_changed", "summary")),
@@ -27,39 +27,39 @@ _SECTIONS = {
 }
 
 
-def _context(answer: dict[str, Any]) -> list[str]:
-    return list(_told(answer))
+def _render_context(answer: dict[str, Any]) -> list[str]:
+    return list(_render_sections(answer))
 
 
-def _told(answer: dict[str, Any]) -> Iterator[str]:
+def _render_sections(answer: dict[str, Any]) -> Iterator[str]:
     phase = f"phase {answer['current_phase']} of {answer['total_phases']}"
-    yield printable(f"{answer['workflow_name']}: {answer['workflow_status'].replace('_', ' ')}, {phase}")
-    for said in ("objective", "warning"):
-        if answer.get(said):
-            yield printable(answer[said])
+    yield to_printable(f"{answer['workflow_name']}: {answer['workflow_status'].replace('_', ' ')}, {phase}")
+    for key in ("objective", "warning"):
+        if answer.get(key):
+            yield to_printable(answer[key])
     for section, (title, columns) in _SECTIONS.items():
         if not answer.get(section):
             continue
-        rows = [{name: _cell(row.get(name)) for name in columns} for row in answer[section]]
+        rows = [{name: _format_counts(row.get(name)) for name in columns} for row in answer[section]]
         yield ""
-        yield from lines({title.lower(): rows})
+        yield from render_lines({title.lower(): rows})
         total = answer.get(f"{section}_count", len(rows))
         if total > len(rows):
             yield f"… {len(rows)} of {total}; --limit shows more"
 
 
-def _cell(value: Any) -> Any:
-    """Counts in a few words."""
+def _format_counts(value: Any) -> Any:
+    """Format counts by name as `3 done, 1 failed`; other values stay."""
     if isinstance(value, dict):
         return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in value.items() if count)
     return value
 
 
-def _diff(answer: dict[str, Any]) -> list[str]:
-    return list(map(printable, _changes(answer)))
+def _render_diff(answer: dict[str, Any]) -> list[str]:
+    return list(map(to_printable, _render_changes(answer)))
 
 
-def _changes(answer: dict[str, Any]) -> Iterator[str]:
+def _render_changes(answer: dict[str, Any]) -> Iterator[str]:
     if answer.get("warning"):
         yield answer["warning"]
     for file in answer["files"]:
@@ -78,29 +78,31 @@ def _changes(answer: dict[str, Any]) -> Iterator[str]:
         yield "It changed no file."
 
 
-def _whole(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
-    return {"include": list(_ALL), **arguments}
+def _include_all(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
+    return {"include": list(_ALL_SECTIONS), **arguments}
 
 
 _INCLUDE = {
-    "include": click.Option(["--include"], multiple=True, type=click.Choice(_ALL), help="Default: all.")
+    "include": click.Option(
+        ["--include"], multiple=True, type=click.Choice(_ALL_SECTIONS), help="Default: all."
+    )
 }
 
-track = Verbs(
+track = ToolGroup(
     "track",
     lambda: [TrackTools, LogTools, ContextTools],
     "",
     "Record work as it happens: workflows, phases, tasks, and why they went as they did.",
     {
-        "context": Form(_INCLUDE, arrange=_whole, present=_context),
-        "get-context": Form(_INCLUDE, arrange=_whole),
-        "diff": Form(present=_diff),
+        "context": CommandOverrides(_INCLUDE, prepare=_include_all, render=_render_context),
+        "get-context": CommandOverrides(_INCLUDE, prepare=_include_all),
+        "diff": CommandOverrides(render=_render_diff),
     },
 )
 
 
-def _section(name: str, include: tuple[str, ...], help: str) -> None:
-    """A command that shows some sections of a workflow's state."""
+def _add_section_command(name: str, include: tuple[str, ...], help: str) -> None:
+    """Add a command to `track` that shows some sections of a workflow's context."""
 
     @track.command(name, help=help)
     @click.argument("workflow_id")
@@ -110,13 +112,15 @@ def _section(name: str, include: tuple[str, ...], help: str) -> None:
     @json_option
     @place_options
     def command(workflow_id: str, limit: int, as_json: bool, path: str, **place: Any) -> None:
-        asked = {"workflow_id": workflow_id, "include": list(include), "limit": limit}
-        _ask("get_context", asked, _context, path, place, as_json=as_json)
+        arguments = {"workflow_id": workflow_id, "include": list(include), "limit": limit}
+        _print_tool_answer("get_context", arguments, _render_context, path, place, as_json=as_json)
 
 
-_section("show", ("phase_summary", "tasks", "blockers"), "Show a workflow: its phases, tasks and blockers.")
-_section("blockers", ("blockers",), "What waits for a person.")
-_section("decisions", ("decisions",), "What was decided, and why.")
+_add_section_command(
+    "show", ("phase_summary", "tasks", "blockers"), "Show a workflow: its phases, tasks and blockers."
+)
+_add_section_command("blockers", ("blockers",), "What waits for a person.")
+_add_section_command("decisions", ("decisions",), "What was decided, and why.")
 
 
 @click.command("diff")
@@ -130,19 +134,19 @@ _section("decisions", ("decisions",), "What was decided, and why.")
 @place_options
 def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: str, **place: Any) -> None:
     """What a task changed, tracked or planned; with a FILE, the diff itself."""
-    asked = {"task_id": task_id, "max_bytes": max_bytes} | ({"path": file} if file else {})
-    _ask("get_task_diff", asked, _diff, path, place, as_json=as_json)
+    arguments = {"task_id": task_id, "max_bytes": max_bytes} | ({"path": file} if file else {})
+    _print_tool_answer("get_task_diff", arguments, _render_diff, path, place, as_json=as_json)
 
 
-def _ask(
-    tool: str, asked: dict[str, Any], present: Any, path: str, place: dict[str, Any], *, as_json: bool
+def _print_tool_answer(
+    tool: str, arguments: dict[str, Any], render: Any, path: str, place: dict[str, Any], *, as_json: bool
 ) -> None:
-    app = Application(settings_from(path, **place))
+    app = Application(load_command_settings(path, **place))
     try:
-        answer = invoke(app.database, app.toolset("tracking")[tool], asked, Call("local", tool))
+        answer = invoke(app.database, app.build_toolset("tracking")[tool], arguments, Call("local", tool))
     finally:
         app.close()
     if as_json:
-        show(answer, as_json=True)
+        print_answer(answer, as_json=True)
     else:
-        print("\n".join(present(answer)))
+        print("\n".join(render(answer)))

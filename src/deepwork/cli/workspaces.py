@@ -1,20 +1,20 @@
-"""`deepwork workspaces` and `deepwork repos`: working trees for parallel tasks, and what they belong to."""
+"""`deepwork workspaces` and `deepwork repos`: git worktrees for parallel tasks, and their repositories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from deepwork.cli.output import printable
-from deepwork.cli.verbs import Form, Verbs
+from deepwork.cli.output import to_printable
+from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
 from deepwork.workspaces.tools import RepositoryTools, WorkspaceTools
 
 
-def _forecast(answer: dict[str, Any]) -> list[str]:
-    return list(map(printable, _told(answer)))
+def _render_merge_check(answer: dict[str, Any]) -> list[str]:
+    return list(map(to_printable, _render_conflicts(answer)))
 
 
-def _told(answer: dict[str, Any]) -> Iterator[str]:
+def _render_conflicts(answer: dict[str, Any]) -> Iterator[str]:
     if answer["clean"]:
         yield "It would merge without a conflict."
     if answer["conflicts_with_base"]:
@@ -29,11 +29,11 @@ def _told(answer: dict[str, Any]) -> Iterator[str]:
         yield answer["warning"]
 
 
-workspaces = Verbs(
+workspaces = ToolGroup(
     "workspaces",
     lambda: [WorkspaceTools],
     "workspace_",
     "Workspaces: git worktrees for tasks that run at the same time.",
-    {"check": Form(present=_forecast)},
+    {"check": CommandOverrides(render=_render_merge_check)},
 )
-repos = Verbs("repos", lambda: [RepositoryTools], "repository_", "Repositories that plans are about.")
+repos = ToolGroup("repos", lambda: [RepositoryTools], "repository_", "Repositories that plans are about.")

@@ -1,1 +1,1 @@
-"""What people and their programs see of the work, over HTTP; it never writes but through a slice's tools."""
+"""REST API, event streams and web page for people; every change goes through a tool."""

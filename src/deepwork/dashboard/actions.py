@@ -1,4 +1,4 @@
-"""What a person may do from the page: a few tools, called in the person's own name."""
+"""Executes the actions of the dashboard: a few allowed tools, called in the person's name."""
 
 from __future__ import annotations
 
@@ -9,51 +9,54 @@ from typing import Any
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from deepwork.dashboard.failures import WrongForm, require_method
-from deepwork.dashboard.people_store import PeopleStore
+from deepwork.dashboard.agent_activity_store import AgentActivityStore
+from deepwork.dashboard.http_errors import HttpError, require_method
 from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
 from deepwork.errors import NotAllowed
 
-ALLOWED = frozenset(
+ALLOWED_TOOLS = frozenset(
     {
         "resolve_issue", "abandon_task", "task_release", "task_update_status", "workflow_update_status",
         "message_send", "abort_workflow", "workspace_update", "log_milestone",
     }
 )  # fmt: skip
 
-Invoke = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
-"""Calls a tool by its name, with what it is given, on behalf of a call; the server's own way to do so."""
+InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
+"""Calls a tool by name with these arguments, on behalf of a call. The server provides it."""
 
 
-class Actions:
-    """Carries out what the page asks for, and nothing else."""
+class ActionExecutor:
+    """Calls the tools in `ALLOWED_TOOLS` and refuses all others."""
 
-    def __init__(self, database: Database, invoke: Invoke, *, is_read_only: bool) -> None:
+    def __init__(self, database: Database, invoke: InvokeTool, *, is_read_only: bool) -> None:
         self._database, self._invoke, self._is_read_only = database, invoke, is_read_only
 
-    async def carry_out(self, request: Request) -> Any:
-        """The tool's answer."""
+    async def execute(self, request: Request) -> Any:
+        """Call the requested tool and return its answer."""
         tool = request.path_params["tool"]
-        if tool not in ALLOWED:
-            raise WrongForm(
-                404, f"There is no action {tool[:60]!r}.", f"There are {', '.join(sorted(ALLOWED))}."
+        if tool not in ALLOWED_TOOLS:
+            raise HttpError(
+                404, f"Unknown action {tool[:60]!r}.", f"Use one of: {', '.join(sorted(ALLOWED_TOOLS))}."
             )
         require_method(request, "POST")
         if self._is_read_only:
             raise NotAllowed("This server is read-only.", suggestion="Start it without --read-only.")
-        call = call_of(request, tool)
-        given = await _body(request)
-        if tool == "message_send" and "sender_id" not in given:
-            given = {**given, "sender_id": await self._sender(call)}
+        call = build_call(request, tool)
+        arguments = await _parse_body(request)
+        if tool == "message_send" and "sender_id" not in arguments:
+            arguments = {**arguments, "sender_id": await self._find_or_register_sender(call)}
         elif tool == "log_milestone":
-            given = _signed(given, call.caller)
-        return await self._invoke(tool, given, call)
+            arguments = _add_author(arguments, call.caller)
+        return await self._invoke(tool, arguments, call)
 
-    async def _sender(self, call: Call) -> str:
-        """The agent that stands for the person, registered when it writes for the first time."""
-        if found := await anyio.to_thread.run_sync(self._known_as, call.caller):
+    async def _find_or_register_sender(self, call: Call) -> str:
+        """Return the agent that represents the person; register it with the first message.
+
+        Messages have an agent as sender, so a person who writes needs one.
+        """
+        if found := await anyio.to_thread.run_sync(self._find_registered_agent, call.caller):
             return found
         name = call.caller.partition(":")[2]
         arguments = {"name": name, "runtime": "custom", "role": "coordinator", "metadata": {"human": True}}
@@ -63,13 +66,13 @@ class Actions:
         id: str = answer["id"]
         return id
 
-    def _known_as(self, caller: str) -> str | None:
+    def _find_registered_agent(self, caller: str) -> str | None:
         with self._database.reading() as tx:
-            return PeopleStore(tx).registered_by(caller)
+            return AgentActivityStore(tx).find_registered_by(caller)
 
 
-def call_of(request: Request, tool: str) -> Call:
-    """The call of a person: marked as such, with the scope that the token covers."""
+def build_call(request: Request, tool: str) -> Call:
+    """Build the call context of a person, with the scope of their token."""
     principal = request.scope.get("deepwork.principal") or "local"
     key = request.headers.get("idempotency-key")
     return Call(
@@ -78,22 +81,26 @@ def call_of(request: Request, tool: str) -> Call:
     )  # fmt: skip
 
 
-def _signed(given: dict[str, Any], caller: str) -> dict[str, Any]:
-    """What a person says of a task, with the word that a person said it: so a review is known to be done."""
-    about = given.get("metadata") or {}
-    return {**given, "metadata": {**about, "by": caller}} if isinstance(about, dict) else given
+def _add_author(arguments: dict[str, Any], caller: str) -> dict[str, Any]:
+    """Add `by: human:<name>` to the metadata of a milestone.
+
+    A manual review counts as done once a milestone has this mark, so it replaces
+    whatever the client sent as `by`.
+    """
+    about = arguments.get("metadata") or {}
+    return {**arguments, "metadata": {**about, "by": caller}} if isinstance(about, dict) else arguments
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _parse_body(request: Request) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise WrongForm(415, "The body of an action is JSON.", "Send `Content-Type: application/json`.")
+        raise HttpError(415, "The request body must be JSON.", "Send `Content-Type: application/json`.")
     try:
-        given = json.loads(await request.body())
+        arguments = json.loads(await request.body())
     except ClientDisconnect:
         raise
     except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
-        raise WrongForm(400, "The body of an action is a JSON object.", "Send the tool's arguments by name.")
-    return given
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise HttpError(400, "The request body must be a JSON object.", "Send the tool's arguments by name.")
+    return arguments

@@ -1,4 +1,4 @@
-"""The REST interface: addresses under /api/v1 to read from, and a few actions, described by OpenAPI."""
+"""The REST API under /api/v1: read endpoints, a few actions, and their OpenAPI description."""
 
 from __future__ import annotations
 
@@ -17,160 +17,168 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deepwork.agents.presence import Presence
-from deepwork.dashboard.actions import Actions, Invoke, call_of
-from deepwork.dashboard.addresses import ENDPOINTS, TOOL_ENDPOINTS, Me
-from deepwork.dashboard.endpoints import Endpoint, Sight, ToolEndpoint
-from deepwork.dashboard.failures import WrongForm, failure, require_method
-from deepwork.dashboard.health import status
-from deepwork.dashboard.openapi import openapi
+from deepwork.dashboard.actions import ActionExecutor, InvokeTool, build_call
+from deepwork.dashboard.endpoint_registry import ENDPOINTS, TOOL_ENDPOINTS, Me
+from deepwork.dashboard.endpoints import Endpoint, ReadContext, ToolEndpoint
+from deepwork.dashboard.health import read_server_status
+from deepwork.dashboard.http_errors import HttpError, error_to_response, require_method
+from deepwork.dashboard.openapi import build_openapi
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput
 from deepwork.events.log import EventStore
-from deepwork.shapes import check_input
+from deepwork.tool_types import check_input
 
-Speak = Callable[[Exception, str], dict[str, Any]]
-Answering = Callable[[Request], Awaitable[Response]]
+ErrorToDict = Callable[[Exception, str], dict[str, Any]]
+Handler = Callable[[Request], Awaitable[Response]]
 
-LARGE = 2048
-"""Answers of so many bytes are compressed for whoever takes them so."""
-QUICK = 1
-"""How hard: most of what there is to gain, in a tenth of the time."""
-MOMENT_MS = 5000
-"""For so long an answer that depends on the time counts as the same."""
+MIN_COMPRESSED_BYTES = 2048
+"""Shorter answers are not compressed."""
+COMPRESSION_LEVEL = 1
+"""Level 1 of gzip saves most of the bytes in a tenth of the time of the default."""
+TAG_PERIOD_MS = 5000
+"""Time-dependent answers keep their ETag for this long."""
 
-_ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 @dataclass(frozen=True)
-class _Read:
-    """An answer as it goes over the wire; None where the caller has it already."""
+class _TaggedBody:
+    """A serialized answer with its ETag; `body` is None if the client already has it."""
 
     body: bytes | None
     tag: str
 
 
-class Api:
-    """The addresses, over one database."""
+class RestApi:
+    """Builds the routes of the REST API."""
 
     def __init__(
         self,
         database: Database,
         presence: Presence,
-        spoken: Speak,
-        invoke: Invoke,
+        error_to_dict: ErrorToDict,
+        invoke: InvokeTool,
         *,
         is_read_only: bool = False,
     ) -> None:
-        """`spoken` puts an error into the form that every client sees; `invoke` calls a tool."""
-        self._database, self._presence, self._spoken = database, presence, spoken
+        """`error_to_dict` formats an error as every client sees it; `invoke` calls a tool."""
+        self._database, self._presence, self._error_to_dict = database, presence, error_to_dict
         self._invoke = invoke
-        self._actions = Actions(database, invoke, is_read_only=is_read_only)
+        self._actions = ActionExecutor(database, invoke, is_read_only=is_read_only)
         self._started_at = int(time.time() * 1000)
 
-    def routes(self) -> list[BaseRoute]:
+    def build_routes(self) -> list[BaseRoute]:
         own = {
-            "/api/v1/openapi.json": self._describe,
-            "/api/v1/status": self._status,
-            "/api/v1/me": self._me,
+            "/api/v1/openapi.json": self._handle_openapi,
+            "/api/v1/status": self._handle_status,
+            "/api/v1/me": self._handle_me,
         }
         return [
-            *(self._route(path, answering) for path, answering in own.items()),
-            *(self._route(each.pattern, self._from_tool(each)) for each in TOOL_ENDPOINTS),
-            *(self._route(each.pattern, self._reader(each)) for each in ENDPOINTS),
-            Route("/api/v1/actions/{tool}", self._answered(self._act), methods=_ANY),
+            *(self._build_route(path, answering) for path, answering in own.items()),
+            *(self._build_route(each.pattern, self._create_tool_handler(each)) for each in TOOL_ENDPOINTS),
+            *(self._build_route(each.pattern, self._create_read_handler(each)) for each in ENDPOINTS),
+            Route(
+                "/api/v1/actions/{tool}", self._with_error_handling(self._handle_action), methods=_ALL_METHODS
+            ),
         ]
 
-    def missing(self) -> BaseRoute:
-        """What stands behind all addresses: the answer to whoever asks for another."""
-        return Route("/api/{rest:path}", self._answered(self._nowhere), methods=_ANY)
+    def build_not_found_route(self) -> BaseRoute:
+        """Build the route that answers 404 for unknown paths; it must come after all others."""
+        return Route(
+            "/api/{rest:path}", self._with_error_handling(self._handle_unknown_path), methods=_ALL_METHODS
+        )
 
-    def _route(self, path: str, answering: Answering) -> Route:
-        compressed = Middleware(GZipMiddleware, minimum_size=LARGE, compresslevel=QUICK)
+    def _build_route(self, path: str, handler: Handler) -> Route:
+        compressed = Middleware(
+            GZipMiddleware, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL
+        )
 
         async def read(request: Request) -> Response:
             require_method(request, "GET", "HEAD")
-            return await answering(request)
+            return await handler(request)
 
-        return Route(path, self._answered(read), methods=_ANY, middleware=[compressed])
+        return Route(path, self._with_error_handling(read), methods=_ALL_METHODS, middleware=[compressed])
 
-    def _answered(self, answering: Answering) -> Answering:
-        """The same, with errors in the form of every other one."""
+    def _with_error_handling(self, handler: Handler) -> Handler:
+        """Wrap a handler so that every exception becomes an error response."""
 
         async def answer(request: Request) -> Response:
             try:
-                return await answering(request)
-            except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
-                return failure(error, self._spoken(error, request.url.path))
+                return await handler(request)
+            except Exception as error:  # noqa: BLE001 - clients get the same error format for every exception
+                return error_to_response(error, self._error_to_dict(error, request.url.path))
 
         return answer
 
-    def _reader(self, endpoint: Endpoint) -> Answering:
+    def _create_read_handler(self, endpoint: Endpoint) -> Handler:
         async def read(request: Request) -> Response:
-            query = _query(endpoint.query, request)
+            query = _parse_query(endpoint.query, request)
             known = request.headers.get("if-none-match", "")
             path = dict(request.path_params)
-            found = await anyio.to_thread.run_sync(self._read, endpoint, path, query, known)
-            return _response(found)
+            found = await anyio.to_thread.run_sync(self._read_endpoint, endpoint, path, query, known)
+            return _to_response(found)
 
         return read
 
-    def _read(self, endpoint: Endpoint, path: dict[str, str], query: BaseModel, known: str) -> _Read:
+    def _read_endpoint(
+        self, endpoint: Endpoint, path: dict[str, str], query: BaseModel, known: str
+    ) -> _TaggedBody:
         with self._database.reading() as tx:
-            moment = 0 if endpoint.follows_events else tx.now // MOMENT_MS
-            tag = f'W/"{EventStore(tx).last()}-{moment}-{self._started_at}"'
+            moment = 0 if endpoint.follows_events else tx.now // TAG_PERIOD_MS
+            tag = f'W/"{EventStore(tx).get_last_seq()}-{moment}-{self._started_at}"'
             if tag in known:
-                return _Read(None, tag)
-            answer = endpoint.read(Sight(tx, self._presence, path), query)
-        return _Read(_bytes(answer), tag)
+                return _TaggedBody(None, tag)
+            answer = endpoint.read(ReadContext(tx, self._presence, path), query)
+        return _TaggedBody(_to_json(answer), tag)
 
-    def _from_tool(self, endpoint: ToolEndpoint) -> Answering:
+    def _create_tool_handler(self, endpoint: ToolEndpoint) -> Handler:
         async def read(request: Request) -> Response:
-            query = _query(endpoint.query, request)
+            query = _parse_query(endpoint.query, request)
             given = endpoint.arguments(request.path_params, query)
-            seq = await anyio.to_thread.run_sync(self._last_seq)
-            answer = await self._invoke(endpoint.tool, given, call_of(request, endpoint.tool))
-            # Files are part of the answer, so nobody can tell by the events whether it is still the same.
-            return _response(_Read(_bytes(answer), f'W/"{seq}-{time.time_ns()}"'))
+            seq = await anyio.to_thread.run_sync(self._get_last_seq)
+            answer = await self._invoke(endpoint.tool, given, build_call(request, endpoint.tool))
+            # The answer depends on files, which events do not cover, so the ETag never matches.
+            return _to_response(_TaggedBody(_to_json(answer), f'W/"{seq}-{time.time_ns()}"'))
 
         return read
 
-    def _last_seq(self) -> int:
+    def _get_last_seq(self) -> int:
         with self._database.reading() as tx:
-            return EventStore(tx).last()
+            return EventStore(tx).get_last_seq()
 
-    async def _act(self, request: Request) -> Response:
-        return JSONResponse(await self._actions.carry_out(request))
+    async def _handle_action(self, request: Request) -> Response:
+        return JSONResponse(await self._actions.execute(request))
 
-    async def _describe(self, _: Request) -> Response:
-        return JSONResponse(openapi())
+    async def _handle_openapi(self, _: Request) -> Response:
+        return JSONResponse(build_openapi())
 
-    async def _status(self, _: Request) -> Response:
-        found = await anyio.to_thread.run_sync(status, self._database, self._started_at)
-        return _response(_Read(_bytes(found), f'W/"{found.events.last_seq}-{time.time_ns()}"'))
+    async def _handle_status(self, _: Request) -> Response:
+        found = await anyio.to_thread.run_sync(read_server_status, self._database, self._started_at)
+        return _to_response(_TaggedBody(_to_json(found), f'W/"{found.events.last_seq}-{time.time_ns()}"'))
 
-    async def _me(self, request: Request) -> Response:
+    async def _handle_me(self, request: Request) -> Response:
         me = Me(
             name=request.scope.get("deepwork.principal") or "local",
             scope=str(request.scope["deepwork.scope"]),
         )
         return JSONResponse(me.model_dump(mode="json"))
 
-    async def _nowhere(self, request: Request) -> Response:
-        raise WrongForm(404, f"There is no address {request.url.path[:200]!r}.", "See /api/v1/openapi.json.")
+    async def _handle_unknown_path(self, request: Request) -> Response:
+        raise HttpError(404, f"Unknown path {request.url.path[:200]!r}.", "See /api/v1/openapi.json.")
 
 
-def _response(found: _Read) -> Response:
+def _to_response(found: _TaggedBody) -> Response:
     if found.body is None:
         return Response(status_code=304, headers={"ETag": found.tag})
     return Response(found.body, media_type="application/json", headers={"ETag": found.tag})
 
 
-def _bytes(answer: BaseModel | Mapping[str, Any]) -> bytes:
-    # A third of the time that `json` takes, which counts where there are 10,000 rows.
+def _to_json(answer: BaseModel | Mapping[str, Any]) -> bytes:
+    # Takes a third of the time of `json`, which matters for 10,000 rows.
     return to_json(answer)
 
 
-def _query(model: type[BaseModel], request: Request) -> BaseModel:
+def _parse_query(model: type[BaseModel], request: Request) -> BaseModel:
     check_input(dict(request.query_params) | request.path_params)
     try:
         return model.model_validate(dict(request.query_params))

@@ -1,4 +1,4 @@
-"""What an address is that can be read: what it takes, what it gives, and where a list goes on."""
+"""Building blocks of read endpoints: their declaration, query parameters, read context and cursors."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from starlette.convertors import Convertor, register_url_convertor
 from deepwork.agents.presence import Presence
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
-from deepwork.shapes import Answer
+from deepwork.tool_types import Answer
 
 
-class Nothing(BaseModel):
+class NoParameters(BaseModel):
     """No parameters."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Page(Nothing):
-    """Which part of a list: so many after the cursor that the page before ended with."""
+class PageQuery(NoParameters):
+    """Parameters of a paginated list: up to `limit` items after `cursor`."""
 
     limit: int = Field(default=50, ge=1, le=500)
-    cursor: str | None = Field(default=None, description="`cursor` of the page before")
+    cursor: str | None = Field(default=None, description="`cursor` from the previous page")
 
 
-class Listing(Answer):
-    """A part of a list: how many there are in all, and where the rest begins; null at the end."""
+class PagedAnswer(Answer):
+    """One page of a list: the total count, and the cursor of the next page, null on the last."""
 
     total: int
     cursor: str | None = None
 
     @model_serializer(mode="wrap")
-    def _without_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in dump(self).items() if value is not None or key == "cursor"}
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What a reading has before it: one unchanging view of the store, and what the address names."""
+class ReadContext:
+    """One consistent view of the store, and the path parameters."""
 
     tx: Transaction
     presence: Presence
@@ -63,26 +63,26 @@ class Sight:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One address that can be read."""
+    """A GET endpoint that reads the store."""
 
     path: str
     summary: str
     query: type[BaseModel]
     answer: type[BaseModel]
-    read: Callable[[Sight, Any], BaseModel | Mapping[str, Any]]
-    """What is large is given as plain values; `answer` then only describes it."""
+    read: Callable[[ReadContext, Any], BaseModel | Mapping[str, Any]]
+    """May return plain values if the answer is large; `answer` then only documents them."""
     follows_events: bool = False
-    """Whether nothing but an event changes the answer: not time that passes, nor what is stored untold."""
+    """True if the answer changes only with a new event: not with time, nor with writes that emit no event."""
 
     @property
     def pattern(self) -> str:
-        """The address as the router takes it; the id of a job's step has a slash in it."""
+        """The path for the router. The id of a job step contains a slash, so task ids match as paths."""
         return self.path.replace("tasks/{id}", "tasks/{id:path}")
 
 
 @dataclass(frozen=True)
 class ToolEndpoint:
-    """One address that gives what a tool answers which changes nothing."""
+    """A GET endpoint that returns the answer of a read-only tool."""
 
     path: str
     summary: str
@@ -95,8 +95,11 @@ class ToolEndpoint:
         return self.path.replace("tasks/{id}", "tasks/{id:task}")
 
 
-class _TaskId(Convertor[str]):
-    """The id of a task where more follows it: a session alone has no more, so that `diff` may be a step."""
+class _TaskIdConvertor(Convertor[str]):
+    """Matches a task id that is followed by more path.
+
+    A session id alone does not match: in `tasks/<session>/diff`, `diff` is then the name of a step.
+    """
 
     regex = "t[kt]_[^/]+|[^/]+/[^/]+"
 
@@ -107,25 +110,25 @@ class _TaskId(Convertor[str]):
         return value
 
 
-register_url_convertor("task", _TaskId())
+register_url_convertor("task", _TaskIdConvertor())
 
 
-def marked(place: object) -> str:
-    """Where a list goes on, as a caller carries it: nothing to be read or made by hand."""
-    text = json.dumps(place, separators=(",", ":"), ensure_ascii=False)
+def encode_cursor(position: object) -> str:
+    """Encode the position after a page as an opaque cursor."""
+    text = json.dumps(position, separators=(",", ":"), ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str, *shapes: type) -> Sequence[Any]:
-    """The values in a cursor, which must be of these types."""
+def decode_cursor(cursor: str, *types: type) -> Sequence[Any]:
+    """Decode a cursor into values of exactly these types; raise InvalidInput otherwise."""
     try:
         values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
         values = None
-    is_ours = isinstance(values, list) and len(values) == len(shapes)
-    if not is_ours or not all(type(value) is shape for value, shape in zip(values, shapes, strict=True)):
+    is_ours = isinstance(values, list) and len(values) == len(types)
+    if not is_ours or not all(type(value) is shape for value, shape in zip(values, types, strict=True)):
         raise InvalidInput(
-            "`cursor` is not one that this address answered.", suggestion="Leave it out to begin anew."
+            "`cursor` was not issued by this endpoint.", suggestion="Omit it to start from the beginning."
         )
     found: Sequence[Any] = values
     return found

@@ -1,4 +1,4 @@
-"""How the server itself is: its version, its store, who else has it open."""
+"""REST endpoint for the state of the server: version, store, and the processes that have it open."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from typing import Any
 
 from deepwork import __version__
-from deepwork.dashboard.moments import told
 from deepwork.dashboard.task_row_store import TaskRowStore
-from deepwork.database.overview import overview
+from deepwork.dashboard.timestamps import format_timestamp
+from deepwork.database.store_overview import load_overview
 from deepwork.database.transaction import Database
-from deepwork.events.log import KEPT_MS, EventStore
-from deepwork.shapes import Answer
+from deepwork.events.log import RETENTION_MS, EventStore
+from deepwork.tool_types import Answer
 
 _DAY_MS = 24 * 3600 * 1000
 
@@ -29,7 +29,7 @@ class EventFacts(Answer):
 
 
 class SnapshotFacts(Answer):
-    """How the working tree was last looked at, and how long that took."""
+    """How the last snapshot of the working tree was taken, and how long it took."""
 
     mode: str
     last_ms: int | None = None
@@ -48,31 +48,39 @@ class Status(Answer):
     counts: dict[str, int]
 
 
-def status(database: Database, started_at: int) -> Status:
-    """How it is at this moment."""
+def read_server_status(database: Database, started_at: int) -> Status:
+    """Read the server's current state."""
     with database.reading() as tx:
         store, now = EventStore(tx), tx.now
-        events = EventFacts(last_seq=store.last(), oldest_seq=store.oldest(), kept_days=KEPT_MS // _DAY_MS)
-        looked = TaskRowStore(tx).last_look()
-    seen = overview(database.engine)
-    others = seen.open_elsewhere if seen else None
+        events = EventFacts(
+            last_seq=store.get_last_seq(),
+            oldest_seq=store.get_oldest_seq(),
+            kept_days=RETENTION_MS // _DAY_MS,
+        )
+        snapshot = TaskRowStore(tx).find_last_snapshot()
+    summary = load_overview(database.engine)
+    others = summary.open_elsewhere if summary else None
     here = Process(name=f"pid {os.getpid()}", is_this=True)
     return Status(
-        version=__version__, started_at=told(started_at), now=told(now),
+        version=__version__,
+        started_at=format_timestamp(started_at),
+        now=format_timestamp(now),
         database={
             "kind": "postgresql" if "://" in database.engine.address else "sqlite",
             "location": database.engine.name,
-            "size_bytes": sum(seen.size.values()) if seen else 0,
-            "schema": seen.schema if seen else None,
+            "size_bytes": sum(summary.size.values()) if summary else 0,
+            "schema": summary.schema if summary else None,
         },
         processes=None if others is None else [here, *(Process(name=each) for each in others)],
-        events=events, snapshots=_snapshots(looked), counts=dict(seen.rows) if seen else {},
-    )  # fmt: skip
+        events=events,
+        snapshots=_parse_snapshot_facts(snapshot),
+        counts=dict(summary.rows) if summary else {},
+    )
 
 
-def _snapshots(looked: str | None) -> SnapshotFacts:
-    """What is told of a look that is stored; where none was taken yet there is none to tell of."""
-    if looked is None:
+def _parse_snapshot_facts(text: str | None) -> SnapshotFacts:
+    """Parse the last stored snapshot, if there is one."""
+    if text is None:
         return SnapshotFacts(mode="none")
-    look = json.loads(looked)
-    return SnapshotFacts(mode=look["kind"], last_ms=look.get("ms"))
+    snapshot = json.loads(text)
+    return SnapshotFacts(mode=snapshot["kind"], last_ms=snapshot.get("ms"))

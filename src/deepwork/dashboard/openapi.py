@@ -1,4 +1,4 @@
-"""What can be asked, for programs that read OpenAPI."""
+"""Builds the OpenAPI description of the REST API."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 from pydantic import BaseModel
 
 from deepwork import __version__
-from deepwork.dashboard.actions import ALLOWED
-from deepwork.dashboard.addresses import ENDPOINTS, OWN, TOOL_ENDPOINTS
-from deepwork.dashboard.endpoints import Nothing
+from deepwork.dashboard.actions import ALLOWED_TOOLS
+from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
+from deepwork.dashboard.endpoints import NoParameters
 
 _ERRORS = {
     status: {"description": meaning}
-    for status, meaning in {"400": "bad parameters", "401": "no token", "404": "no such thing"}.items()
+    for status, meaning in {"400": "bad parameters", "401": "no token", "404": "not found"}.items()
 }
 _ACTION_ERRORS = {
     **_ERRORS,
     **{
         status: {"description": meaning}
         for status, meaning in {
-            "403": "the token does not cover it", "409": "its state forbids it", "415": "no JSON",
+            "403": "the token's scope is too small", "409": "not allowed in this state", "415": "not JSON",
         }.items()
     },
 }  # fmt: skip
 _EVENTS: dict[str, Any] = {
-    "summary": "Events as they happen, as server-sent events.",
+    "summary": "New events, as server-sent events.",
     "parameters": [
         {"name": name, "in": "query", "required": False, "schema": {"type": kind}}
         for name, kind in (("since", "integer"), ("workflow_id", "string"))
@@ -35,20 +35,20 @@ _EVENTS: dict[str, Any] = {
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def openapi() -> dict[str, Any]:
-    """The whole interface."""
+def build_openapi() -> dict[str, Any]:
+    """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
-    asked: list[tuple[str, str, type[BaseModel], type[BaseModel] | None]] = [
+    operations: list[tuple[str, str, type[BaseModel], type[BaseModel] | None]] = [
         *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
         *((each.path, each.summary, each.query, None) for each in TOOL_ENDPOINTS),
-        *((path, summary, Nothing, answer) for path, (summary, answer) in OWN.items()),
+        *((path, summary, NoParameters, answer) for path, (summary, answer) in SERVER_ENDPOINTS.items()),
     ]
     paths: dict[str, Any] = {
-        path: {"get": _operation(path, summary, query, answer, definitions)}
-        for path, summary, query, answer in asked
+        path: {"get": _build_operation(path, summary, query, answer, definitions)}
+        for path, summary, query, answer in operations
     }
     paths["/api/v1/events"] = {"get": _EVENTS}
-    paths["/api/v1/actions/{tool}"] = {"post": _action()}
+    paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "deepwork", "version": __version__},
@@ -61,34 +61,34 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _action() -> dict[str, Any]:
-    tool = {"name": "tool", "in": "path", "required": True, "schema": {"enum": sorted(ALLOWED)}}
+def _build_action_operation() -> dict[str, Any]:
+    tool = {"name": "tool", "in": "path", "required": True, "schema": {"enum": sorted(ALLOWED_TOOLS)}}
     key = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string"}}
     anything = {"application/json": {"schema": {"type": "object"}}}
     return {
-        "summary": "Do something by one of the tools, as a person; the body holds the tool's arguments.",
+        "summary": "Call a tool as a person; the body holds the tool's arguments.",
         "parameters": [tool, key],
         "requestBody": {"required": True, "content": anything},
         "responses": {"200": {"description": "the tool's answer", "content": anything}, **_ACTION_ERRORS},
     }
 
 
-def _operation(
+def _build_operation(
     path: str,
     summary: str,
     query: type[BaseModel],
     answer: type[BaseModel] | None,
     definitions: dict[str, Any],
 ) -> dict[str, Any]:
-    wanted = _schema(query, definitions)
-    required = wanted.get("required", [])
+    query_schema = _build_schema(query, definitions)
+    required = query_schema.get("required", [])
     in_query = [
         {"name": name, "in": "query", "required": name in required, "schema": shape}
-        for name, shape in wanted.get("properties", {}).items()
+        for name, shape in query_schema.get("properties", {}).items()
     ]
-    shown = {"type": "object"} if answer is None else _schema(answer, definitions)
-    found = {"description": "found", "content": {"application/json": {"schema": shown}}}
-    unchanged = {"description": "nothing has changed since If-None-Match"}
+    answer_schema = {"type": "object"} if answer is None else _build_schema(answer, definitions)
+    found = {"description": "found", "content": {"application/json": {"schema": answer_schema}}}
+    unchanged = {"description": "unchanged since If-None-Match"}
     return {
         "summary": summary,
         "parameters": ([_ID] if "{id}" in path else []) + in_query,
@@ -96,8 +96,8 @@ def _operation(
     }
 
 
-def _schema(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    """A model's schema, with the parts it refers to moved to where all can find them."""
+def _build_schema(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Build a model's schema and move the models it refers to into `definitions`."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     definitions.update(schema.pop("$defs", {}))
     return schema

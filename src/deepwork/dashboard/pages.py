@@ -1,4 +1,4 @@
-"""The page in the browser: files built beforehand and kept in memory, none looked up by what is asked."""
+"""Serves the built web page from memory; a request path never reaches the file system."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from deepwork.dashboard.failures import WrongForm, failure, require_method
+from deepwork.dashboard.http_errors import HttpError, error_to_response, require_method
 from deepwork.errors import DefinitionError
 
-BUILT = Path(__file__).with_name("static")
+BUILD_FOLDER = Path(__file__).with_name("static")
 INDEX = "index.html"
-FOREVER = "public, max-age=31536000, immutable"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
 
 _REFERENCE = re.compile(r"""(?:src|href)=["']/(assets/[^"'?#]+)["']""")
 _TYPES = {
@@ -31,57 +31,60 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class _File:
+class _StaticFile:
     body: bytes
     media_type: str
     tag: str
 
 
-class Pages:
-    """Everything that was built, by its address."""
+class StaticPages:
+    """The built files by path."""
 
-    def __init__(self, folder: Path = BUILT) -> None:
-        """Reads all files; a build that is missing or not whole is an error now, not a blank page later."""
+    def __init__(self, folder: Path = BUILD_FOLDER) -> None:
+        """Load all files; raise DefinitionError if the build is missing or incomplete.
+
+        An error at startup is better than a blank page later.
+        """
         self._files = {
-            file.relative_to(folder).as_posix(): _read(file)
+            file.relative_to(folder).as_posix(): _load_file(file)
             for file in sorted(folder.rglob("*"))
             if file.is_file()
         }
-        _require_whole(self._files, folder)
+        _require_complete_build(self._files, folder)
 
-    def routes(self) -> list[BaseRoute]:
+    def build_routes(self) -> list[BaseRoute]:
         return [
-            Route("/{path:path}", self._answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+            Route("/{path:path}", self._handle, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
         ]
 
-    async def _answer(self, request: Request) -> Response:
+    async def _handle(self, request: Request) -> Response:
         try:
-            return self._page(request)
-        except WrongForm as error:
-            return failure(error, error.as_dict())
+            return self._serve_page(request)
+        except HttpError as error:
+            return error_to_response(error, error.to_dict())
 
-    def _page(self, request: Request) -> Response:
+    def _serve_page(self, request: Request) -> Response:
         path = request.path_params["path"]
         require_method(request, "GET", "HEAD")
         if (file := self._files.get(path)) is not None and path != INDEX:
-            return _sent(request, file, FOREVER if path.startswith("assets/") else "no-cache")
+            return _to_response(request, file, CACHE_FOREVER if path.startswith("assets/") else "no-cache")
         if path.startswith("assets/") or not _wants_page(request):
-            raise WrongForm(404, f"There is no page {'/' + path[:200]!r}.", "Begin at /.")
-        return self.index(request)
+            raise HttpError(404, f"Page {'/' + path[:200]!r} not found.", "Start at /.")
+        return self.serve_index(request)
 
-    def index(self, request: Request) -> Response:
-        """Whatever a person may open is a view of the one page, which reads its own address."""
-        return _sent(request, self._files[INDEX], "no-store")
+    def serve_index(self, request: Request) -> Response:
+        """Serve index.html: the page chooses its view by the path in the browser."""
+        return _to_response(request, self._files[INDEX], "no-store")
 
 
-def sign_in_page(refusal: Mapping[str, Any]) -> bytes:
-    """What a browser sees that has not shown a token."""
+def render_sign_in_page(refusal: Mapping[str, Any]) -> bytes:
+    """Render the page that a browser without a token gets."""
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>deepwork: sign in</title>\n'
         f"<h1>Sign in</h1>\n<p>{escape(str(refusal['message']))} {escape(str(refusal['suggestion']))}</p>\n"
-        "<p>The link is printed when the server starts, and ends with <code>/?token=</code> and the token. "
-        "Opened once, this browser is known from then on. "
-        "The token is also in the file <code>.deepwork/token</code> of the project, unless one was set.</p>\n"
+        "<p>The link is printed when the server starts; it ends with <code>/?token=</code> and the token. "
+        "Open it once and this browser stays signed in. "
+        "Unless you configured a token, it is also in the project's file <code>.deepwork/token</code>.</p>\n"
     ).encode()
 
 
@@ -90,32 +93,32 @@ def _wants_page(request: Request) -> bool:
     return "text/html" in accepted or accepted.strip() == "*/*"
 
 
-def _sent(request: Request, file: _File, cached: str) -> Response:
-    headers = {"Cache-Control": cached}
-    if cached != "no-store":
+def _to_response(request: Request, file: _StaticFile, cache_control: str) -> Response:
+    headers = {"Cache-Control": cache_control}
+    if cache_control != "no-store":
         headers["ETag"] = file.tag
         if file.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-def _read(file: Path) -> _File:
+def _load_file(file: Path) -> _StaticFile:
     body = file.read_bytes()
     guessed = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-    return _File(body, guessed, f'"{sha256(body).hexdigest()[:16]}"')
+    return _StaticFile(body, guessed, f'"{sha256(body).hexdigest()[:16]}"')
 
 
-def _require_whole(files: dict[str, _File], folder: Path) -> None:
+def _require_complete_build(files: dict[str, _StaticFile], folder: Path) -> None:
     index = files.get(INDEX)
     if index is None:
-        raise _not_built(f"{folder.name}/{INDEX}")
+        raise _create_missing_file_error(f"{folder.name}/{INDEX}")
     for name in _REFERENCE.findall(index.body.decode(errors="replace")):
         if name not in files:
-            raise _not_built(f"{folder.name}/{name}, which {INDEX} names,")
+            raise _create_missing_file_error(f"{folder.name}/{name}, which {INDEX} names,")
 
 
-def _not_built(what: str) -> DefinitionError:
+def _create_missing_file_error(what: str) -> DefinitionError:
     return DefinitionError(
-        f"The dashboard's page is missing: {what} is not there.",
-        suggestion="Install deepwork again; in a checkout, run `npm ci && npm run build` in web/.",
+        f"The dashboard's page is incomplete: {what} does not exist.",
+        suggestion="Reinstall deepwork; in a checkout, run `npm ci && npm run build` in web/.",
     )

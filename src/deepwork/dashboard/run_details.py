@@ -1,36 +1,36 @@
-"""One run as a whole: what it is for, how far its phases are, and what came of it."""
+"""REST endpoint for one run: its objective, phases, outcome and actions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepwork.dashboard import action_shapes as acts
-from deepwork.dashboard.action_shapes import Act
-from deepwork.dashboard.endpoints import Endpoint, Nothing, Sight
-from deepwork.dashboard.log_store import LogStore
-from deepwork.dashboard.moments import iso, told
-from deepwork.dashboard.run_store import JOB, PLAN, TRACK, RunStore, kind_of
-from deepwork.dashboard.runs import RunLine, lines
-from deepwork.dashboard.sessions import SessionPart, session_part, session_row
+from deepwork.dashboard import offered_actions
+from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext
+from deepwork.dashboard.offered_actions import Act
+from deepwork.dashboard.run_event_store import RunEventStore
+from deepwork.dashboard.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind
+from deepwork.dashboard.runs import RunLine, build_run_lines
+from deepwork.dashboard.sessions import SessionPart, build_session_part, parse_session_row
+from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
-from deepwork.plans.models import Tally as PlanTally
+from deepwork.plans.models import StatusCount as PlanTally
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
-from deepwork.shapes import Answer
-from deepwork.tracking.models import Tally
-from deepwork.tracking.responses import counts
+from deepwork.tool_types import Answer
+from deepwork.tracking.models import TaskCounts
+from deepwork.tracking.responses import counts_to_dict
 from deepwork.tracking.store import TrackStore
 from deepwork.workspaces.models import WorkspaceStatus
 from deepwork.workspaces.responses import WorkspaceView
 from deepwork.workspaces.store import WorkspaceStore
 
-ACTIVE_SESSIONS = 200
-REVIEWS = 500
-WORKSPACES = 200
-HISTORY = 50
+MAX_ACTIVE_SESSIONS = 200
+MAX_REVIEWS = 500
+MAX_WORKSPACES = 200
+MAX_HISTORY = 50
 
 
 class PhaseLine(Answer):
@@ -56,7 +56,7 @@ class HistoryLine(Answer):
 
 
 class PlanPart(Answer):
-    """What a run that is a plan has beyond other runs."""
+    """The fields that only plans have."""
 
     approach: str | None = None
     risks: list[Any] | None = None
@@ -81,7 +81,7 @@ class RunWorkspace(Answer):
 
 
 class RunWhole(RunLine):
-    """A run with everything that is known of it but its tasks."""
+    """All details of a run except its tasks."""
 
     scope: str | None = None
     constraints: str | None = None
@@ -98,41 +98,48 @@ class RunWhole(RunLine):
     actions: list[Act]
 
 
-def run(sight: Sight, _: Nothing) -> RunWhole:
-    """One run."""
-    row = run_row(sight.tx, sight.id)
-    [line] = lines(sight.tx, [row])
-    more = {TRACK: _of_tracked, PLAN: _of_plan, JOB: _of_job}[row["kind"]](sight.tx, row)
+def read_run(context: ReadContext, _: NoParameters) -> RunWhole:
+    """Read one run."""
+    row = get_run_row(context.tx, context.id)
+    [line] = build_run_lines(context.tx, [row])
+    more = {TRACK: _read_tracked_details, PLAN: _read_plan_details, JOB: _read_job_details}[row["kind"]](
+        context.tx, row
+    )
     return RunWhole(**dict(line) | more)
 
 
-def run_row(tx: Transaction, id: str) -> Row:
-    """The row of the run with this id."""
-    kind = kind_of(id)
-    if (row := RunStore(tx).one(kind, id)) is None:
+def get_run_row(tx: Transaction, id: str) -> Row:
+    """Get the row of a run; raise NotFound if there is none."""
+    kind = get_run_kind(id)
+    if (row := RunStore(tx).find(kind, id)) is None:
         raise NotFound(
-            "session" if kind == JOB else "workflow", id, suggestion="See /api/v1/runs for those there are."
+            "session" if kind == JOB else "workflow", id, suggestion="List runs with /api/v1/runs."
         )
     return row
 
 
-def _of_tracked(tx: Transaction, row: Row) -> dict[str, Any]:
+def _read_tracked_details(tx: Transaction, row: Row) -> dict[str, Any]:
     store = TrackStore(tx)
-    workflow = store.workflow(row["id"])
-    phases = store.phases(workflow.id)
-    tallies = store.tallies([phase.id for phase in phases])
+    workflow = store.get_workflow(row["id"])
+    phases = store.list_phases(workflow.id)
+    tallies = store.count_tasks_by_phase([phase.id for phase in phases])
     begun = [
         PhaseLine(
-            number=phase.number, name=phase.name, status=phase.status, is_parallel=phase.is_parallel,
-            description=phase.description, summary=phase.summary,
-            tasks=counts(tallies.get(phase.id, Tally())),
-            started_at=told(phase.started_at), completed_at=iso(phase.completed_at),
+            number=phase.number,
+            name=phase.name,
+            status=phase.status,
+            is_parallel=phase.is_parallel,
+            description=phase.description,
+            summary=phase.summary,
+            tasks=counts_to_dict(tallies.get(phase.id, TaskCounts())),
+            started_at=format_timestamp(phase.started_at),
+            completed_at=format_optional_timestamp(phase.completed_at),
         )
         for phase in phases
-    ]  # fmt: skip
+    ]
     numbers = {phase.number for phase in phases}
     to_come = [] if workflow.is_over else range(1, workflow.total_phases + 1)
-    awaited = [_awaited(number) for number in to_come if number not in numbers]
+    awaited = [_build_pending_phase(number) for number in to_come if number not in numbers]
     return {
         "objective": workflow.objective, "scope": workflow.scope, "constraints": workflow.constraints,
         "summary": workflow.summary, "outcome": workflow.outcome,
@@ -143,41 +150,56 @@ def _of_tracked(tx: Transaction, row: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _awaited(number: int) -> PhaseLine:
+def _build_pending_phase(number: int) -> PhaseLine:
     return PhaseLine(
-        number=number, name=f"Phase {number}", status="pending", is_parallel=False, tasks=counts(Tally())
+        number=number,
+        name=f"Phase {number}",
+        status="pending",
+        is_parallel=False,
+        tasks=counts_to_dict(TaskCounts()),
     )
 
 
-def _of_plan(tx: Transaction, row: Row) -> dict[str, Any]:
+def _read_plan_details(tx: Transaction, row: Row) -> dict[str, Any]:
     workflow = PlanStore(tx).get(row["id"])
     initial: Mapping[str, Any] = workflow.initial_plan or {}
-    found, _ = WorkspaceStore(tx).of_workflow(workflow.id, None, WORKSPACES)
-    tasks = WorkspaceStore(tx).tasks([each.id for each in found])
-    history = RunStore(tx).plan_changes(workflow.id, HISTORY)
+    found, _ = WorkspaceStore(tx).list_for_workflow(workflow.id, None, MAX_WORKSPACES)
+    tasks = WorkspaceStore(tx).list_task_ids([each.id for each in found])
+    history = RunStore(tx).list_plan_changes(workflow.id, MAX_HISTORY)
     return {
-        "objective": workflow.source_content, "summary": workflow.plan_summary,
-        "repository_path": workflow.repository_path, "created_by": workflow.created_by,
-        "phases": _levels(TaskStore(tx).tallies(workflow.id)),
+        "objective": workflow.source_content,
+        "summary": workflow.plan_summary,
+        "repository_path": workflow.repository_path,
+        "created_by": workflow.created_by,
+        "phases": _build_level_phases(TaskStore(tx).count_by_status(workflow.id)),
         "plan": PlanPart(
-            approach=initial.get("approach"), risks=initial.get("risks"),
-            assumptions=initial.get("assumptions"), max_parallel_tasks=workflow.max_parallel_tasks,
-            history=[HistoryLine(**change | {"at": told(change["at"])}) for change in history],
+            approach=initial.get("approach"),
+            risks=initial.get("risks"),
+            assumptions=initial.get("assumptions"),
+            max_parallel_tasks=workflow.max_parallel_tasks,
+            history=[HistoryLine(**change | {"at": format_timestamp(change["at"])}) for change in history],
         ),
-        "workspaces": [_workspace(WorkspaceView.of(each, tasks.get(each.id, ()))) for each in found],
-        "actions": acts.of_plan(workflow.id, workflow.status),
-    }  # fmt: skip
+        "workspaces": [
+            _to_run_workspace(WorkspaceView.from_workspace(each, tasks.get(each.id, ()))) for each in found
+        ],
+        "actions": offered_actions.list_plan_actions(workflow.id, workflow.status),
+    }
 
 
-def _workspace(view: WorkspaceView) -> RunWorkspace:
+def _to_run_workspace(view: WorkspaceView) -> RunWorkspace:
     same = {name: getattr(view, name) for name in RunWorkspace.model_fields if name != "actions"}
-    moments = {"created_at": told(view.created_at), "updated_at": told(view.updated_at)}
+    moments = {
+        "created_at": format_timestamp(view.created_at),
+        "updated_at": format_timestamp(view.updated_at),
+    }
     is_active = view.status is WorkspaceStatus.ACTIVE
-    return RunWorkspace(**same | moments, actions=acts.of_workspace(view.id) if is_active else [])
+    return RunWorkspace(
+        **same | moments, actions=offered_actions.list_workspace_actions(view.id) if is_active else []
+    )
 
 
-def _levels(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
-    """The sequences of a plan, which stand for phases."""
+def _build_level_phases(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
+    """Build the phases of a plan: one for each sequence."""
     levels: dict[int, dict[str, int]] = {}
     for tally in tallies:
         level = levels.setdefault(tally.sequence, {"total": 0, "completed": 0, "failed": 0, "in_progress": 0})
@@ -193,7 +215,7 @@ def _levels(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
             level[word] += tally.count
     return [
         PhaseLine(
-            number=number, name=f"Level {number}", status=_level_status(tasks),
+            number=number, name=f"Level {number}", status=_get_level_status(tasks),
             is_parallel=tasks["total"] > 1,
             tasks=tasks,
         )
@@ -201,7 +223,7 @@ def _levels(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
     ]  # fmt: skip
 
 
-def _level_status(tasks: Mapping[str, int]) -> str:
+def _get_level_status(tasks: Mapping[str, int]) -> str:
     if tasks["completed"] == tasks["total"]:
         return "completed"
     if tasks["in_progress"] or tasks["completed"]:
@@ -209,10 +231,10 @@ def _level_status(tasks: Mapping[str, int]) -> str:
     return "failed" if tasks["failed"] else "pending"
 
 
-def _of_job(tx: Transaction, row: Row) -> dict[str, Any]:
-    session = session_row(row)
-    active = [session_row(each) for each in RunStore(tx).active_sessions(ACTIVE_SESSIONS)]
-    part = session_part(session, LogStore(tx).reviews([session.id], REVIEWS), active)
+def _read_job_details(tx: Transaction, row: Row) -> dict[str, Any]:
+    session = parse_session_row(row)
+    active = [parse_session_row(each) for each in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
+    part = build_session_part(session, RunEventStore(tx).list_reviews([session.id], MAX_REVIEWS), active)
     states = {step.id: step for step in part.steps}
     phases = []
     for number, entry in enumerate(session.data["entries"], start=1):
@@ -233,8 +255,8 @@ def _of_job(tx: Transaction, row: Row) -> dict[str, Any]:
     return {
         "objective": session.goal, "created_by": session.data.get("caller"), "phases": phases,
         "summary": session.data.get("abort_reason"), "session": part,
-        "actions": [acts.abort(session.id)] if session.status == "active" else [],
+        "actions": [offered_actions.offer_abort(session.id)] if session.status == "active" else [],
     }  # fmt: skip
 
 
-ENDPOINTS = (Endpoint("/api/v1/runs/{id}", "One run.", Nothing, RunWhole, run),)
+ENDPOINTS = (Endpoint("/api/v1/runs/{id}", "One run.", NoParameters, RunWhole, read_run),)

@@ -1,4 +1,4 @@
-"""Runs of all three kinds as rows: tracked workflows, plans, job sessions."""
+"""Queries for runs of all three kinds: tracked workflows, plans, job sessions."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepwork.database.engine import Row
-from deepwork.database.statements import where
+from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 
 TRACK, PLAN, JOB = "track", "plan", "job"
 KINDS = (TRACK, PLAN, JOB)
 
-UNDER_WAY: Mapping[str, tuple[str, ...]] = {
+ACTIVE_STATUSES: Mapping[str, tuple[str, ...]] = {
     TRACK: ("in_progress", "blocked"),
     PLAN: ("planning", "ready", "in_progress", "paused"),
     JOB: ("active",),
 }
-OVER: Mapping[str, tuple[str, ...]] = {
+ENDED_STATUSES: Mapping[str, tuple[str, ...]] = {
     TRACK: ("completed", "failed"),
     PLAN: ("completed", "failed", "abandoned"),
     JOB: ("completed", "aborted"),
@@ -30,7 +30,7 @@ PLAN_OPEN = ("pending", "failed", "planning", "in_progress", "paused")
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs of one kind are wanted; None asks for all."""
+    """Conditions on the runs of one kind; None means no condition."""
 
     statuses: tuple[str, ...] | None = None
     words: str | None = None
@@ -42,53 +42,57 @@ class RunFilter:
 
 @dataclass(frozen=True)
 class RunOrder:
-    """In which order, and after which run; a kind is sorted by a column of its own."""
+    """The order of a list of runs; each kind has its own column for `by`."""
 
     by: str = "updated"
     descending: bool = True
 
 
 class RunStore:
-    """Runs, as rows that look alike whatever their kind."""
+    """Reads runs; the rows of all kinds have the same main columns."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def page(
-        self, kind: str, wanted: RunFilter, order: RunOrder, after: Sequence[Any] | None, limit: int
+    def list_page(
+        self, kind: str, run_filter: RunFilter, order: RunOrder, after: Sequence[Any] | None, limit: int
     ) -> list[Row]:
-        """The next runs of a kind; `sort_key` and `created_seq` tell where each stands."""
-        leg = _LEGS[kind]
-        key, direction = leg.keys[order.by], "DESC" if order.descending else "ASC"
+        """List the next runs of a kind; `sort_key` and `created_seq` are each row's position."""
+        query = _KIND_QUERIES[kind]
+        key, direction = query.keys[order.by], "DESC" if order.descending else "ASC"
         is_beyond = f"({key}, created_seq) {'<' if order.descending else '>'} (:after_key, :after_seq)"
-        conditions = where({**leg.conditions(wanted), is_beyond: after})
+        conditions = build_where({**query.build_conditions(run_filter), is_beyond: after})
         after_key, after_seq = after or (None, None)
-        return self._tx.all(
-            f"SELECT {leg.columns}, created_seq, {key} AS sort_key FROM {leg.table} {conditions}"
+        return self._tx.fetch_all(
+            f"SELECT {query.columns}, created_seq, {key} AS sort_key FROM {query.table} {conditions}"
             f" ORDER BY {key} {direction}, created_seq {direction} LIMIT :limit",
-            limit=limit, after_key=after_key, after_seq=after_seq, **_values(wanted),
+            limit=limit, after_key=after_key, after_seq=after_seq, **_build_parameters(run_filter),
         )  # fmt: skip
 
-    def count(self, kind: str, wanted: RunFilter) -> int:
-        """How many runs of a kind match."""
-        leg = _LEGS[kind]
-        conditions = where(leg.conditions(wanted))
-        found: int = self._tx.value(f"SELECT count(*) FROM {leg.table} {conditions}", **_values(wanted))
+    def count(self, kind: str, run_filter: RunFilter) -> int:
+        """Count the runs of a kind that match."""
+        query = _KIND_QUERIES[kind]
+        conditions = build_where(query.build_conditions(run_filter))
+        found: int = self._tx.fetch_value(
+            f"SELECT count(*) FROM {query.table} {conditions}", **_build_parameters(run_filter)
+        )
         return found
 
-    def one(self, kind: str, id: str) -> Row | None:
-        """The run with this id."""
-        leg = _LEGS[kind]
-        return self._tx.one(f"SELECT {leg.columns} FROM {leg.table} WHERE id = :id", id=id)
+    def find(self, kind: str, id: str) -> Row | None:
+        """Find a run by id."""
+        query = _KIND_QUERIES[kind]
+        return self._tx.fetch_one(f"SELECT {query.columns} FROM {query.table} WHERE id = :id", id=id)
 
-    def by_status(self, kind: str) -> dict[str, int]:
-        """How many runs of a kind have which status, as it is stored."""
-        rows = self._tx.all(f"SELECT status, count(*) AS runs FROM {_LEGS[kind].table} GROUP BY status")
+    def count_by_status(self, kind: str) -> dict[str, int]:
+        """Count the runs of a kind by stored status."""
+        rows = self._tx.fetch_all(
+            f"SELECT status, count(*) AS runs FROM {_KIND_QUERIES[kind].table} GROUP BY status"
+        )
         return {row["status"]: row["runs"] for row in rows}
 
-    def blocked_count(self) -> int:
-        """How many tracked workflows under way wait for a person."""
-        found: int = self._tx.value(
+    def count_blocked(self) -> int:
+        """Count the active tracked workflows with an open blocker."""
+        found: int = self._tx.fetch_value(
             """
             SELECT count(DISTINCT issues.workflow_id) FROM issues
               JOIN tracked_workflows ON tracked_workflows.id = issues.workflow_id
@@ -97,20 +101,22 @@ class RunStore:
         )
         return found
 
-    def names(self, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Kind and name of each of these runs, in a statement for each kind."""
+    def find_names(self, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return kind and name by run id, with one statement for each kind."""
         found: dict[str, tuple[str, str]] = {}
-        for kind, its in by_kind(ids).items():
-            leg = _LEGS[kind]
-            rows = self._tx.all(f"SELECT id, {leg.name} AS name FROM {leg.table} WHERE id IN :ids", ids=its)
+        for kind, its in group_by_kind(ids).items():
+            query = _KIND_QUERIES[kind]
+            rows = self._tx.fetch_all(
+                f"SELECT id, {query.name} AS name FROM {query.table} WHERE id IN :ids", ids=its
+            )
             found |= {row["id"]: (kind, row["name"]) for row in rows}
         return found
 
-    # What their tasks come to, for many runs at once
+    # Totals over the tasks of many runs
 
-    def tracked_counts(self, ids: Sequence[str]) -> list[Row]:
-        """How many tasks of each workflow have which status and agent, and the tokens they used."""
-        return self._tx.all(
+    def count_tracked_tasks(self, ids: Sequence[str]) -> list[Row]:
+        """Count the tasks of each workflow by status and agent, and sum their tokens."""
+        return self._tx.fetch_all(
             """
             SELECT workflow_id, status, agent_name, count(*) AS tasks, coalesce(sum(tokens), 0) AS tokens
               FROM tracked_tasks WHERE workflow_id IN :ids GROUP BY workflow_id, status, agent_name
@@ -118,17 +124,17 @@ class RunStore:
             ids=list(ids),
         )
 
-    def planned_counts(self, ids: Sequence[str]) -> list[Row]:
-        """How many tasks of each plan have which status."""
-        return self._tx.all(
+    def count_planned_tasks(self, ids: Sequence[str]) -> list[Row]:
+        """Count the tasks of each plan by status."""
+        return self._tx.fetch_all(
             "SELECT workflow_id, status, count(*) AS tasks FROM plan_tasks"
             " WHERE workflow_id IN :ids GROUP BY workflow_id, status",
             ids=list(ids),
         )
 
-    def planned_levels(self, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """At which of its levels each plan is, and how many it has."""
-        rows = self._tx.all(
+    def find_plan_levels(self, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Return the current level and the number of levels of each plan."""
+        rows = self._tx.fetch_all(
             """
             SELECT task.workflow_id, count(DISTINCT task.sequence) AS levels,
                    count(DISTINCT CASE WHEN task.sequence <= coalesce(at.lowest, task.sequence)
@@ -143,9 +149,9 @@ class RunStore:
         )  # fmt: skip
         return {row["workflow_id"]: (row["level"], row["levels"]) for row in rows}
 
-    def plan_holders(self, ids: Sequence[str]) -> list[Row]:
-        """Who has tasks of these plans."""
-        return self._tx.all(
+    def list_plan_holders(self, ids: Sequence[str]) -> list[Row]:
+        """List the agents that hold tasks of these plans."""
+        return self._tx.fetch_all(
             """
             SELECT DISTINCT task.workflow_id, agents.name FROM plan_tasks AS task
               JOIN agents ON agents.id = task.claimed_by
@@ -154,64 +160,64 @@ class RunStore:
             ids=list(ids),
         )
 
-    def files(self, ids: Sequence[str]) -> dict[str, int]:
-        """How many files each run changed."""
-        rows = self._tx.all(
+    def count_files(self, ids: Sequence[str]) -> dict[str, int]:
+        """Count the files that each run changed."""
+        rows = self._tx.fetch_all(
             "SELECT workflow_id, count(*) AS files FROM (SELECT DISTINCT workflow_id, path FROM changed_files"
             " WHERE workflow_id IN :ids) AS found GROUP BY workflow_id",
             ids=list(ids),
         )
         return {row["workflow_id"]: row["files"] for row in rows}
 
-    def last_milestones(self, ids: Sequence[str]) -> dict[str, str]:
-        """What was last said of each run's progress."""
-        rows = self._tx.all(
+    def find_last_milestones(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the newest milestone message of each run that has one."""
+        rows = self._tx.fetch_all(
             " UNION ALL ".join(
                 f"""
-                SELECT id, (SELECT message FROM milestones WHERE workflow_id = {leg.table}.id
+                SELECT id, (SELECT message FROM milestones WHERE workflow_id = {query.table}.id
                              ORDER BY created_at DESC, created_seq DESC LIMIT 1) AS message
-                  FROM {leg.table} WHERE id IN :ids
+                  FROM {query.table} WHERE id IN :ids
                 """
-                for leg in _LEGS.values()
+                for query in _KIND_QUERIES.values()
             ),
             ids=list(ids),
         )
         return {row["id"]: row["message"] for row in rows if row["message"]}
 
-    def plan_changes(self, id: str, limit: int) -> list[Row]:
-        """What became of a plan, newest first; what its tasks go through every day is left out."""
-        return self._tx.all(
+    def list_plan_changes(self, id: str, limit: int) -> list[Row]:
+        """List the history of a plan, newest first, without routine claims, releases and updates."""
+        return self._tx.fetch_all(
             "SELECT at, what, task_id, before, after, reason, by_whom FROM plan_history"
             " WHERE workflow_id = :id AND what NOT IN ('claimed', 'released', 'updated')"
             " ORDER BY number DESC LIMIT :limit",
             id=id, limit=limit,
         )  # fmt: skip
 
-    def active_sessions(self, limit: int) -> list[Row]:
-        """Job sessions under way, the last changed first."""
-        return self._tx.all(
-            f"SELECT {_LEGS[JOB].columns}, created_seq FROM job_sessions WHERE status = 'active'"
+    def list_active_sessions(self, limit: int) -> list[Row]:
+        """List the active job sessions, last changed first."""
+        return self._tx.fetch_all(
+            f"SELECT {_KIND_QUERIES[JOB].columns}, created_seq FROM job_sessions WHERE status = 'active'"
             " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             limit=limit,
         )
 
 
-def kind_of(id: str) -> str:
-    """What kind of run has such an id."""
+def get_run_kind(id: str) -> str:
+    """Return the kind of a run by the prefix of its id."""
     return TRACK if id.startswith("tw_") else PLAN if id.startswith("wf_") else JOB
 
 
-def by_kind(ids: Sequence[str]) -> dict[str, list[str]]:
-    """These ids, apart by kind."""
+def group_by_kind(ids: Sequence[str]) -> dict[str, list[str]]:
+    """Group these ids by kind of run."""
     found: dict[str, list[str]] = {}
     for id in dict.fromkeys(ids):
-        found.setdefault(kind_of(id), []).append(id)
+        found.setdefault(get_run_kind(id), []).append(id)
     return found
 
 
 @dataclass(frozen=True)
-class _Leg:
-    """How one kind of run is read."""
+class _KindQuery:
+    """SQL fragments to read one kind of run."""
 
     table: str
     columns: str
@@ -222,49 +228,57 @@ class _Leg:
     agent: str
     started: str
 
-    def conditions(self, wanted: RunFilter) -> dict[str, Any]:
-        shown = _needs_a_look(wanted.statuses)
+    def build_conditions(self, run_filter: RunFilter) -> dict[str, Any]:
+        needs_blockers = _depends_on_blockers(run_filter.statuses)
         return {
-            "status IN :stored": wanted.statuses,
-            f"{self.status} IN :statuses": wanted.statuses if shown else None,
-            self.words: wanted.words,
-            self.agent: wanted.agent,
-            "profile = :profile": wanted.profile,
-            f"{self.started} >= :since": wanted.since,
-            f"{self.started} < :until": wanted.until,
+            "status IN :stored": run_filter.statuses,
+            f"{self.status} IN :statuses": run_filter.statuses if needs_blockers else None,
+            self.words: run_filter.words,
+            self.agent: run_filter.agent,
+            "profile = :profile": run_filter.profile,
+            f"{self.started} >= :since": run_filter.since,
+            f"{self.started} < :until": run_filter.until,
         }
 
 
-def _needs_a_look(statuses: Sequence[str] | None) -> bool:
-    """Whether it matters that a run is blocked: where either is wanted, what is stored says enough."""
+def _depends_on_blockers(statuses: Sequence[str] | None) -> bool:
+    """Return whether the filter distinguishes blocked runs from running ones.
+
+    "blocked" is derived, not stored: a blocked run is stored as `in_progress`. If both or neither are
+    requested, the stored status is enough and the subquery for open blockers is not needed.
+    """
     return bool(statuses) and ("blocked" in (statuses or ())) != ("in_progress" in (statuses or ()))
 
 
-def _stored(statuses: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The statuses as they are stored: whoever is blocked is under way."""
+def _to_stored_statuses(statuses: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Convert statuses to stored ones: a blocked run is stored as `in_progress`."""
     return statuses and tuple({"blocked": "in_progress"}.get(word, word) for word in statuses)
 
 
-def _values(wanted: RunFilter) -> dict[str, Any]:
-    text = (wanted.words or "").lower()
+def _build_parameters(run_filter: RunFilter) -> dict[str, Any]:
+    text = (run_filter.words or "").lower()
     in_json = json.dumps(text)[1:-1]
-    goal = f'%"goal": "{containing(in_json)}", "entries":%'
-    found = {"words": containing(text), "words_in_goal": goal, "stored": _stored(wanted.statuses)}
-    return {**vars(wanted), **found}
+    goal = f'%"goal": "{build_like_pattern(in_json)}", "entries":%'
+    found = {
+        "words": build_like_pattern(text),
+        "words_in_goal": goal,
+        "stored": _to_stored_statuses(run_filter.statuses),
+    }
+    return {**vars(run_filter), **found}
 
 
-def containing(text: str) -> str:
-    """The pattern of every text with this one in it; `!` takes the meaning from what stands after it."""
+def build_like_pattern(text: str) -> str:
+    """Build the LIKE pattern for strings that contain this text, with `!` as escape character."""
     return "%" + re.sub(r"([!%_])", r"!\1", text) + "%"
 
 
-_OBJECTIVE = 300
+_MAX_OBJECTIVE = 300
 
-_LEGS: Mapping[str, _Leg] = {
-    TRACK: _Leg(
+_KIND_QUERIES: Mapping[str, _KindQuery] = {
+    TRACK: _KindQuery(
         table="tracked_workflows",
-        columns=f"""id, 'track' AS kind, name, substr(objective, 1, {_OBJECTIVE + 1}) AS objective, status,
-            profile, current_phase, total_phases, created_at AS started_at, completed_at AS ended_at,
+        columns=f"""id, 'track' AS kind, name, substr(objective, 1, {_MAX_OBJECTIVE + 1}) AS objective,
+            status, profile, current_phase, total_phases, created_at AS started_at, completed_at AS ended_at,
             updated_at""",
         name="name",
         keys={"started": "created_at", "updated": "updated_at", "name": "lower(name)"},
@@ -277,9 +291,9 @@ _LEGS: Mapping[str, _Leg] = {
         " AND task.agent_name = :agent)",
         started="created_at",
     ),
-    PLAN: _Leg(
+    PLAN: _KindQuery(
         table="plans",
-        columns=f"""id, 'plan' AS kind, name, substr(source_content, 1, {_OBJECTIVE + 1}) AS objective,
+        columns=f"""id, 'plan' AS kind, name, substr(source_content, 1, {_MAX_OBJECTIVE + 1}) AS objective,
             status, created_at AS started_at, updated_at,
             CASE WHEN status IN ('completed', 'failed', 'abandoned') THEN updated_at END AS ended_at""",
         name="name",
@@ -293,7 +307,7 @@ _LEGS: Mapping[str, _Leg] = {
              WHERE task.workflow_id = plans.id AND agents.name = :agent)""",
         started="created_at",
     ),
-    JOB: _Leg(
+    JOB: _KindQuery(
         table="job_sessions",
         columns="id, 'job' AS kind, job_name || '/' || workflow_name AS name, status, step_id, started_at,"
         " updated_at, data",
@@ -304,10 +318,10 @@ _LEGS: Mapping[str, _Leg] = {
             "name": "lower(job_name || '/' || workflow_name)",
         },
         status="status",
-        # What a session is for stands between its `goal` and its `entries`; other texts of it do not count.
+        # The goal is part of a JSON string, in which `goal` is followed by `entries`; see `_build_parameters`.
         words="(lower(job_name || '/' || workflow_name) LIKE :words ESCAPE '!' OR id LIKE :words ESCAPE '!'"
         " OR lower(data) LIKE :words_in_goal ESCAPE '!')",
-        agent="1 = 0",  # nobody is known to do a step
+        agent="1 = 0",  # steps of jobs have no agent
         started="started_at",
     ),
 }

@@ -1,4 +1,4 @@
-"""Runs in lists: one line for each, whatever its kind."""
+"""REST endpoint for the list of runs of all kinds."""
 
 from __future__ import annotations
 
@@ -8,30 +8,37 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from deepwork.dashboard.endpoints import Endpoint, Listing, Page, Sight, marked, place_of
-from deepwork.dashboard.moments import iso, milliseconds, told
+from deepwork.dashboard.endpoints import (
+    Endpoint,
+    PagedAnswer,
+    PageQuery,
+    ReadContext,
+    decode_cursor,
+    encode_cursor,
+)
 from deepwork.dashboard.run_store import (
+    ACTIVE_STATUSES,
+    ENDED_STATUSES,
     JOB,
     KINDS,
-    OVER,
     PLAN,
     TRACK,
-    UNDER_WAY,
     RunFilter,
     RunOrder,
     RunStore,
 )
-from deepwork.dashboard.sessions import session_row
+from deepwork.dashboard.sessions import parse_session_row
+from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp, parse_timestamp
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
-from deepwork.plans.responses import one_line
-from deepwork.shapes import Answer
+from deepwork.plans.responses import truncate_to_line
+from deepwork.tool_types import Answer
 from deepwork.tracking.models import Profile
-from deepwork.tracking.notes import NoteStore
+from deepwork.tracking.note_store import NoteStore
 
-AGENTS_SHOWN = 5
-_OBJECTIVE = 300
+MAX_AGENTS = 5
+_MAX_OBJECTIVE = 300
 
 Kind = Literal["track", "plan", "job"]
 
@@ -72,17 +79,17 @@ class RunLine(RunRef):
     updated_at: str
 
 
-class Runs(Listing):
+class Runs(PagedAnswer):
     runs: list[RunLine]
 
 
-class RunsQuery(Page):
+class RunsQuery(PageQuery):
     kind: Kind | None = None
-    status: str | None = Field(default=None, description="One or several, separated by commas")
+    status: str | None = Field(default=None, description="One or more, separated by commas")
     q: str | None = Field(
-        default=None, max_length=200, description="A part of the name, the objective or the id"
+        default=None, max_length=200, description="Part of the name, objective or id"
     )
-    profile: Profile | None = Field(default=None, description="Of tracked workflows; others have none")
+    profile: Profile | None = Field(default=None, description="Profile of a tracked workflow; other runs have none")
     agent: str | None = Field(default=None, description="The name of an agent that works or worked on it")
     since: str | None = Field(default=None, description="Started at or after; ISO 8601")
     until: str | None = Field(default=None, description="Started before; ISO 8601")
@@ -90,105 +97,116 @@ class RunsQuery(Page):
     order: Literal["asc", "desc"] = "desc"
 
 
-def runs(sight: Sight, query: RunsQuery) -> Runs:
-    """Runs that match every filter."""
-    wanted = filters(query)
+def read_runs(context: ReadContext, query: RunsQuery) -> Runs:
+    """Read the runs that match every filter."""
+    filters = build_filters(query)
     order = RunOrder(query.sort, query.order == "desc")
-    store = RunStore(sight.tx)
-    rows, cursor = merged(store, wanted, order, query.cursor, query.limit)
-    total = sum(store.count(kind, each) for kind, each in wanted.items())
-    return Runs(runs=lines(sight.tx, rows), total=total, cursor=cursor)
+    store = RunStore(context.tx)
+    rows, cursor = list_merged_page(store, filters, order, query.cursor, query.limit)
+    total = sum(store.count(kind, each) for kind, each in filters.items())
+    return Runs(runs=build_run_lines(context.tx, rows), total=total, cursor=cursor)
 
 
-def filters(query: RunsQuery) -> dict[str, RunFilter]:
-    """What is asked of each kind; a kind that cannot match is left out."""
-    statuses = _statuses(query.status)
+def build_filters(query: RunsQuery) -> dict[str, RunFilter]:
+    """Build a filter for each kind of run, without kinds that cannot match."""
+    statuses = _parse_statuses(query.status)
     since, until = (
-        None if moment is None else milliseconds(moment, name)
+        None if moment is None else parse_timestamp(moment, name)
         for name, moment in (("since", query.since), ("until", query.until))
     )
     found = {}
     for kind in KINDS:
         if query.profile is not None and kind != TRACK:
             continue
-        own = statuses and tuple(word for word in statuses if word in UNDER_WAY[kind] + OVER[kind])
+        own = statuses and tuple(
+            word for word in statuses if word in ACTIVE_STATUSES[kind] + ENDED_STATUSES[kind]
+        )
         if query.kind not in (None, kind) or own == ():
             continue
-        start, end = (since, until) if kind != JOB else (iso(since), iso(until))
+        start, end = (
+            (since, until)
+            if kind != JOB
+            else (format_optional_timestamp(since), format_optional_timestamp(until))
+        )
         words = (query.q or "").strip() or None
         found[kind] = RunFilter(own, words, query.agent, start, end, query.profile)
     return found
 
 
-def _statuses(text: str | None) -> tuple[str, ...] | None:
+def _parse_statuses(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     words = tuple(word.strip().lower() for word in text.split(",") if word.strip())
-    known = {word for kind in KINDS for word in UNDER_WAY[kind] + OVER[kind]}
+    known = {word for kind in KINDS for word in ACTIVE_STATUSES[kind] + ENDED_STATUSES[kind]}
     if unknown := sorted(set(words) - known):
         raise InvalidInput(
-            f"`status`: there is no {unknown[0][:60]!r}; there are {', '.join(sorted(known))}."
+            f"`status`: unknown value {unknown[0][:60]!r}. Allowed: {', '.join(sorted(known))}."
         )
     return words or None
 
 
-def merged(
-    store: RunStore, wanted: Mapping[str, RunFilter], order: RunOrder, cursor: str | None, limit: int
+def list_merged_page(
+    store: RunStore, filters: Mapping[str, RunFilter], order: RunOrder, cursor: str | None, limit: int
 ) -> tuple[list[Row], str | None]:
-    """The next runs of all kinds in one order, and where they go on.
+    """List the next runs of all kinds in one order, and the cursor of the next page.
 
-    Each kind is followed by itself, so that the cursor holds for each, however databases sort names.
+    The cursor holds a position for each kind, since databases sort names differently from Python: comparing
+    a position of one kind with rows of another could skip or repeat runs.
     """
-    places = _places(cursor, order)
+    positions = _parse_positions(cursor, order)
     pages = {
-        kind: store.page(kind, each, order, places.get(kind), limit + 1) for kind, each in wanted.items()
+        kind: store.list_page(kind, each, order, positions.get(kind), limit + 1)
+        for kind, each in filters.items()
     }
     found = sorted(
-        (row for page in pages.values() for row in page), key=_key(order), reverse=order.descending
+        (row for page in pages.values() for row in page), key=_build_sort_key(order), reverse=order.descending
     )
-    shown = _in_their_order(found[:limit], pages)
-    for row in shown:
-        places[row["kind"]] = [row["sort_key"], row["created_seq"]]
-    return shown, marked([order.by, order.descending, places]) if len(found) > limit else None
+    ordered = _restore_database_order(found[:limit], pages)
+    for row in ordered:
+        positions[row["kind"]] = [row["sort_key"], row["created_seq"]]
+    return ordered, encode_cursor([order.by, order.descending, positions]) if len(found) > limit else None
 
 
-def _in_their_order(rows: Sequence[Row], pages: Mapping[str, list[Row]]) -> list[Row]:
-    """The same places filled by each kind in the order its database gave: none is ever left behind."""
+def _restore_database_order(rows: Sequence[Row], pages: Mapping[str, list[Row]]) -> list[Row]:
+    """Refill the merged list with each kind's rows in the order of the database.
+
+    Python may sort names differently from the database, and the cursor relies on the database's order.
+    """
     left = {kind: iter(page) for kind, page in pages.items()}
     return [next(left[row["kind"]]) for row in rows]
 
 
-def _key(order: RunOrder) -> Any:
+def _build_sort_key(order: RunOrder) -> Any:
     if order.by == "started":
-        return lambda row: (_ms(row["started_at"]), row["created_seq"])
+        return lambda row: (_to_milliseconds(row["started_at"]), row["created_seq"])
     return lambda row: (row["sort_key"], row["created_seq"])
 
 
-def _places(cursor: str | None, order: RunOrder) -> dict[str, list[Any]]:
+def _parse_positions(cursor: str | None, order: RunOrder) -> dict[str, list[Any]]:
     if cursor is None:
         return {}
-    by, descending, places = place_of(cursor, str, bool, dict)
+    by, descending, positions = decode_cursor(cursor, str, bool, dict)
     sound = all(
         kind in KINDS and isinstance(place, list) and len(place) == 2 and type(place[1]) is int
         and type(place[0]) is (str if by == "name" or (kind == JOB and by == "started") else int)
-        for kind, place in places.items()
+        for kind, place in positions.items()
     )  # fmt: skip
     if (by, descending) != (order.by, order.descending) or not sound:
         raise InvalidInput(
-            "`cursor` belongs to a list in another order.", suggestion="Leave it out to begin anew."
+            "`cursor` belongs to a different order.", suggestion="Omit it to start from the beginning."
         )
-    found: dict[str, list[Any]] = places
+    found: dict[str, list[Any]] = positions
     return found
 
 
-def lines(tx: Transaction, rows: Sequence[Row]) -> list[RunLine]:
-    """These runs, with what their tasks come to: so many statements, however many runs."""
-    sums = _Sums(tx, rows)
-    return [sums.line(row) for row in rows]
+def build_run_lines(tx: Transaction, rows: Sequence[Row]) -> list[RunLine]:
+    """Build the list items of these runs; the number of statements does not depend on how many there are."""
+    totals = _RunTotals(tx, rows)
+    return [totals.build_line(row) for row in rows]
 
 
-class _Sums:
-    """What is counted for some runs, all at once."""
+class _RunTotals:
+    """Totals of several runs, read together."""
 
     def __init__(self, tx: Transaction, rows: Sequence[Row]) -> None:
         store = RunStore(tx)
@@ -197,37 +215,46 @@ class _Sums:
         self._tasks: dict[str, dict[str, int]] = {}
         self._agents: dict[str, dict[str, None]] = {}
         self._tokens: dict[str, int] = {}
-        for row in store.tracked_counts(tracked) if tracked else ():
-            self._count(row, _TRACKED.get(row["status"]))
+        for row in store.count_tracked_tasks(tracked) if tracked else ():
+            self._add_tasks(row, _TRACKED_COUNTERS.get(row["status"]))
             self._tokens[row["workflow_id"]] = self._tokens.get(row["workflow_id"], 0) + int(row["tokens"])
             if row["agent_name"]:
                 self._agents.setdefault(row["workflow_id"], {})[row["agent_name"]] = None
-        for row in store.planned_counts(planned) if planned else ():
-            self._count(row, _PLANNED.get(row["status"]))
-        for row in store.plan_holders(planned) if planned else ():
+        for row in store.count_planned_tasks(planned) if planned else ():
+            self._add_tasks(row, _PLANNED_COUNTERS.get(row["status"]))
+        for row in store.list_plan_holders(planned) if planned else ():
             self._agents.setdefault(row["workflow_id"], {})[row["name"]] = None
-        self._levels = store.planned_levels(planned) if planned else {}
-        self._blockers = NoteStore(tx).blocked(ids) if ids else {}
-        self._files = store.files(ids) if ids else {}
-        self._milestones = store.last_milestones(ids) if ids else {}
+        self._levels = store.find_plan_levels(planned) if planned else {}
+        self._blockers = NoteStore(tx).count_blockers_by_workflow(ids) if ids else {}
+        self._files = store.count_files(ids) if ids else {}
+        self._milestones = store.find_last_milestones(ids) if ids else {}
 
-    def _count(self, row: Row, word: str | None) -> None:
+    def _add_tasks(self, row: Row, word: str | None) -> None:
         tasks = self._tasks.setdefault(row["workflow_id"], {"total": 0})
         for name in ("total", word):
             if name is not None:
                 tasks[name] = tasks.get(name, 0) + row["tasks"]
 
-    def line(self, row: Row) -> RunLine:
+    def build_line(self, row: Row) -> RunLine:
         id = row["id"]
         common: dict[str, Any] = {
-            "id": id, "kind": row["kind"], "name": row["name"], "status": row["status"],
-            "blockers": self._blockers.get(id, 0), "files_changed": self._files.get(id, 0),
-            "tokens": self._tokens.get(id, 0), "agents": list(self._agents.get(id, ()))[:AGENTS_SHOWN],
-            "last_milestone": one_line(self._milestones.get(id)), "updated_at": told(row["updated_at"]),
-        }  # fmt: skip
-        return RunLine(**common | (self._of_job(row) if row["kind"] == JOB else self._of_workflow(row)))
+            "id": id,
+            "kind": row["kind"],
+            "name": row["name"],
+            "status": row["status"],
+            "blockers": self._blockers.get(id, 0),
+            "files_changed": self._files.get(id, 0),
+            "tokens": self._tokens.get(id, 0),
+            "agents": list(self._agents.get(id, ()))[:MAX_AGENTS],
+            "last_milestone": truncate_to_line(self._milestones.get(id)),
+            "updated_at": format_timestamp(row["updated_at"]),
+        }
+        return RunLine(
+            **common
+            | (self._build_job_fields(row) if row["kind"] == JOB else self._build_workflow_fields(row))
+        )
 
-    def _of_workflow(self, row: Row) -> dict[str, Any]:
+    def _build_workflow_fields(self, row: Row) -> dict[str, Any]:
         id, status = row["id"], row["status"]
         if row["kind"] == TRACK:
             place = row["current_phase"], row["total_phases"]
@@ -235,47 +262,52 @@ class _Sums:
         else:
             place = self._levels.get(id, (0, 0))
         return {
-            "objective": one_line(row["objective"], _OBJECTIVE) or "", "status": status,
+            "objective": truncate_to_line(row["objective"], _MAX_OBJECTIVE) or "", "status": status,
             "profile": row.get("profile"), "phase": PhasePlace(current=place[0], total=place[1]),
-            "tasks": RunTasks(**self._tasks.get(id, {})), "started_at": told(row["started_at"]),
-            "ended_at": iso(row["ended_at"]),
+            "tasks": RunTasks(**self._tasks.get(id, {})), "started_at": format_timestamp(row["started_at"]),
+            "ended_at": format_optional_timestamp(row["ended_at"]),
         }  # fmt: skip
 
     @staticmethod
-    def _of_job(row: Row) -> dict[str, Any]:
-        session = session_row(row)
-        states = [session.status_of(step) for step in session.steps]
-        done, running = states.count("completed"), sum(each in _AT_IT for each in states)
+    def _build_job_fields(row: Row) -> dict[str, Any]:
+        session = parse_session_row(row)
+        states = [session.get_step_status(step) for step in session.steps]
+        done, running = states.count("completed"), sum(each in _RUNNING for each in states)
         entries = session.entries
         at = len(entries) if session.status == "completed" else session.data.get("current_entry_index", 0) + 1
         return {
-            "objective": one_line(session.goal, _OBJECTIVE) or "",
+            "objective": truncate_to_line(session.goal, _MAX_OBJECTIVE) or "",
             "phase": PhasePlace(current=at, total=len(entries)),
             "tasks": RunTasks(total=len(states), done=done, running=running),
             "started_at": row["started_at"], "ended_at": session.data.get("completed_at"),
         }  # fmt: skip
 
 
-_AT_IT = ("in_progress", "needs_work")
-_TRACKED = {"success": "done", "partial_success": "done", "failed": "failed", "in_progress": "running"}
-_PLANNED = {
+_RUNNING = ("in_progress", "needs_work")
+_TRACKED_COUNTERS = {
+    "success": "done",
+    "partial_success": "done",
+    "failed": "failed",
+    "in_progress": "running",
+}
+_PLANNED_COUNTERS = {
     "completed": "done", "skipped": "done", "failed": "failed", "planning": "running",
     "in_progress": "running", "paused": "running",
 }  # fmt: skip
 
 
-def refs(tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:
-    """What these runs are called; one that is gone is called by its id."""
+def find_run_refs(tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:
+    """Find kind and name of these runs; missing runs are left out."""
     return {
         id: RunRef(id=id, kind=kind, name=name)  # type: ignore[arg-type]
-        for id, (kind, name) in RunStore(tx).names(list(ids)).items()
+        for id, (kind, name) in RunStore(tx).find_names(list(ids)).items()
     }
 
 
-def _ms(moment: int | str) -> int:
+def _to_milliseconds(moment: int | str) -> int:
     if isinstance(moment, int):
         return moment
     return int(datetime.fromisoformat(moment).astimezone(UTC).timestamp() * 1000)
 
 
-ENDPOINTS = (Endpoint("/api/v1/runs", "Runs of every kind.", RunsQuery, Runs, runs),)
+ENDPOINTS = (Endpoint("/api/v1/runs", "Runs of all kinds.", RunsQuery, Runs, read_runs),)

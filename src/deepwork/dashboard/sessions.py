@@ -1,4 +1,4 @@
-"""Job sessions as the dashboard shows them: steps with their outputs, and each review with what it said."""
+"""Job sessions for the dashboard: steps with their outputs and reviews."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.database.engine import Row, stored
-from deepwork.shapes import Answer
+from deepwork.database.engine import Row, row_parser
+from deepwork.tool_types import Answer
 
 
 @dataclass(frozen=True)
 class SessionRow:
-    """A session, read from its row."""
+    """A session, parsed from its row."""
 
     id: str
     name: str
@@ -30,33 +30,35 @@ class SessionRow:
 
     @property
     def entries(self) -> list[list[str]]:
-        """The steps, place by place."""
+        """The step ids of each entry; steps of one entry run concurrently."""
         return [list(entry["steps"]) for entry in self.data["entries"]]
 
     @property
     def steps(self) -> list[str]:
         return [step for entry in self.entries for step in entry]
 
-    def progress(self, step: str) -> Mapping[str, Any]:
+    def get_progress(self, step: str) -> Mapping[str, Any]:
         progress: Mapping[str, Any] = self.data["step_progress"].get(step, {})
         return progress
 
-    def status_of(self, step: str) -> str:
-        """How far a step is; one that was sent back by a review needs work."""
-        progress = self.progress(step)
+    def get_step_status(self, step: str) -> str:
+        """Return the status of a step; `needs_work` if it failed its review."""
+        progress = self.get_progress(step)
         if progress.get("completed_at"):
             return "completed"
-        is_at_it = step in self.entries[self.data.get("current_entry_index", 0)] or progress.get("started_at")
-        if not is_at_it:
+        has_started = step in self.entries[self.data.get("current_entry_index", 0)] or progress.get(
+            "started_at"
+        )
+        if not has_started:
             return "pending"
         if self.status != "active":
             return self.status
         return "needs_work" if progress.get("quality_attempts") else "in_progress"
 
 
-@stored
-def session_row(row: Row) -> SessionRow:
-    """The session that a row holds."""
+@row_parser
+def parse_session_row(row: Row) -> SessionRow:
+    """Parse a row into a session."""
     return SessionRow(
         row["id"],
         row["name"],
@@ -102,7 +104,7 @@ class StackEntry(Answer):
 
 
 class SessionPart(Answer):
-    """What a run that is a job session has beyond other runs."""
+    """The fields that only job sessions have."""
 
     stack: list[StackEntry]
     step_id: str
@@ -111,9 +113,14 @@ class SessionPart(Answer):
     steps: list[StepView]
 
 
-def session_part(session: SessionRow, reviews: Sequence[Row], active: Sequence[SessionRow]) -> SessionPart:
-    """A session with its steps; `reviews` are events, oldest first, `active` what is under way."""
-    attempts = attempts_of(reviews)
+def build_session_part(
+    session: SessionRow, reviews: Sequence[Row], active: Sequence[SessionRow]
+) -> SessionPart:
+    """Build a session with its steps.
+
+    `reviews` are review events, oldest first; `active` are the active sessions, for the stack.
+    """
+    attempts = group_attempts(reviews)
     caller = session.data.get("caller")
     stack = sorted(
         (each for each in active if each.data.get("caller") == caller),
@@ -123,16 +130,16 @@ def session_part(session: SessionRow, reviews: Sequence[Row], active: Sequence[S
         stack=[StackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],
         step_id=session.step_id, branch=session.data.get("branch"),
         abort_reason=session.data.get("abort_reason"),
-        steps=[step_view(session, step, attempts.get(step, ())) for step in session.steps],
+        steps=[build_step_view(session, step, attempts.get(step, ())) for step in session.steps],
     )  # fmt: skip
 
 
-def step_view(session: SessionRow, step: str, attempts: Sequence[Attempt]) -> StepView:
-    """A step of a session."""
-    progress = session.progress(step)
+def build_step_view(session: SessionRow, step: str, attempts: Sequence[Attempt]) -> StepView:
+    """Build a step with its reviews."""
+    progress = session.get_progress(step)
     reasons = [each["reason"] for each in session.data.get("overrides", ()) if each["step_id"] == step]
     return StepView(
-        id=step, status=session.status_of(step), started_at=progress.get("started_at"),
+        id=step, status=session.get_step_status(step), started_at=progress.get("started_at"),
         completed_at=progress.get("completed_at"), outputs=dict(progress.get("outputs") or {}),
         notes=progress.get("notes"), attempts=list(attempts),
         attempts_total=progress.get("quality_attempts") or 0,
@@ -140,23 +147,23 @@ def step_view(session: SessionRow, step: str, attempts: Sequence[Attempt]) -> St
     )  # fmt: skip
 
 
-def attempts_of(reviews: Sequence[Row]) -> dict[str, list[Attempt]]:
-    """The reviews of each step; what was told at one moment is one attempt."""
+def group_attempts(reviews: Sequence[Row]) -> dict[str, list[Attempt]]:
+    """Group review events by step; events with the same timestamp are one attempt."""
     together: dict[tuple[str, str], list[Row]] = {}
     for event in reviews:
         together.setdefault((event["data"].get("step_id", ""), event["ts"]), []).append(event)
     found: dict[str, list[Attempt]] = {}
     for (step, at), events in together.items():
-        found.setdefault(step, []).append(_attempt(at, events))
+        found.setdefault(step, []).append(_build_attempt(at, events))
     return found
 
 
-def _attempt(at: str, events: Sequence[Row]) -> Attempt:
+def _build_attempt(at: str, events: Sequence[Row]) -> Attempt:
     results = [event["data"] for event in events if event["type"] == "review:failed"]
     criteria = [
         Criterion(name=it.get("criterion"), passed=bool(it.get("passed")), feedback=it.get("feedback"))
         for result in results
         for it in result.get("criteria_results") or ()
     ]
-    said = "; ".join(result.get("feedback") or "" for result in results)
-    return Attempt(at=at, passed=not results, criteria=criteria, feedback=said or None)
+    feedback = "; ".join(result.get("feedback") or "" for result in results)
+    return Attempt(at=at, passed=not results, criteria=criteria, feedback=feedback or None)

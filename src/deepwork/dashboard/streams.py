@@ -1,4 +1,4 @@
-"""Events as they happen: over a WebSocket, and as server-sent events."""
+"""Streams events over a WebSocket and as server-sent events."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from deepwork.dashboard.failures import failure
+from deepwork.dashboard.http_errors import error_to_response
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.events.feed import ResyncRequired
-from deepwork.events.hub import Hub, Told
+from deepwork.events.hub import EventHub, SerializedEvent
 
-STALLED_SECONDS = 10
+SEND_TIMEOUT_SECONDS = 10
 KEEP_ALIVE_SECONDS = 15
 MAX_DIGITS = 18
 POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013
 
 
-class Streams:
-    """Both streams, fed by one hub."""
+class EventStreams:
+    """Builds the routes of both streams."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: EventHub) -> None:
         self._hub = hub
 
-    def routes(self) -> list[BaseRoute]:
+    def build_routes(self) -> list[BaseRoute]:
         return [
-            WebSocketRoute("/ws", self._websocket),
-            Route("/api/v1/events", self._server_sent, methods=["GET"]),
+            WebSocketRoute("/ws", self._handle_websocket),
+            Route("/api/v1/events", self._handle_server_sent_events, methods=["GET"]),
         ]
 
-    async def _websocket(self, socket: WebSocket) -> None:
+    async def _handle_websocket(self, socket: WebSocket) -> None:
         await socket.accept()
         try:
-            wanted: Wanted | None = Wanted.of(dict(socket.query_params))
-            while wanted is not None:
-                wanted = await self._serve(socket, wanted)
+            subscription: Subscription | None = Subscription.from_parameters(dict(socket.query_params))
+            while subscription is not None:
+                subscription = await self._serve_subscription(socket, subscription)
         except InvalidInput as error:
-            await _end(socket, POLICY_VIOLATION, error.message)
-        except TimeoutError:  # it takes nothing any more; when it comes back, `since` brings the rest
-            await _end(socket, TRY_AGAIN_LATER, "too slow")
-        except DeepworkError as error:  # the database is away for now
-            await _end(socket, TRY_AGAIN_LATER, error.message)
+            await _close(socket, POLICY_VIOLATION, error.message)
+        except TimeoutError:  # the client stalled; it can reconnect with `since`
+            await _close(socket, TRY_AGAIN_LATER, "too slow")
+        except DeepworkError as error:  # the database is unavailable
+            await _close(socket, TRY_AGAIN_LATER, error.message)
         except (WebSocketDisconnect, OSError):
             return
 
-    async def _serve(self, socket: WebSocket, wanted: Wanted) -> Wanted | None:
-        """Send events until the client wants others; None when there is nothing more to send."""
-        sending = asyncio.create_task(self._send(socket, wanted))
-        listening = asyncio.create_task(_next_wish(socket))
+    async def _serve_subscription(self, socket: WebSocket, subscription: Subscription) -> Subscription | None:
+        """Send events until the client changes its subscription; return the new one, or None at the end."""
+        sending = asyncio.create_task(self._send_events(socket, subscription))
+        listening = asyncio.create_task(_receive_subscription(socket))
         try:
             await asyncio.wait({sending, listening}, return_when=asyncio.FIRST_COMPLETED)
             return listening.result() if listening.done() else sending.result()
@@ -64,61 +64,63 @@ class Streams:
                 with suppress(asyncio.CancelledError, Exception):
                     await task
 
-    async def _send(self, socket: WebSocket, wanted: Wanted) -> None:
-        async for told in self._hub.stream(wanted.since, wanted.workflow_id):
-            await asyncio.wait_for(socket.send_text(_text(told)), STALLED_SECONDS)
-        await _end(socket, TRY_AGAIN_LATER, "resync")
+    async def _send_events(self, socket: WebSocket, subscription: Subscription) -> None:
+        async for event in self._hub.stream(subscription.since, subscription.workflow_id):
+            await asyncio.wait_for(socket.send_text(_format_message(event)), SEND_TIMEOUT_SECONDS)
+        await _close(socket, TRY_AGAIN_LATER, "resync")
 
-    async def _server_sent(self, request: Request) -> Response:
+    async def _handle_server_sent_events(self, request: Request) -> Response:
         last = request.headers.get("last-event-id")
         try:
-            wanted = Wanted.of(dict(request.query_params) | ({"since": last} if last else {}))
+            subscription = Subscription.from_parameters(
+                dict(request.query_params) | ({"since": last} if last else {})
+            )
         except InvalidInput as error:
-            return failure(error, error.as_dict())
-        return StreamingResponse(self._lines(wanted), media_type="text/event-stream")
+            return error_to_response(error, error.to_dict())
+        return StreamingResponse(self._generate_lines(subscription), media_type="text/event-stream")
 
-    async def _lines(self, wanted: Wanted) -> AsyncIterator[str]:
-        events = self._hub.stream(wanted.since, wanted.workflow_id)
+    async def _generate_lines(self, subscription: Subscription) -> AsyncIterator[str]:
+        events = self._hub.stream(subscription.since, subscription.workflow_id)
         following = asyncio.ensure_future(anext(events))
         try:
             yield ": deepwork\n\n"
             while True:
                 done, _ = await asyncio.wait({following}, timeout=KEEP_ALIVE_SECONDS)
                 if not done:
-                    yield ": still here\n\n"
+                    yield ": keep-alive\n\n"
                     continue
                 try:
-                    told = following.result()
-                except DeepworkError:  # the database is away: the browser comes back by itself
+                    event = following.result()
+                except DeepworkError:  # the database is unavailable; the browser reconnects by itself
                     return
-                yield _lines_of(told)
-                if isinstance(told, ResyncRequired):
+                yield _format_server_sent_event(event)
+                if isinstance(event, ResyncRequired):
                     return
                 following = asyncio.ensure_future(anext(events))
         finally:
             following.cancel()
 
 
-class Wanted:
-    """Which events a listener wants."""
+class Subscription:
+    """The events that a client asked for."""
 
     def __init__(self, since: int | None, workflow_id: str | None) -> None:
         self.since, self.workflow_id = since, workflow_id
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Wanted:
-        if unknown := sorted(set(given) - {"since", "workflow_id", "type"}):
-            raise InvalidInput(f"There is no parameter `{unknown[0][:60]}`; there are since and workflow_id.")
-        since, workflow_id = given.get("since"), given.get("workflow_id")
+    def from_parameters(cls, parameters: dict[str, Any]) -> Subscription:
+        if unknown := sorted(set(parameters) - {"since", "workflow_id", "type"}):
+            raise InvalidInput(f"Unknown parameter `{unknown[0][:60]}`. Allowed: since, workflow_id.")
+        since, workflow_id = parameters.get("since"), parameters.get("workflow_id")
         if since is not None and not (str(since).isdecimal() and len(str(since)) <= MAX_DIGITS):
-            raise InvalidInput("`since` must be the number of an event.")
+            raise InvalidInput("`since` must be an event number.")
         if workflow_id is not None and not isinstance(workflow_id, str):
-            raise InvalidInput("`workflow_id` must be a text.")
+            raise InvalidInput("`workflow_id` must be a string.")
         return cls(None if since is None else int(since), workflow_id or None)
 
 
-async def _next_wish(socket: WebSocket) -> Wanted:
-    """What the client asks for next; any other word is a misunderstanding."""
+async def _receive_subscription(socket: WebSocket) -> Subscription:
+    """Wait for the client's next subscription; raise InvalidInput for any other message."""
     text = await socket.receive_text()
     try:
         message = json.loads(text)
@@ -126,23 +128,23 @@ async def _next_wish(socket: WebSocket) -> Wanted:
         message = None
     if not isinstance(message, dict) or message.get("type") != "subscribe":
         raise InvalidInput('Send {"type": "subscribe", "workflow_id": …, "since": N}.')
-    return Wanted.of(message)
+    return Subscription.from_parameters(message)
 
 
-async def _end(socket: WebSocket, code: int, reason: str) -> None:
+async def _close(socket: WebSocket, code: int, reason: str) -> None:
     if socket.application_state is WebSocketState.CONNECTED:
         with suppress(Exception):
             await asyncio.wait_for(socket.close(code, reason[:100]), 1)
 
 
-def _text(told: Told | ResyncRequired) -> str:
-    if isinstance(told, Told):
-        return told.text
-    return json.dumps({"type": "resync_required", "since": told.since, "resume_at": told.resume_at})
+def _format_message(event: SerializedEvent | ResyncRequired) -> str:
+    if isinstance(event, SerializedEvent):
+        return event.text
+    return json.dumps({"type": "resync_required", "since": event.since, "resume_at": event.resume_at})
 
 
-def _lines_of(told: Told | ResyncRequired) -> str:
-    if isinstance(told, Told):
-        return f"id: {told.seq}\ndata: {told.text}\n\n"
-    # With its id a browser goes on from there, instead of asking for what is gone again and again.
-    return f"id: {told.resume_at}\nevent: resync_required\ndata: {_text(told)}\n\n"
+def _format_server_sent_event(event: SerializedEvent | ResyncRequired) -> str:
+    if isinstance(event, SerializedEvent):
+        return f"id: {event.seq}\ndata: {event.text}\n\n"
+    # With this id the browser resumes there, instead of asking for deleted events again and again.
+    return f"id: {event.resume_at}\nevent: resync_required\ndata: {_format_message(event)}\n\n"

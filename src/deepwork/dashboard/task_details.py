@@ -1,4 +1,4 @@
-"""One task as a whole, whatever its kind: its goal, its outcome, and all that hangs on it."""
+"""REST endpoint for one task of any kind, with its records and related tasks."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from typing import Any
 
 from pydantic import Field
 
-from deepwork.dashboard import action_shapes as acts
-from deepwork.dashboard.action_shapes import Act
-from deepwork.dashboard.endpoints import Endpoint, Nothing, Sight, ToolEndpoint
-from deepwork.dashboard.kin_store import KinStore
-from deepwork.dashboard.log_store import LogStore
-from deepwork.dashboard.moments import iso, told
-from deepwork.dashboard.note_store import FilePages
-from deepwork.dashboard.notes import DecisionLine, IssueLine, decisions_of_task, issues_of_task
-from deepwork.dashboard.run_details import REVIEWS
+from deepwork.dashboard import offered_actions
+from deepwork.dashboard.changed_file_store import ChangedFileStore
+from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, ToolEndpoint
+from deepwork.dashboard.issues_and_decisions import (
+    DecisionLine,
+    IssueLine,
+    list_task_decisions,
+    list_task_issues,
+)
+from deepwork.dashboard.offered_actions import Act
+from deepwork.dashboard.related_task_store import RelatedTaskStore
+from deepwork.dashboard.run_details import MAX_REVIEWS
+from deepwork.dashboard.run_event_store import RunEventStore
 from deepwork.dashboard.run_store import JOB, RunStore
-from deepwork.dashboard.runs import RunRef, refs
-from deepwork.dashboard.sessions import attempts_of, session_row, step_view
+from deepwork.dashboard.runs import RunRef, find_run_refs
+from deepwork.dashboard.sessions import build_step_view, group_attempts, parse_session_row
+from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
-from deepwork.plans.checkpoints import CheckpointStore
+from deepwork.plans.checkpoint_store import CheckpointStore
 from deepwork.plans.responses import CheckpointView
 from deepwork.plans.responses import TaskView as PlannedView
 from deepwork.plans.task_store import TaskStore
-from deepwork.shapes import Answer
+from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
-from deepwork.tracking.notes import NoteStore
+from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import MilestoneView, TaskView
 from deepwork.tracking.store import TrackStore
 
-NOTES = 200
-KIN = 500
-_MOMENTS = ("created_at", "started_at", "finished_at", "updated_at")
+MAX_RECORDS = 200
+MAX_RELATED = 500
+_TIMESTAMP_FIELDS = ("created_at", "started_at", "finished_at", "updated_at")
 
 
 class Kin(Answer):
@@ -43,7 +48,7 @@ class Kin(Answer):
 
 
 class TaskWhole(Answer):
-    """A task with everything that is known of it."""
+    """All details of a task."""
 
     task: dict[str, Any]
     run: RunRef
@@ -62,101 +67,121 @@ class TaskWhole(Answer):
     actions: list[Act]
 
 
-class DiffQuery(Nothing):
-    path: str | None = Field(default=None, description="Only this file, with its diff")
-    max_bytes: int | None = Field(default=None, ge=1, le=1_000_000, description="Of each diff")
+class DiffQuery(NoParameters):
+    path: str | None = Field(default=None, description="Return only this file, with its diff")
+    max_bytes: int | None = Field(default=None, ge=1, le=1_000_000, description="Maximum size of each diff")
 
 
-def task(sight: Sight, _: Nothing) -> TaskWhole:
-    """One task."""
-    if "/" in sight.id:
-        return _step(sight.tx, sight.id)
-    return _planned(sight.tx, sight.id) if sight.id.startswith("tk_") else _tracked(sight.tx, sight.id)
+def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
+    """Read one task."""
+    if "/" in context.id:
+        return _read_step(context.tx, context.id)
+    return (
+        _read_planned_task(context.tx, context.id)
+        if context.id.startswith("tk_")
+        else _read_tracked_task(context.tx, context.id)
+    )
 
 
-def _tracked(tx: Transaction, id: str) -> TaskWhole:
-    found, kin = TrackStore(tx).task(id), KinStore(tx)
-    phase = TrackStore(tx).phase(found.phase_id)
-    shown = TaskView.of(found, tx.now - STALE_MS).model_dump(mode="json")
+def _read_tracked_task(tx: Transaction, id: str) -> TaskWhole:
+    found, related = TrackStore(tx).get_task(id), RelatedTaskStore(tx)
+    phase = TrackStore(tx).get_phase(found.phase_id)
+    view = TaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
     more = {
         "phase": phase.number, "phase_name": phase.name, "tokens": found.tokens,
         "created_by": found.created_by,
-        "last_sign_at": told(found.last_sign_at),
+        "last_sign_at": format_timestamp(found.last_sign_at),
     }  # fmt: skip
-    around = _around(tx, id, found.workflow_id)
+    records = _read_records(tx, id, found.workflow_id)
     return TaskWhole(
-        task=shown | more, **around,
-        parents=[Kin(**row) for row in kin.above(id)],
-        children=[Kin(**row) for row in kin.below(id, KIN)],
-        verification=found.result.get("verification"), commits=found.result.get("commits"),
-        actions=acts.of_tracked_task(found, _was_seen(around["milestones"], iso(found.completed_at))),
-    )  # fmt: skip
+        task=view | more,
+        **records,
+        parents=[Kin(**row) for row in related.list_ancestors(id)],
+        children=[Kin(**row) for row in related.list_children(id, MAX_RELATED)],
+        verification=found.result.get("verification"),
+        commits=found.result.get("commits"),
+        actions=offered_actions.list_tracked_task_actions(
+            found,
+            _was_reviewed_by_person(records["milestones"], format_optional_timestamp(found.completed_at)),
+        ),
+    )
 
 
-def _was_seen(milestones: Sequence[MilestoneView], ended: str | None) -> bool:
-    """Whether a person has said something of a task since it ended."""
+def _was_reviewed_by_person(milestones: Sequence[MilestoneView], ended: str | None) -> bool:
+    """Return whether a person logged a milestone since the task ended."""
     return ended is not None and any(
         each.created_at >= ended and str((each.metadata or {}).get("by", "")).startswith("human:")
         for each in milestones
     )
 
 
-def _planned(tx: Transaction, id: str) -> TaskWhole:
-    found, kin = TaskStore(tx).get(id), KinStore(tx)
-    shown = PlannedView.of(found).model_dump(mode="json")
-    shown |= {name: iso(shown[name]) for name in _MOMENTS if name in shown}
-    holder = kin.last_holder(id)
+def _read_planned_task(tx: Transaction, id: str) -> TaskWhole:
+    found, related = TaskStore(tx).get(id), RelatedTaskStore(tx)
+    view = PlannedView.from_task(found).model_dump(mode="json")
+    view |= {name: format_optional_timestamp(view[name]) for name in _TIMESTAMP_FIELDS if name in view}
+    holder = related.find_last_holder(id)
     is_held = holder is not None and holder["who"] == holder["id"] and holder["until"] >= tx.now
     if holder is not None and found.status != "pending":
-        shown |= {"agent_name": holder["name"], "claimed_at": told(holder["claimed_at"])}
-    shown |= {"phase": found.sequence, "is_blocked": TaskStore(tx).is_blocked(found), "is_held": is_held}
-    checkpoints = CheckpointStore(tx).newest(id, NOTES)
+        view |= {"agent_name": holder["name"], "claimed_at": format_timestamp(holder["claimed_at"])}
+    view |= {"phase": found.sequence, "is_blocked": TaskStore(tx).is_blocked(found), "is_held": is_held}
+    checkpoints = CheckpointStore(tx).list_newest(id, MAX_RECORDS)
     return TaskWhole(
-        task=shown, **_around(tx, id, found.workflow_id), parents=[], children=[],
-        depends_on=[Kin(**row) for row in kin.waited_for(id, KIN)],
-        dependents=[Kin(**row) for row in kin.waiting(id, KIN)],
+        task=view,
+        **_read_records(tx, id, found.workflow_id),
+        parents=[],
+        children=[],
+        depends_on=[Kin(**row) for row in related.list_dependencies(id, MAX_RELATED)],
+        dependents=[Kin(**row) for row in related.list_dependents(id, MAX_RELATED)],
         checkpoints=[
-            CheckpointView.of(each).model_dump(mode="json") | {"created_at": told(each.created_at)}
+            CheckpointView.from_checkpoint(each).model_dump(mode="json")
+            | {"created_at": format_timestamp(each.created_at)}
             for each in checkpoints
         ],
         checkpoints_total=found.checkpoints,
-        actions=acts.of_planned_task(id, found.status, holder["id"] if is_held and holder else None),
-    )  # fmt: skip
+        actions=offered_actions.list_planned_task_actions(
+            id, found.status, holder["id"] if is_held and holder else None
+        ),
+    )
 
 
-def _step(tx: Transaction, id: str) -> TaskWhole:
+def _read_step(tx: Transaction, id: str) -> TaskWhole:
     session_id, _, step = id.partition("/")
-    row = RunStore(tx).one(JOB, session_id)
-    session = session_row(row) if row else None
+    row = RunStore(tx).find(JOB, session_id)
+    session = parse_session_row(row) if row else None
     if session is None or step not in session.steps:
-        raise NotFound("task", id, suggestion="A step of a job is named SESSION_ID/STEP_ID.")
-    attempts = attempts_of(LogStore(tx).reviews([session_id], REVIEWS)).get(step, ())
-    shown = step_view(session, step, attempts).model_dump(mode="json")
+        raise NotFound("task", id, suggestion="The id of a job step is SESSION_ID/STEP_ID.")
+    attempts = group_attempts(RunEventStore(tx).list_reviews([session_id], MAX_REVIEWS)).get(step, ())
+    view = build_step_view(session, step, attempts).model_dump(mode="json")
     is_current = session.status == "active" and step == session.step_id
     return TaskWhole(
-        task=shown | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
-        **_around(tx, id, session_id), parents=[], children=[],
-        actions=[acts.abort(session_id)] if is_current else [],
+        task=view | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
+        **_read_records(tx, id, session_id), parents=[], children=[],
+        actions=[offered_actions.offer_abort(session_id)] if is_current else [],
     )  # fmt: skip
 
 
-def _around(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
-    milestones, _ = NoteStore(tx).milestones({"task_id": id}, NOTES)
-    run = refs(tx, [run_id]).get(run_id)
+def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
+    milestones, _ = NoteStore(tx).list_milestones({"task_id": id}, MAX_RECORDS)
+    run = find_run_refs(tx, [run_id]).get(run_id)
     return {
         "run": run or RunRef(id=run_id, kind="job", name=run_id),
-        "milestones": [MilestoneView.of(each) for each in milestones],
-        "decisions": decisions_of_task(tx, id, NOTES), "issues": issues_of_task(tx, id, NOTES),
-        "files_count": FilePages(tx).of_task(id),
-    }  # fmt: skip
+        "milestones": [MilestoneView.from_milestone(each) for each in milestones],
+        "decisions": list_task_decisions(tx, id, MAX_RECORDS),
+        "issues": list_task_issues(tx, id, MAX_RECORDS),
+        "files_count": ChangedFileStore(tx).count_of_task(id),
+    }
 
 
-ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", Nothing, TaskWhole, task),)
+ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", NoParameters, TaskWhole, read_task),)
 DIFF = ToolEndpoint(
-    "/api/v1/tasks/{id}/diff", "The files a task changed; for one file, the diff itself.", DiffQuery,
+    "/api/v1/tasks/{id}/diff", "The files a task changed; with `path`, the diff of one file.", DiffQuery,
     "get_task_diff",
     lambda path, query: {"task_id": path["id"], **query.model_dump(exclude_none=True)},
 )  # fmt: skip
 JOBS = ToolEndpoint(
-    "/api/v1/jobs", "The jobs of this project and their workflows.", Nothing, "get_workflows", lambda *_: {}
+    "/api/v1/jobs",
+    "The jobs of this project and their workflows.",
+    NoParameters,
+    "get_workflows",
+    lambda *_: {},
 )

@@ -1,4 +1,4 @@
-"""All tasks of a run as rows: few columns of many, so that 10,000 are read in one go."""
+"""Queries for all tasks of a run, with few columns so that 10,000 can be read together."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
-MESSAGE = 200
+MAX_MESSAGE = 200
 
 
 class TaskRowStore:
-    """Tasks in the order in which a run has them."""
+    """Reads the tasks of a run in order, and counts their records."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def tracked(
+    def list_tracked(
         self, workflow_id: str, silent_since: int, after: Sequence[object] | None, limit: int
     ) -> list[Row]:
-        """Tracked tasks as they were started, each with what was last said of it."""
+        """List tracked tasks by start, each with its last milestone."""
         beyond = "AND (task.started_at, task.created_seq) > (:at, :seq)" if after else ""
         at, seq = after or (None, None)
-        return self._tx.all(
+        return self._tx.fetch_all(
             f"""
             SELECT task.id, task.name, task.status, phases.number AS phase, task.parent_task_id AS parent_id,
                    task.agent_name, task.started_at, task.completed_at,
-                   {_LAST_SAID.format(ended="completed_at")},
+                   {_LAST_MILESTONE.format(ended="completed_at")},
                    task.completed_at IS NULL AND task.last_sign_at < :silent_since AS is_stale,
                    task.created_seq
               FROM tracked_tasks AS task JOIN phases ON phases.id = task.phase_id
@@ -36,21 +36,21 @@ class TaskRowStore:
             workflow_id=workflow_id, silent_since=silent_since, at=at, seq=seq, limit=limit,
         )  # fmt: skip
 
-    def tracked_count(self, workflow_id: str) -> int:
-        found: int = self._tx.value(
+    def count_tracked(self, workflow_id: str) -> int:
+        found: int = self._tx.fetch_value(
             "SELECT count(*) FROM tracked_tasks WHERE workflow_id = :id", id=workflow_id
         )
         return found
 
-    def planned(self, workflow_id: str, after: Sequence[object] | None, limit: int) -> list[Row]:
-        """Planned tasks as the plan has them, each with who had it last and what was last said of it."""
+    def list_planned(self, workflow_id: str, after: Sequence[object] | None, limit: int) -> list[Row]:
+        """List planned tasks in the order of the plan, each with its last holder and last milestone."""
         beyond = "AND (task.sequence, task.position) > (:sequence, :position)" if after else ""
         sequence, position = after or (None, None)
-        return self._tx.all(
+        return self._tx.fetch_all(
             f"""
             SELECT task.id, task.name, task.status, task.sequence AS phase, NULL AS parent_id,
                    agents.name AS agent_name, task.started_at, task.finished_at AS completed_at,
-                   {_LAST_SAID.format(ended="finished_at")}, task.position, task.is_explicit,
+                   {_LAST_MILESTONE.format(ended="finished_at")}, task.position, task.is_explicit,
                    task.open_dependencies
               FROM plan_tasks AS task
               LEFT JOIN agents ON agents.id = CASE WHEN task.status <> 'pending' THEN (
@@ -61,9 +61,9 @@ class TaskRowStore:
             workflow_id=workflow_id, sequence=sequence, position=position, limit=limit,
         )  # fmt: skip
 
-    def lapsed(self, workflow_id: str) -> set[str]:
-        """Claimed tasks of a plan whose lease no longer runs."""
-        rows = self._tx.all(
+    def find_lapsed_claims(self, workflow_id: str) -> set[str]:
+        """Return the ids of claimed tasks of a plan whose lease has expired."""
+        rows = self._tx.fetch_all(
             """
             SELECT task.id FROM plan_tasks AS task JOIN leases ON leases.what = task.id
              WHERE task.workflow_id = :id AND task.claimed_by IS NOT NULL
@@ -73,43 +73,43 @@ class TaskRowStore:
         )  # fmt: skip
         return {row["id"] for row in rows}
 
-    def said(self, workflow_id: str) -> list[Row]:
-        """What was said of the tasks of a run that has no rows for its tasks, oldest first."""
-        return self._tx.all(
-            f"SELECT task_id, substr(message, 1, {MESSAGE}) AS milestone, progress FROM milestones"
+    def list_milestones(self, workflow_id: str) -> list[Row]:
+        """List the milestones of a job session, oldest first; its steps have no rows to join."""
+        return self._tx.fetch_all(
+            f"SELECT task_id, substr(message, 1, {MAX_MESSAGE}) AS milestone, progress FROM milestones"
             " WHERE workflow_id = :id ORDER BY created_at, created_seq",
             id=workflow_id,
         )
 
-    def last_look(self) -> str | None:
-        """What the working tree was like when a task last began, as it is stored."""
-        found: str | None = self._tx.value(
+    def find_last_snapshot(self) -> str | None:
+        """Return the stored JSON of the snapshot that the last started task took."""
+        found: str | None = self._tx.fetch_value(
             "SELECT began FROM watches ORDER BY began_at DESC, task_id, attempt DESC LIMIT 1"
         )
         return found
 
-    # How much hangs on each task
+    # Records by task
 
-    def files(self, workflow_id: str) -> dict[str, int]:
-        return self._by_task("changed_files", workflow_id)
+    def count_files(self, workflow_id: str) -> dict[str, int]:
+        return self._count_by_task("changed_files", workflow_id)
 
-    def decisions(self, workflow_id: str) -> dict[str, int]:
-        return self._by_task("decisions", workflow_id)
+    def count_decisions(self, workflow_id: str) -> dict[str, int]:
+        return self._count_by_task("decisions", workflow_id)
 
-    def issues(self, workflow_id: str) -> dict[str, int]:
-        return self._by_task("issues", workflow_id)
+    def count_issues(self, workflow_id: str) -> dict[str, int]:
+        return self._count_by_task("issues", workflow_id)
 
-    def blocked(self, workflow_id: str) -> set[str]:
-        """Tasks with an issue that waits for a person."""
-        rows = self._tx.all(
+    def find_blocked(self, workflow_id: str) -> set[str]:
+        """Return the ids of tasks with an open blocker."""
+        rows = self._tx.fetch_all(
             "SELECT DISTINCT task_id FROM issues"
             " WHERE workflow_id = :id AND requires_human_review AND resolved_at IS NULL",
             id=workflow_id,
         )
         return {row["task_id"] for row in rows}
 
-    def _by_task(self, table: str, workflow_id: str) -> dict[str, int]:
-        rows = self._tx.all(
+    def _count_by_task(self, table: str, workflow_id: str) -> dict[str, int]:
+        rows = self._tx.fetch_all(
             f"SELECT task_id, count(*) AS found FROM {table} WHERE workflow_id = :id GROUP BY task_id",
             id=workflow_id,
         )
@@ -117,10 +117,10 @@ class TaskRowStore:
 
 
 _NEWEST = "ORDER BY created_at DESC, created_seq DESC LIMIT 1"
-# Words without a number leave the last number standing. How far a task is that has ended, nobody asks.
-_LAST_SAID = f"""
+# A milestone without progress keeps the last progress. Tasks that ended show none.
+_LAST_MILESTONE = f"""
     CASE WHEN task.started_at IS NOT NULL THEN (
-         SELECT substr(message, 1, {MESSAGE}) FROM milestones WHERE task_id = task.id {_NEWEST}
+         SELECT substr(message, 1, {MAX_MESSAGE}) FROM milestones WHERE task_id = task.id {_NEWEST}
          ) END AS milestone,
     CASE WHEN task.started_at IS NOT NULL AND task.{{ended}} IS NULL THEN (
          SELECT progress FROM milestones WHERE task_id = task.id AND progress IS NOT NULL {_NEWEST}

@@ -1,1 +1,1 @@
-"""How rows are kept: one interface over SQLite and PostgreSQL, one transaction per tool call."""
+"""Database access: one interface over SQLite and PostgreSQL, one transaction per tool call."""

@@ -1,7 +1,7 @@
-"""Backups: one SQLite file that holds a whole store, and how it is put back.
+"""Backs up a whole store to one SQLite file, and restores it.
 
-A file has its name only once it was found whole. Putting it back is a copy like any other: one transaction,
-so whoever reads meanwhile sees all of the old or all of the new.
+A backup gets its final name only after it was verified. A restore is a copy in one transaction, so
+concurrent readers see either all of the old data or all of the new.
 """
 
 from __future__ import annotations
@@ -18,123 +18,130 @@ from pathlib import Path
 
 from deepwork.database import schema
 from deepwork.database.copying import (
-    Copied,
+    CopyResult,
     Counts,
-    Report,
-    copy,
-    explained,
-    looking_into,
-    require_current,
-    require_made,
-    told,
-    untold,
+    ReportProgress,
+    copy_store,
+    format_counts,
+    ignore_progress,
+    inspect_tables,
+    require_current_schema,
+    require_store_exists,
+    translate_errors,
 )
 from deepwork.database.engine import Engine
-from deepwork.database.filesystem import network_file_system
+from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.sqlite import SQLite
-from deepwork.database.tables import VERSION_TABLE, Tables
+from deepwork.database.tables import VERSION_TABLE, TableStore
 from deepwork.errors import NotAllowed, StorageError
 from deepwork.files.atomic import move_durably
-from deepwork.files.failures import shown, storage_failure
+from deepwork.files.os_errors import format_path, to_storage_error
 
-_LEAVING = 2.0
-"""How long a process that ends may still seem to have the store open, in seconds."""
+_EXIT_SECONDS = 2.0
+"""How long an exiting process may still appear to have the store open, in seconds."""
 
 
 @dataclass(frozen=True)
-class Restored:
-    """What was put back, and where that is which was there before."""
+class RestoreResult:
+    """What was restored, and where the previous data was saved."""
 
-    copied: Copied
+    copied: CopyResult
     from_schema: str
     kept: Path | None
 
 
-def back_up(store: Engine, file: Path, report: Report = untold) -> Copied:
-    """Write everything into one new file, which gets its name when it is whole and on disk."""
-    _require_free(file)
-    with _workshop(file) as folder:
+def back_up(store: Engine, file: Path, report: ReportProgress = ignore_progress) -> CopyResult:
+    """Write everything to a new file, which gets its name once it is verified and on disk."""
+    _require_absent(file)
+    with _make_temporary_folder(file) as folder:
         unfinished = folder / "finished.db"
         if isinstance(store, SQLite):
             report("Saving", 0, 0)
-            copied = _save(store, unfinished)
+            copied = _save_pages(store, unfinished)
         else:
             copied = _copy_and_save(store, folder, unfinished, report)
         report("Checking", 0, 0)
         _require_whole(unfinished, copied.rows)
         unfinished.chmod(0o600)
-        _put(unfinished, file)
+        _publish(unfinished, file)
     return copied
 
 
 def restore(
-    file: Path, store: Engine, *, replace: bool = False, keep_in: Path | None = None, report: Report = untold
-) -> Restored:
-    """Put a backup in the place of a store, whatever kind of database that is.
+    file: Path,
+    store: Engine,
+    *,
+    replace: bool = False,
+    keep_in: Path | None = None,
+    report: ReportProgress = ignore_progress,
+) -> RestoreResult:
+    """Restore a backup into a store of either kind of database.
 
-    With `replace` the store may hold something, which is backed up first: beside it, or in `keep_in`. Nobody
-    else may have it open then, as far as that can be told.
+    With `replace` the store may hold data, which is backed up first: beside it, or in `keep_in`. No other
+    process may have it open then, as far as that can be determined.
     """
     require_backup(file, store)
-    keeper = _Keeper(store, keep_in or file.parent)
+    previous = _PreviousStore(store, keep_in or file.parent)
     if replace:
-        _require_alone(store)
-        keeper.set_damaged_aside()
-    with _at_head(file) as (backup, version):
-        copied = copy(backup, store, make_room=keeper.keep if replace else _refuse, report=report)
-    return Restored(copied, version, keeper.kept)
+        _require_unused(store)
+        previous.set_damaged_aside()
+    with _open_migrated(file) as (backup, version):
+        copied = copy_store(
+            backup, store, make_room=previous.back_up_store if replace else _refuse_nonempty, report=report
+        )
+    return RestoreResult(copied, version, previous.saved_path)
 
 
 def require_backup(file: Path, store: Engine) -> None:
-    """Refuse what cannot be a backup, before anything is touched."""
+    """Raise if the file cannot be a backup; changes nothing."""
     try:
-        require_made(SQLite(file))
+        require_store_exists(SQLite(file))
     except OSError as error:
-        raise storage_failure("read", file, error) from error
+        raise to_storage_error("read", file, error) from error
     if isinstance(store, SQLite) and store.path.exists() and store.path.samefile(file):
-        raise NotAllowed(f"{shown(file)} is the store itself.", suggestion="Name a backup of it.")
+        raise NotAllowed(f"{format_path(file)} is the store itself.", suggestion="Name a backup of it.")
 
 
-def _refuse(store: Engine, held: Counts) -> None:
+def _refuse_nonempty(store: Engine, held: Counts) -> None:
     raise NotAllowed(
-        f"{store.name} is not empty: it holds {told(held)}.",
+        f"{store.name} is not empty: it holds {format_counts(held)}.",
         suggestion="With --replace it is backed up, then replaced.",
     )
 
 
-class _Keeper:
-    """Keeps what was there before."""
+class _PreviousStore:
+    """Saves the data of the store before it is replaced."""
 
     def __init__(self, store: Engine, folder: Path) -> None:
         self._store = store
         self._folder = folder
-        self.kept: Path | None = None
+        self.saved_path: Path | None = None
 
-    def keep(self, store: Engine, held: Counts) -> None:  # noqa: ARG002 - whatever it is
-        place = self._place("before-restore")
+    def back_up_store(self, store: Engine, held: Counts) -> None:  # noqa: ARG002 - part of MakeRoom
+        place = self._choose_path("before-restore")
         back_up(store, place)
-        self.kept = place
+        self.saved_path = place
 
     def set_damaged_aside(self) -> None:
-        """A file that cannot be read cannot be backed up: it is kept as it is, under another name."""
+        """Rename a damaged file, because it cannot be read and so cannot be backed up."""
         if not isinstance(self._store, SQLite) or not self._store.path.exists():
             return
-        with explained(self._store):
+        with translate_errors(self._store):
             is_damaged = self._store.is_damaged()
         if is_damaged:
-            self.kept = self._store.set_aside(self._place("damaged").name)
+            self.saved_path = self._store.set_aside(self._choose_path("damaged").name)
 
-    def _place(self, why: str) -> Path:
+    def _choose_path(self, why: str) -> Path:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
         if isinstance(self._store, SQLite):
             return self._store.path.with_name(f"{self._store.path.name}.{why}.{stamp}.backup")
         return self._folder / f"deepwork.{why}.{stamp}.backup"
 
 
-def _require_alone(store: Engine) -> None:
-    """Whoever goes on working on what he remembers of the old store would be wrong about the new one."""
-    with explained(store):
-        others = _others(store.others, time.monotonic() + _LEAVING)
+def _require_unused(store: Engine) -> None:
+    """Raise if other processes use the store: what they remember of the old data would be wrong."""
+    with translate_errors(store):
+        others = _wait_for_others(store.list_other_processes, time.monotonic() + _EXIT_SECONDS)
     if others:
         raise NotAllowed(
             f"{store.name} is open in other processes: {', '.join(others[:10])}.",
@@ -142,26 +149,26 @@ def _require_alone(store: Engine) -> None:
         )
 
 
-def _others(look: Callable[[], list[str] | None], deadline: float) -> list[str]:
+def _wait_for_others(look: Callable[[], list[str] | None], deadline: float) -> list[str]:
     while (others := look()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return others or []
 
 
 @contextmanager
-def _at_head(file: Path) -> Iterator[tuple[SQLite, str]]:
-    """The backup and its version; an older one is brought forward in a copy, and stays as it is."""
+def _open_migrated(file: Path) -> Iterator[tuple[SQLite, str]]:
+    """Yield the backup and its version; an older one is migrated in a temporary copy."""
     backup = SQLite(file)
     try:
-        with looking_into(backup) as tables:
-            version = _known_version(tables, backup)
+        with inspect_tables(backup) as tables:
+            version = _require_known_version(tables, backup)
         if version == schema.HEAD:
             yield backup, version
             return
         with tempfile.TemporaryDirectory(prefix="deepwork-restore-") as folder:
             forward = SQLite(Path(folder) / "deepwork.db")
-            _save(backup, forward.path)
-            with explained(forward):
+            _save_pages(backup, forward.path)
+            with translate_errors(forward):
                 forward.prepare()
             try:
                 yield forward, version
@@ -171,41 +178,45 @@ def _at_head(file: Path) -> Iterator[tuple[SQLite, str]]:
         backup.close()
 
 
-def _known_version(tables: Tables, store: Engine) -> str:
-    """The version of a store that is of this program's schema, or of an older one."""
-    version = tables.version()
+def _require_known_version(tables: TableStore, store: Engine) -> str:
+    """Return the store's schema version; raises if it is not current or older."""
+    version = tables.read_version()
     if version is not None and schema.is_behind(version, store.name):
         return version
-    return require_current(tables, store)
+    return require_current_schema(tables, store)
 
 
-def _save(store: SQLite, path: Path) -> Copied:
-    """The store's pages as one moment saw them; writers go on meanwhile."""
-    require_made(store)
-    with explained(store), store.reading() as connection:
-        tables = store.tables(connection)
-        version = _known_version(tables, store)
-        rows = {table.name: tables.count(table.name) for table in tables.all() if table.name != VERSION_TABLE}
+def _save_pages(store: SQLite, path: Path) -> CopyResult:
+    """Copy the store's pages in one consistent snapshot, without blocking writers."""
+    require_store_exists(store)
+    with translate_errors(store), store.reading() as connection:
+        tables = store.open_tables(connection)
+        version = _require_known_version(tables, store)
+        rows = {
+            table.name: tables.count(table.name)
+            for table in tables.list_tables()
+            if table.name != VERSION_TABLE
+        }
         store.save(connection, path)
-    return Copied(version, rows)
+    return CopyResult(version, rows)
 
 
-def _copy_and_save(store: Engine, folder: Path, path: Path, report: Report) -> Copied:
+def _copy_and_save(store: Engine, folder: Path, path: Path, report: ReportProgress) -> CopyResult:
     rows = SQLite(folder / "rows.db")
     try:
-        copy(store, rows, report=report)
+        copy_store(store, rows, report=report)
         report("Saving", 0, 0)
-        return _save(rows, path)
+        return _save_pages(rows, path)
     finally:
         rows.close()
 
 
 def _require_whole(path: Path, rows: Counts) -> None:
-    """Read the whole file again, and see that nothing is damaged and nothing is missing."""
+    """Read the whole file again; raises if it is damaged or rows are missing."""
     saved = SQLite(path)
     try:
-        with explained(saved):
-            is_whole = not saved.is_damaged() and _counted(saved, rows) == rows
+        with translate_errors(saved):
+            is_whole = not saved.is_damaged() and _count_rows(saved, rows) == rows
     finally:
         saved.close()
     if not is_whole:
@@ -215,40 +226,42 @@ def _require_whole(path: Path, rows: Counts) -> None:
         )
 
 
-def _counted(store: SQLite, names: Iterable[str]) -> Counts:
+def _count_rows(store: SQLite, names: Iterable[str]) -> Counts:
     with store.reading() as connection:
-        tables = store.tables(connection)
+        tables = store.open_tables(connection)
         return {name: tables.count(name) for name in names}
 
 
 @contextmanager
-def _workshop(file: Path) -> Iterator[Path]:
-    """A folder to make the file in, beside its place; elsewhere if SQLite cannot be trusted to work there."""
+def _make_temporary_folder(file: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside the file, or elsewhere if that is a network file system."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = None if network_file_system(file) else file.parent
+        beside = None if find_network_file_system(file) else file.parent
         with tempfile.TemporaryDirectory(prefix=f".{file.name[:40]}.", dir=beside) as folder:
             yield Path(folder)
     except OSError as error:
-        raise storage_failure("write", file, error) from error
+        raise to_storage_error("write", file, error) from error
 
 
-def _put(unfinished: Path, file: Path) -> None:
+def _publish(unfinished: Path, file: Path) -> None:
     if unfinished.stat().st_dev != file.parent.stat().st_dev:
-        unfinished = _carried(unfinished, file.with_name(f".{file.name[:40]}.{os.urandom(8).hex()}.partial"))
-    _require_free(file)
+        unfinished = _copy_across_file_systems(
+            unfinished, file.with_name(f".{file.name[:40]}.{os.urandom(8).hex()}.partial")
+        )
+    _require_absent(file)
     move_durably(unfinished, file)
 
 
-def _carried(unfinished: Path, to: Path) -> Path:
-    """The file on the other file system; a name that is given at one blow can be given only within one."""
+def _copy_across_file_systems(unfinished: Path, to: Path) -> Path:
+    """Copy the file to the target's file system, because renames are atomic only within one."""
     shutil.copyfile(unfinished, to)
     to.chmod(0o600)
     return to
 
 
-def _require_free(file: Path) -> None:
+def _require_absent(file: Path) -> None:
     if file.exists() or file.is_symlink():
         raise NotAllowed(
-            f"{shown(file)} exists; no backup is ever overwritten.", suggestion="Name a new file."
+            f"{format_path(file)} exists; no backup is ever overwritten.", suggestion="Name a new file."
         )

@@ -1,4 +1,4 @@
-"""Who is asking, and under which idempotency key: known to every transaction without being passed along."""
+"""The current tool call, with its caller and idempotency key, in a context variable."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Call:
-    """One tool call, as its front door saw it."""
+    """One tool call, as received by its transport."""
 
     caller: str = "local"
     tool: str = ""
     key: str | None = None
     account: str = "local"
-    """Whose idempotency keys count: the name of a token, or everybody on this machine. Not the caller's,
-    because whoever repeats a call after a cut may come back under another session."""
+    """The namespace of idempotency keys: the name of a token, or `local`. Not the caller, because a client
+    that repeats a call after a disconnect may have a new session."""
     scope: str = "admin"
-    """How much the caller may do; whoever needs no token is the owner of this machine."""
-    note: Callable[[Any], None] | None = field(default=None, compare=False)
-    """Given each writing transaction of the call as its last step, to write down in it what was called."""
+    """What the caller may do; a caller that needs no token owns this machine."""
+    record: Callable[[Any], None] | None = field(default=None, compare=False)
+    """Called at the end of each writing transaction of the call, to write its audit entry."""
 
 
 _current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa: B039 - frozen
@@ -33,8 +33,8 @@ def current_call() -> Call:
 
 
 @contextmanager
-def calling(call: Call) -> Iterator[None]:
-    """For the time of the block, everything is done on behalf of this call."""
+def use_call(call: Call) -> Iterator[None]:
+    """Make this the current call inside the block."""
     token = _current.set(call)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Copy a whole store into another: SQLite or PostgreSQL, to either.
+"""Copies a whole store into another, from and to SQLite or PostgreSQL.
 
-The source is read in one unchanging view. The target is filled, and compared with the source row by row, in
-one transaction: whatever happens before its commit, the target is as it was.
+The source is read in one consistent snapshot. The target is filled, and compared with the source row by row,
+in one transaction: if anything fails before its commit, the target is unchanged.
 """
 
 from __future__ import annotations
@@ -15,84 +15,90 @@ from deepwork.database.engine import Engine
 from deepwork.database.tables import (
     VERSION_TABLE,
     Table,
-    Tables,
+    TableStore,
     Values,
-    first_difference,
-    paired,
+    find_first_difference,
+    match_tables,
 )
 from deepwork.errors import NotAllowed, StorageError
 
 Counts = Mapping[str, int]
 """How many rows each table has."""
 MakeRoom = Callable[[Engine, Counts], None]
-Report = Callable[[str, int, int], None]
-"""Hears what is being done, how many rows of it are done, and of how many."""
-_OFTEN = 500
+ReportProgress = Callable[[str, int, int], None]
+"""Receives the current step, the number of rows done, and the total."""
+_REPORT_EVERY = 500
 
 
 @dataclass(frozen=True)
-class Copied:
-    """What a copy holds."""
+class CopyResult:
+    """The schema version and row counts of a copy."""
 
     schema: str
     rows: Counts
 
 
-def refuse(target: Engine, counts: Counts) -> None:
-    """A target that holds something stays as it is."""
+def refuse_nonempty(target: Engine, counts: Counts) -> None:
+    """Raise NotAllowed, because the target holds data."""
     raise NotAllowed(
-        f"{target.name} is not empty: it holds {told(counts)}.", suggestion="Name an empty or new one."
+        f"{target.name} is not empty: it holds {format_counts(counts)}.",
+        suggestion="Name an empty or new one.",
     )
 
 
-def untold(what: str, done: int, total: int) -> None:
-    """Nobody waits for it."""
+def ignore_progress(what: str, done: int, total: int) -> None:
+    """Report progress to nobody."""
 
 
-def copy(source: Engine, target: Engine, make_room: MakeRoom = refuse, report: Report = untold) -> Copied:
-    """Copy every row of every table, and make sure that it arrived.
+def copy_store(
+    source: Engine,
+    target: Engine,
+    make_room: MakeRoom = refuse_nonempty,
+    report: ReportProgress = ignore_progress,
+) -> CopyResult:
+    """Copy every row of every table, and verify the copy.
 
-    A target that holds something is emptied if `make_room` lets it; that is asked when nobody else can
-    write to it any more.
+    If the target holds data, `make_room` is called, once other writers are locked out; if it returns without
+    an error, the target is emptied.
     """
-    with looking_into(source) as given:
-        version, offered = require_current(given, source), given.all()
+    with inspect_tables(source) as given:
+        version, offered = require_current_schema(given, source), given.list_tables()
         rows = {table.name: given.count(table.name) for table in offered if table.name != VERSION_TABLE}
-        _make_ready(target)
-        with explained(target), target.writing() as connection:
-            taken = target.tables(connection)
-            tables = paired(offered, taken.all())
-            taken.take_time()
-            taken.keep_others_out(tables)
-            if counts := held(taken):
+        _prepare_target(target)
+        with translate_errors(target), target.writing() as connection:
+            taken = target.open_tables(connection)
+            tables = match_tables(offered, taken.list_tables())
+            taken.lift_time_limits()
+            taken.lock_tables(tables)
+            if counts := count_stored_rows(taken):
                 make_room(target, counts)
             total = sum(rows.values())
-            _fill(source, given, taken, tables, _Counting("Copying", total, report))
-            _compare(source, given, taken, tables, _Counting("Comparing", total, report))
-            target.announce(connection)
-    target.announced()
-    return Copied(version, rows)
+            _fill(source, given, taken, tables, _ProgressCounter("Copying", total, report))
+            _compare(source, given, taken, tables, _ProgressCounter("Comparing", total, report))
+            target.notify_in_transaction(connection)
+    target.notify_after_commit()
+    return CopyResult(version, rows)
 
 
 @contextmanager
-def looking_into(store: Engine) -> Iterator[Tables]:
-    """All tables of a store, in one unchanging view; nothing is made, nothing is brought forward."""
-    require_made(store)
-    with explained(store), store.reading() as connection:
-        tables = store.tables(connection)
-        tables.take_time()
+def inspect_tables(store: Engine) -> Iterator[TableStore]:
+    """Yield the tables of a store in one consistent snapshot, without creating or migrating anything."""
+    require_store_exists(store)
+    with translate_errors(store), store.reading() as connection:
+        tables = store.open_tables(connection)
+        tables.lift_time_limits()
         yield tables
 
 
-def require_made(store: Engine) -> None:
-    """Nobody makes a store by looking for one."""
-    if not store.is_made():
+def require_store_exists(store: Engine) -> None:
+    """Raise if the store does not exist, instead of creating it."""
+    if not store.exists():
         raise StorageError(f"There is no store at {store.name}.", suggestion="See `deepwork db info`.")
 
 
-def require_current(tables: Tables, store: Engine) -> str:
-    """The version of a store that is of this program's schema; any other is refused."""
-    version = tables.version()
+def require_current_schema(tables: TableStore, store: Engine) -> str:
+    """Return the store's schema version; raises unless it is this program's."""
+    version = tables.read_version()
     if version is None:
         raise StorageError(
             f"{store.name} is no store of deepwork.", suggestion="Name a store; see `deepwork db info`."
@@ -106,79 +112,83 @@ def require_current(tables: Tables, store: Engine) -> str:
 
 
 @contextmanager
-def explained(store: Engine) -> Iterator[None]:
-    """What the store's driver says went wrong, in our words."""
+def translate_errors(store: Engine) -> Iterator[None]:
+    """Convert errors of the store's driver to StorageError."""
     try:
         yield
     except Exception as error:
-        if ours := store.explain(error):
+        if ours := store.to_storage_error(error):
             raise ours from error
         raise
 
 
-def held(tables: Tables) -> Counts:
-    """What a store remembers: rows by table, without the version and the counters of a new store."""
-    names = [table.name for table in tables.all() if table.key and table.name != VERSION_TABLE]
+def count_stored_rows(tables: TableStore) -> Counts:
+    """Count the rows of each non-empty table, without the version and the counters of a new store."""
+    names = [table.name for table in tables.list_tables() if table.key and table.name != VERSION_TABLE]
     return {name: count for name in names if (count := tables.count(name))}
 
 
-def told(counts: Counts) -> str:
-    """What there is most of, for a sentence."""
+def format_counts(counts: Counts) -> str:
+    """Format the three largest counts for a sentence."""
     most = sorted(counts.items(), key=lambda each: -each[1])
     named = [f"{count} {'row' if count == 1 else 'rows'} in {table}" for table, count in most[:3]]
     return ", ".join(named + [f"and {len(most) - 3} more tables"] * (len(most) > 3))
 
 
-def _make_ready(target: Engine) -> None:
-    """Make the tables of a new target; one that is not as we would make it is refused, not changed."""
-    if target.is_made():
-        with looking_into(target) as tables:
-            if tables.version() is not None:
-                require_current(tables, target)
-            elif others := tables.all():
+def _prepare_target(target: Engine) -> None:
+    """Create the tables of a new target; raises if an existing one has another schema."""
+    if target.exists():
+        with inspect_tables(target) as tables:
+            if tables.read_version() is not None:
+                require_current_schema(tables, target)
+            elif others := tables.list_tables():
                 names = ", ".join(table.name for table in others[:3])
                 raise NotAllowed(
                     f"{target.name} holds tables that are not deepwork's: {names}.",
                     suggestion="Name an empty or new one.",
                 )
-    with explained(target):
+    with translate_errors(target):
         target.prepare()
 
 
-class _Counting:
-    """Rows on their way, counted for whoever waits."""
+class _ProgressCounter:
+    """Counts rows as they pass and reports progress."""
 
-    def __init__(self, what: str, total: int, report: Report) -> None:
+    def __init__(self, what: str, total: int, report: ReportProgress) -> None:
         self._what, self._total, self._report = what, total, report
         self._done = 0
         report(what, 0, total)
 
-    def passing(self, rows: Iterator[Values]) -> Iterator[Values]:
+    def count(self, rows: Iterator[Values]) -> Iterator[Values]:
         for row in rows:
             yield row
             self._done += 1
-            if self._done % _OFTEN == 0:
+            if self._done % _REPORT_EVERY == 0:
                 self._report(self._what, self._done, self._total)
 
 
-def _fill(source: Engine, given: Tables, target: Tables, tables: list[Table], counting: _Counting) -> None:
+def _fill(
+    source: Engine, given: TableStore, target: TableStore, tables: list[Table], counting: _ProgressCounter
+) -> None:
     target.clear(tables[::-1])
     for table in tables:
-        target.fill(table, counting.passing(_rows(source, given, table)))
+        target.fill(table, counting.count(_read_rows(source, given, table)))
 
 
-def _compare(source: Engine, given: Tables, target: Tables, tables: list[Table], counting: _Counting) -> None:
+def _compare(
+    source: Engine, given: TableStore, target: TableStore, tables: list[Table], counting: _ProgressCounter
+) -> None:
     for table in tables:
-        expected = target.as_kept(table, counting.passing(_rows(source, given, table)))
-        known = first_difference(table, expected, target.rows(table))
+        expected = target.to_stored_form(table, counting.count(_read_rows(source, given, table)))
+        known = find_first_difference(table, expected, target.read_rows(table))
         if known is not None:
             raise StorageError(
-                f"The copy differs from {source.name} in {table.named(known)}; nothing was kept.",
+                f"The copy differs from {source.name} in {table.format_row(known)}; nothing was kept.",
                 suggestion="Run `deepwork doctor` on both stores, mend what it finds, then copy again.",
             )
 
 
-def _rows(source: Engine, given: Tables, table: Table) -> Iterator[Values]:
-    """The rows to be copied; what goes wrong in reading them is the source's, not the target's."""
-    with explained(source):
-        yield from given.rows(table)
+def _read_rows(source: Engine, given: TableStore, table: Table) -> Iterator[Values]:
+    """Read rows of the source; reading errors are attributed to it, not to the target."""
+    with translate_errors(source):
+        yield from given.read_rows(table)

@@ -1,4 +1,4 @@
-"""What a database must offer; SQLite and PostgreSQL do."""
+"""The interface that SQLite and PostgreSQL implement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from deepwork.database.fulltext import FullText
 from deepwork.database.statements import Placeholder
-from deepwork.database.tables import Tables
+from deepwork.database.tables import TableStore
 from deepwork.errors import StorageError
 
 Row = dict[str, Any]
@@ -17,7 +17,7 @@ Model = TypeVar("Model")
 
 
 class Cursor(Protocol):
-    """The part of a driver's cursor that we use; rows are dicts."""
+    """The part of a driver's cursor that we use; rows are dictionaries."""
 
     rowcount: int
 
@@ -37,78 +37,78 @@ class Listener(Protocol):
     """Notices that some process has committed events."""
 
     def wait(self, timeout: float) -> bool:
-        """True as soon as something may be new, False after the time-out."""
+        """Return True as soon as there may be new events, False after the timeout."""
 
     def close(self) -> None: ...
 
 
 class Engine(Protocol):
-    """One database: how to begin and end a transaction on it, and the few things only it can know."""
+    """One database: its transactions, clock, notifications and diagnostics."""
 
     placeholder: Placeholder
     row_lock: str
-    """Ends a SELECT whose rows nobody else may change until the transaction ends."""
+    """SQL suffix of a SELECT that locks its rows until the transaction ends."""
     free_rows: str
-    """As `row_lock`, leaving out rows that somebody else holds."""
+    """Like `row_lock`, but skips rows locked by other transactions."""
     full_text: FullText
-    """How words are found."""
+    """The full-text search clauses."""
 
     @property
     def name(self) -> str:
-        """The database as people may see it: a path, or an address without its password."""
+        """The database as shown in messages: a short path, or a server without credentials."""
 
     @property
     def address(self) -> str:
-        """Where it is, for its owner: the whole path, or the URL without its password."""
+        """The full location for its owner: a path, or a URL without its password."""
 
     def prepare(self) -> None:
-        """Bring the schema to what this program knows; called before the first transaction."""
+        """Create or migrate the schema; called before the first transaction."""
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """A transaction that is committed, on disk, when the block ends without an error."""
+        """Open a transaction that is durably committed when the block ends without an error."""
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """One unchanging view of the data; nothing can be written."""
+        """Open a read-only transaction with one consistent snapshot of the data."""
 
     def now(self, connection: Connection) -> int:
-        """The database's clock, in Unix milliseconds: leases of several machines end by one clock."""
+        """Return the database's time in Unix milliseconds, so that leases of all machines use one clock."""
 
-    def announce(self, connection: Connection) -> None:
-        """Called before the commit of a transaction with events."""
+    def notify_in_transaction(self, connection: Connection) -> None:
+        """Notify listeners as part of a transaction with events; called before its commit."""
 
-    def announced(self) -> None:
-        """Called after the commit of a transaction with events."""
+    def notify_after_commit(self) -> None:
+        """Notify listeners after the commit of a transaction with events."""
 
     def listen(self) -> Listener:
-        """Start to notice events of any process."""
+        """Start listening for events of any process."""
 
-    def explain(self, error: Exception) -> StorageError | None:
-        """What a driver's error means to a caller; None if it is not the driver's."""
+    def to_storage_error(self, error: Exception) -> StorageError | None:
+        """Convert a driver's error to a StorageError; None if the error is not from the driver."""
 
     def describe(self) -> Iterator[tuple[str, str]]:
-        """Facts for `deepwork doctor`."""
+        """Yield labelled facts for `deepwork doctor`."""
 
-    def problems(self) -> Iterator[str]:
-        """What is wrong with the stored data, a sentence each; empty when all is well."""
+    def find_problems(self) -> Iterator[str]:
+        """Yield one sentence for each problem with the stored data."""
 
-    def tables(self, connection: Connection) -> Tables:
-        """All rows there are, through this transaction."""
+    def open_tables(self, connection: Connection) -> TableStore:
+        """Return access to all tables through this transaction."""
 
-    def is_made(self) -> bool:
-        """Whether there is something to read yet; what cannot be a database is an error."""
+    def exists(self) -> bool:
+        """Return whether there is anything to read; raises if the file is not a database."""
 
-    def others(self) -> list[str] | None:
-        """Other processes that have it open; None where that cannot be told."""
+    def list_other_processes(self) -> list[str] | None:
+        """List other processes that have the database open; None if that cannot be determined."""
 
     def close(self) -> None: ...
 
 
 class UnreadableRow(Exception):
-    """A stored row is not what we once stored."""
+    """A stored row is damaged: it cannot be parsed."""
 
 
-def stored(read: Callable[[Row], Model]) -> Callable[[Row], Model]:
-    """Marks a function that makes a value of a row: what it cannot read is damage, not a fault of its own."""
+def row_parser(read: Callable[[Row], Model]) -> Callable[[Row], Model]:
+    """Decorate a function that parses a row: its errors become UnreadableRow, reported as damaged data."""
 
     @functools.wraps(read)
     def checked(row: Row) -> Model:
@@ -121,20 +121,20 @@ def stored(read: Callable[[Row], Model]) -> Callable[[Row], Model]:
 
 
 def open_engine(location: str) -> Engine:
-    """The engine for a PostgreSQL URL or the path of a SQLite file; nothing is opened yet."""
-    # Only the driver that is used is imported: psycopg costs more than the rest of a small command.
+    """Create the engine for a PostgreSQL URL or a SQLite path; does not connect yet."""
+    # Import only the driver that is used: psycopg costs more than the rest of a small command.
     if location.startswith(("postgresql://", "postgres://")):
-        return _postgres(location)
+        return _open_postgres(location)
     from deepwork.database.sqlite import SQLite  # noqa: PLC0415
 
     return SQLite(location)
 
 
-def _postgres(url: str) -> Engine:
+def _open_postgres(url: str) -> Engine:
     try:
         from deepwork.database.postgres import PostgreSQL  # noqa: PLC0415
     except ImportError as missing:
-        # Without a name it is the driver's own complaint that it found no libpq.
+        # Without a name it is psycopg's own error about a missing libpq.
         if (missing.name or "psycopg").partition(".")[0] not in {"psycopg", "psycopg_pool"}:
             raise
         raise StorageError(

@@ -1,4 +1,4 @@
-"""Which file systems SQLite cannot be trusted on."""
+"""Detects network file systems, on which SQLite is not reliable."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _NETWORK = re.compile(
 )
 
 
-def network_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """The kind of network file system that holds the path; None for a local one."""
+def find_network_file_system(path: Path, mounts: str | None = None) -> str | None:
+    """Return the type of the network file system that holds the path; None for a local one."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # not Linux: there is no such list, and nothing to go by
+        except OSError:  # not Linux: no list of mounts
             return None
-    kind = _kind_of_mount(path.parent.resolve(), mounts)
+    kind = _find_mount_type(path.parent.resolve(), mounts)
     return kind if kind and _NETWORK.match(kind) else None
 
 
-def _kind_of_mount(folder: Path, mounts: str) -> str | None:
+def _find_mount_type(folder: Path, mounts: str) -> str | None:
     longest, kind = -1, None
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -29,7 +29,7 @@ def _kind_of_mount(folder: Path, mounts: str) -> str | None:
         if len(fields) < 5 or not after:
             continue
         point = Path(fields[4].replace("\\040", " "))
-        # The longest mount point wins; of equal ones the later covers the earlier.
+        # The longest mount point wins; of equal ones, the later hides the earlier.
         if folder.is_relative_to(point) and len(point.parts) >= longest:
             longest, kind = len(point.parts), after.split(" ")[0]
     return kind

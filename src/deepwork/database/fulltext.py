@@ -1,6 +1,6 @@
-"""How a database finds words: the few clauses in which SQLite and PostgreSQL differ.
+"""Full-text search: the few SQL clauses in which SQLite and PostgreSQL differ.
 
-Both keep words that `deepwork.plans.words` has cut and folded, so that both find the same.
+Both keep words that `deepwork.plans.search_words` has cut and folded, so that both find the same.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ class FullText:
     """The clauses of one database; values are called `:words` and `:query`."""
 
     stored: str
-    """What is put into the column `words`."""
+    """The expression stored in the column `words`."""
     matches: str
     """The condition on a row of `plan_words`."""
     rank: str
-    """How well a row matches; the less, the better."""
+    """The rank of a row; lower is better."""
     term: str
     joint: str
 
-    def query(self, words: Sequence[str]) -> str:
-        """Every one of these words, or a longer one that begins with it."""
+    def build_query(self, words: Sequence[str]) -> str:
+        """Build a query for rows that contain all words, as whole words or prefixes."""
         return self.joint.join(self.term.format(word) for word in words)
 
 

@@ -1,4 +1,4 @@
-"""A call that is repeated under the same key has one effect and one answer."""
+"""Idempotency keys: a repeated call with the same key has one effect and returns the first answer."""
 
 from __future__ import annotations
 
@@ -8,60 +8,62 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deepwork.database.call import Call, current_call
-from deepwork.database.engine import Row, stored
-from deepwork.database.transaction import Database, Transaction, joining
+from deepwork.database.engine import Row, row_parser
+from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import Code, Conflict, InvalidInput
 
 KEPT_MS = 7 * 24 * 3600 * 1000
 MAX_KEY = 128
 
 
-def once(database: Database, call: Call, arguments: Mapping[str, Any], work: Callable[[], Any]) -> Any:
-    """Do the work and keep its answer, or give the answer of the first time.
+def run_once(database: Database, call: Call, arguments: Mapping[str, Any], work: Callable[[], Any]) -> Any:
+    """Do the work and store its answer, or return the stored answer of the first call.
 
-    The key, the work and the answer are stored by one commit, so a crash leaves all of them or none.
+    The key, the effects and the answer are stored by one commit, so a crash leaves all of them or none.
     """
-    digest = _digest(arguments)
+    digest = _compute_digest(arguments)
     with database.transaction() as tx:
         keys = KeyStore(tx)
         if not keys.reserve(call, digest):
-            return keys.answer(call, digest)
-        with joining(tx):
+            return keys.get_answer(call, digest)
+        with join_transaction(tx):
             answer = work()
-        keys.keep(call, answer)
+        keys.save_answer(call, answer)
         return answer
 
 
-def under_key(database: Database, arguments: Mapping[str, Any], work: Callable[[], Any]) -> Any:
-    """The last part of a tool that runs programs first: the work, under the key of the call if it has one."""
+def run_under_key(database: Database, arguments: Mapping[str, Any], work: Callable[[], Any]) -> Any:
+    """Do the work under the current call's key, if it has one; for tools that run programs first."""
     call = current_call()
-    return work() if call.key is None else once(database, call, arguments, work)
+    return work() if call.key is None else run_once(database, call, arguments, work)
 
 
 def forget_key(tx: Transaction) -> None:
-    """What the call under way did was undone after it was stored: repeating it does it again."""
+    """Forget the current call's key, because its effect was undone: repeating the call must redo it."""
     call = current_call()
     if call.key is not None:
-        KeyStore(tx).forget(call)
+        KeyStore(tx).remove(call)
 
 
 def check_key(key: object) -> str:
-    """A key as clients may send it."""
+    """Return the key if it is valid; raises InvalidInput otherwise."""
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isprintable():
         raise InvalidInput(f"An idempotency key is a printable text of 1 to {MAX_KEY} characters.")
     return key
 
 
 class KeyStore:
-    """Keys that were used, with the answers given."""
+    """Stores used keys with their answers."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def reserve(self, call: Call, digest: str) -> bool:
-        """Take the key, unless it is taken; of two calls at once the second waits for the first."""
-        self._tx.run("DELETE FROM idempotency_keys WHERE created_at < :cutoff", cutoff=self._tx.now - KEPT_MS)
-        taken = self._tx.run(
+        """Reserve the key; False if it is taken. A concurrent call with the same key waits for the first."""
+        self._tx.execute(
+            "DELETE FROM idempotency_keys WHERE created_at < :cutoff", cutoff=self._tx.now - KEPT_MS
+        )
+        taken = self._tx.execute(
             """
             INSERT INTO idempotency_keys (caller, tool, key, arguments, created_at)
             VALUES (:caller, :tool, :key, :arguments, :now) ON CONFLICT DO NOTHING
@@ -70,9 +72,9 @@ class KeyStore:
         )  # fmt: skip
         return taken == 1
 
-    def answer(self, call: Call, digest: str) -> Any:
-        """What was answered the first time."""
-        first = self._tx.one(
+    def get_answer(self, call: Call, digest: str) -> Any:
+        """Return the stored answer; raises Conflict if the first call had other arguments."""
+        first = self._tx.fetch_one(
             "SELECT arguments, answer FROM idempotency_keys"
             " WHERE caller = :caller AND tool = :tool AND key = :key",
             caller=call.account, tool=call.tool, key=call.key,
@@ -83,28 +85,28 @@ class KeyStore:
                 code=Code.KEY_REUSED,
                 suggestion="Repeat the call with its first arguments, or use a new key.",
             )
-        return _answer(first)
+        return _parse_answer(first)
 
-    def keep(self, call: Call, answer: Any) -> None:
-        """Remember what was answered."""
-        self._tx.run(
+    def save_answer(self, call: Call, answer: Any) -> None:
+        """Store the answer of the call."""
+        self._tx.execute(
             "UPDATE idempotency_keys SET answer = :answer"
             " WHERE caller = :caller AND tool = :tool AND key = :key",
             answer=json.dumps(answer), caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
 
-    def forget(self, call: Call) -> None:
-        """The key may be used again."""
-        self._tx.run(
+    def remove(self, call: Call) -> None:
+        """Delete the key, so that it can be used again."""
+        self._tx.execute(
             "DELETE FROM idempotency_keys WHERE caller = :caller AND tool = :tool AND key = :key",
             caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
 
 
-@stored
-def _answer(row: Row) -> Any:
+@row_parser
+def _parse_answer(row: Row) -> Any:
     return json.loads(row["answer"])
 
 
-def _digest(arguments: Mapping[str, Any]) -> str:
+def _compute_digest(arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""PostgreSQL: the same store for several machines."""
+"""The PostgreSQL engine, for a store shared by several machines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deepwork.database import fulltext, schema
 from deepwork.database.engine import Connection
-from deepwork.database.statements import percent
-from deepwork.database.table_store import PostgreSQLTables
+from deepwork.database.statements import format_percent_placeholder
+from deepwork.database.table_store import PostgreSQLTableStore
 from deepwork.errors import Code, StorageError
 
 CONNECT_SECONDS = 5
 MOST_CONNECTIONS = 10
 CHANNEL = "deepwork_events"
-_MIGRATING = 0x6465657077  # the advisory lock of whoever migrates
+_MIGRATION_LOCK = 0x6465657077  # the key of the advisory lock for migrations
 _SERVER = "SELECT current_setting('server_version') AS version, pg_database_size(current_database()) AS size"
 _OTHERS = """
     SELECT pid, coalesce(host(client_addr), 'the server itself') FROM pg_stat_activity
@@ -36,12 +36,12 @@ _LIMITS = (
     " -c idle_in_transaction_session_timeout=60000 -c timezone=UTC"
 )
 _NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
-# A machine that vanishes says nothing: without these a call would wait for it for a quarter of an hour.
-_SILENCE = {
+# Detect a server that disappeared: without these a call would wait for a quarter of an hour.
+_KEEPALIVES = {
     "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }  # fmt: skip
-# The pool's words on an outage, a line for each attempt, would drown ours beside a command's output.
+# Hide the pool's log line for each connection attempt, which would bury our own error message.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 _WRITE = "BEGIN"
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -56,19 +56,19 @@ _BUSY = (
 )  # fmt: skip
 
 
-class AllInUse(Exception):
-    """Every connection is at work for somebody else, and stayed so."""
+class PoolExhausted(Exception):
+    """All connections of the pool stayed in use."""
 
 
-class OutcomeUnknown(Exception):
-    """The server went away between being told to commit and saying that it did."""
+class CommitOutcomeUnknown(Exception):
+    """The connection was lost between COMMIT and its confirmation."""
 
 
 class PostgreSQL:
     """One database on a server."""
 
-    placeholder = staticmethod(percent)
-    row_lock = " FOR NO KEY UPDATE"  # rows that refer to this one may still be added
+    placeholder = staticmethod(format_percent_placeholder)
+    row_lock = " FOR NO KEY UPDATE"  # still allows inserting rows that refer to this one
     free_rows = " FOR NO KEY UPDATE SKIP LOCKED"
     full_text = fulltext.POSTGRES
 
@@ -83,7 +83,7 @@ class PostgreSQL:
         usual: dict[str, Any] = {
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "deepwork",
-            **_SILENCE,
+            **_KEEPALIVES,
         }
         self._parts = usual | parts
         self._parts["options"] = f"{_LIMITS} {parts.get('options') or ''}".strip()
@@ -110,32 +110,32 @@ class PostgreSQL:
 
     def prepare(self) -> None:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
-            if not schema.is_behind(_stored_version(connection), self.name):
+            if not schema.is_behind(_read_version(connection), self.name):
                 return
-            connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATING,))
+            connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
             # Another process may have migrated while we waited.
-            version = _stored_version(connection)
+            version = _read_version(connection)
             if schema.is_behind(version, self.name):
-                with psycopg.connect(self._unlimited()) as migrating:
+                with psycopg.connect(self._build_unlimited_conninfo()) as migrating:
                     if version is None:
                         migrating.execute(schema.read_snapshot("postgresql"))
                     else:
                         schema.migrate("postgresql+psycopg://", migrating, psycopg)
 
-    def _unlimited(self) -> str:
-        """How to connect for work that takes as long as there are rows; later options win."""
+    def _build_unlimited_conninfo(self) -> str:
+        """Build a conninfo without time limits, for migrations; later options win."""
         options = f"{self._parts['options']} {_NO_LIMITS}"
         return conninfo.make_conninfo(**self._parts | {"options": options})
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._begun(_WRITE) as connection:
-            yield connection  # type: ignore[misc]  # psycopg's connection has what ours asks for
+        with self._open_transaction(_WRITE) as connection:
+            yield connection  # type: ignore[misc]  # psycopg's connection satisfies our protocol
             _commit(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._begun(_READ) as connection:
+        with self._open_transaction(_READ) as connection:
             yield connection  # type: ignore[misc]
             _roll_back(connection)
 
@@ -143,30 +143,30 @@ class PostgreSQL:
         row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now")
         return int((row.fetchone() or {})["now"])
 
-    def announce(self, connection: Connection) -> None:
+    def notify_in_transaction(self, connection: Connection) -> None:
         connection.execute(f"NOTIFY {CHANNEL}")
 
-    def announced(self) -> None:
-        """Nothing to do after the commit: the notification goes out with it."""
+    def notify_after_commit(self) -> None:
+        """Does nothing: NOTIFY is delivered with the commit."""
 
     def listen(self) -> PostgreSQLListener:
         return PostgreSQLListener(self._conninfo)
 
-    def explain(self, error: Exception) -> StorageError | None:
+    def to_storage_error(self, error: Exception) -> StorageError | None:
         error = getattr(error, "orig", None) or error  # as SQLAlchemy wraps it during a migration
         if isinstance(error, errors.DiskFull):
             return StorageError(
                 f"The disk of the {self.name} is full.",
                 code=Code.STORAGE_FULL, recoverable=True, suggestion="Free some space, then call again.",
             )  # fmt: skip
-        if isinstance(error, OutcomeUnknown):
+        if isinstance(error, CommitOutcomeUnknown):
             return StorageError(
                 f"The {self.name} went away while a change was being stored: it is there, or it is not.",
                 recoverable=True,
                 suggestion="Repeat the call with the same idempotency key: it takes effect once. "
                 "If it had none, look first whether it took effect.",
             )
-        if isinstance(error, (AllInUse, *_BUSY)):
+        if isinstance(error, (PoolExhausted, *_BUSY)):
             return StorageError(
                 f"The {self.name} was busy; nothing was changed.", recoverable=True, suggestion="Call again."
             )
@@ -188,22 +188,22 @@ class PostgreSQL:
             row = connection.execute(_SERVER).fetchone() or {}
             yield "engine", f"PostgreSQL {row['version']}"
             yield "size", f"{row['size'] / 1024:,.0f} KiB"
-            yield "schema", _stored_version(connection) or "none"
+            yield "schema", _read_version(connection) or "none"
 
-    def problems(self) -> Iterator[str]:
+    def find_problems(self) -> Iterator[str]:
         try:
             with psycopg.connect(self._conninfo, autocommit=True) as connection:
-                schema.is_behind(_stored_version(connection), self.name)
+                schema.is_behind(_read_version(connection), self.name)
         except psycopg.Error as error:
-            yield f"The {self.name} cannot be reached: {_first_line(error)}."
+            yield f"The {self.name} cannot be reached: {_get_first_line(error)}."
 
-    def tables(self, connection: Connection) -> PostgreSQLTables:
-        return PostgreSQLTables(connection)
+    def open_tables(self, connection: Connection) -> PostgreSQLTableStore:
+        return PostgreSQLTableStore(connection)
 
-    def is_made(self) -> bool:
+    def exists(self) -> bool:
         return True
 
-    def others(self) -> list[str] | None:
+    def list_other_processes(self) -> list[str] | None:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
             rows = connection.execute(_OTHERS).fetchall()
         return [f"pid {number} at {place}" for number, place in rows]
@@ -214,59 +214,59 @@ class PostgreSQL:
             self._pool = None
 
     @contextmanager
-    def _begun(self, begin: str) -> Iterator[_Connection]:
-        """A connection inside a transaction; whatever was not committed at the end of the block is undone."""
-        pool, connection = self._begin(begin)
+    def _open_transaction(self, begin: str) -> Iterator[_Connection]:
+        """Yield a connection inside a transaction; rolls back what the block did not commit."""
+        pool, connection = self._begin_transaction(begin)
         try:
             yield connection
         except BaseException:
             _roll_back(connection)
             raise
         finally:
-            self._give_back(pool, connection)
+            self._return_connection(pool, connection)
 
-    def _begin(self, begin: str) -> tuple[_Pool, _Connection]:
-        """Begin a transaction; where the server was away, on a new connection: nothing has happened yet."""
+    def _begin_transaction(self, begin: str) -> tuple[_Pool, _Connection]:
+        """Begin a transaction; retries on a new connection if the server was away, which is safe here."""
         deadline = time.monotonic() + CONNECT_SECONDS
         while True:
-            pool = self._connections()
+            pool = self._get_pool()
             try:
                 connection = pool.getconn(timeout=max(0.0, deadline - time.monotonic()))
-            except PoolClosed:  # another thread found the server away, and this pool useless
+            except PoolClosed:  # another thread discarded this pool because the server was away
                 continue
             except PoolTimeout as error:
-                if self._lent >= MOST_CONNECTIONS:  # the server is there, and has enough to do
-                    raise AllInUse from error
-                self._forget(pool)
+                if self._lent >= MOST_CONNECTIONS:  # the server is up but busy
+                    raise PoolExhausted from error
+                self._discard_pool(pool)
                 raise
-            self._count_lent(1)
+            self._add_lent(1)
             try:
                 connection.execute(begin)
             except psycopg.OperationalError:
-                self._give_back(pool, connection)
+                self._return_connection(pool, connection)
                 if not connection.closed or time.monotonic() >= deadline:
                     raise
             else:
                 return pool, connection
 
-    def _give_back(self, pool: _Pool, connection: _Connection) -> None:
-        # A dead connection has dead neighbours: all are made anew, or each would cost somebody a wait.
+    def _return_connection(self, pool: _Pool, connection: _Connection) -> None:
+        # If one connection is dead, so are the others: discard the pool, or each would cost a caller a wait.
         if connection.closed:
-            self._forget(pool)
-        self._count_lent(-1)
+            self._discard_pool(pool)
+        self._add_lent(-1)
         pool.putconn(connection)
 
-    def _count_lent(self, more: int) -> None:
+    def _add_lent(self, more: int) -> None:
         with self._opening:
             self._lent += more
 
-    def _forget(self, pool: _Pool) -> None:
+    def _discard_pool(self, pool: _Pool) -> None:
         with self._opening:
             if self._pool is pool:
                 self._pool = None
         pool.close(timeout=0)
 
-    def _connections(self) -> _Pool:
+    def _get_pool(self) -> _Pool:
         with self._opening:
             if self._pool is None:
                 self._pool = ConnectionPool(
@@ -282,7 +282,7 @@ class PostgreSQL:
 
 
 class PostgreSQLListener:
-    """Notices commits through LISTEN; after a cut it listens anew and says "look"."""
+    """Notices commits through LISTEN; after a disconnect it reconnects and reports possible news."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -316,20 +316,20 @@ def _commit(connection: _Connection) -> None:
         ended = connection.execute("COMMIT")
     except psycopg.OperationalError as error:
         if connection.closed:
-            raise OutcomeUnknown from error
+            raise CommitOutcomeUnknown from error
         raise
     if ended.statusmessage != "COMMIT":  # the server answers a commit of what had failed with ROLLBACK
         raise errors.InFailedSqlTransaction("The transaction had failed before its commit.")
 
 
 def _roll_back(connection: _Connection) -> None:
-    """End the transaction without a trace; on a connection that is gone the server does so itself."""
+    """Roll back the transaction; if the connection is lost, the server does so itself."""
     if connection.info.transaction_status != pq.TransactionStatus.IDLE:
         with suppress(psycopg.Error):
             connection.execute("ROLLBACK")
 
 
-def _stored_version(connection: psycopg.Connection[Any]) -> str | None:
+def _read_version(connection: psycopg.Connection[Any]) -> str | None:
     cursor = connection.cursor()
     cursor.row_factory = dict_row
     there = cursor.execute("SELECT to_regclass('alembic_version') IS NOT NULL AS there").fetchone()
@@ -339,5 +339,5 @@ def _stored_version(connection: psycopg.Connection[Any]) -> str | None:
     return None if row is None else str(row["version_num"])
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".")

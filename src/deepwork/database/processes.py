@@ -1,4 +1,4 @@
-"""Which processes have a file open, where the system tells."""
+"""Finds the processes that have a file open, through /proc."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from pathlib import Path
 _PROCESSES = Path("/proc")
 
 
-def with_open(path: Path) -> list[int] | None:
-    """Other processes that have the file open, as far as this user may look; None where nobody can tell."""
+def find_processes_with_open(path: Path) -> list[int] | None:
+    """Return pids of other processes, visible to this user, that have the file open; None without /proc."""
     if not (_PROCESSES / "self" / "fd").is_dir():
         return None
     wanted = str(path.resolve())
     numbers = (int(entry.name) for entry in _PROCESSES.glob("[0-9]*"))
-    return sorted(number for number in numbers if number != os.getpid() and wanted in _open_files(number))
+    return sorted(
+        number for number in numbers if number != os.getpid() and wanted in _list_open_files(number)
+    )
 
 
-def _open_files(number: int) -> Iterator[str]:
+def _list_open_files(number: int) -> Iterator[str]:
     folder = _PROCESSES / str(number) / "fd"
-    with suppress(OSError):  # it is gone, or another user's
+    with suppress(OSError):  # it has exited, or belongs to another user
         for name in os.listdir(folder):  # noqa: PTH208 - names are enough
             with suppress(OSError):
                 yield str((folder / name).readlink())

@@ -8,14 +8,14 @@ from typing import Any
 from deepwork.errors import StorageError
 
 HEAD = "0006"
-"""The newest migration; a test holds it to the folder `migrations/versions`."""
+"""The newest migration; a test compares it with the folder `migrations/versions`."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 TABLES_WITH_FIRST_ROWS = ("alembic_version", "event_sequence", "audit_head")
 """The only tables that are not empty in a new store."""
 
 
 def is_behind(version: str | None, name: str) -> bool:
-    """Whether migrations are missing; a database from a newer program is refused."""
+    """Return whether migrations are missing; raises if the schema is newer than this program."""
     if version is not None and version > HEAD:
         raise StorageError(
             f"{name} has schema {version}; this deepwork knows schemas up to {HEAD}.",
@@ -24,13 +24,13 @@ def is_behind(version: str | None, name: str) -> bool:
     return version != HEAD
 
 
-def snapshot_path(dialect: str) -> Path:
+def get_snapshot_path(dialect: str) -> Path:
     return MIGRATIONS / f"{dialect}.sql"
 
 
 def read_snapshot(dialect: str) -> str:
-    """The statements that create a new store as all migrations would, without importing Alembic."""
-    return snapshot_path(dialect).read_text(encoding="utf-8")
+    """Return the SQL that creates a new store as all migrations would, without importing Alembic."""
+    return get_snapshot_path(dialect).read_text(encoding="utf-8")
 
 
 def migrate(url: str, connection: Any, driver: Any) -> None:
@@ -45,7 +45,7 @@ def migrate(url: str, connection: Any, driver: Any) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     with engine.begin() as transaction:
         if transaction.dialect.name == "sqlite":
-            # Only now: whatever was begun before, SQLAlchemy rolled back when it first saw the connection.
+            # Not earlier: SQLAlchemy rolls back open transactions when it first uses the connection.
             transaction.exec_driver_sql("BEGIN IMMEDIATE")
         config.attributes["connection"] = transaction
         command.upgrade(config, "head")

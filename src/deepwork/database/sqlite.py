@@ -1,7 +1,7 @@
-"""SQLite: one file, many processes, no lost write and no "database is locked".
+"""The SQLite engine: many processes share one file, without lost writes or "database is locked" errors.
 
-Writers queue at a lock file, so they are served in turn and no two of them ever meet inside SQLite: that is
-faster and fairer than SQLite's own waiting, and keeps clear of its WAL-reset bug between our processes.
+Writers queue at a lock file, so SQLite never sees two of them at a time. That is faster and fairer than
+SQLite's own busy waiting, and avoids its WAL-reset bug between our processes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.database import fulltext, schema
 from deepwork.database.engine import Connection, Row
-from deepwork.database.filesystem import network_file_system
-from deepwork.database.processes import with_open
-from deepwork.database.statements import colon
-from deepwork.database.table_store import SQLiteTables
-from deepwork.database.wakeups import Hints, SQLiteListener
+from deepwork.database.filesystem import find_network_file_system
+from deepwork.database.processes import find_processes_with_open
+from deepwork.database.statements import format_colon_placeholder
+from deepwork.database.table_store import SQLiteTableStore
+from deepwork.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.errors import Code, StorageError
 from deepwork.files.atomic import move_durably
 from deepwork.files.lock import FileLock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     try:
         from pysqlite3 import dbapi2 as sqlite3
-    except ImportError:  # no wheel for this machine; `deepwork doctor` says what that means
+    except ImportError:  # no wheel for this platform; `deepwork doctor` explains the consequences
         import sqlite3
 
 WRITE_TIMEOUT = 30.0
@@ -40,7 +40,7 @@ _HEADER = b"SQLite format 3\0"
 
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # an answer means "on disk"
-    "PRAGMA fullfsync = ON",  # macOS: only then is a flush one
+    "PRAGMA fullfsync = ON",  # needed on macOS for a real flush
     "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA foreign_keys = ON",
     "PRAGMA trusted_schema = OFF",
@@ -53,8 +53,8 @@ _PRAGMAS = (
 class SQLite:
     """One database file."""
 
-    placeholder = staticmethod(colon)
-    row_lock = free_rows = ""  # whoever writes is alone anyway
+    placeholder = staticmethod(format_colon_placeholder)
+    row_lock = free_rows = ""  # there is only one writer at a time
     full_text = fulltext.SQLITE
 
     def __init__(self, path: Path | str) -> None:
@@ -62,11 +62,11 @@ class SQLite:
         self._write_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         self._readers: deque[sqlite3.Connection] = deque()
         self._writers: deque[sqlite3.Connection] = deque()
-        self._hints = Hints(self.path)
+        self._hints = WakeupChannel(self.path)
 
     @property
     def name(self) -> str:
-        # The folder and the file: enough to know it by, and nothing of the machine around it.
+        # Only the folder and the file: identifies it without exposing the machine's paths.
         return "/".join(self.path.parts[-2:])
 
     @property
@@ -74,15 +74,15 @@ class SQLite:
         return str(self.path)
 
     def prepare(self) -> None:
-        for problem in self.place_problems():
+        for problem in self.find_location_problems():
             raise problem
-        self._make_folder()
-        with self._write_lock.held(timeout=WRITE_TIMEOUT):
+        self._create_folder()
+        with self._write_lock.hold(timeout=WRITE_TIMEOUT):
             is_new = not self.path.exists()
-            self._open_up(is_new)
+            self._open_or_create(is_new)
 
-    def _open_up(self, is_new: bool) -> None:
-        with self._connection(self._writers) as connection:
+    def _open_or_create(self, is_new: bool) -> None:
+        with self._borrow_connection(self._writers) as connection:
             if is_new:
                 self.path.chmod(0o600)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()["journal_mode"]
@@ -91,7 +91,7 @@ class SQLite:
                     f"{self.name} cannot use write-ahead logging here (it is in mode {mode!r}).",
                     suggestion="Move the project to a local disk, or name another place with --db.",
                 )
-            version = stored_version(connection)
+            version = read_version(connection)
             if schema.is_behind(version, self.name):
                 if version is None:
                     connection.executescript(f"BEGIN IMMEDIATE; {schema.read_snapshot('sqlite')} COMMIT;")
@@ -101,14 +101,17 @@ class SQLite:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._write_lock.held(timeout=WRITE_TIMEOUT), self._connection(self._writers) as connection:
+        with (
+            self._write_lock.hold(timeout=WRITE_TIMEOUT),
+            self._borrow_connection(self._writers) as connection,
+        ):
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._connection(self._readers) as connection:
+        with self._borrow_connection(self._readers) as connection:
             connection.execute("BEGIN")
             yield connection
             connection.execute("COMMIT")
@@ -116,33 +119,33 @@ class SQLite:
     def now(self, connection: Connection) -> int:  # noqa: ARG002 - one machine, one clock
         return time.time_ns() // 1_000_000
 
-    def announce(self, connection: Connection) -> None:
-        """Nothing to do before the commit: a hint sent now would come too early."""
+    def notify_in_transaction(self, connection: Connection) -> None:
+        """Does nothing: a hint sent before the commit would arrive too early."""
 
-    def announced(self) -> None:
+    def notify_after_commit(self) -> None:
         self._hints.send()
 
     def listen(self) -> SQLiteListener:
-        return SQLiteListener(self._hints, self._open(query_only=True))
+        return SQLiteListener(self._hints, self._connect(query_only=True))
 
-    def explain(self, error: Exception) -> StorageError | None:
+    def to_storage_error(self, error: Exception) -> StorageError | None:
         error = getattr(error, "orig", None) or error  # as SQLAlchemy wraps it during a migration
-        if isinstance(error, UnicodeDecodeError):  # text that is none, from the file's own schema
-            return _explained("malformed", self.name, self._newest_backup())
+        if isinstance(error, UnicodeDecodeError):  # invalid text in the file's own schema
+            return _build_error("malformed", self.name, self._find_newest_backup())
         if not isinstance(error, sqlite3.Error):
             return None
         reason = getattr(error, "sqlite_errorname", None) or str(error)
-        return _explained(reason, self.name, self._newest_backup())
+        return _build_error(reason, self.name, self._find_newest_backup())
 
     def describe(self) -> Iterator[tuple[str, str]]:
         yield "database", str(self.path)
         yield "engine", f"SQLite {sqlite3.sqlite_version}"
         if self.path.exists():
             yield "size", f"{self.path.stat().st_size / 1024:,.0f} KiB"
-            with self._connection(self._readers) as connection:
-                yield "schema", stored_version(connection) or "none"
+            with self._borrow_connection(self._readers) as connection:
+                yield "schema", read_version(connection) or "none"
 
-    def problems(self) -> Iterator[str]:
+    def find_problems(self) -> Iterator[str]:
         if not has_wal_reset_fix(sqlite3.sqlite_version_info):
             yield (
                 f"SQLite {sqlite3.sqlite_version} can damage a database that several programs write at once."
@@ -151,27 +154,28 @@ class SQLite:
             )
         if not self.path.exists():
             return
-        unsafe = list(self.place_problems())
+        unsafe = list(self.find_location_problems())
         yield from (f"{problem.message} {problem.suggestion}" for problem in unsafe)
         if unsafe:
             return
         if (wal := self.path.with_name(self.path.name + "-wal")).exists() and wal.stat().st_size > LARGE_WAL:
             yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for long."
         try:
-            with self._connection(self._readers) as connection:
+            with self._borrow_connection(self._readers) as connection:
                 for row in connection.execute("PRAGMA quick_check").fetchall():
                     if row["quick_check"] != "ok":
                         yield f"The file is damaged: {row['quick_check']}."
                 if broken := connection.execute("PRAGMA foreign_key_check").fetchall():
                     yield f"{len(broken)} rows refer to rows that do not exist."
-                schema.is_behind(stored_version(connection), self.name)
+                schema.is_behind(read_version(connection), self.name)
         except sqlite3.Error as error:
-            yield f"The file cannot be read: {error}. The newest backup is {self._newest_backup() or 'none'}."
+            backup = self._find_newest_backup() or "none"
+            yield f"The file cannot be read: {error}. The newest backup is {backup}."
 
-    def tables(self, connection: Connection) -> SQLiteTables:
-        return SQLiteTables(connection)
+    def open_tables(self, connection: Connection) -> SQLiteTableStore:
+        return SQLiteTableStore(connection)
 
-    def is_made(self) -> bool:
+    def exists(self) -> bool:
         if not self.path.is_file() or self.path.stat().st_size == 0:
             return False
         with self.path.open("rb") as file:
@@ -181,51 +185,51 @@ class SQLite:
                 )
         return True
 
-    def others(self) -> list[str] | None:
-        numbers = with_open(self.path)
+    def list_other_processes(self) -> list[str] | None:
+        numbers = find_processes_with_open(self.path)
         return None if numbers is None else [f"pid {number}" for number in numbers]
 
     def save(self, connection: Connection, path: Path) -> None:
-        """Write what this view shows, page by page, into a new file that needs no log beside it."""
+        """Write this snapshot of the data to a new file, which needs no log beside it."""
         with closing(sqlite3.connect(path, isolation_level=None)) as saved:
             connection.backup(saved)  # type: ignore[attr-defined]  # SQLite's own connection can
             saved.execute("PRAGMA journal_mode = DELETE")
 
     def is_damaged(self) -> bool:
-        """Whether the file cannot be read as a whole; that it is busy or the disk is full is no damage."""
+        """Return whether the file is corrupt; raises if it is only busy or the disk is full."""
         try:
             with self.reading() as connection:
-                return bool(SQLiteTables(connection).damage())
+                return bool(SQLiteTableStore(connection).find_damage())
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
             return True
 
     def set_aside(self, name: str) -> Path:
-        """Give the file and its log another name, as they are; a new store can then be made in its place."""
+        """Rename the file and its log unchanged, so that a new store can be created in its place."""
         self.close()
-        with self._write_lock.held(timeout=WRITE_TIMEOUT):
+        with self._write_lock.hold(timeout=WRITE_TIMEOUT):
             for suffix in ("-wal", "-shm", ""):
                 if (file := self.path.with_name(self.path.name + suffix)).exists():
                     move_durably(file, file.with_name(name + suffix))
         return self.path.with_name(name)
 
     def close(self) -> None:
-        # The last connection to close checkpoints the log into the file: a write like any other.
+        # The last connection to close checkpoints the log into the file, which is a write.
         if self._readers or self._writers:
-            with suppress(StorageError), self._write_lock.held(timeout=5):
+            with suppress(StorageError), self._write_lock.hold(timeout=5):
                 for idle in (self._readers, self._writers):
                     while idle:
                         idle.pop().close()
         self._write_lock.close()
 
     @contextmanager
-    def _connection(self, idle: deque[sqlite3.Connection]) -> Iterator[Any]:
-        """A connection of our own for the block; one that met an error is not used again."""
+    def _borrow_connection(self, idle: deque[sqlite3.Connection]) -> Iterator[Any]:
+        """Yield an idle or new connection; closes it after an error."""
         try:
             connection = idle.pop()
         except IndexError:
-            connection = self._open(query_only=idle is self._readers)
+            connection = self._connect(query_only=idle is self._readers)
         try:
             yield connection
         except BaseException:
@@ -233,16 +237,16 @@ class SQLite:
             raise
         idle.append(connection)
 
-    def _open(self, *, query_only: bool) -> sqlite3.Connection:
+    def _connect(self, *, query_only: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, timeout=WRITE_TIMEOUT
         )
-        connection.row_factory = _as_dict
+        connection.row_factory = _to_dict
         for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
             connection.execute(pragma)
         return connection
 
-    def _make_folder(self) -> None:
+    def _create_folder(self) -> None:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -251,15 +255,15 @@ class SQLite:
                 suggestion="Make the project writable for this user, or name another place with --db.",
             ) from error
 
-    def place_problems(self) -> Iterator[StorageError]:
-        """Why the file must not be where it is."""
+    def find_location_problems(self) -> Iterator[StorageError]:
+        """Yield the reasons why the file must not be at its location."""
         if self.path.exists() and not self.path.is_file():
             yield StorageError(
                 f"{self.name} is no regular file.",
                 suggestion="Name a file, or one yet to be made, with --db.",
             )
             return
-        if kind := network_file_system(self.path):
+        if kind := find_network_file_system(self.path):
             yield StorageError(
                 f"{self.name} would be on a network file system ({kind}), where SQLite can lose data.",
                 suggestion="Name a local file with --db, or use PostgreSQL (DEEPWORK_DATABASE_URL).",
@@ -280,19 +284,19 @@ class SQLite:
     def _back_up(self, connection: Any, version: str) -> None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
         target = self.path.with_name(f"{self.path.name}.{version}.{stamp}.backup")
-        # Under another name until it is whole: a backup that is called one can be trusted.
+        # Under another name until it is complete, so that every `.backup` file can be trusted.
         partial = target.with_suffix(".partial")
         connection.execute("VACUUM INTO :target", {"target": str(partial)})
         partial.chmod(0o600)
         move_durably(partial, target)
 
-    def _newest_backup(self) -> str | None:
+    def _find_newest_backup(self) -> str | None:
         backups = sorted(self.path.parent.glob(f"{self.path.name}.*.backup"), key=lambda p: p.stat().st_mtime)
         return backups[-1].name if backups else None
 
 
-def stored_version(connection: Any) -> str | None:
-    """The schema's version in the file; None for a new one."""
+def read_version(connection: Any) -> str | None:
+    """Return the schema version of the file; None for a new one."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
         return None
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -300,12 +304,12 @@ def stored_version(connection: Any) -> str | None:
 
 
 def has_wal_reset_fix(version: tuple[int, ...]) -> bool:
-    """Whether this SQLite is free of the bug by which two writers at one instant may damage the file."""
+    """Return whether this SQLite has the fix for the bug by which two writers may corrupt the file."""
     backported = {(3, 50): (3, 50, 7), (3, 44): (3, 44, 6)}
     return version >= backported.get((version[0], version[1]), (3, 51, 3))
 
 
-def _explained(reason: str, name: str, backup: str | None) -> StorageError:
+def _build_error(reason: str, name: str, backup: str | None) -> StorageError:
     if "FULL" in reason or "full" in reason:
         return StorageError(
             f"The disk is full: {name} cannot grow.",
@@ -332,5 +336,5 @@ def _explained(reason: str, name: str, backup: str | None) -> StorageError:
 _NAME = itemgetter(0)
 
 
-def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
+def _to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
     return dict(zip(map(_NAME, cursor.description), values, strict=True))

@@ -1,4 +1,4 @@
-"""Transactions: what a store reads and writes through, and the events they leave behind."""
+"""Transactions, through which stores read and write, and the events they emit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Clock = Callable[[], int]
 
 
 @dataclass(frozen=True)
-class Happening:
-    """A fact to be told once its transaction is stored."""
+class PendingEvent:
+    """An event that is recorded when its transaction commits."""
 
     type: str
     data: Mapping[str, Any]
@@ -30,81 +30,81 @@ class Happening:
 
 @dataclass
 class Transaction:
-    """One tool call's view of the database; all of it happens, or nothing does."""
+    """An open database transaction, usually one per tool call; commits completely or not at all."""
 
     _connection: Connection
     _engine: Engine
     _clock: Clock | None = None
-    happenings: list[Happening] = field(default_factory=list)
+    pending_events: list[PendingEvent] = field(default_factory=list)
     remarks: dict[str, str] = field(default_factory=dict)
     taken_back: set[str] = field(default_factory=set)
     _afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     @cached_property
     def now(self) -> int:
-        """When this transaction happens, in Unix milliseconds on the database's clock."""
+        """The transaction's time in Unix milliseconds, by the database's clock."""
         return self._clock() if self._clock else self._engine.now(self._connection)
 
     @property
     def row_lock(self) -> str:
-        """Ends a SELECT whose rows nobody else may change until we are done."""
+        """SQL suffix of a SELECT that locks its rows until the transaction ends."""
         return self._engine.row_lock
 
     @property
     def free_rows(self) -> str:
-        """As `row_lock`, leaving out rows that somebody else holds."""
+        """Like `row_lock`, but skips rows locked by other transactions."""
         return self._engine.free_rows
 
     @property
     def full_text(self) -> FullText:
-        """How this database finds words."""
+        """The full-text search clauses of this database."""
         return self._engine.full_text
 
     @property
     def caller(self) -> str:
-        """On whose behalf this is done."""
+        """The caller of the current tool call."""
         return current_call().caller
 
-    def run(self, sql: str, /, **values: Any) -> int:
-        """Carry out a statement; the number of rows it touched."""
+    def execute(self, sql: str, /, **values: Any) -> int:
+        """Execute a statement and return the number of affected rows."""
         return self._execute(sql, values).rowcount
 
-    def one(self, sql: str, /, **values: Any) -> Row | None:
-        """The first row, if there is one."""
+    def fetch_one(self, sql: str, /, **values: Any) -> Row | None:
+        """Return the first row, if there is one."""
         return self._execute(sql, values).fetchone()
 
-    def all(self, sql: str, /, **values: Any) -> list[Row]:
-        """Every row."""
+    def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
+        """Return all rows."""
         return self._execute(sql, values).fetchall()
 
-    def value(self, sql: str, /, **values: Any) -> Any:
-        """The first column of the first row, if there is one."""
-        row = self.one(sql, **values)
+    def fetch_value(self, sql: str, /, **values: Any) -> Any:
+        """Return the first column of the first row, if there is one."""
+        row = self.fetch_one(sql, **values)
         return None if row is None else next(iter(row.values()))
 
     def insert(self, table: str, row: Mapping[str, Any]) -> None:
-        """Add one row."""
-        self._execute(statements.insertion(table, tuple(row)), row)
+        """Insert one row."""
+        self._execute(statements.build_insert(table, tuple(row)), row)
 
-    def insert_all(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add many rows at once."""
+    def insert_many(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert many rows with one statement."""
         if rows:
-            self.run_all(statements.insertion(table, tuple(rows[0])), rows)
+            self.execute_many(statements.build_insert(table, tuple(rows[0])), rows)
 
-    def run_all(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Carry out a statement once for each of these rows of values."""
+    def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Execute a statement once for each row of values."""
         if rows:
-            text, _ = statements.prepared(sql, rows[0], self._engine.placeholder)
+            text, _ = statements.prepare_statement(sql, rows[0], self._engine.placeholder)
             self._connection.cursor().executemany(text, rows)
 
     def update(self, table: str, id: str, changes: Mapping[str, Any]) -> None:
-        """Change columns of the row with this id."""
+        """Update columns of the row with this id."""
         if changes:
-            self._execute(statements.update(table, tuple(changes)), {**changes, "id": id})
+            self._execute(statements.build_update(table, tuple(changes)), {**changes, "id": id})
 
     def emit(self, type: str, data: Mapping[str, Any], workflow_id: str | None = None) -> None:
-        """Tell a fact, once, when and only if this transaction is stored."""
-        self.happenings.append(Happening(type, data, workflow_id))
+        """Emit an event, which is recorded only if this transaction commits."""
+        self.pending_events.append(PendingEvent(type, data, workflow_id))
 
     def afterwards(self, act: Callable[[], None]) -> None:
         """Once all this is stored, do what no transaction may wait for, such as running a program."""
@@ -119,21 +119,21 @@ class Transaction:
         self.taken_back.update(keys)
 
     def follow_up(self) -> None:
-        """It is stored: do what was put off until now."""
+        """Run the actions that were deferred until after the commit."""
         for act in self._afterwards:
             act()
 
     def _execute(self, sql: str, values: Mapping[str, Any]) -> Cursor:
-        return self._connection.execute(*statements.prepared(sql, values, self._engine.placeholder))
+        return self._connection.execute(*statements.prepare_statement(sql, values, self._engine.placeholder))
 
 
-EventLog = Callable[[Transaction, Sequence[Happening]], None]
+EventLog = Callable[[Transaction, Sequence[PendingEvent]], None]
 
 _joined: ContextVar[Transaction | None] = ContextVar("deepwork_joined_transaction", default=None)
 
 
 class Database:
-    """Everything deepwork remembers beside plain files."""
+    """The store: opens transactions on an engine and records their events."""
 
     def __init__(self, engine: Engine, record: EventLog, clock: Clock | None = None) -> None:
         """`record` appends events to the log; `clock` replaces the database's own in tests."""
@@ -142,45 +142,45 @@ class Database:
         self._clock = clock
         self._is_prepared = False
         self._preparing = threading.Lock()
-        self.followers: list[Callable[[Sequence[Happening]], None]] = []
+        self.followers: list[Callable[[Sequence[PendingEvent]], None]] = []
         """Who in this process acts on what was stored, before it is answered."""
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Read and write; stored, with its events, when the block ends without an error."""
+        """Open a transaction; commits, together with its events, when the block ends without an error."""
         if outer := _joined.get():
             yield outer
             return
-        with self._explained():
+        with self._translate_errors():
             self._prepare()
             with self.engine.writing() as connection:
                 tx = Transaction(connection, self.engine, self._clock)
                 yield tx
-                if tx.happenings:
-                    self._record(tx, tx.happenings)
-                    self.engine.announce(connection)
-                if note := current_call().note:
-                    note(tx)  # after the events: whoever takes both locks takes them in this order
-        if tx.happenings:
-            self.engine.announced()
+                if tx.pending_events:
+                    self._record(tx, tx.pending_events)
+                    self.engine.notify_in_transaction(connection)
+                if note := current_call().record:
+                    note(tx)  # after the events: both locks are always taken in this order
+        if tx.pending_events:
+            self.engine.notify_after_commit()
         tx.follow_up()
-        for hear in self.followers if tx.happenings else ():
-            hear(tx.happenings)
+        for hear in self.followers if tx.pending_events else ():
+            hear(tx.pending_events)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """Read only: one unchanging view, and no waiting for writers."""
+        """Open a read-only transaction: one consistent snapshot, without waiting for writers."""
         if outer := _joined.get():
             yield outer
             return
-        with self._explained():
+        with self._translate_errors():
             self._prepare()
             with self.engine.reading() as connection:
                 yield Transaction(connection, self.engine, self._clock)
 
     def listen(self) -> Listener:
-        """Start to notice events of any process."""
-        with self._explained():
+        """Start listening for events of any process."""
+        with self._translate_errors():
             self._prepare()
             return self.engine.listen()
 
@@ -195,7 +195,7 @@ class Database:
                     self._is_prepared = True
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except UnreadableRow as error:
@@ -204,14 +204,18 @@ class Database:
                 suggestion="Run `deepwork doctor`, and put the newest backup in its place.",
             ) from error
         except Exception as error:
-            if explained := self.engine.explain(error):
+            if explained := self.engine.to_storage_error(error):
                 raise explained from error
             raise
 
 
 @contextmanager
-def joining(tx: Transaction) -> Iterator[None]:
-    """For the time of the block, every transaction asked for is this one."""
+def join_transaction(tx: Transaction) -> Iterator[None]:
+    """Make every transaction opened inside the block join this one.
+
+    Used for idempotency keys: the key, the effect and the answer of a call must be stored by one commit,
+    although the tool itself opens its own transactions.
+    """
     token = _joined.set(tx)
     try:
         yield

@@ -1,1 +1,1 @@
-"""What happened, in order, for whoever wants to follow: the log and the feed that tails it."""
+"""The event log, a feed that follows it, and a hub that shares one feed among many clients."""

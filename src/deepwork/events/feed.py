@@ -1,4 +1,4 @@
-"""Following the log from any process: every event once, in order, soon after its commit."""
+"""Reads and follows the event log from any process: every event once and in order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from deepwork.database.transaction import Database
 from deepwork.errors import StorageError
 from deepwork.events.log import Event, EventStore
 
-BATCH = 200
+BATCH_SIZE = 200
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Some events, and the number up to which nothing is missing from them."""
+class EventBatch:
+    """Some events; `upto` is the last event number they cover."""
 
     events: list[Event]
     upto: int
@@ -25,38 +25,40 @@ class Batch:
 
 @dataclass(frozen=True)
 class ResyncRequired:
-    """Events after `since` are no longer kept: read the state anew, then follow from `resume_at`."""
+    """Events after `since` were deleted: the client must reload its state and follow from `resume_at`."""
 
     since: int
     resume_at: int
 
 
-class Feed:
-    """The event log, as something to follow."""
+class EventFeed:
+    """Reads the event log after a number, once or continuously."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(
-        self, since: int, *, workflow_id: str | None = None, limit: int = BATCH
-    ) -> Batch | ResyncRequired:
-        """The events after a number, as far as they are there."""
+        self, since: int, *, workflow_id: str | None = None, limit: int = BATCH_SIZE
+    ) -> EventBatch | ResyncRequired:
+        """Read the next stored events after a number."""
         with self._database.reading() as tx:
             store = EventStore(tx)
-            last = store.last()
-            if not store.oldest() - 1 <= since <= last:
+            last = store.get_last_seq()
+            if not store.get_oldest_seq() - 1 <= since <= last:
                 return ResyncRequired(since, last)
-            events = store.after(since, limit, workflow_id)
-            return Batch(events, events[-1].seq if len(events) == limit else last)
+            events = store.list_after(since, limit, workflow_id)
+            return EventBatch(events, events[-1].seq if len(events) == limit else last)
 
-    def last(self) -> int:
-        """The newest number: where to start for what is yet to come."""
+    def get_last_seq(self) -> int:
+        """Return the newest event number; follow from here to get only new events."""
         with self._database.reading() as tx:
-            return EventStore(tx).last()
+            return EventStore(tx).get_last_seq()
 
-    def stored(self, since: int, *, workflow_id: str | None = None) -> Iterator[Event | ResyncRequired]:
-        """Every event after a number that is there now."""
-        end = self.last()
+    def iterate_stored(
+        self, since: int, *, workflow_id: str | None = None
+    ) -> Iterator[Event | ResyncRequired]:
+        """Yield every event after a number that is stored now."""
+        end = self.get_last_seq()
         while since != end:
             batch = self.read(since, workflow_id=workflow_id)
             if isinstance(batch, ResyncRequired):
@@ -70,38 +72,38 @@ class Feed:
         since: int,
         *,
         workflow_id: str | None = None,
-        is_over: Callable[[], bool] = lambda: False,
-        look_every: float = 1.0,
+        should_stop: Callable[[], bool] = lambda: False,
+        poll_seconds: float = 1.0,
         notice: Callable[[str], None] | None = None,
     ) -> Iterator[Event | ResyncRequired]:
-        """Every event after a number, for ever, until `is_over()`.
+        """Yield every event after a number, and new ones as they arrive, until `should_stop()`.
 
-        An outage of the database ends it with an error; with `notice`, which is told of it, it is waited out.
+        If the database becomes unavailable it raises; with `notice` it passes a message to it and retries.
         """
-        pauses = Pauses()
-        while not is_over():
+        backoff = Backoff()
+        while not should_stop():
             try:
-                for told in self._followed(since, workflow_id, is_over, look_every):
-                    if notice and pauses.is_outage:
-                        notice(f"The database is back; going on after event {since}.")
-                        pauses = Pauses()
-                    if told is None:
+                for item in self._follow_until_outage(since, workflow_id, should_stop, poll_seconds):
+                    if notice and backoff.is_outage:
+                        notice(f"The database is available again; continuing after event {since}.")
+                        backoff = Backoff()
+                    if item is None:
                         continue
-                    yield told
-                    since = told.seq if isinstance(told, Event) else told.resume_at
+                    yield item
+                    since = item.seq if isinstance(item, Event) else item.resume_at
             except StorageError as error:
                 if notice is None or not error.recoverable:
                     raise
-                if not pauses.is_outage:
-                    notice(f"{error.message} Trying again until it answers.")
-                pauses.wait(is_over)
+                if not backoff.is_outage:
+                    notice(f"{error.message} Retrying until it responds.")
+                backoff.wait(should_stop)
 
-    def _followed(
-        self, since: int, workflow_id: str | None, is_over: Callable[[], bool], look_every: float
+    def _follow_until_outage(
+        self, since: int, workflow_id: str | None, should_stop: Callable[[], bool], poll_seconds: float
     ) -> Iterator[Event | ResyncRequired | None]:
-        """The events as long as the database is there, and a None after each look at it."""
+        """Yield events until the database fails, and None after each read to show that it answered."""
         with closing(self._database.listen()) as listener:
-            while not is_over():
+            while not should_stop():
                 batch = self.read(since, workflow_id=workflow_id)
                 if isinstance(batch, ResyncRequired):
                     yield batch
@@ -110,12 +112,12 @@ class Feed:
                 yield from batch.events
                 yield None
                 if since == batch.upto:
-                    listener.wait(look_every)
+                    listener.wait(poll_seconds)
                 since = batch.upto
 
 
-class Pauses:
-    """Ever longer waits between the attempts to reach a database that is away."""
+class Backoff:
+    """Growing pauses between attempts to reach the database."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -124,8 +126,8 @@ class Pauses:
     def is_outage(self) -> bool:
         return self._next > 0
 
-    def wait(self, is_over: Callable[[], bool]) -> None:
+    def wait(self, should_stop: Callable[[], bool]) -> None:
         self._next = min(LONGEST_PAUSE, 2 * self._next or FIRST_PAUSE)
         end = time.monotonic() + self._next
-        while not is_over() and (left := end - time.monotonic()) > 0:
+        while not should_stop() and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, FIRST_PAUSE))

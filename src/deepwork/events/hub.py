@@ -1,4 +1,4 @@
-"""The feed for many listeners of one process: the log is read once, however many follow it."""
+"""Shares one event feed among all listeners of a process, so the log is read only once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from deepwork.events.feed import Batch, Feed, ResyncRequired
+from deepwork.events.feed import EventBatch, EventFeed, ResyncRequired
 from deepwork.events.log import Event
 
 log = logging.getLogger("deepwork")
@@ -23,78 +23,86 @@ RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Told:
-    """An event as it goes over a wire."""
+class SerializedEvent:
+    """An event as JSON, ready to send."""
 
     seq: int
     workflow_id: str | None
     text: str
 
 
-class Hub:
-    """Keeps the newest events in memory; whoever is further behind reads them from the log.
+class EventHub:
+    """Keeps the newest events in memory; listeners that lag further behind read from the log.
 
-    So a slow listener costs no memory and loses nothing, and a fast one costs no query.
+    A slow listener therefore needs no memory and loses nothing, and a fast one needs no query.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
-        self._recent: deque[Told] = deque()
+        self._recent: deque[SerializedEvent] = deque()
         self._bytes = 0
         self._position = -1
         self._starting = asyncio.Lock()
-        self._news = asyncio.Event()
-        self._is_over = threading.Event()
+        self._updated = asyncio.Event()
+        self._stopping = threading.Event()
 
     async def stream(
         self, since: int | None = None, workflow_id: str | None = None
-    ) -> AsyncIterator[Told | ResyncRequired]:
-        """Every event after a number, or from now on, each once and in order, for ever."""
+    ) -> AsyncIterator[SerializedEvent | ResyncRequired]:
+        """Yield every event after a number, or from now on, once and in order, without end."""
         await self._start()
         cursor = self._position if since is None else since
         while True:
-            batch = await self._after(cursor, workflow_id)
+            batch = await self._read_after(cursor, workflow_id)
             if isinstance(batch, ResyncRequired):
                 yield batch
                 return
             events, upto = batch
-            for told in events:
-                yield told
+            for event in events:
+                yield event
             if upto == cursor:
-                await self._news.wait()
+                await self._updated.wait()
             cursor = upto
 
     def close(self) -> None:
-        self._is_over.set()
+        self._stopping.set()
 
-    async def _after(self, cursor: int, workflow_id: str | None) -> tuple[list[Told], int] | ResyncRequired:
+    async def _read_after(
+        self, cursor: int, workflow_id: str | None
+    ) -> tuple[list[SerializedEvent], int] | ResyncRequired:
         if cursor == self._position:
             return [], cursor
         if self._recent and self._recent[0].seq - 1 <= cursor < self._position:
             newer = islice(self._recent, cursor + 1 - self._recent[0].seq, None)
-            return [told for told in newer if workflow_id in (None, told.workflow_id)], self._position
+            return [event for event in newer if workflow_id in (None, event.workflow_id)], self._position
         batch = await asyncio.to_thread(self._feed.read, cursor, workflow_id=workflow_id)
-        return ([_told(event) for event in batch.events], batch.upto) if isinstance(batch, Batch) else batch
+        return (
+            ([_serialize(event) for event in batch.events], batch.upto)
+            if isinstance(batch, EventBatch)
+            else batch
+        )
 
     async def _start(self) -> None:
         async with self._starting:
             if self._position < 0:
-                self._position = await asyncio.to_thread(self._feed.last)
+                self._position = await asyncio.to_thread(self._feed.get_last_seq)
                 loop = asyncio.get_running_loop()
-                threading.Thread(target=self._follow, args=(loop,), name="deepwork-hub", daemon=True).start()
+                threading.Thread(
+                    target=self._follow_log, args=(loop,), name="deepwork-hub", daemon=True
+                ).start()
 
-    def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread of its own: read the log for ever, through failures of the database too."""
+    def _follow_log(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Follow the log in a thread, and retry after database errors."""
         position = self._position
-        while not self._is_over.is_set():
+        while not self._stopping.is_set():
             try:
-                for event in self._feed.follow(position, is_over=self._is_over.is_set):
+                for event in self._feed.follow(position, should_stop=self._stopping.is_set):
                     position = event.seq if isinstance(event, Event) else event.resume_at
                     loop.call_soon_threadsafe(self._publish, event)
-            except Exception as error:  # noqa: BLE001 - whatever the database does, the news must go on
+            except Exception as error:  # noqa: BLE001 - the thread must survive any error
                 if loop.is_closed():
                     return
-                log.warning("The event log cannot be followed: %s", error)
+                log.warning("Cannot follow the event log: %s", error)
                 time.sleep(RETRY_SECONDS)
 
     def _publish(self, event: Event | ResyncRequired) -> None:
@@ -102,18 +110,18 @@ class Hub:
             self._recent.clear()
             self._position, self._bytes = event.resume_at, 0
         else:
-            self._remember(_told(event))
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+            self._remember(_serialize(event))
+        updated, self._updated = self._updated, asyncio.Event()
+        updated.set()
 
-    def _remember(self, told: Told) -> None:
-        self._recent.append(told)
-        self._position = told.seq
-        self._bytes += len(told.text)
+    def _remember(self, event: SerializedEvent) -> None:
+        self._recent.append(event)
+        self._position = event.seq
+        self._bytes += len(event.text)
         while len(self._recent) > MAX_EVENTS or (self._bytes > MAX_BYTES and len(self._recent) > 1):
             self._bytes -= len(self._recent.popleft().text)
 
 
-def _told(event: Event) -> Told:
+def _serialize(event: Event) -> SerializedEvent:
     text = json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
-    return Told(event.seq, event.workflow_id, text)
+    return SerializedEvent(event.seq, event.workflow_id, text)

@@ -1,1 +1,1 @@
-"""Files of a project: paths kept inside it, writes that survive a crash, locks, YAML with line numbers."""
+"""File access: confined paths, atomic writes, locks, glob patterns, and YAML with line numbers."""

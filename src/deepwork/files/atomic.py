@@ -1,4 +1,4 @@
-"""Write a file whole or not at all, whatever happens in between."""
+"""Atomic, durable file writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from deepwork.files.failures import storage_failure
+from deepwork.files.os_errors import to_storage_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,27 +21,27 @@ def write_atomically(
 ) -> None:
     """Replace the file's content; when this returns, the new content has reached the disk.
 
-    After a crash at any moment the file holds the old content or the new one. With `keep_previous` the old
-    one stays beside it as `<name>.prev`. What can be made again at any time need not be durable: nobody ever
-    reads half of it, but a power cut may lose it.
+    After a crash at any moment the file holds either the old content or the new. With `keep_previous` the old
+    content is kept beside it as `<name>.prev`. With `is_durable=False`, for content that can be recreated,
+    readers still never see half of it, but a power failure may lose it.
     """
-    temporary = _name_beside(path)
+    temporary = _build_temporary_path(path)
     try:
         _write_new(temporary, data, mode, is_durable=is_durable)
         if keep_previous:
-            _keep(path)
+            _link_previous(path)
         temporary.replace(path)
         if is_durable:
             _sync_directory(path.parent)
     except OSError as error:
-        raise storage_failure("write", path, error) from error
+        raise to_storage_error("write", path, error) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
 
 
 def flush(descriptor: int) -> None:
-    """Have everything on the disk itself; on macOS a plain fsync stops at the drive's cache."""
+    """Flush a file to the disk; on macOS a plain fsync only reaches the drive's cache."""
     if hasattr(fcntl, "F_FULLFSYNC"):
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
@@ -49,7 +49,7 @@ def flush(descriptor: int) -> None:
 
 
 def move_durably(path: Path, to: Path) -> None:
-    """Give a finished file its name; when this returns, its content and its name have reached the disk."""
+    """Rename a finished file; when this returns, its content and its name have reached the disk."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -59,10 +59,10 @@ def move_durably(path: Path, to: Path) -> None:
         path.replace(to)
         _sync_directory(to.parent)
     except OSError as error:
-        raise storage_failure("write", to, error) from error
+        raise to_storage_error("write", to, error) from error
 
 
-def _name_beside(path: Path) -> Path:
+def _build_temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.tmp")
 
 
@@ -74,16 +74,16 @@ def _write_new(path: Path, data: bytes, mode: int, *, is_durable: bool) -> None:
             flush(file.fileno())
 
 
-def _keep(path: Path) -> None:
-    # A second name for the same content costs no copy, and at no moment is the file without its own name.
-    second_name = _name_beside(path)
+def _link_previous(path: Path) -> None:
+    # A hard link avoids a copy, and the file is never without its own name.
+    second_name = _build_temporary_path(path)
     try:
         os.link(path, second_name, follow_symlinks=False)
         second_name.replace(path.with_name(f"{path.name}.prev"))
     except FileNotFoundError:
         return
     finally:
-        # Still there if a crash left both names on one file: renaming one onto the other then does nothing.
+        # Still there if both names are links to one file: renaming one onto the other then does nothing.
         second_name.unlink(missing_ok=True)
 
 

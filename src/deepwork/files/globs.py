@@ -1,18 +1,18 @@
-r"""One dialect of patterns for everything that names files.
+r"""Glob patterns: the one dialect used everywhere.
 
-A pattern speaks about a whole relative path with `/` between its names. Upper and lower case differ, and a
-leading dot is nothing special.
+A pattern matches a whole relative path with `/` between its names. It is case-sensitive, and a leading dot
+has no special meaning.
 
     *          any characters of one name, also none
     ?          one character; [abc] and [a-z] one of these, [!abc] and [^abc] any other; never a slash
     **/        any number of directories, also none
     docs/**    everything below docs; docs/ says the same
     **         elsewhere, as in src/**.py or lib**/x: any characters, slashes too
-    {a,b}      one or the other; they may hold slashes, wildcards, braces or nothing
-    \x         x itself, whatever it would mean otherwise
+    {a,b}      either one; they may contain slashes, wildcards, braces or nothing
+    \x         the literal character x
 
-Braces are spelled out first, so a pattern is a list of alternatives. Each is read as single characters with
-stars and gaps between them; from that one form come both what matches it and what it overlaps with.
+Braces are expanded first, so a pattern is a list of alternatives. Each is parsed into single characters with
+stars and gaps between them; both matching and overlap detection use that form.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import NamedTuple, TypeAlias
 
 from deepwork.errors import MAX_ECHOED, InvalidInput
 
-# Anybody may write a pattern, so one that is made to keep us busy ends within a second or so.
-_LONGEST = 4096
-_LONGEST_SPELLED_OUT = 32_768
-_MOST_ALTERNATIVES = 1000
-_MOST_SETS = 500
-_MOST_STEPS = 20_000
+# Patterns are untrusted: these limits keep the most expensive one to about a second.
+_MAX_LENGTH = 4096
+_MAX_EXPANDED_LENGTH = 32_768
+_MAX_ALTERNATIVES = 1000
+_MAX_SETS = 500
+_MAX_STEPS = 20_000
 
 _SET = r"\[[!^]?+\]?+(?:\\.|[^\\\]])*\]"
 _PIECE = re.compile(rf"\\.|{_SET}|[^\\\[\]{{}},]+|.", re.DOTALL)
@@ -52,71 +52,71 @@ _STRAY = {
 
 
 class Globs:
-    """Several patterns as one question: does any of them match?"""
+    """A set of patterns; a path matches if any of them does."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        alternatives = list(chain.from_iterable(map(_alternatives, patterns)))
-        self._names = frozenset(found.start for found in alternatives if found.is_plain)
-        wild = dict.fromkeys(_regex(found.tokens) for found in alternatives if not found.is_plain)
-        self._match = re.compile("|".join(wild) or _NEVER, re.DOTALL).match
+        alternatives = list(chain.from_iterable(map(_parse_or_raise, patterns)))
+        self._plain_paths = frozenset(found.start for found in alternatives if found.is_plain)
+        wild = dict.fromkeys(_build_regex(found.tokens) for found in alternatives if not found.is_plain)
+        self._match_wild = re.compile("|".join(wild) or _NEVER, re.DOTALL).match
 
     def matches(self, path: str) -> bool:
-        """Whether a relative path, with no empty name in it, matches one of the patterns."""
-        return path in self._names or self._match(path) is not None
+        """Return whether a relative path, without empty names, matches one of the patterns."""
+        return path in self._plain_paths or self._match_wild(path) is not None
 
-    def among(self, paths: Iterable[str]) -> list[str]:
-        """Those that match, in order."""
-        names, match = self._names, self._match
+    def filter(self, paths: Iterable[str]) -> list[str]:
+        """Return the matching paths, in order."""
+        names, match = self._plain_paths, self._match_wild
         return [path for path in paths if path in names or match(path)]
 
 
-def problem(pattern: str) -> str | None:
-    """Why a pattern can never match, or cannot be read; None if it is fine.
+def find_problem(pattern: str) -> str | None:
+    """Explain why a pattern is invalid or can never match; None if it is fine.
 
-    It goes on where "the pattern 'x' " stops.
+    The text continues a sentence that begins with "the pattern 'x' ".
     """
     try:
-        _read(pattern)
-    except _Unreadable as unreadable:
+        _parse_pattern(pattern)
+    except _InvalidPattern as unreadable:
         return str(unreadable)
     return None
 
 
 def may_overlap(one: str, other: str) -> bool:
-    """Whether some path could match both; may say True too often, never False wrongly."""
-    return _may_meet(_alternatives(one), _alternatives(other))
+    """Return whether some path could match both; False is always right, True may be a false alarm."""
+    return _may_any_overlap(_parse_or_raise(one), _parse_or_raise(other))
 
 
-def escaped(name: str) -> str:
-    """The pattern that matches this name and nothing else."""
+def escape(name: str) -> str:
+    """Return the pattern that matches exactly this name."""
     return "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in name)
 
 
-def overlapping(ones: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]]:
-    """The pairs that may overlap, in order."""
-    left, right = ([(pattern, _alternatives(pattern)) for pattern in side] for side in (ones, others))
-    return [(one, other) for (one, a), (other, b) in product(left, right) if _may_meet(a, b)]
+def find_overlaps(ones: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the pairs that may overlap, in order."""
+    left, right = ([(pattern, _parse_or_raise(pattern)) for pattern in side] for side in (ones, others))
+    return [(one, other) for (one, a), (other, b) in product(left, right) if _may_any_overlap(a, b)]
 
 
-class _Unreadable(Exception):
-    """What is wrong with a pattern, as a clause."""
+class _InvalidPattern(Exception):
+    """A pattern is invalid; the message is a clause."""
 
 
-class _Wild(Enum):
-    """What stands for any number of characters."""
+class _Wildcard(Enum):
+    """A token that matches any number of characters."""
 
     STAR = "characters of one name"
-    GAP = "nothing, or all up to some slash ahead and that slash"
-    DEEP = "a double star as it is written; it is read as gaps and stars"
+    GAP = "nothing, or everything up to and including some later slash"
+    DEEP = "a double star as written; it is converted to gaps and stars"
 
 
 _Chars: TypeAlias = tuple[tuple[int, int], ...]  # one character: the ranges of code points it may come from
-_Token: TypeAlias = _Chars | _Wild
-_Moves: TypeAlias = dict[int, list[tuple[_Chars, int]]]
+_Token: TypeAlias = _Chars | _Wildcard
+_Transitions: TypeAlias = dict[int, list[tuple[_Chars, int]]]
 
 
 class _Alternative(NamedTuple):
-    """One of the patterns without braces that a pattern stands for."""
+    """One of the brace-free patterns that a pattern expands to."""
 
     tokens: Sequence[_Token]
     start: str  # of every path that matches
@@ -124,33 +124,33 @@ class _Alternative(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Nothing in it is wild: the one path that matches is its start."""
+        """Whether it has no wildcard: only the path `start` matches."""
         return len(self.start) == len(self.tokens)
 
 
-def _alternatives(pattern: str) -> list[_Alternative]:
+def _parse_or_raise(pattern: str) -> list[_Alternative]:
     try:
-        return _read(pattern)
-    except _Unreadable as unreadable:
+        return _parse_pattern(pattern)
+    except _InvalidPattern as unreadable:
         raise InvalidInput(f"The pattern {pattern[:MAX_ECHOED]!a} {unreadable}.") from None
 
 
-def _read(pattern: str) -> list[_Alternative]:
+def _parse_pattern(pattern: str) -> list[_Alternative]:
     if not pattern:
-        raise _Unreadable("is empty; name a file, or write ** for everything")
-    if len(pattern) > _LONGEST:
-        raise _Unreadable(f"is longer than {_LONGEST:,} characters; split it into several")
+        raise _InvalidPattern("is empty; name a file, or write ** for everything")
+    if len(pattern) > _MAX_LENGTH:
+        raise _InvalidPattern(f"is longer than {_MAX_LENGTH:,} characters; split it into several")
     if "\0" in pattern:
-        raise _Unreadable("contains a NUL character, which no path has; leave it out")
-    texts = _spelled_out(pattern)
-    if sum(text.count("[") for text in texts) > _MOST_SETS:
-        raise _Unreadable(f"has more than {_MOST_SETS} [...] in its alternatives; split it into several")
-    return [_alternative(text) for text in texts]
+        raise _InvalidPattern("contains a NUL character, which no path has; leave it out")
+    texts = _expand_braces(pattern)
+    if sum(text.count("[") for text in texts) > _MAX_SETS:
+        raise _InvalidPattern(f"has more than {_MAX_SETS} [...] in its alternatives; split it into several")
+    return [_parse_alternative(text) for text in texts]
 
 
-def _spelled_out(pattern: str) -> list[str]:
-    """The pattern once for every choice that its braces leave."""
-    levels = [[[""]]]  # for each open brace its alternatives so far, and each of these spelled out so far
+def _expand_braces(pattern: str) -> list[str]:
+    """Return one brace-free pattern for every combination of alternatives."""
+    levels = [[[""]]]  # for each open brace its alternatives so far, each expanded so far
     for piece in _PIECE.findall(pattern):
         if piece == "{":
             levels.append([[""]])
@@ -158,74 +158,78 @@ def _spelled_out(pattern: str) -> list[str]:
             levels[-1].append([""])
         elif piece == "}" and len(levels) > 1:
             choices = list(chain.from_iterable(levels.pop()))
-            levels[-1][-1] = _joined(levels[-1][-1], choices)
+            levels[-1][-1] = _append_choices(levels[-1][-1], choices)
         elif piece in _STRAY:
-            raise _Unreadable(_STRAY[piece])
+            raise _InvalidPattern(_STRAY[piece])
         else:
-            levels[-1][-1] = _joined(levels[-1][-1], [piece])
+            levels[-1][-1] = _append_choices(levels[-1][-1], [piece])
     if len(levels) > 1:
-        raise _Unreadable(_STRAY["{"])
+        raise _InvalidPattern(_STRAY["{"])
     return list(dict.fromkeys(levels[0][0]))
 
 
-def _joined(texts: list[str], choices: list[str]) -> list[str]:
-    if len(texts) * len(choices) > _MOST_ALTERNATIVES:
-        raise _Unreadable(f"has more than {_MOST_ALTERNATIVES:,} alternatives; split it into several")
+def _append_choices(texts: list[str], choices: list[str]) -> list[str]:
+    if len(texts) * len(choices) > _MAX_ALTERNATIVES:
+        raise _InvalidPattern(f"has more than {_MAX_ALTERNATIVES:,} alternatives; split it into several")
     joined = [text + choice for text in texts for choice in choices]
-    if sum(map(len, joined)) > _LONGEST_SPELLED_OUT:
-        raise _Unreadable(
-            f"is longer than {_LONGEST_SPELLED_OUT:,} characters without its braces; split it into several"
+    if sum(map(len, joined)) > _MAX_EXPANDED_LENGTH:
+        raise _InvalidPattern(
+            f"is longer than {_MAX_EXPANDED_LENGTH:,} characters without its braces; split it into several"
         )
     return joined
 
 
-def _alternative(text: str) -> _Alternative:
-    if _PLAIN.fullmatch(text):  # most patterns just name a file, and need no closer reading
-        return _Alternative([_only(character) for character in text], text, text)
+def _parse_alternative(text: str) -> _Alternative:
+    if _PLAIN.fullmatch(text):  # fast path: most patterns are plain file names
+        return _Alternative([_to_chars(character) for character in text], text, text)
     if not text:
-        raise _Unreadable("has an alternative that is empty; name a file in it, or write ** for everything")
+        raise _InvalidPattern(
+            "has an alternative that is empty; name a file in it, or write ** for everything"
+        )
     if _ELSEWHERE.match(text):
-        raise _Unreadable(
+        raise _InvalidPattern(
             "starts with a drive or a home directory; patterns are relative to the folder of their file"
         )
-    tokens = _gaps_once(_path(_names([_token(written) for written in _TOKEN.findall(text)])))
-    return _Alternative(tokens, _fixed(tokens), _fixed(reversed(tokens))[::-1])
+    tokens = _merge_gaps(
+        _join_names(_split_names([_parse_token(written) for written in _TOKEN.findall(text)]))
+    )
+    return _Alternative(tokens, _get_fixed_text(tokens), _get_fixed_text(reversed(tokens))[::-1])
 
 
-def _token(written: str) -> _Token:
+def _parse_token(written: str) -> _Token:
     if written == "?":
         return _ANY
     if written[0] == "*":
-        return _Wild.STAR if written == "*" else _Wild.DEEP
+        return _Wildcard.STAR if written == "*" else _Wildcard.DEEP
     if written[0] == "[":
-        return _one_of(written)
-    return _only(written[-1])
+        return _parse_set(written)
+    return _to_chars(written[-1])
 
 
-def _one_of(written: str) -> _Chars:
+def _parse_set(written: str) -> _Chars:
     if "/" in written:
-        raise _Unreadable(
+        raise _InvalidPattern(
             "has a slash between [ and ], which stand for one character of a name; write {a,b/c} instead"
         )
     inverted = written[1] in "!^"
-    ranges = [_range(found) for found in _RANGE.finditer(written, 1 + inverted, len(written) - 1)]
-    return _others(_SLASH + (tuple(ranges) if inverted else _others(ranges)))
+    ranges = [_parse_range(found) for found in _RANGE.finditer(written, 1 + inverted, len(written) - 1)]
+    return _invert_ranges(_SLASH + (tuple(ranges) if inverted else _invert_ranges(ranges)))
 
 
-def _range(found: re.Match[str]) -> tuple[int, int]:
+def _parse_range(found: re.Match[str]) -> tuple[int, int]:
     low = found[1][-1]
     high = (found[2] or low)[-1]
     if high < low:
-        raise _Unreadable(f"has the range {f'{low}-{high}'!a}, which runs backwards; swap its ends")
+        raise _InvalidPattern(f"has the range {f'{low}-{high}'!a}, which runs backwards; swap its ends")
     return ord(low), ord(high)
 
 
-def _only(character: str) -> _Chars:
+def _to_chars(character: str) -> _Chars:
     return ((ord(character), ord(character)),)
 
 
-def _others(ranges: Iterable[tuple[int, int]]) -> _Chars:
-    """All that lies outside these ranges."""
+def _invert_ranges(ranges: Iterable[tuple[int, int]]) -> _Chars:
+    """Return the code points outside these ranges."""
     outside, next_one = [], 0
     for low, high in sorted(ranges):
         if next_one < low:
@@ -234,27 +238,27 @@ def _others(ranges: Iterable[tuple[int, int]]) -> _Chars:
     return (*outside, (next_one, sys.maxunicode)) if next_one <= sys.maxunicode else tuple(outside)
 
 
-_SLASH = _only("/")
-_DOT = _only(".")
-_ANY = _others(_SLASH)
-_END = ((-1, -1),)  # the end of a path, read like one more character
+_SLASH = _to_chars("/")
+_DOT = _to_chars(".")
+_ANY = _invert_ranges(_SLASH)
+_END = ((-1, -1),)  # the end of a path, treated as one more character
 
 
-def _names(tokens: list[_Token]) -> list[list[_Token]]:
-    """The names between the slashes, each such as a path can have."""
+def _split_names(tokens: list[_Token]) -> list[list[_Token]]:
+    """Split at slashes; raises if a name cannot occur in a path."""
     if tokens[-1] == _SLASH:
-        tokens = [*tokens, _Wild.DEEP]
-    names = _split(tokens[2:] if tokens[:2] == [_DOT, _SLASH] else tokens, _SLASH)
+        tokens = [*tokens, _Wildcard.DEEP]
+    names = _split_tokens(tokens[2:] if tokens[:2] == [_DOT, _SLASH] else tokens, _SLASH)
     if not names[0]:
-        raise _Unreadable("starts with a slash; patterns are relative to the folder of their file")
+        raise _InvalidPattern("starts with a slash; patterns are relative to the folder of their file")
     if [] in names:
-        raise _Unreadable("has two slashes in a row, which no path has; write one")
+        raise _InvalidPattern("has two slashes in a row, which no path has; write one")
     if [_DOT] in names or [_DOT, _DOT] in names:
-        raise _Unreadable("has . or .. as a name, which no path has; leave it out")
+        raise _InvalidPattern("has . or .. as a name, which no path has; leave it out")
     return names
 
 
-def _split(tokens: Iterable[_Token], at: _Token) -> list[list[_Token]]:
+def _split_tokens(tokens: Iterable[_Token], at: _Token) -> list[list[_Token]]:
     parts: list[list[_Token]] = [[]]
     for token in tokens:
         if token == at:
@@ -264,132 +268,142 @@ def _split(tokens: Iterable[_Token], at: _Token) -> list[list[_Token]]:
     return parts
 
 
-def _path(names: list[list[_Token]]) -> Iterator[_Token]:
-    """The names joined again, with what a double star means where it stands."""
+def _join_names(names: list[list[_Token]]) -> Iterator[_Token]:
+    """Join the names again, with each double star converted according to its position."""
     *directories, last = names
     for name in directories:
-        yield from _directory(name)
-    if last == [_Wild.DEEP]:
-        yield _Wild.GAP
-        last = [_Wild.STAR]
-    yield from _name(last)
+        yield from _expand_directory(name)
+    if last == [_Wildcard.DEEP]:
+        yield _Wildcard.GAP
+        last = [_Wildcard.STAR]
+    yield from _expand_name(last)
 
 
-def _directory(name: list[_Token]) -> list[_Token]:
-    return [_Wild.GAP] if name == [_Wild.DEEP] else [*_name(name), _SLASH]
+def _expand_directory(name: list[_Token]) -> list[_Token]:
+    return [_Wildcard.GAP] if name == [_Wildcard.DEEP] else [*_expand_name(name), _SLASH]
 
 
-def _name(name: list[_Token]) -> Iterator[_Token]:
-    if name == [_Wild.STAR]:
+def _expand_name(name: list[_Token]) -> Iterator[_Token]:
+    if name == [_Wildcard.STAR]:
         yield _ANY  # a name has at least one character
     for token in name:
-        if token is _Wild.DEEP:
-            yield _Wild.GAP
-        yield _Wild.STAR if token is _Wild.DEEP else token
+        if token is _Wildcard.DEEP:
+            yield _Wildcard.GAP
+        yield _Wildcard.STAR if token is _Wildcard.DEEP else token
 
 
-def _gaps_once(tokens: Iterable[_Token]) -> list[_Token]:
-    """A gap after a gap says nothing new."""
+def _merge_gaps(tokens: Iterable[_Token]) -> list[_Token]:
+    """Collapse consecutive gaps into one."""
     kept: list[_Token] = []
     for token in tokens:
-        if token is not _Wild.GAP or kept[-1:] != [_Wild.GAP]:
+        if token is not _Wildcard.GAP or kept[-1:] != [_Wildcard.GAP]:
             kept.append(token)
     return kept
 
 
-def _fixed(tokens: Iterable[_Token]) -> str:
-    """The text up to the first token that leaves a choice."""
-    return "".join(takewhile(bool, map(_character, tokens)))
+def _get_fixed_text(tokens: Iterable[_Token]) -> str:
+    """Return the literal text before the first token that matches more than one character."""
+    return "".join(takewhile(bool, map(_get_only_character, tokens)))
 
 
-def _character(token: _Token) -> str:
-    """The only character it stands for, or nothing if it leaves a choice."""
+def _get_only_character(token: _Token) -> str:
+    """Return the one character that the token matches, or "" if there are several."""
     if isinstance(token, tuple) and len(token) == 1 and token[0][0] == token[0][1]:
         return chr(token[0][0])
     return ""
 
 
-def _regex(tokens: Sequence[_Token]) -> str:
-    """A regular expression that never has to look at the same thing twice.
+def _build_regex(tokens: Sequence[_Token]) -> str:
+    """Build a regular expression without catastrophic backtracking.
 
-    What stands between two gaps is best matched as soon as possible, since the gap after it can skip whatever
-    a later match would have skipped; so also between two stars of a name. The first match is therefore
-    final (`(?>`), and the time is at most the length of the pattern times that of the path.
+    The part between two gaps can always be matched at its earliest position, since the gap after it can skip
+    whatever a later match would have skipped; the same holds between two stars of a name. So the first match
+    is final (an atomic group, `(?>`), and the time is at most pattern length times path length.
     """
-    first, *others = (_split(part, _Wild.STAR) for part in _split(tokens, _Wild.GAP))
+    first, *others = (_split_tokens(part, _Wildcard.STAR) for part in _split_tokens(tokens, _Wildcard.GAP))
     if not others:
-        return _to_the_end(first)
+        return _build_final_match(first)
     *between, last = others
-    skipped = "".join(f"(?>(?:.*?/)??{_soonest(part)})" for part in between)
+    skipped = "".join(f"(?>(?:.*?/)??{_build_earliest_match(part)})" for part in between)
     is_one_name = not any(_SLASH in piece for piece in last)
-    return _soonest(first) + skipped + ("(?>(?:.*/)?)" if is_one_name else "(?:.*/)?") + _to_the_end(last)
+    return (
+        _build_earliest_match(first)
+        + skipped
+        + ("(?>(?:.*/)?)" if is_one_name else "(?:.*/)?")
+        + _build_final_match(last)
+    )
 
 
-def _soonest(pieces: list[list[_Token]]) -> str:
-    first, *others = map(_in_a_row, pieces)
+def _build_earliest_match(pieces: list[list[_Token]]) -> str:
+    first, *others = map(_build_sequence, pieces)
     return first + "".join(f"(?>[^/]*?{piece})" for piece in others)
 
 
-def _to_the_end(pieces: list[list[_Token]]) -> str:
+def _build_final_match(pieces: list[list[_Token]]) -> str:
     *before, last = pieces
-    return (_soonest(before) + "[^/]*" if before else "") + _in_a_row(last) + r"\Z"
+    return (_build_earliest_match(before) + "[^/]*" if before else "") + _build_sequence(last) + r"\Z"
 
 
-def _in_a_row(piece: list[_Token]) -> str:
-    return "".join(_one(token) for token in piece if isinstance(token, tuple))
+def _build_sequence(piece: list[_Token]) -> str:
+    return "".join(_build_char_class(token) for token in piece if isinstance(token, tuple))
 
 
-def _one(chars: _Chars) -> str:
+def _build_char_class(chars: _Chars) -> str:
     if chars == _ANY:
         return "[^/]"
-    if character := _character(chars):
+    if character := _get_only_character(chars):
         return re.escape(character)
-    if chars[-1][1] == sys.maxunicode:  # `re` needs milliseconds for most of Unicode, so name the others
-        return f"[^{_ranges(_others(chars))}]"
-    return f"[{_ranges(chars)}]"
+    if chars[-1][1] == sys.maxunicode:  # negated, because `re` needs milliseconds to compile large ranges
+        return f"[^{_format_ranges(_invert_ranges(chars))}]"
+    return f"[{_format_ranges(chars)}]"
 
 
-def _ranges(chars: _Chars) -> str:
+def _format_ranges(chars: _Chars) -> str:
     return "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in chars)
 
 
-def _may_meet(ones: list[_Alternative], others: list[_Alternative]) -> bool:
-    work = iter(range(_MOST_STEPS))
-    return any(_meet(one, other, work) for one in ones for other in others if _agree(one, other))
+def _may_any_overlap(ones: list[_Alternative], others: list[_Alternative]) -> bool:
+    work = iter(range(_MAX_STEPS))
+    return any(
+        _can_both_match(one, other, work)
+        for one in ones
+        for other in others
+        if _have_compatible_ends(one, other)
+    )
 
 
-def _meet(one: _Alternative, other: _Alternative, work: Iterator[int]) -> bool:
-    """Whether both can be walked through with the same characters; True when the work is used up."""
-    moves, other_moves = _moves(one.tokens), _moves(other.tokens)
+def _can_both_match(one: _Alternative, other: _Alternative, work: Iterator[int]) -> bool:
+    """Return whether some path matches both (a product automaton); True when the step limit is reached."""
+    moves, other_moves = _build_transitions(one.tokens), _build_transitions(other.tokens)
     goal = (len(one.tokens) + 1, len(other.tokens) + 1)
     seen = {(0, 0)}
     ahead = [(0, 0)]
     while ahead and goal not in seen and next(work, None) is not None:
         place, other_place = ahead.pop()
         for (chars, to), (other_chars, other_to) in product(moves[place], other_moves[other_place]):
-            if (to, other_to) not in seen and _share(chars, other_chars):
+            if (to, other_to) not in seen and _have_common_char(chars, other_chars):
                 seen.add((to, other_to))
                 ahead.append((to, other_to))
     return bool(ahead)
 
 
-def _agree(one: _Alternative, other: _Alternative) -> bool:
-    """Most patterns differ where they are plain, and that is quickly seen."""
+def _have_compatible_ends(one: _Alternative, other: _Alternative) -> bool:
+    """Cheap pre-check: the literal starts and ends of most patterns already differ."""
     return (one.start.startswith(other.start) or other.start.startswith(one.start)) and (
         one.end.endswith(other.end) or other.end.endswith(one.end)
     )
 
 
-def _moves(tokens: Sequence[_Token]) -> _Moves:
-    """For every place in a pattern, the characters that lead on from there, each with the place it leads to.
+def _build_transitions(tokens: Sequence[_Token]) -> _Transitions:
+    """Build an automaton: for each state, the characters that lead on and the state each leads to.
 
-    A place is the index of the next token. `~place` is inside the gap there, with its slash still to come.
+    A state is the index of the next token. `~state` is inside that gap, with its slash still to come.
     """
-    moves: _Moves = {len(tokens): [(_END, len(tokens) + 1)], len(tokens) + 1: []}
+    moves: _Transitions = {len(tokens): [(_END, len(tokens) + 1)], len(tokens) + 1: []}
     for place, token in reversed(list(enumerate(tokens))):
-        if token is _Wild.STAR:
+        if token is _Wildcard.STAR:
             moves[place] = [(_ANY, place), *moves[place + 1]]
-        elif token is _Wild.GAP:
+        elif token is _Wildcard.GAP:
             moves[~place] = [(_ANY, ~place), (_SLASH, place)]
             moves[place] = moves[~place] + moves[place + 1]
         elif isinstance(token, tuple):
@@ -397,8 +411,8 @@ def _moves(tokens: Sequence[_Token]) -> _Moves:
     return moves
 
 
-def _share(chars: _Chars, others: _Chars) -> bool:
-    # Plain loops: this is asked for every step, and a generator would take twice as long.
+def _have_common_char(chars: _Chars, others: _Chars) -> bool:
+    # Plain loops: this runs for every step, and a generator would take twice as long.
     for low, high in chars:
         for first, last in others:
             if low <= last and first <= high:

@@ -1,4 +1,4 @@
-"""One holder at a time, among all threads and processes that name the same lock file."""
+"""A file lock that excludes all threads and processes that use the same lock file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deepwork.errors import StorageError
-from deepwork.files.failures import shown, storage_failure
+from deepwork.files.os_errors import format_path, to_storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,33 +20,33 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileLock:
-    """A fair lock with a deadline, which the kernel frees the moment its holder dies. Not re-entrant.
+    """A fair lock with a timeout, which the kernel releases when its holder dies. Not re-entrant.
 
-    Who wants in takes the queue, then the lock, and only then leaves the queue. So a holder that comes
-    straight back finds the queue taken: nobody can pass those who wait. (With the lock alone, one busy
-    process got it a hundred times as often as its neighbour.) The threads of a process first do the same
-    among themselves.
+    A waiter locks the queue file, then the lock file, and only then releases the queue file. So a holder that
+    immediately returns finds the queue locked and cannot overtake those who wait. (With the lock alone, one
+    busy process got it a hundred times as often as its neighbour.) The threads of a process first do the
+    same among themselves.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._start_afresh()
+        self._reset()
 
     @contextmanager
-    def held(self, timeout: float = 30.0) -> Iterator[None]:
-        """Hold the lock while the block runs; a StorageError if it does not come within `timeout` seconds."""
+    def hold(self, timeout: float = 30.0) -> Iterator[None]:
+        """Hold the lock while the block runs; raises StorageError after `timeout` seconds."""
         try:
             self._acquire(time.monotonic() + timeout)
         except TimeoutError:
-            raise self._still_taken(timeout) from None
+            raise self._build_timeout_error(timeout) from None
         except OSError as error:
-            raise storage_failure("lock", self._path, error) from error
+            raise to_storage_error("lock", self._path, error) from error
         try:
             yield
         finally:
             self._release()
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._process = os.getpid()
         self._thread_queue = threading.Lock()
         self._thread_lock = threading.Lock()
@@ -54,7 +54,7 @@ class FileLock:
         self._waiter: _Waiter | None = None
 
     def close(self) -> None:
-        """Close its files until it is wanted again; while somebody holds it, they are not ours to close."""
+        """Close the lock files until the next use; does nothing while the lock is held."""
         if self._process != os.getpid() or not self._thread_lock.acquire(blocking=False):
             return
         try:
@@ -65,11 +65,11 @@ class FileLock:
             self._thread_lock.release()
 
     def _acquire(self, deadline: float) -> None:
-        if self._process != os.getpid():  # a fork shares its parent's open files, and so its parent's lock
-            self._start_afresh()
-        _take(self._thread_queue, deadline)
+        if self._process != os.getpid():  # a forked child shares its parent's open files, and so its lock
+            self._reset()
+        _acquire_thread_lock(self._thread_queue, deadline)
         try:
-            _take(self._thread_lock, deadline)
+            _acquire_thread_lock(self._thread_lock, deadline)
             self._lock_files(deadline)
         finally:
             self._thread_queue.release()
@@ -88,53 +88,53 @@ class FileLock:
             raise
 
     def _lock_files_once(self, deadline: float) -> bool:
-        """Lock, or find that the locked file is no longer the one with the name: then it keeps nobody out."""
+        """Lock the files; return False if the locked file has been replaced and so excludes nobody."""
         files, self._files = self._files or _LockFiles(self._path), None
         if not files.try_to_lock():
-            files = self._wait_in_line(files, deadline)
+            files = self._wait_in_queue(files, deadline)
         if not files.are_in_place():
             files.close()
             return False
         self._files = files
         return True
 
-    def _wait_in_line(self, files: _LockFiles, deadline: float) -> _LockFiles:
+    def _wait_in_queue(self, files: _LockFiles, deadline: float) -> _LockFiles:
         if self._waiter is not None and self._waiter.wait_again():
             files.close()
         else:
             self._waiter = _Waiter(files)
-        locked = self._waiter.result(deadline)
+        locked = self._waiter.wait_for_result(deadline)
         self._waiter = None
         return locked
 
-    def _still_taken(self, timeout: float) -> StorageError:
+    def _build_timeout_error(self, timeout: float) -> StorageError:
         return StorageError(
-            f"The lock {shown(self._path)} was not free within {timeout:g} s.",
+            f"The lock {format_path(self._path)} was not free within {timeout:g} s.",
             suggestion="Find who holds it with `lsof`, end that program if it hangs, then call again.",
             recoverable=True,
         )
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Hold the lock of this file while the block runs, and leave no file of it open."""
+def hold_file_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of this file while the block runs, then close its files."""
     lock = FileLock(path)
     try:
-        with lock.held():
+        with lock.hold():
             yield
     finally:
         lock.close()
 
 
 class _LockFiles:
-    """The lock and its queue, opened; each opened pair excludes every other, in this process too."""
+    """The open lock and queue files; each open pair excludes every other, also within this process."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = str(path)
         self._queue = os.open(f"{path}.queue", _OPEN, 0o600)
         self._lock = os.open(path, _OPEN, 0o600)
-        self._identity = _identity(os.fstat(self._lock))
+        self._identity = _get_identity(os.fstat(self._lock))
 
     def try_to_lock(self) -> bool:
         if not _try_flock(self._queue):
@@ -153,21 +153,21 @@ class _LockFiles:
 
     def are_in_place(self) -> bool:
         try:
-            return _identity(os.lstat(self._path)) == self._identity
+            return _get_identity(os.lstat(self._path)) == self._identity
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
-        """Give up the lock too, if it was ours."""
+        """Close the files, which also releases the lock if it was held."""
         os.close(self._lock)
         os.close(self._queue)
 
 
 class _Waiter:
-    """A place in the line, held by a thread of its own because the kernel's wait knows no deadline.
+    """A place in the queue, held by a separate thread because `flock` has no timeout.
 
-    When the caller gives up, the place is kept for the next caller of this process; with no caller by the
-    time the lock comes, it is given back at once.
+    When the caller gives up, the place is kept for the next caller of this process; if there is none by the
+    time the lock is acquired, it is released immediately.
     """
 
     def __init__(self, files: _LockFiles) -> None:
@@ -183,7 +183,7 @@ class _Waiter:
             self._is_wanted = not self._is_over
             return self._is_wanted
 
-    def result(self, deadline: float) -> _LockFiles:
+    def wait_for_result(self, deadline: float) -> _LockFiles:
         with self._changed:
             try:
                 self._changed.wait_for(lambda: self._is_over, timeout=deadline - time.monotonic())
@@ -207,7 +207,7 @@ class _Waiter:
             self._changed.notify()
 
 
-def _take(lock: threading.Lock, deadline: float) -> None:
+def _acquire_thread_lock(lock: threading.Lock, deadline: float) -> None:
     if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
         raise TimeoutError
 
@@ -220,5 +220,5 @@ def _try_flock(descriptor: int) -> bool:
     return True
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def _get_identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""The folder where a project keeps what deepwork remembers."""
+"""Creates the `.deepwork` folder of a project."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IGNORED = """\
 
 
 def make_state_folder(folder: Path) -> None:
-    """Make the folder, for its owner alone, and see to it that only definitions and settings reach git."""
+    """Create the folder, for its owner only, with a .gitignore that admits definitions and settings."""
     ignore = folder / ".gitignore"
     try:
         if not ignore.exists():

@@ -1,4 +1,4 @@
-"""YAML from people and from strangers: plain data with line numbers, or an error that names the line."""
+"""Loads untrusted YAML as plain data with line numbers; errors name the line."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _SEPARATORS = "\n,:-?[{"  # a text with n of these holds at most 2n + 3 values
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# What a node says about the lines below it: for each key or item, its own line and the lines below that.
+# The lines below a node: for each key or item, its own line and the lines below that.
 _Lines = dict[Any, tuple[int, "_Lines"]]
 _NO_LINES: _Lines = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """Plain data (dict with text keys, list, str, int, float, bool, None) that remembers where it stood."""
+class YamlDocument:
+    """Plain data (dict with text keys, list, str, int, float, bool, None) with its line numbers."""
 
     source: str
     data: Any
     _first_line: int
     _lines: _Lines
 
-    def line(self, *path: str | int) -> int:
-        """The line of the key or item at that path, or of the nearest thing around it that exists."""
+    def get_line(self, *path: str | int) -> int:
+        """Return the line of the key or item at that path, or of its nearest existing parent."""
         line, below = self._first_line, self._lines
         for part in path:
             if part not in below:
@@ -55,27 +55,28 @@ class Document:
             line, below = below[part]
         return line
 
-    def error(self, problem: str, *path: str | int) -> DefinitionError:
-        """What is wrong at that path, in the same form as a mistake in the YAML itself."""
-        return _error(self.source, self.line(*path), problem)
+    def build_error(self, problem: str, *path: str | int) -> DefinitionError:
+        """Build an error for that path, in the same form as a YAML syntax error."""
+        return _build_error(self.source, self.get_line(*path), problem)
 
 
-def load_yaml(text: str, *, source: str, max_bytes: int = 2**20) -> Document:
+def load_yaml(text: str, *, source: str, max_bytes: int = 2**20) -> YamlDocument:
     """Read one YAML document; `source` is the file's name in error messages.
 
-    Only what JSON can say: text stays text unless it is plainly true, false, null or a decimal number; no
-    tags, no merge keys, no key twice. Limits hold before anything is built, so no document is a bomb.
+    Accepts only what JSON can express: a scalar is text unless it is exactly true, false, null or a decimal
+    number; no tags, merge keys or duplicate keys. Limits are checked before any data is built, so a document
+    cannot exhaust memory.
     """
     _check_text(text, source, max_bytes)
     try:
         _check_amount(text, source)
-        return _Builder(text, source).document()
+        return _Builder(text, source).build_document()
     except yaml.MarkedYAMLError as error:
         problem = f"{error.problem} {error.context or ''}".strip()
-        raise _error(source, _line_of(error, text), problem) from error
+        raise _build_error(source, _get_error_line(error, text), problem) from error
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
-        raise _error(source, line, "A control character stands in the text") from error
+        raise _build_error(source, line, "A control character stands in the text") from error
 
 
 def _check_text(text: str, source: str, max_bytes: int) -> None:
@@ -83,17 +84,19 @@ def _check_text(text: str, source: str, max_bytes: int) -> None:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        raise _error(source, line, "The text is not valid Unicode") from None
+        raise _build_error(source, line, "The text is not valid Unicode") from None
     if size > max_bytes:
         message = f"{source}:1: The file is larger than {max_bytes:,} bytes."
         raise DefinitionError(message, code=Code.TOO_LARGE)
     if directive := _DIRECTIVE.search(text):
-        # The parser compares each %TAG with all before it: a megabyte of them would take minutes.
-        raise _error(source, text.count("\n", 0, directive.start()) + 1, "YAML directives are not supported")
+        # The parser compares each %TAG with all previous ones: a megabyte of them would take minutes.
+        raise _build_error(
+            source, text.count("\n", 0, directive.start()) + 1, "YAML directives are not supported"
+        )
 
 
 def _check_amount(text: str, source: str) -> None:
-    """Count before building, where there could be too much: counting alone takes a third of the time."""
+    """Count nodes before building, if there could be too many: counting alone takes a third of the time."""
     if 2 * sum(map(text.count, _SEPARATORS)) + 3 <= _MAX_NODES:
         return
     next_event = _Parser(text).get_event
@@ -105,11 +108,11 @@ def _check_amount(text: str, source: str) -> None:
         else:
             depth -= isinstance(event, yaml.CollectionEndEvent)
         if nodes > _MAX_NODES or depth > _MAX_DEPTH:
-            raise _error(source, _line(event), _TOO_MUCH)
+            raise _build_error(source, _get_line(event), _TOO_MUCH)
 
 
 class _Builder:
-    """Turns the parser's events into data in one pass, counting as it goes, aliases as if written out."""
+    """Builds data from the parser's events in one pass; counts nodes, with aliases as if written out."""
 
     def __init__(self, text: str, source: str) -> None:
         self._parser = _Parser(text)
@@ -118,45 +121,49 @@ class _Builder:
         self._aliases = 0
         self._anchors: dict[str, tuple[Any, _Lines, int]] = {}
 
-    def document(self) -> Document:
-        self._next()  # the stream starts
-        if isinstance(self._next(), yaml.StreamEndEvent):
-            return Document(self._source, None, 1, {})
-        first = self._next()
-        data, lines = self._node(first, 1)
-        self._next()  # the document ends
-        after = self._next()
+    def build_document(self) -> YamlDocument:
+        self._next_event()  # the stream starts
+        if isinstance(self._next_event(), yaml.StreamEndEvent):
+            return YamlDocument(self._source, None, 1, {})
+        first = self._next_event()
+        data, lines = self._build_node(first, 1)
+        self._next_event()  # the document ends
+        after = self._next_event()
         if not isinstance(after, yaml.StreamEndEvent):
-            raise self._error(after, "A second document begins here; only one is allowed")
-        return Document(self._source, data, _line(first), lines)
+            raise self._build_error(after, "A second document begins here; only one is allowed")
+        return YamlDocument(self._source, data, _get_line(first), lines)
 
-    def _next(self) -> yaml.Event:
+    def _next_event(self) -> yaml.Event:
         event: yaml.Event = self._parser.get_event()
         return event
 
-    def _until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
+    def _iterate_until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
         next_event = self._parser.get_event
         while not isinstance(event := next_event(), end):
             yield event
 
-    def _node(self, event: Any, depth: int) -> tuple[Any, _Lines]:
+    def _build_node(self, event: Any, depth: int) -> tuple[Any, _Lines]:
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
-        self._count(event)
+            return self._resolve_alias(event)
+        self._count_nodes(event)
         if event.tag is not None:
-            raise self._error(event, f"The tag {event.tag[:100]!r} is not allowed")
+            raise self._build_error(event, f"The tag {event.tag[:100]!r} is not allowed")
         if event.anchor is not None:
-            return self._anchored(event, depth)
-        return self._built(event, depth)
+            return self._build_anchored(event, depth)
+        return self._build_content(event, depth)
 
-    def _built(self, event: yaml.Event, depth: int) -> tuple[Any, _Lines]:
+    def _build_content(self, event: yaml.Event, depth: int) -> tuple[Any, _Lines]:
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event), _NO_LINES
+            return self._parse_scalar(event), _NO_LINES
         if depth > _MAX_DEPTH:
-            raise self._error(event, _TOO_MUCH)
-        return self._mapping(depth) if isinstance(event, yaml.MappingStartEvent) else self._sequence(depth)
+            raise self._build_error(event, _TOO_MUCH)
+        return (
+            self._build_mapping(depth)
+            if isinstance(event, yaml.MappingStartEvent)
+            else self._build_sequence(depth)
+        )
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Any:
+    def _parse_scalar(self, event: yaml.ScalarEvent) -> Any:
         text = event.value
         if event.style:  # quoted or a block: always text
             return text
@@ -165,83 +172,87 @@ class _Builder:
         if text[0] not in _NUMBERS_START_WITH:
             return text
         if _INTEGER.fullmatch(text):
-            return self._integer(event)
-        return self._float(event) if _FLOAT.fullmatch(text) else text
+            return self._parse_integer(event)
+        return self._parse_float(event) if _FLOAT.fullmatch(text) else text
 
-    def _integer(self, event: yaml.ScalarEvent) -> int:
+    def _parse_integer(self, event: yaml.ScalarEvent) -> int:
         # Length first: Python takes quadratic time over thousands of digits.
         if len(event.value) > len(str(-_MAX_INTEGER)) or abs(int(event.value)) > _MAX_INTEGER:
-            raise self._error(event, "The number is too large to be exact; in quotes it stays text")
+            raise self._build_error(event, "The number is too large to be exact; in quotes it stays text")
         return int(event.value)
 
-    def _float(self, event: yaml.ScalarEvent) -> float:
+    def _parse_float(self, event: yaml.ScalarEvent) -> float:
         if not math.isfinite(number := float(event.value)):
-            raise self._error(event, "The number is too large")
+            raise self._build_error(event, "The number is too large")
         return number
 
-    def _mapping(self, depth: int) -> tuple[dict[str, Any], _Lines]:
+    def _build_mapping(self, depth: int) -> tuple[dict[str, Any], _Lines]:
         data: dict[str, Any] = {}
         lines: _Lines = {}
-        for event in self._until(yaml.MappingEndEvent):
-            key = self._key(event)
+        for event in self._iterate_until(yaml.MappingEndEvent):
+            key = self._parse_key(event)
             if key in data:
-                raise self._error(event, f"The key {key!r} stands here twice, first in line {lines[key][0]}")
-            data[key], below = self._node(self._next(), depth + 1)
-            lines[key] = _line(event), below
+                raise self._build_error(
+                    event, f"The key {key!r} stands here twice, first in line {lines[key][0]}"
+                )
+            data[key], below = self._build_node(self._next_event(), depth + 1)
+            lines[key] = _get_line(event), below
         return data, lines
 
-    def _key(self, event: yaml.Event) -> str:
+    def _parse_key(self, event: yaml.Event) -> str:
         if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
-            raise self._error(event, "A key must be plain text")
+            raise self._build_error(event, "A key must be plain text")
         if event.value == "<<" and not event.style:
-            raise self._error(event, "Merge keys (<<) are not supported; write the keys out")
-        self._count(event)
+            raise self._build_error(event, "Merge keys (<<) are not supported; write the keys out")
+        self._count_nodes(event)
         return str(event.value)
 
-    def _sequence(self, depth: int) -> tuple[list[Any], _Lines]:
+    def _build_sequence(self, depth: int) -> tuple[list[Any], _Lines]:
         data: list[Any] = []
         lines: _Lines = {}
-        for index, event in enumerate(self._until(yaml.SequenceEndEvent)):
-            item, below = self._node(event, depth + 1)
+        for index, event in enumerate(self._iterate_until(yaml.SequenceEndEvent)):
+            item, below = self._build_node(event, depth + 1)
             data.append(item)
-            lines[index] = _line(event), below
+            lines[index] = _get_line(event), below
         return data, lines
 
-    def _anchored(self, event: Any, depth: int) -> tuple[Any, _Lines]:
+    def _build_anchored(self, event: Any, depth: int) -> tuple[Any, _Lines]:
         self._anchors.pop(event.anchor, None)  # so that nothing can contain itself
         before = self._nodes
-        data, lines = self._built(event, depth)
+        data, lines = self._build_content(event, depth)
         self._anchors[event.anchor] = data, lines, self._nodes - before + 1
         return data, lines
 
-    def _alias(self, event: yaml.AliasEvent) -> tuple[Any, _Lines]:
+    def _resolve_alias(self, event: yaml.AliasEvent) -> tuple[Any, _Lines]:
         if event.anchor not in self._anchors:
-            raise self._error(event, f"The alias *{event.anchor} names nothing that is complete before it")
+            raise self._build_error(
+                event, f"The alias *{event.anchor} names nothing that is complete before it"
+            )
         self._aliases += 1
         if self._aliases > _MAX_ALIASES:
-            raise self._error(event, f"More than {_MAX_ALIASES:,} aliases")
+            raise self._build_error(event, f"More than {_MAX_ALIASES:,} aliases")
         data, lines, size = self._anchors[event.anchor]
-        self._count(event, size)
+        self._count_nodes(event, size)
         return data, lines
 
-    def _count(self, event: yaml.Event, nodes: int = 1) -> None:
+    def _count_nodes(self, event: yaml.Event, nodes: int = 1) -> None:
         self._nodes += nodes
         if self._nodes > _MAX_NODES:
-            raise self._error(event, _TOO_MUCH)
+            raise self._build_error(event, _TOO_MUCH)
 
-    def _error(self, event: yaml.Event, problem: str) -> DefinitionError:
-        return _error(self._source, _line(event), problem)
+    def _build_error(self, event: yaml.Event, problem: str) -> DefinitionError:
+        return _build_error(self._source, _get_line(event), problem)
 
 
-def _line_of(error: yaml.MarkedYAMLError, text: str) -> int:
+def _get_error_line(error: yaml.MarkedYAMLError, text: str) -> int:
     mark: Any = error.problem_mark or error.context_mark
     last: int = text.count("\n") + 1  # the parser puts the end of the text one line after it
     return min(mark.line + 1, last) if mark else last
 
 
-def _line(event: Any) -> int:
+def _get_line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-def _error(source: str, line: int, problem: str) -> DefinitionError:
+def _build_error(source: str, line: int, problem: str) -> DefinitionError:
     return DefinitionError(f"{source}:{line}: {problem}.")

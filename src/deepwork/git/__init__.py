@@ -1,1 +1,1 @@
-"""Git, asked in a way that no repository can turn against us."""
+"""Runs git so that no hook, filter or setting of an untrusted repository is executed."""

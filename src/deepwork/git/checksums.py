@@ -1,4 +1,4 @@
-"""Snapshots where there is no repository: every file by the checksum of its content."""
+"""Snapshots of folders without a git repository: the checksum of every file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 
 from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
-from deepwork.files.lock import alone
-from deepwork.git.moments import (
+from deepwork.files.lock import hold_file_lock
+from deepwork.git.snapshot_types import (
     LARGEST_UNTRACKED,
-    Difference,
     FileChange,
-    Listed,
+    ListedFile,
     Rename,
     Snapshot,
+    SnapshotDiff,
     SnapshotKind,
-    listed_changes,
+    add_listed_changes,
 )
 
-# What programs make or keep for themselves; without git nobody says what to ignore.
+# Generated folders; without git there is no .gitignore to consult.
 _IGNORED = frozenset(
     {
         ".cache", ".deepwork", ".git", ".hg", ".mypy_cache", ".next", ".nox", ".pytest_cache", ".ruff_cache",
@@ -37,10 +37,10 @@ _MOST_SECONDS = 10.0
 _TRUSTED_AFTER_NS = 2 * 10**9
 
 _Files = dict[str, str]
-_Seen = dict[str, tuple[int, int, int, str]]
+_ChecksumCache = dict[str, tuple[int, int, int, str]]
 
 
-class ChecksumSnapshots:
+class ChecksumSnapshotStore:
     """The checksum snapshots of one folder."""
 
     def __init__(self, root: Path, folder: Path) -> None:
@@ -48,26 +48,26 @@ class ChecksumSnapshots:
         self._folder = folder / "checksums"
         self._own = os.fspath(folder.resolve())
         self._lock = self._folder / "lock"
-        self._seen: _Seen = {}
+        self._cache: _ChecksumCache = {}
 
     def take(self) -> Snapshot:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with alone(self._lock):
-            files, listed, unreadable = self._read_all()
+        with hold_file_lock(self._lock):
+            files, listed, unreadable = self._read_files()
             content = json.dumps(files, sort_keys=True).encode()
             name = hashlib.sha256(content).hexdigest()
-            if not self._path(name).exists():
-                write_atomically(self._path(name), content, is_durable=False)
+            if not self._get_path(name).exists():
+                write_atomically(self._get_path(name), content, is_durable=False)
         return Snapshot(SnapshotKind.CHECKSUM, name, listed=tuple(listed), unreadable=tuple(unreadable))
 
-    def diff(self, before: Snapshot, after: Snapshot) -> Difference:
-        old, new = self._load(before), self._load(after)
+    def diff(self, before: Snapshot, after: Snapshot) -> SnapshotDiff:
+        old, new = self._load_files(before), self._load_files(after)
         changes = tuple(
             FileChange(path, old.get(path), new.get(path))
             for path in sorted(old.keys() | new.keys())
             if old.get(path) != new.get(path)
         )
-        return listed_changes(before, after, Difference(changes, tuple(_renames(changes))))
+        return add_listed_changes(before, after, SnapshotDiff(changes, tuple(_find_renames(changes))))
 
     def prune(self, keep: set[str]) -> int:
         removed = 0
@@ -77,12 +77,12 @@ class ChecksumSnapshots:
                 removed += 1
         return removed
 
-    def _path(self, name: str) -> Path:
+    def _get_path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
 
-    def _load(self, snapshot: Snapshot) -> _Files:
+    def _load_files(self, snapshot: Snapshot) -> _Files:
         try:
-            files: _Files = json.loads(self._path(snapshot.tree).read_bytes())
+            files: _Files = json.loads(self._get_path(snapshot.tree).read_bytes())
         except (OSError, ValueError) as error:
             raise GitError(
                 f"The checksum snapshot {snapshot.tree[:12]} is not kept any more.",
@@ -90,14 +90,14 @@ class ChecksumSnapshots:
             ) from error
         return files
 
-    def _read_all(self) -> tuple[_Files, list[Listed], list[str]]:
+    def _read_files(self) -> tuple[_Files, list[ListedFile], list[str]]:
         deadline = time.monotonic() + _MOST_SECONDS
         now = time.time_ns()
         files: _Files = {}
-        listed: list[Listed] = []
+        listed: list[ListedFile] = []
         unreadable: list[str] = []
-        seen: _Seen = {}
-        for path in _walk(self._root, "", self._own):
+        seen: _ChecksumCache = {}
+        for path in _walk_files(self._root, "", self._own):
             if len(files) >= _MOST_FILES or time.monotonic() > deadline:
                 raise GitError(
                     f"{self._root} has more files than can be compared without git.",
@@ -106,44 +106,44 @@ class ChecksumSnapshots:
             try:
                 status = os.lstat(f"{self._root}/{path}")
                 if status.st_size > LARGEST_UNTRACKED:
-                    listed.append(Listed(path, status.st_size, status.st_mtime_ns))
+                    listed.append(ListedFile(path, status.st_size, status.st_mtime_ns))
                     continue
-                checksum = self._checksum(path, status)
+                checksum = self._compute_checksum(path, status)
             except OSError:
                 unreadable.append(path)
                 continue
             files[path] = checksum
-            if now - status.st_mtime_ns > _TRUSTED_AFTER_NS:  # else it could change within the same tick
+            if now - status.st_mtime_ns > _TRUSTED_AFTER_NS:  # newer: may change within the same timestamp
                 seen[path] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, checksum)
-        self._seen = seen
+        self._cache = seen
         return files, sorted(listed, key=lambda each: each.path), sorted(unreadable)
 
-    def _checksum(self, path: str, status: os.stat_result) -> str:
-        known = self._seen.get(path)
+    def _compute_checksum(self, path: str, status: os.stat_result) -> str:
+        known = self._cache.get(path)
         if known and known[:3] == (status.st_mtime_ns, status.st_ctime_ns, status.st_size):
             return known[3]
         full = f"{self._root}/{path}"
         if stat.S_ISLNK(status.st_mode):
             return f"link {hashlib.sha256(os.fsencode(os.readlink(full))).hexdigest()}"  # noqa: PTH115
         kind = "program" if status.st_mode & stat.S_IXUSR else "file"
-        with open(full, "rb") as file:  # noqa: PTH123 (a Path for each of many files costs more than asking)
+        with open(full, "rb") as file:  # noqa: PTH123 (creating a Path per file is slower than opening it)
             return f"{kind} {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def _walk(root: str, below: str, own: str) -> Iterator[str]:
-    """Every file and link, by its path below the root; links are not followed."""
+def _walk_files(root: str, below: str, own: str) -> Iterator[str]:
+    """Yield the relative path of every file and link; links are not followed."""
     with suppress(OSError), os.scandir(f"{root}/{below}".rstrip("/")) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             path = f"{below}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _IGNORED and entry.path != own:
-                    yield from _walk(root, f"{path}/", own)
+                    yield from _walk_files(root, f"{path}/", own)
             elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
                 yield path
 
 
-def _renames(changes: tuple[FileChange, ...]) -> Iterator[Rename]:
-    """Files that went with their content unchanged; more cannot be known without it."""
+def _find_renames(changes: tuple[FileChange, ...]) -> Iterator[Rename]:
+    """Pair deleted and added files with the same content; similarity needs contents, which are not stored."""
     gone: dict[str, list[str]] = {}
     for change in changes:
         if change.after is None and change.before is not None:

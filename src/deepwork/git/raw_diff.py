@@ -1,4 +1,4 @@
-"""What `diff-tree -z --raw`, with or without `--numstat`, says."""
+"""Parses the output of `diff-tree -z --raw`, with or without `--numstat`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from deepwork.git.moments import Difference, FileChange, Rename
+from deepwork.git.snapshot_types import FileChange, Rename, SnapshotDiff
 
 _Counts = dict[str, tuple[int | None, int | None]]
 
 
-def read_raw_diff(output: bytes) -> Difference:
-    """All changes by path, a rename as a deletion, an addition and a pair."""
+def parse_raw_diff(output: bytes) -> SnapshotDiff:
+    """Parse all changes by path; a rename becomes a deletion, an addition and a pair."""
     words = iter(os.fsdecode(output).split("\0")[:-1])
     changes: dict[str, FileChange] = {}
     renamed: list[Rename] = []
     counts: _Counts = {}
     for word in words:
         if word.startswith(":"):
-            _read_change(word, words, changes, renamed)
+            _parse_change(word, words, changes, renamed)
         else:
-            _read_counts(word, words, counts)
-    files = (_counted(changes[path], counts) for path in sorted(changes))
-    return Difference(tuple(files), tuple(sorted(renamed, key=lambda pair: pair.target)))
+            _parse_counts(word, words, counts)
+    files = (_add_counts(changes[path], counts) for path in sorted(changes))
+    return SnapshotDiff(tuple(files), tuple(sorted(renamed, key=lambda pair: pair.target)))
 
 
-def _read_change(
+def _parse_change(
     header: str, words: Iterator[str], changes: dict[str, FileChange], renamed: list[Rename]
 ) -> None:
     old_mode, new_mode, old_hash, new_hash, status = header[1:].split(" ")
@@ -42,7 +42,7 @@ def _read_change(
     renamed.append(Rename(path, target, int(status[1:])))
 
 
-def _read_counts(word: str, words: Iterator[str], counts: _Counts) -> None:
+def _parse_counts(word: str, words: Iterator[str], counts: _Counts) -> None:
     added, removed, path = word.split("\t", 2)
     if not path:  # a rename: from and to follow
         next(words)
@@ -50,7 +50,7 @@ def _read_counts(word: str, words: Iterator[str], counts: _Counts) -> None:
     counts[path] = (None, None) if added == "-" else (int(added), int(removed))
 
 
-def _counted(change: FileChange, counts: _Counts) -> FileChange:
+def _add_counts(change: FileChange, counts: _Counts) -> FileChange:
     if change.path not in counts:
         return change
     added, removed = counts[change.path]

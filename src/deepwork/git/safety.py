@@ -1,4 +1,4 @@
-"""How git is told to run nothing that a repository names."""
+"""Options and environment that keep git from running programs named by a repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENVIRONMENT = {
     "GIT_CONFIG_SYSTEM": "/dev/null",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_ALLOW_PROTOCOL": "",  # no transport at all; unlike protocol.allow, a repository cannot override it
+    "GIT_ALLOW_PROTOCOL": "",  # no transports; unlike protocol.allow, a repository cannot override it
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -27,7 +27,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
     _NOTHING: "",
     _NO: "false",
-    _MERGE: "git merge-file -q --marker-size=%L %A %O %B",  # what git does where no driver is named
+    _MERGE: "git merge-file -q --marker-size=%L %A %O %B",  # the default of git without a driver
 }
 _SETTINGS = {
     "core.fsmonitor": "false",
@@ -67,7 +67,7 @@ _FLAGS = {
     "blame": ("--no-textconv",),
 }
 
-# Programs that settings define under names of their choosing: what to set for each name to switch it off.
+# Config sections that run programs under arbitrary names: the variables that disable each name.
 _OFF = {
     "filter": {"clean": _NOTHING, "smudge": _NOTHING, "process": _NOTHING, "required": _NO},
     "merge": {"driver": _MERGE},
@@ -84,24 +84,24 @@ RUNS_A_PROGRAM = frozenset(
 )
 
 
-def safe_environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """Little of ours, what the caller adds, and on top what keeps git tame."""
+def build_safe_environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """Merge a few inherited variables, the caller's extras and, last, the ones that restrict git."""
     kept = {name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")}
     return {**kept, **extra, **_ENVIRONMENT}
 
 
-def safe_options(root: Path, command: str, drivers: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """What stands between `git` and the command."""
-    # An alias cannot replace a command, but it can stand in for one that this git does not know.
+def build_safe_options(root: Path, command: str, drivers: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the options between `git` and the command."""
+    # An alias cannot override a built-in command, but it can define one that this git version lacks.
     settings = {**_SETTINGS, "safe.directory": str(root), f"alias.{command}": ""}
     for name, value in settings.items():
         yield from ("-c", f"{name}={value}")
     for section, name in drivers:
         for variable, value_name in _OFF[section].items():
-            # Not -c: it would take a name with "=" in it for another setting.
+            # Not -c, which would split a name that contains "=".
             yield f"--config-env={section}.{name}.{variable}={value_name}"
 
 
-def safe_flags(command: str) -> tuple[str, ...]:
-    """What stands right after the command."""
+def get_safe_flags(command: str) -> tuple[str, ...]:
+    """Return the flags to put right after the command."""
     return _FLAGS.get(command, ())

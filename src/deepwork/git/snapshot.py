@@ -1,6 +1,6 @@
-"""How a project's files stand at a moment, kept so that any two moments can be compared later.
+"""Stores snapshots of a project's files so that any two can be compared later.
 
-In a repository a snapshot is a tree of git's, new files included; elsewhere it is a list of checksums.
+In a repository a snapshot is a git tree that includes untracked files; elsewhere it is a list of checksums.
 """
 
 from __future__ import annotations
@@ -8,35 +8,35 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepwork.errors import NotAllowed
-from deepwork.git.checksums import ChecksumSnapshots
+from deepwork.git.checksums import ChecksumSnapshotStore
 from deepwork.git.command import Git
-from deepwork.git.moments import Difference, FileChange, Patch, Progress, Snapshot, SnapshotKind
-from deepwork.git.private_index import top_of
-from deepwork.git.tree_snapshots import TreeSnapshots
+from deepwork.git.private_index import get_worktree_root
+from deepwork.git.snapshot_types import FileChange, HeadProgress, Patch, Snapshot, SnapshotDiff, SnapshotKind
+from deepwork.git.tree_snapshots import TreeSnapshotStore
 
-__all__ = ["Snapshots"]
+__all__ = ["SnapshotStore"]
 
 
-class Snapshots:
-    """The snapshots of one project; what they need is kept in `folder` and nowhere else.
+class SnapshotStore:
+    """Takes and compares snapshots of one project; stores everything in `folder`.
 
-    Git itself is asked to look at the files, with an index and a store of objects in that folder: the user's
-    index, objects, branches and files stay as they are, and no program that the repository names is run.
+    Git reads the files with an index and an object store in that folder: the user's index, objects, branches
+    and files stay unchanged, and no program named by the repository runs.
     """
 
     def __init__(self, git: Git, folder: Path) -> None:
         self._git = git
         self._folder = folder
-        self._checksums = ChecksumSnapshots(git.root, folder)
-        self._trees: TreeSnapshots | None = None
+        self._checksums = ChecksumSnapshotStore(git.root, folder)
+        self._trees: TreeSnapshotStore | None = None
 
     def take(self) -> Snapshot:
-        """The files as they are now: those that git would keep, be they known to it or new."""
-        trees = self._in_repository()
+        """Take a snapshot of all tracked and untracked files that are not ignored."""
+        trees = self._find_trees()
         return self._checksums.take() if trees is None else trees.take()
 
-    def diff(self, before: Snapshot, after: Snapshot, *, counted: bool = False) -> Difference:
-        """What is different between two snapshots of this project; `counted` tells lines as well."""
+    def diff(self, before: Snapshot, after: Snapshot, *, counted: bool = False) -> SnapshotDiff:
+        """Compare two snapshots of this project; with `counted`, include line counts."""
         if before.kind is not after.kind:
             raise NotAllowed(
                 f"A snapshot of kind {before.kind} cannot be compared with one of kind {after.kind}.",
@@ -44,36 +44,36 @@ class Snapshots:
             )
         if before.kind is SnapshotKind.CHECKSUM:
             return self._checksums.diff(before, after)
-        return self._needed().diff(before, after, counted=counted)
+        return self._require_trees().diff(before, after, counted=counted)
 
-    def patch(
+    def get_patch(
         self, before: Snapshot, after: Snapshot, path: str, *, max_bytes: int = 64 * 1024
     ) -> Patch | None:
-        """How one file was changed, as a patch of at most so many bytes; None where no content is kept."""
+        """Return the patch of one file, truncated to `max_bytes`; None if contents are not stored."""
         if SnapshotKind.CHECKSUM in (before.kind, after.kind):
             return None
-        return self._needed().patch(before, after, path, max_bytes)
+        return self._require_trees().get_patch(before, after, path, max_bytes)
 
-    def progress(self, before: Snapshot, after: Snapshot) -> Progress:
-        """The commits made between two snapshots, and whether HEAD went elsewhere instead of on."""
+    def get_progress(self, before: Snapshot, after: Snapshot) -> HeadProgress:
+        """Return the commits made between two snapshots, and whether HEAD was switched or rewritten."""
         if SnapshotKind.CHECKSUM in (before.kind, after.kind):
-            return Progress()
-        return self._needed().progress(before, after)
+            return HeadProgress()
+        return self._require_trees().get_progress(before, after)
 
-    def uncommitted(self, snapshot: Snapshot) -> tuple[FileChange, ...]:
-        """What was different from HEAD at the moment of the snapshot."""
+    def list_uncommitted(self, snapshot: Snapshot) -> tuple[FileChange, ...]:
+        """List the files that differed from HEAD when the snapshot was taken."""
         if snapshot.kind is SnapshotKind.CHECKSUM:
             return ()
-        return self._needed().uncommitted(snapshot)
+        return self._require_trees().list_uncommitted(snapshot)
 
     def prune(self, keep: set[str]) -> int:
-        """Throw away all that only other snapshots need than those with these trees; tells how many files."""
+        """Delete data that no snapshot with one of these trees needs; return the number of files removed."""
         removed = self._checksums.prune(keep)
-        trees = self._in_repository()
+        trees = self._find_trees()
         return removed if trees is None else removed + trees.prune(keep)
 
-    def _needed(self) -> TreeSnapshots:
-        trees = self._in_repository()
+    def _require_trees(self) -> TreeSnapshotStore:
+        trees = self._find_trees()
         if trees is None:
             raise NotAllowed(
                 f"{self._git.root} is no repository any more: its snapshots cannot be read.",
@@ -81,21 +81,21 @@ class Snapshots:
             )
         return trees
 
-    def _in_repository(self) -> TreeSnapshots | None:
-        nearest = _nearest_repository(self._git.root)
-        if nearest is None:  # a bare one has no files of a project either
+    def _find_trees(self) -> TreeSnapshotStore | None:
+        nearest = _find_nearest_repository(self._git.root)
+        if nearest is None:  # a bare repository has no project files either
             self._trees = None
         elif self._trees is None or self._trees.top != nearest:
-            self._trees = self._find()
+            self._trees = self._open_trees()
         return self._trees
 
-    def _find(self) -> TreeSnapshots | None:
+    def _open_trees(self) -> TreeSnapshotStore | None:
         if not self._git.is_installed() or not self._git.is_repository():
             return None
         if self._git.run("rev-parse", "--is-inside-work-tree").strip() != b"true":
             return None
-        return TreeSnapshots(self._git, top_of(self._git), self._folder)
+        return TreeSnapshotStore(self._git, get_worktree_root(self._git), self._folder)
 
 
-def _nearest_repository(root: Path) -> Path | None:
+def _find_nearest_repository(root: Path) -> Path | None:
     return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)

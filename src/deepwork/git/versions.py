@@ -1,4 +1,4 @@
-"""What needs a newer git says so by its number."""
+"""Reports when a feature needs a newer git."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from deepwork.git.command import Git
 
 
 @contextmanager
-def needs(git: Git, version: str, purpose: str) -> Iterator[None]:
-    """Tell of a git that is too old, when the block failed for that reason; asked only then."""
+def require_version(git: Git, version: str, purpose: str) -> Iterator[None]:
+    """Replace an error of the block by a clear one if git is too old; checks the version only on error."""
     try:
         yield
     except GitError as error:
-        found = git.version()
-        if _number(found) >= _number(version):
+        found = git.get_version()
+        if _parse_version(found) >= _parse_version(version):
             raise
         raise GitError(
             f"{purpose} needs git {version} or newer; this is git {found}.",
@@ -25,6 +25,6 @@ def needs(git: Git, version: str, purpose: str) -> Iterator[None]:
         ) from error
 
 
-def _number(version: str) -> tuple[int, ...]:
-    """The first two numbers: what follows them differs from one maker to the next."""
+def _parse_version(version: str) -> tuple[int, ...]:
+    """Return the first two numbers; the rest of the format differs between vendors."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

@@ -1,4 +1,4 @@
-"""Working trees of a repository, each on its own branch: made, found, and removed without losing work."""
+"""Adds, finds and removes git worktrees, each on its own branch, without losing work."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.errors import MAX_ECHOED, GitError, InvalidInput, NotAllowed
-from deepwork.files.lock import alone
+from deepwork.files.lock import hold_file_lock
 from deepwork.git.command import Git
-from deepwork.git.private_index import private_index
+from deepwork.git.private_index import open_private_index
 from deepwork.git.refs import (
-    branch_in_the_way,
     check_branch_name,
-    commit_named,
-    common_ancestor,
-    contains,
+    contains_branch,
     create_branch,
-    current_branch,
     delete_branch,
+    find_common_ancestor,
+    find_conflicting_branch,
+    find_current_branch,
+    find_merge_commit,
+    get_commit,
     has_branch,
-    is_kept,
-    merge_of,
+    is_reachable,
     resolve_commit,
 )
-from deepwork.git.rescue import holds_all, is_dirty, keep, rescue
-from deepwork.git.versions import needs
+from deepwork.git.rescue import create_rescue_branch, has_all_work, is_dirty, rescue
+from deepwork.git.versions import require_version
 
 __all__ = [
     "Worktree",
     "add_worktree",
-    "contains",
-    "current_branch",
-    "find_tree",
+    "contains_branch",
+    "find_current_branch",
+    "find_merge_commit",
+    "find_worktree",
+    "get_main_root",
     "is_dirty",
     "list_worktrees",
-    "main_root",
-    "merge_of",
     "remove_worktree",
     "rescue",
     "resolve_commit",
@@ -51,7 +51,7 @@ _LOCK = "deepwork-worktrees.lock"
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A working tree that git has registered; its folder may be gone."""
+    """A worktree registered with git; its folder may have been deleted."""
 
     path: Path
     head: str | None
@@ -63,21 +63,21 @@ class Worktree:
 
 
 def list_worktrees(git: Git) -> list[Worktree]:
-    """All that are registered, the main one first."""
-    with needs(git, "2.36", "Listing worktrees"):
+    """List all registered worktrees, the main one first."""
+    with require_version(git, "2.36", "Listing worktrees"):
         output = os.fsdecode(git.run("worktree", "list", "--porcelain", "-z"))
     blocks = [block.split("\0") for block in output.split("\0\0") if block.strip("\0")]
-    return [_worktree(lines, is_main=number == 0) for number, lines in enumerate(blocks)]
+    return [_parse_worktree(lines, is_main=number == 0) for number, lines in enumerate(blocks)]
 
 
-def find_tree(git: Git, path: Path) -> Worktree | None:
-    """The one that is registered at this path, if any."""
+def find_worktree(git: Git, path: Path) -> Worktree | None:
+    """Return the worktree registered at this path, if any."""
     wanted = path.resolve()
     return next((tree for tree in list_worktrees(git) if tree.path.resolve() == wanted), None)
 
 
-def main_root(git: Git) -> Path:
-    """The top of the main working tree, from wherever in a repository or its worktrees one asks."""
+def get_main_root(git: Git) -> Path:
+    """Return the root of the main working tree, from anywhere in the repository or its worktrees."""
     main = list_worktrees(git)[0]
     if main.is_bare:
         raise GitError(
@@ -86,14 +86,14 @@ def main_root(git: Git) -> Path:
         )
     if (main.path / ".git").exists():
         return main.path
-    # In a submodule, or with its git directory elsewhere, git lists that directory instead.
-    common = _common_dir(git)
+    # In a submodule, or with a separate git directory, git lists that directory instead.
+    common = _get_common_dir(git)
     settings = ("config", "--file", str(common / "config"), "--get", "core.worktree")
     elsewhere = os.fsdecode(git.run(*settings, ok_codes=(0, 1)).removesuffix(b"\n"))
     if elsewhere:
         return (common / elsewhere).resolve()
-    if _path(git, "--absolute-git-dir") == common:
-        return _path(git, "--show-toplevel")
+    if _query_path(git, "--absolute-git-dir") == common:
+        return _query_path(git, "--show-toplevel")
     raise GitError(
         f"The main working tree of {common} cannot be found from {git.root}.",
         suggestion="Work in the main working tree, or set core.worktree in its settings.",
@@ -103,26 +103,26 @@ def main_root(git: Git) -> Path:
 def add_worktree(
     git: Git, path: Path, branch: str, base: str | None = None, *, existing: bool = False
 ) -> str:
-    """A new tree on a new branch that begins at `base`, HEAD if None; tells the commit where it begins.
+    """Add a worktree on a new branch that starts at `base` (default HEAD); return its start commit.
 
-    With `existing`, a branch of that name that is already there is taken as it is; its work began where it
-    left the base. After a failure neither folder nor branch is left behind. No hook runs, and no filter
-    either, since both are programs that a repository names: files of Git LFS are there as pointers, until
-    someone runs `git lfs pull`.
+    With `existing`, an existing branch of that name is checked out; its start is its merge base with `base`.
+    After a failure neither folder nor branch is left behind. Hooks and filters do not run, since a
+    repository can name arbitrary programs for both: Git LFS files are pointers until someone runs
+    `git lfs pull`.
     """
     check_branch_name(git, branch)
-    start = commit_named(git, base)
-    path = _outside_git(git, path)
-    with _one_at_a_time(git), ExitStack() as undo:
+    start = get_commit(git, base)
+    path = _resolve_outside_git(git, path)
+    with _lock_worktrees(git), ExitStack() as undo:
         is_new = not has_branch(git, branch)
-        begin = start if is_new else _begin_of_existing(git, branch, start, may_exist=existing)
+        begin = start if is_new else _find_existing_start(git, branch, start, may_exist=existing)
         _forget_if_gone(git, path)
         _check_free(path)
         if is_new:
             _create_branch(git, branch, start)
-            undo.callback(_quietly_delete_branch, git, branch, start)
+            undo.callback(_delete_branch_quietly, git, branch, start)
         undo.callback(
-            _remove_half_made, git, path, [parent for parent in path.parents if not parent.exists()]
+            _remove_unfinished, git, path, [parent for parent in path.parents if not parent.exists()]
         )
         git.run("worktree", "add", "--quiet", "--", str(path), branch)
         undo.pop_all()
@@ -130,21 +130,21 @@ def add_worktree(
 
 
 def remove_worktree(git: Git, path: Path, *, rescued: str | None = None) -> str | None:
-    """Take a working tree away; its branch stays. Never with work that is on no branch.
+    """Remove a worktree and keep its branch; refuses if it has work that is on no branch.
 
-    So `rescue` comes first: `rescued` is the branch that it made, which must hold the files as they are now.
-    Where somebody has deleted the folder, only git's record of it goes; should that hold the last trace of
-    commits made on a detached HEAD, they are kept on a rescue branch, whose name is the answer.
+    So call `rescue` first: `rescued` is the branch it created, which must hold the files as they are now.
+    If the folder was deleted, only git's record is removed. If that was the last reference to commits of a
+    detached HEAD, they are saved on a rescue branch, whose name is returned.
     """
-    tree = find_tree(git, path)
+    tree = find_worktree(git, path)
     if tree is None:
         raise InvalidInput(
             f"{str(path)[:MAX_ECHOED]!r} is no worktree of this repository.",
             suggestion="`git worktree list` shows which there are.",
         )
     _check_removable(tree)
-    outside = git.at(main_root(git)) if git.root.is_relative_to(tree.path.resolve()) else git
-    with _one_at_a_time(git):
+    outside = git.at(get_main_root(git)) if git.root.is_relative_to(tree.path.resolve()) else git
+    with _lock_worktrees(git):
         if not _is_gone(tree.path):
             _remove_clean(outside, tree, rescued)
             return None
@@ -154,7 +154,7 @@ def remove_worktree(git: Git, path: Path, *, rescued: str | None = None) -> str 
 # --- listing
 
 
-def _worktree(lines: list[str], *, is_main: bool) -> Worktree:
+def _parse_worktree(lines: list[str], *, is_main: bool) -> Worktree:
     said = dict(line.partition(" ")[::2] for line in lines if line)
     return Worktree(
         path=Path(said["worktree"]),
@@ -168,28 +168,28 @@ def _worktree(lines: list[str], *, is_main: bool) -> Worktree:
 
 
 @contextmanager
-def _one_at_a_time(git: Git) -> Iterator[None]:
-    """So that whoever cleans up after a failure does not meet somebody else's tree."""
-    with alone(_common_dir(git) / _LOCK):
+def _lock_worktrees(git: Git) -> Iterator[None]:
+    """Hold a lock, so that cleanup after a failure cannot affect a concurrently added worktree."""
+    with hold_file_lock(_get_common_dir(git) / _LOCK):
         yield
 
 
-def _common_dir(git: Git) -> Path:
-    return _path(git, "--path-format=absolute", "--git-common-dir").resolve()
+def _get_common_dir(git: Git) -> Path:
+    return _query_path(git, "--path-format=absolute", "--git-common-dir").resolve()
 
 
-def _path(git: Git, *question: str) -> Path:
+def _query_path(git: Git, *question: str) -> Path:
     return Path(os.fsdecode(git.run("rev-parse", *question).removesuffix(b"\n")))
 
 
-# --- making
+# --- adding
 
 
-def _outside_git(git: Git, path: Path) -> Path:
+def _resolve_outside_git(git: Git, path: Path) -> Path:
     if "\0" in str(path):
         raise InvalidInput(f"{str(path)[:MAX_ECHOED]!r} cannot be the path of a folder.")
     path = (git.root / path).resolve()
-    if path.is_relative_to(_common_dir(git)):
+    if path.is_relative_to(_get_common_dir(git)):
         raise InvalidInput(
             f"{str(path)[:MAX_ECHOED]!r} is inside the repository's git directory.",
             suggestion="Choose a folder next to the project, or one that git ignores.",
@@ -209,7 +209,7 @@ def _check_free(path: Path) -> None:
         )
 
 
-def _begin_of_existing(git: Git, branch: str, start: str, *, may_exist: bool) -> str:
+def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) -> str:
     if not may_exist:
         raise InvalidInput(
             f"There is a branch {branch!r} already.",
@@ -223,7 +223,7 @@ def _begin_of_existing(git: Git, branch: str, start: str, *, may_exist: bool) ->
         )
     if holder is not None:
         _forget_if_gone(git, holder.path)
-    begin = common_ancestor(git, start, commit_named(git, _HEADS + branch))
+    begin = find_common_ancestor(git, start, get_commit(git, _HEADS + branch))
     if begin is None:
         raise InvalidInput(
             f"The branch {branch!r} has no commit in common with its base.",
@@ -233,7 +233,7 @@ def _begin_of_existing(git: Git, branch: str, start: str, *, may_exist: bool) ->
 
 
 def _create_branch(git: Git, branch: str, commit: str) -> None:
-    other = branch_in_the_way(git, branch)
+    other = find_conflicting_branch(git, branch)
     if other is not None:
         raise InvalidInput(
             f"There can be no branch {branch!r} next to the branch {other!r}.",
@@ -243,29 +243,29 @@ def _create_branch(git: Git, branch: str, commit: str) -> None:
 
 
 def _forget_if_gone(git: Git, path: Path) -> None:
-    tree = find_tree(git, path)
+    tree = find_worktree(git, path)
     if tree is not None and not tree.is_main and _is_gone(tree.path):
         _check_removable(tree)
         _forget(git, tree)
 
 
-def _quietly_delete_branch(git: Git, branch: str, commit: str) -> None:
-    with suppress(GitError):  # what went wrong before is what should be told
+def _delete_branch_quietly(git: Git, branch: str, commit: str) -> None:
+    with suppress(GitError):  # the original error is the one to report
         delete_branch(git, branch, commit)
 
 
-def _remove_half_made(git: Git, path: Path, new_parents: list[Path]) -> None:
-    """What git has left of a worktree that it did not finish; nobody but us was at work on it."""
+def _remove_unfinished(git: Git, path: Path, new_parents: list[Path]) -> None:
+    """Remove what is left of a worktree that git did not finish; the lock guarantees that it is ours."""
     shutil.rmtree(path, ignore_errors=True)
     with suppress(GitError):
-        # Forced twice: git locks a tree while it makes it.
+        # Forced twice, because git locks a worktree while it creates it.
         git.run("worktree", "remove", "--force", "--force", "--", str(path))
     for parent in new_parents:
         with suppress(OSError):
             parent.rmdir()
 
 
-# --- taking away
+# --- removing
 
 
 def _check_removable(tree: Worktree) -> None:
@@ -282,14 +282,14 @@ def _check_removable(tree: Worktree) -> None:
 
 
 def _is_gone(path: Path) -> bool:
-    """Whether nothing is left of a tree, or no more than an empty folder."""
+    """Return whether the folder does not exist or is empty."""
     return not os.path.lexists(path) or (path.is_dir() and not path.is_symlink() and not any(path.iterdir()))
 
 
 def _forget(git: Git, tree: Worktree) -> str | None:
-    """Take away git's record of a tree whose folder is gone; `prune` would forget others as well."""
+    """Remove git's record of a worktree whose folder is gone; `prune` would affect other worktrees too."""
     loose = tree.head if _is_loose(git, tree) else None
-    saved = keep(git, loose, f"detached-{loose[:8]}") if loose else None
+    saved = create_rescue_branch(git, loose, f"detached-{loose[:8]}") if loose else None
     with suppress(FileNotFoundError):
         tree.path.rmdir()
     git.run("worktree", "remove", "--", str(tree.path))
@@ -297,9 +297,9 @@ def _forget(git: Git, tree: Worktree) -> str | None:
 
 
 def _is_loose(git: Git, tree: Worktree) -> bool:
-    """Whether its HEAD is the last that holds its commits."""
+    """Return whether only its detached HEAD refers to its commits."""
     head = resolve_commit(git, tree.head) if tree.head and tree.branch is None else None
-    return head is not None and not is_kept(git, head)
+    return head is not None and not is_reachable(git, head)
 
 
 def _remove_clean(git: Git, tree: Worktree, rescued: str | None) -> None:
@@ -309,25 +309,25 @@ def _remove_clean(git: Git, tree: Worktree, rescued: str | None) -> None:
             suggestion="Run `git worktree repair`, or save what is worth keeping and empty the folder.",
         )
     own = git.at(tree.path)
-    with private_index(own) as index:
-        nested, submodules = index.nested_repositories(), index.submodules()
+    with open_private_index(own) as index:
+        nested, submodules = index.list_nested_repositories(), index.list_submodules()
     fetched = [path for path in submodules if (tree.path / path / ".git").exists()]
-    if inside := [*nested, *fetched, *_trees_inside(git, tree.path)]:
+    if inside := [*nested, *fetched, *_list_nested_worktrees(git, tree.path)]:
         raise NotAllowed(
             f"{tree.path} holds repositories of their own: {', '.join(inside)[:MAX_ECHOED]}.",
             suggestion="Push or move their work, then delete their folders (`git submodule deinit`).",
         )
-    is_saved = rescued is not None and holds_all(own, rescued)
+    is_saved = rescued is not None and has_all_work(own, rescued)
     if not is_saved and (is_dirty(own) or _is_loose(git, tree)):
         raise NotAllowed(
             f"{tree.path} has work that is on no branch.", suggestion="Commit it, or have it rescued, first."
         )
-    # Git refuses a tree with submodules even where none was ever fetched; those that were, we refused above.
+    # Git refuses worktrees with submodules even if none was fetched; fetched ones were refused above.
     force = ["--force"] if is_saved or submodules else []
     git.run("worktree", "remove", *force, "--", str(tree.path))
 
 
-def _trees_inside(git: Git, root: Path) -> Iterator[str]:
+def _list_nested_worktrees(git: Git, root: Path) -> Iterator[str]:
     for other in list_worktrees(git):
         if other.path != root and other.path.is_relative_to(root) and other.path.exists():
             yield str(other.path.relative_to(root))

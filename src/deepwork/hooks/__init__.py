@@ -1,1 +1,1 @@
-"""What clients call beside an agent's work: its state given back after compaction, its claims kept alive."""
+"""Client hooks: restore an agent's state after compaction and keep its claims alive."""

@@ -1,21 +1,22 @@
-"""A session starts, goes on, or was compacted: give back what it knew."""
+"""Handles session-start: a session started, resumed or was compacted, so restore what it knew."""
 
 from __future__ import annotations
 
-from deepwork.database.lean import LeanStore
-from deepwork.hooks import clients, telling
-from deepwork.hooks.desk import Desk
-from deepwork.hooks.situation import look, place_of
+from deepwork.database.existing_store import ExistingStore
+from deepwork.hooks import protocol, rendering
+from deepwork.hooks.context import HookContext
+from deepwork.hooks.current_work import get_project_scope, load_current_work
 
 
-def answer(desk: Desk, store: LeanStore) -> str:
-    """Give back what the session knew; after a new start, what is under way here."""
-    heard = desk.heard
-    record = desk.recalled()
-    # A compacted session keeps its id. The others may have got a new one, or be strangers: who knows?
-    may_go_on = not record.knows_something and heard.source in ("resume", "clear")
-    kin = desk.memory.kin_of(heard, desk.settings.project_root) if may_go_on else None
+def handle_event(context: HookContext, store: ExistingStore) -> str:
+    """Return the session's own work; for a new session, the current work of the project."""
+    event = context.event
+    record = context.load_record()
+    # A compacted session keeps its id. A resumed or cleared one may have a new id: then we guess.
+    may_resume = not record.has_identity and event.source in ("resume", "clear")
+    resumable = context.memory.find_resumable(event, context.settings.project_root) if may_resume else None
     with store.reading() as tx:
-        situation = look(tx, place_of(desk.settings), record, perhaps=kin.agents if kin else ())
-    text = telling.situation_text(situation)
-    return clients.with_context(heard.client, clients.SESSION_START, text) if text else ""
+        possible_agents = resumable.agents if resumable else ()
+        work = load_current_work(tx, get_project_scope(context.settings), record, possible_agents)
+    text = rendering.render_current_work(work)
+    return protocol.render_context(event.client, protocol.SESSION_START, text) if text else ""

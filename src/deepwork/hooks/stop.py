@@ -1,25 +1,25 @@
-"""An agent is about to stop: remind it, once, of what is not finished."""
+"""Handles stop: reminds an agent, once, of unfinished work before it stops."""
 
 from __future__ import annotations
 
-from deepwork.database.lean import LeanStore
-from deepwork.hooks import clients, telling
-from deepwork.hooks.desk import Desk, having_told
-from deepwork.hooks.store import UnderWayStore
+from deepwork.database.existing_store import ExistingStore
+from deepwork.hooks import protocol, rendering
+from deepwork.hooks.context import HookContext, add_delivered
+from deepwork.hooks.store import CurrentWorkStore
 
 
-def answer(desk: Desk, store: LeanStore) -> str:
-    """A reminder that was not given yet."""
-    record = desk.recalled()
-    if desk.heard.is_repeated or not (record.jobs or record.agents):
+def handle_event(context: HookContext, store: ExistingStore) -> str:
+    """Return a reminder of unfinished work, or nothing if it was already given."""
+    record = context.load_record()
+    if context.event.is_repeated or not (record.jobs or record.agents):
         return ""
     with store.reading() as tx:
-        under_way = UnderWayStore(tx)
-        job = under_way.job(record.jobs) if record.jobs else None
-        held = under_way.held(record.agents) if record.agents else []
-    named = [f"stop:{job['id']}/{job['step_id']}"] if job else []
-    named += [f"stop:{row['id']}" for row in held]
-    if all(each in record.told for each in named):
+        work_store = CurrentWorkStore(tx)
+        job = work_store.find_active_job(record.jobs) if record.jobs else None
+        held = work_store.list_held_tasks(record.agents) if record.agents else []
+    names = [f"stop:{job['id']}/{job['step_id']}"] if job else []
+    names += [f"stop:{row['id']}" for row in held]
+    if all(each in record.told for each in names):
         return ""
-    desk.change(lambda before: having_told(before, named))
-    return clients.not_yet(desk.heard.client, telling.reminder_text(job, held))
+    context.update_record(lambda before: add_delivered(before, names))
+    return protocol.render_block(context.event.client, rendering.render_stop_reminder(job, held))

@@ -1,4 +1,4 @@
-"""What is under way, as rows: a few questions, each with a limit and an index."""
+"""Queries for current work across slices; each has a limit and an index."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from collections.abc import Sequence
 from typing import Literal
 
 from deepwork.database.engine import Row
-from deepwork.database.statements import where
+from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 
 MOST = 5
 MOST_COUNTED = 1000
-"""Of a plan with more tasks than this nobody counts them all beside an agent's work."""
+"""Tasks of a plan are counted up to this number, because hooks must be fast."""
 
 
-class UnderWayStore:
+class CurrentWorkStore:
     """Job sessions, claimed tasks, plans, tracked work and unread messages."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def jobs(self, limit: int) -> list[Row]:
-        """Job sessions under way, the last changed first."""
-        return self._tx.all(
+    def list_active_jobs(self, limit: int) -> list[Row]:
+        """List active job sessions, the last changed first."""
+        return self._tx.fetch_all(
             "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions"
             " WHERE status = 'active' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             limit=limit,
         )
 
-    def job(self, ids: Sequence[str]) -> Row | None:
-        """The first of these job sessions that is under way."""
-        rows = self._tx.all(
+    def find_active_job(self, ids: Sequence[str]) -> Row | None:
+        """Find the first of these job sessions that is active."""
+        rows = self._tx.fetch_all(
             "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions"
             " WHERE id IN :ids AND status = 'active'",
             ids=list(ids),
         )  # fmt: skip
         return min(rows, key=lambda row: ids.index(row["id"]), default=None)
 
-    def held(self, agents: Sequence[str]) -> list[Row]:
-        """Tasks that these agents hold and have not ended; what they work on comes first."""
-        return self._tx.all(
+    def list_held_tasks(self, agents: Sequence[str]) -> list[Row]:
+        """List unfinished tasks held by these agents, their current task first."""
+        return self._tx.fetch_all(
             """
             SELECT task.id, task.name, task.status, task.workflow_id, plans.name AS plan_name,
                    leases.who, leases.until
@@ -54,34 +54,34 @@ class UnderWayStore:
             agents=list(agents), limit=MOST,
         )  # fmt: skip
 
-    def tracked(self, repository: str | None, wanted: str | None) -> list[Row]:
-        """Tracked workflows under way, or of these the wanted one, the last changed first."""
-        condition = where({
+    def list_tracked_workflows(self, repository: str | None, wanted: str | None) -> list[Row]:
+        """List tracked workflows in progress, or only the wanted one, the last changed first."""
+        condition = build_where({
             "status = 'in_progress'": True, "id = :wanted": wanted,
             "repository_path = :repository": repository,
         })  # fmt: skip
-        return self._tx.all(
+        return self._tx.fetch_all(
             "SELECT id, name, objective, current_phase, total_phases FROM tracked_workflows"
             f" {condition} ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             wanted=wanted, repository=repository, limit=MOST,
         )  # fmt: skip
 
-    def open_tracked_tasks(self, workflow_ids: Sequence[str]) -> list[Row]:
-        """Tasks of tracked workflows that somebody began and did not end."""
-        return self._tx.all(
+    def list_open_tracked_tasks(self, workflow_ids: Sequence[str]) -> list[Row]:
+        """List tasks of tracked workflows that are in progress."""
+        return self._tx.fetch_all(
             "SELECT id, workflow_id, name, agent_name FROM tracked_tasks"
             " WHERE workflow_id IN :ids AND status = 'in_progress'"
             " ORDER BY started_at, created_seq LIMIT :limit",
             ids=list(workflow_ids), limit=MOST,
         )  # fmt: skip
 
-    def plans(self, repository: str | None) -> list[Row]:
-        """Plans that give out tasks, the last changed first: how many they have, and how many are done.
+    def list_open_plans(self, repository: str | None) -> list[Row]:
+        """List ready or running plans with their total and done tasks, the last changed first.
 
-        Neither is counted beyond one more than `MOST_COUNTED`.
+        Both counts stop at `MOST_COUNTED` + 1.
         """
         mine = "" if repository is None else " AND repository_path = :repository"
-        return self._tx.all(
+        return self._tx.fetch_all(
             f"""
             SELECT id, name,
                    (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
@@ -94,9 +94,9 @@ class UnderWayStore:
             repository=repository, limit=MOST, most=MOST_COUNTED + 1,
         )  # fmt: skip
 
-    def unread(self, agents: Sequence[str]) -> list[Row]:
-        """How many messages wait for each of these agents, and how many of them are urgent."""
-        return self._tx.all(
+    def count_unread(self, agents: Sequence[str]) -> list[Row]:
+        """Count unread and urgent messages of each of these agents."""
+        return self._tx.fetch_all(
             """
             SELECT agents.id, agents.name, count(*) AS waiting,
                    sum(CASE WHEN priority = 'urgent' THEN 1 ELSE 0 END) AS urgent
@@ -108,25 +108,25 @@ class UnderWayStore:
             agents=list(agents), now=self._tx.now,
         )  # fmt: skip
 
-    def names(self, agents: Sequence[str]) -> dict[str, str]:
-        """What those of these agents are called that have not left."""
-        rows = self._tx.all(
+    def get_agent_names(self, agents: Sequence[str]) -> dict[str, str]:
+        """Return names by id; unregistered agents are left out."""
+        rows = self._tx.fetch_all(
             "SELECT id, name FROM agents WHERE id IN :agents AND unregistered_at IS NULL", agents=list(agents)
         )
         return {row["id"]: row["name"] for row in rows}
 
-    def lost(self, agents: Sequence[str]) -> list[Row]:
-        """Claims that others took over while these agents were silent, and that nobody told them of yet."""
-        return self._tx.all(
+    def list_lost_claims(self, agents: Sequence[str]) -> list[Row]:
+        """List claims that others took over while these agents were silent, until a heartbeat confirms."""
+        return self._tx.fetch_all(
             "SELECT lost.who, lost.what, task.name FROM lost_leases AS lost"
             " LEFT JOIN plan_tasks AS task ON task.id = lost.what"
             " WHERE lost.who IN :agents ORDER BY lost.who, lost.what LIMIT :limit",
             agents=list(agents), limit=MOST,
         )  # fmt: skip
 
-    def holders(self, limit: int) -> list[Row]:
-        """Who holds which task of a plan by a claim that still runs, the longest first."""
-        return self._tx.all(
+    def list_claims(self, limit: int) -> list[Row]:
+        """List tasks with an unexpired claim and their holders, the first to expire first."""
+        return self._tx.fetch_all(
             """
             SELECT leases.what AS task_id, task.name AS task, task.status, leases.who AS agent_id,
                    agents.name AS agent, leases.until AS until_at
@@ -138,9 +138,9 @@ class UnderWayStore:
             now=self._tx.now, limit=limit,
         )  # fmt: skip
 
-    def inboxes(self, limit: int) -> list[Row]:
-        """For whom of those that have not left messages wait, the most first."""
-        return self._tx.all(
+    def list_inboxes(self, limit: int) -> list[Row]:
+        """List registered agents with unread messages, the fullest inbox first."""
+        return self._tx.fetch_all(
             """
             SELECT agents.id AS agent_id, agents.name AS agent, count(*) AS unread,
                    sum(CASE WHEN priority = 'urgent' THEN 1 ELSE 0 END) AS urgent
@@ -151,9 +151,9 @@ class UnderWayStore:
             now=self._tx.now, limit=limit,
         )  # fmt: skip
 
-    def ids(self, table: Literal["plans", "tracked_workflows"], beginning: str, limit: int) -> list[str]:
-        """Ids of plans or tracked workflows that begin like this, the last changed first."""
-        rows = self._tx.all(
+    def list_ids(self, table: Literal["plans", "tracked_workflows"], beginning: str, limit: int) -> list[str]:
+        """List ids of plans or tracked workflows with this prefix, the last changed first."""
+        rows = self._tx.fetch_all(
             f"SELECT id FROM {table} WHERE substr(id, 1, :length) = :beginning"
             " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             length=len(beginning), beginning=beginning, limit=limit,

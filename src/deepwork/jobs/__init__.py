@@ -1,1 +1,1 @@
-"""Jobs: workflows that people write in files, and sessions that carry them out behind quality gates."""
+"""Jobs: workflows defined in files, and the sessions that run them step by step through quality gates."""

@@ -1,176 +1,194 @@
-"""What must hold between the parts of a job: pure rules over one that has the right shape."""
+"""Checks that the parts of a job agree with each other; pure rules, applied after the schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
-from deepwork.files.shape import Problem, Where, did_you_mean, listed, shown
-from deepwork.jobs.models import FileInput, Job, Step, Workflow
+from deepwork.files.json_schema import SchemaProblem, Where, format_list, format_value, suggest_name
+from deepwork.jobs.models import FileInput, Job, JobWorkflow, Step
 
 ALL_OUTPUTS = "step"
-"""What `run_each` says to review all outputs together."""
+"""The value of `run_each` that reviews all outputs together."""
 
 
-def cross_problems(job: Job) -> Iterator[Problem]:
-    """Where parts of the job contradict each other."""
-    places = _places(job)
-    yield from _repeated_ids(job)
+def find_contradictions(job: Job) -> Iterator[SchemaProblem]:
+    """Find parts of the job that contradict each other."""
+    step_indexes = _index_steps(job)
+    yield from _find_repeated_ids(job)
     for index, step in enumerate(job.steps):
-        yield from _of_dependencies(step, ("steps", index, "dependencies"), places)
-        yield from _of_inputs(job, step, ("steps", index, "inputs"), places)
-        yield from _of_outputs(step, ("steps", index, "outputs"))
-        yield from _of_reviews(step, ("steps", index, "reviews"))
-    yield from _circles(job, places)
-    yield from _of_workflows(job, places)
+        yield from _find_dependency_problems(step, ("steps", index, "dependencies"), step_indexes)
+        yield from _find_input_problems(job, step, ("steps", index, "inputs"), step_indexes)
+        yield from _find_output_problems(step, ("steps", index, "outputs"))
+        yield from _find_review_problems(step, ("steps", index, "reviews"))
+    yield from _find_cycles(job, step_indexes)
+    yield from _find_workflow_problems(job, step_indexes)
 
 
-def warnings(job: Job) -> list[str]:
-    """What is allowed and yet most likely a mistake."""
-    return [*_unused_steps(job), *_absent_sources(job)]
+def find_warnings(job: Job) -> list[str]:
+    """Find what is allowed but probably a mistake."""
+    return [*_find_unused_steps(job), *_find_absent_sources(job)]
 
 
-def _places(job: Job) -> dict[str, int]:
-    """Where each step id is defined; an empty id belongs to a step that has none."""
-    places: dict[str, int] = {}
+def _index_steps(job: Job) -> dict[str, int]:
+    """Map each step id to its index; the empty id stands for a step without a readable id."""
+    step_indexes: dict[str, int] = {}
     for index, step in enumerate(job.steps):
-        places.setdefault(step.id, index)
-    return places
+        step_indexes.setdefault(step.id, index)
+    return step_indexes
 
 
-def _repeated_ids(job: Job) -> Iterator[Problem]:
+def _find_repeated_ids(job: Job) -> Iterator[SchemaProblem]:
     first: dict[str, int] = {}
     for index, step in enumerate(job.steps):
         before = first.setdefault(step.id, index)
         if step.id and before != index:
-            what = f"the id {shown(step.id)} already belongs to steps -> {before}"
-            yield Problem(("steps", index, "id"), what, "give this step an id of its own")
+            what = f"the id {format_value(step.id)} already belongs to steps -> {before}"
+            yield SchemaProblem(("steps", index, "id"), what, "give this step an id of its own")
 
 
-def _of_dependencies(step: Step, where: Where, places: dict[str, int]) -> Iterator[Problem]:
+def _find_dependency_problems(
+    step: Step, where: Where, step_indexes: dict[str, int]
+) -> Iterator[SchemaProblem]:
     for index, id in enumerate(step.dependencies):
         if id == step.id:
-            yield Problem((*where, index), f"step {shown(id)} depends on itself", "remove it")
-        elif _is_unknown(id, places):
-            yield _unknown_step((*where, index), id, places)
+            yield SchemaProblem((*where, index), f"step {format_value(id)} depends on itself", "remove it")
+        elif _is_unknown(id, step_indexes):
+            yield _build_unknown_step((*where, index), id, step_indexes)
 
 
-def _of_inputs(job: Job, step: Step, where: Where, places: dict[str, int]) -> Iterator[Problem]:
+def _find_input_problems(
+    job: Job, step: Step, where: Where, step_indexes: dict[str, int]
+) -> Iterator[SchemaProblem]:
     depends_on = set(step.dependencies)
     for index, given in enumerate(step.inputs):
         if not isinstance(given, FileInput):
             continue
-        if _is_unknown(given.from_step, places):
-            yield _unknown_step((*where, index, "from_step"), given.from_step, places)
-        elif given.from_step in places:
-            yield from _of_source(job, given, depends_on, (*where, index), places[given.from_step])
+        if _is_unknown(given.from_step, step_indexes):
+            yield _build_unknown_step((*where, index, "from_step"), given.from_step, step_indexes)
+        elif given.from_step in step_indexes:
+            yield from _find_source_problems(
+                job, given, depends_on, (*where, index), step_indexes[given.from_step]
+            )
 
 
-def _of_source(
+def _find_source_problems(
     job: Job, given: FileInput, depends_on: set[str], where: Where, source: int
-) -> Iterator[Problem]:
+) -> Iterator[SchemaProblem]:
     if given.from_step not in depends_on:
-        what = f"the file comes from {shown(given.from_step)}, which is not among the step's dependencies"
-        yield Problem((*where, "from_step"), what, f"add {shown(given.from_step)} to dependencies")
-    if job.steps[source].output(given.file) is None:
-        what = f"step {shown(given.from_step)} has no output {shown(given.file)}"
+        what = (
+            f"the file comes from {format_value(given.from_step)}, which is not among the step's dependencies"
+        )
+        yield SchemaProblem(
+            (*where, "from_step"), what, f"add {format_value(given.from_step)} to dependencies"
+        )
+    if job.steps[source].find_output(given.file) is None:
+        what = f"step {format_value(given.from_step)} has no output {format_value(given.file)}"
         names = [output.name for output in job.steps[source].outputs]
-        yield Problem((*where, "file"), what, did_you_mean(given.file, names), also=("steps", source))
+        yield SchemaProblem((*where, "file"), what, suggest_name(given.file, names), also=("steps", source))
 
 
-def _of_outputs(step: Step, where: Where) -> Iterator[Problem]:
-    if step.output(ALL_OUTPUTS) is not None:
+def _find_output_problems(step: Step, where: Where) -> Iterator[SchemaProblem]:
+    if step.find_output(ALL_OUTPUTS) is not None:
         what = f"an output cannot be called {ALL_OUTPUTS!r}: in run_each that word means all outputs"
-        yield Problem((*where, ALL_OUTPUTS), what, "choose another name")
+        yield SchemaProblem((*where, ALL_OUTPUTS), what, "choose another name")
 
 
-def _of_reviews(step: Step, where: Where) -> Iterator[Problem]:
+def _find_review_problems(step: Step, where: Where) -> Iterator[SchemaProblem]:
     for index, review in enumerate(step.reviews):
-        if review.run_each != ALL_OUTPUTS and step.output(review.run_each) is None:
+        if review.run_each != ALL_OUTPUTS and step.find_output(review.run_each) is None:
             valid = [ALL_OUTPUTS, *(output.name for output in step.outputs)]
-            what = f"{shown(review.run_each)} is no output of this step"
-            remedy = f"valid values are {listed(valid)}"
-            yield Problem((*where, index, "run_each"), what, remedy)
+            what = f"{format_value(review.run_each)} is no output of this step"
+            remedy = f"valid values are {format_list(valid)}"
+            yield SchemaProblem((*where, index, "run_each"), what, remedy)
 
 
-def _circles(job: Job, places: dict[str, int]) -> Iterator[Problem]:
-    """Each circle once: what closes it is taken out, and the rest looked at again."""
-    waits_for = {step.id: {id for id in step.dependencies if id in places} - {step.id} for step in job.steps}
-    while circle := _circle(waits_for):
-        chain = " -> ".join([*map(shown, circle[:10]), *["…"] * (len(circle) > 10)])
-        yield Problem(
-            ("steps", places[circle[0]], "dependencies"),
+def _find_cycles(job: Job, step_indexes: dict[str, int]) -> Iterator[SchemaProblem]:
+    """Find each cycle once, by removing one edge of it and searching again."""
+    waits_for = {
+        step.id: {id for id in step.dependencies if id in step_indexes} - {step.id} for step in job.steps
+    }
+    while cycle := _find_cycle(waits_for):
+        chain = " -> ".join([*map(format_value, cycle[:10]), *["…"] * (len(cycle) > 10)])
+        yield SchemaProblem(
+            ("steps", step_indexes[cycle[0]], "dependencies"),
             f"the steps wait for each other in a circle: {chain}",
             "remove one of these dependencies",
         )
-        waits_for[circle[0]].discard(circle[1])
+        waits_for[cycle[0]].discard(cycle[1])
 
 
-def _circle(waits_for: dict[str, set[str]]) -> list[str]:
-    """Steps each of which depends on the next, the first again at the end; nothing if there is no circle."""
+def _find_cycle(waits_for: dict[str, set[str]]) -> list[str]:
+    """Return steps that each depend on the next, ending with the first one again; empty without a cycle."""
     try:
         TopologicalSorter(waits_for).prepare()
     except CycleError as error:
         found: list[str] = error.args[1]
-        return found[::-1]  # graphlib tells it from the dependency to the dependent
+        return found[::-1]  # graphlib lists dependencies before their dependents
     return []
 
 
-def _of_workflows(job: Job, places: dict[str, int]) -> Iterator[Problem]:
+def _find_workflow_problems(job: Job, step_indexes: dict[str, int]) -> Iterator[SchemaProblem]:
     names: set[str] = set()
     for index, workflow in enumerate(job.workflows):
         if workflow.name in names:
-            what = f"there is already a workflow {shown(workflow.name)}"
-            yield Problem(("workflows", index, "name"), what, "give this one a name of its own")
+            what = f"there is already a workflow {format_value(workflow.name)}"
+            yield SchemaProblem(("workflows", index, "name"), what, "give this one a name of its own")
         names.add(workflow.name)
-        yield from _of_entries(workflow, ("workflows", index, "steps"), places)
-        yield from _out_of_order(job, workflow, ("workflows", index, "steps"), places)
+        yield from _find_entry_problems(workflow, ("workflows", index, "steps"), step_indexes)
+        yield from _find_order_problems(job, workflow, ("workflows", index, "steps"), step_indexes)
 
 
-def _of_entries(workflow: Workflow, where: Where, places: dict[str, int]) -> Iterator[Problem]:
+def _find_entry_problems(
+    workflow: JobWorkflow, where: Where, step_indexes: dict[str, int]
+) -> Iterator[SchemaProblem]:
     seen: set[str] = set()
     for index, entry in enumerate(workflow.entries):
         for id in entry.steps:
-            if _is_unknown(id, places):
-                yield _unknown_step((*where, index), id, places)
+            if _is_unknown(id, step_indexes):
+                yield _build_unknown_step((*where, index), id, step_indexes)
             elif id in seen:
-                what = f"step {shown(id)} is in this workflow twice"
-                yield Problem((*where, index), what, "remove one of them")
+                what = f"step {format_value(id)} is in this workflow twice"
+                yield SchemaProblem((*where, index), what, "remove one of them")
             seen.add(id)
 
 
-def _out_of_order(job: Job, workflow: Workflow, where: Where, places: dict[str, int]) -> Iterator[Problem]:
-    turn = {id: index for index, entry in enumerate(workflow.entries) for id in entry.steps}
-    for id, index in turn.items():
-        for earlier in job.steps[places[id]].dependencies if id in places else ():
-            if earlier != id and turn.get(earlier, -1) >= index:
-                what = f"step {shown(id)} does not come after {shown(earlier)}, on which it depends"
-                remedy = f"move it to an entry after {shown(earlier)}"
-                yield Problem((*where, index), what, remedy, also=("steps", places[id]))
+def _find_order_problems(
+    job: Job, workflow: JobWorkflow, where: Where, step_indexes: dict[str, int]
+) -> Iterator[SchemaProblem]:
+    positions = {id: index for index, entry in enumerate(workflow.entries) for id in entry.steps}
+    for id, index in positions.items():
+        for earlier in job.steps[step_indexes[id]].dependencies if id in step_indexes else ():
+            if earlier != id and positions.get(earlier, -1) >= index:
+                before = format_value(earlier)
+                what = f"step {format_value(id)} does not come after {before}, on which it depends"
+                remedy = f"move it to an entry after {before}"
+                yield SchemaProblem((*where, index), what, remedy, also=("steps", step_indexes[id]))
 
 
-def _is_unknown(id: str, places: dict[str, int]) -> bool:
-    """Whether no step has this id; where steps or their ids are unreadable, one of them could have it."""
-    return bool(places) and id not in places and "" not in places
+def _is_unknown(id: str, step_indexes: dict[str, int]) -> bool:
+    """Whether no step can have this id; a step with an unreadable id might."""
+    return bool(step_indexes) and id not in step_indexes and "" not in step_indexes
 
 
-def _unknown_step(where: Where, id: str, places: dict[str, int]) -> Problem:
-    return Problem(where, f"there is no step {shown(id)}", did_you_mean(id, list(places)))
+def _build_unknown_step(where: Where, id: str, step_indexes: dict[str, int]) -> SchemaProblem:
+    return SchemaProblem(where, f"there is no step {format_value(id)}", suggest_name(id, list(step_indexes)))
 
 
-def _unused_steps(job: Job) -> Iterator[str]:
+def _find_unused_steps(job: Job) -> Iterator[str]:
     used = {id for workflow in job.workflows for id in workflow.step_ids}
     if unused := [step.id for step in job.steps if step.id not in used]:
-        yield f"No workflow has these steps: {listed(unused)}."
+        yield f"No workflow has these steps: {format_list(unused)}."
 
 
-def _absent_sources(job: Job) -> Iterator[str]:
+def _find_absent_sources(job: Job) -> Iterator[str]:
     for workflow in job.workflows:
         present = set(workflow.step_ids)
-        for step in filter(None, map(job.step, workflow.step_ids)):
+        for step in filter(None, map(job.find_step, workflow.step_ids)):
             for given in step.file_inputs:
                 if given.from_step not in present:
                     yield (
-                        f"Workflow {shown(workflow.name)} does not run {shown(given.from_step)}, "
-                        f"so step {shown(step.id)} gets no {shown(given.file)}."
+                        f"Workflow {format_value(workflow.name)} does not run "
+                        f"{format_value(given.from_step)}, "
+                        f"so step {format_value(step.id)} gets no {format_value(given.file)}."
                     )

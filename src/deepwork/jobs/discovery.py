@@ -1,4 +1,4 @@
-"""Where jobs are: which folders hold one, whether a file has changed, and who has a right to a name."""
+"""Finds the folders that hold jobs, and decides which job each name refers to."""
 
 from __future__ import annotations
 
@@ -8,83 +8,89 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from deepwork.files.stamps import Stamp, speakable, stamp, taken_stamp
+from deepwork.files.stamps import FileStamp, find_stamp, read_stamp, to_printable_name
 from deepwork.jobs.models import Job, LoadError
 
 JOB_FILE = "job.yml"
 
 
-class Place(NamedTuple):
-    """A folder with a job.yml, whatever that holds."""
+class JobLocation(NamedTuple):
+    """A folder with a job.yml, valid or not."""
 
     rank: int
-    """Which of the folders to look in it is from; the lowest wins."""
+    """The index of the search folder it is in; the lowest wins."""
     name: str
     folder: str
-    stamp: Stamp | None
-    """None when the file is there and cannot even be looked at."""
+    stamp: FileStamp | None
+    """None if the file exists but cannot be accessed."""
 
 
-class Places(NamedTuple):
-    """What looking around has found."""
+class JobLocations(NamedTuple):
+    """The result of searching the folders."""
 
-    places: list[Place]
+    locations: list[JobLocation]
     unreadable: list[LoadError]
-    """Folders to look in that cannot be listed."""
+    """Search folders that cannot be listed."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What came of reading a job.yml: the job, or why there is none."""
+class LoadedJob:
+    """The result of reading a job.yml: the job, or an error."""
 
     job: Job | None
     error: str
-    stamp: Stamp | None
-    beside: tuple[tuple[str, Stamp | None], ...]
-    """Other files that were found wanting, as they were; mending one of them makes this out of date."""
+    stamp: FileStamp | None
+    beside: tuple[tuple[str, FileStamp | None], ...]
+    """Stamps of other unusable files; once one of them changes, this result is out of date."""
 
-    def holds(self, now: Stamp | None) -> bool:
-        """Whether it is still what reading again would tell."""
-        return now is not None and now == self.stamp and all(stamp(path) == was for path, was in self.beside)
+    def is_current(self, now: FileStamp | None) -> bool:
+        """Whether reading again would give the same result."""
+        return (
+            now is not None
+            and now == self.stamp
+            and all(find_stamp(path) == was for path, was in self.beside)
+        )
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Every name given to one job."""
+class JobIndex:
+    """All jobs and errors, and the one that each name refers to."""
 
     jobs: list[Job]
     errors: list[LoadError]
     by_name: dict[str, Job | LoadError]
 
 
-def places(folders: Sequence[Path]) -> Places:
-    """Every folder with a job.yml, in order."""
-    found = Places([], [])
+def find_locations(folders: Sequence[Path]) -> JobLocations:
+    """Find every folder with a job.yml, in the order of the search folders."""
+    found = JobLocations([], [])
     for rank, folder in enumerate(folders):
         try:
-            found.places.extend(_in(folder, rank))
+            found.locations.extend(_list_locations(folder, rank))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            told = f"The folder cannot be read: {error.strerror}. Change its rights, or leave it out."
-            found.unreadable.append(LoadError(speakable(folder.name), speakable(str(folder)), told))
+            message = f"The folder cannot be read: {error.strerror}. Change its rights, or leave it out."
+            found.unreadable.append(
+                LoadError(to_printable_name(folder.name), to_printable_name(str(folder)), message)
+            )
     return found
 
 
-def place(folder: Path, name: str, rank: int = 0) -> Place | None:
-    """The job with that directory name, if there is one."""
+def find_location(folder: Path, name: str, rank: int = 0) -> JobLocation | None:
+    """Find the job with this directory name."""
     path = f"{folder}{os.sep}{name}"
     try:
-        return Place(rank, name, path, taken_stamp(f"{path}{os.sep}{JOB_FILE}"))
+        return JobLocation(rank, name, path, read_stamp(f"{path}{os.sep}{JOB_FILE}"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return Place(rank, name, path, None)
+        return JobLocation(rank, name, path, None)
 
 
-def foremost(found: Iterable[Place]) -> tuple[list[Place], dict[str, str]]:
-    """Of each directory name the place in the first folder, and where the one it hides would have been."""
-    first: dict[str, Place] = {}
+def select_first(found: Iterable[JobLocation]) -> tuple[list[JobLocation], dict[str, str]]:
+    """Select the first location of each directory name; also return the folders of the jobs they hide."""
+    first: dict[str, JobLocation] = {}
     hidden: dict[str, str] = {}
     for candidate in found:
         if first.setdefault(candidate.name, candidate) is not candidate:
@@ -92,77 +98,81 @@ def foremost(found: Iterable[Place]) -> tuple[list[Place], dict[str, str]]:
     return list(first.values()), hidden
 
 
-def settled(
-    readings: Iterable[tuple[Place, Reading]], hidden: dict[str, str], unreadable: list[LoadError]
-) -> Shelf:
-    """Give every name to one job.
+def resolve_names(
+    loaded: Iterable[tuple[JobLocation, LoadedJob]], hidden: dict[str, str], unreadable: list[LoadError]
+) -> JobIndex:
+    """Decide which job each name refers to.
 
-    An earlier folder goes before a later one; in one folder, a directory goes before a job that merely calls
-    itself so. A broken job keeps its directory's name, so that nobody gets another by mistake.
+    An earlier search folder takes precedence over a later one. Within one, a directory of that name takes
+    precedence over a job whose `name` is equal. A broken job keeps its directory's name, so that a call never
+    runs another job by mistake.
     """
     taken: dict[str, str] = {}
-    jobs: list[tuple[Place, Job]] = []
-    errors: list[tuple[Place, LoadError]] = []
-    for where, reading in sorted(readings, key=_precedence):
-        rival = _rival(where, reading, taken)
+    jobs: list[tuple[JobLocation, Job]] = []
+    errors: list[tuple[JobLocation, LoadError]] = []
+    for location, reading in sorted(loaded, key=_get_precedence):
+        rival = _find_rival(location, reading, taken)
         if rival is None:
-            taken.update(dict.fromkeys(_names(where, reading), where.folder))
+            taken.update(dict.fromkeys(_list_names(location, reading), location.folder))
         if reading.job is None:
-            errors.append((where, _broken(where, reading.error, hidden)))
+            errors.append((location, _build_broken_error(location, reading.error, hidden)))
         elif rival:
-            errors.append((where, _clash(where, reading.job, rival)))
+            errors.append((location, _build_clash_error(location, reading.job, rival)))
         else:
-            jobs.append((where, reading.job))
-    return _shelf(jobs, errors, unreadable)
+            jobs.append((location, reading.job))
+    return _build_index(jobs, errors, unreadable)
 
 
-def _in(folder: Path, rank: int) -> Iterator[Place]:
-    names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path for each of 500 jobs costs more than asking
-    return filter(None, [place(folder, name, rank) for name in names])
+def _list_locations(folder: Path, rank: int) -> Iterator[JobLocation]:
+    names = sorted(os.listdir(folder))  # noqa: PTH208 - creating 500 Path objects is slow
+    return filter(None, [find_location(folder, name, rank) for name in names])
 
 
-def _precedence(pair: tuple[Place, Reading]) -> tuple[int, bool, str]:
-    where, reading = pair
-    return where.rank, reading.job is not None and reading.job.name != where.name, where.name
+def _get_precedence(pair: tuple[JobLocation, LoadedJob]) -> tuple[int, bool, str]:
+    location, reading = pair
+    return location.rank, reading.job is not None and reading.job.name != location.name, location.name
 
 
-def _names(where: Place, reading: Reading) -> set[str]:
-    return {where.name} if reading.job is None else {where.name, reading.job.name}
+def _list_names(location: JobLocation, reading: LoadedJob) -> set[str]:
+    return {location.name} if reading.job is None else {location.name, reading.job.name}
 
 
-def _rival(where: Place, reading: Reading, taken: dict[str, str]) -> str | None:
-    """The folder of the job that already has one of these names."""
-    return next((taken[name] for name in sorted(_names(where, reading)) if name in taken), None)
+def _find_rival(location: JobLocation, reading: LoadedJob, taken: dict[str, str]) -> str | None:
+    """Find the folder of a job that already has one of these names."""
+    return next((taken[name] for name in sorted(_list_names(location, reading)) if name in taken), None)
 
 
-def _broken(where: Place, error: str, hidden: dict[str, str]) -> LoadError:
-    if where.name in hidden:
-        error += (
-            f"\nUntil it is mended, it hides the job of the same name in {speakable(hidden[where.name])}."
-        )
-    return LoadError(speakable(where.name), speakable(where.folder), error)
+def _build_broken_error(location: JobLocation, error: str, hidden: dict[str, str]) -> LoadError:
+    if location.name in hidden:
+        folder = to_printable_name(hidden[location.name])
+        error += f"\nUntil it is mended, it hides the job of the same name in {folder}."
+    return LoadError(to_printable_name(location.name), to_printable_name(location.folder), error)
 
 
-def _clash(where: Place, job: Job, rival: str) -> LoadError:
+def _build_clash_error(location: JobLocation, job: Job, rival: str) -> LoadError:
     error = (
-        f"{where.folder}/{JOB_FILE}: Two jobs share a name: {job.name!r} in {where.name!r} clashes with the "
-        f"job in {rival}, which goes first. Change the `name`, or rename the directory."
+        f"{location.folder}/{JOB_FILE}: Two jobs share a name: {job.name!r} in {location.name!r} clashes "
+        f"with the job in {rival}, which goes first. Change the `name`, or rename the directory."
     )
-    return LoadError(speakable(where.name), speakable(where.folder), speakable(error))
+    return LoadError(
+        to_printable_name(location.name), to_printable_name(location.folder), to_printable_name(error)
+    )
 
 
-def _shelf(
-    jobs: list[tuple[Place, Job]], errors: list[tuple[Place, LoadError]], unreadable: list[LoadError]
-) -> Shelf:
-    by_name: dict[str, Job | LoadError] = {where.name: error for where, error in errors}
-    for where, job in jobs:
-        by_name[where.name] = by_name[job.name] = job
-    return Shelf(
-        jobs=[job for _, job in sorted(jobs, key=_order)],
-        errors=[*(error for _, error in sorted(errors, key=_order)), *unreadable],
+def _build_index(
+    jobs: list[tuple[JobLocation, Job]],
+    errors: list[tuple[JobLocation, LoadError]],
+    unreadable: list[LoadError],
+) -> JobIndex:
+    by_name: dict[str, Job | LoadError] = {location.name: error for location, error in errors}
+    for location, job in jobs:
+        by_name[location.name] = by_name[job.name] = job
+    return JobIndex(
+        jobs=[job for _, job in sorted(jobs, key=_get_order)],
+        errors=[*(error for _, error in sorted(errors, key=_get_order)), *unreadable],
         by_name=by_name,
     )
 
 
-def _order(pair: tuple[Place, object]) -> tuple[int, str]:
+def _get_order(pair: tuple[JobLocation, object]) -> tuple[int, str]:
     return pair[0].rank, pair[0].name

@@ -1,4 +1,4 @@
-"""What a job is: steps with inputs, outputs and reviews, and workflows that put them in order."""
+"""The definition of a job: steps with inputs, outputs and reviews, and workflows that order them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 
-class OutputType(Word):
+class OutputType(CaseInsensitiveEnum):
     FILE = "file"
     FILES = "files"
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """A file, or several, that a step promises to write."""
+    """A file, or several files, that a step must write."""
 
     name: str
     type: OutputType
@@ -42,8 +42,8 @@ class FileInput:
 
 
 @dataclass(frozen=True)
-class Review:
-    """Questions that a step's outputs must pass."""
+class StepReview:
+    """Quality criteria that the outputs of a step must meet."""
 
     run_each: str
     """`step` for all outputs together, or the name of one output."""
@@ -53,7 +53,7 @@ class Review:
 
 @dataclass(frozen=True)
 class HookAction:
-    """What happens at a hook: the kind is `prompt`, `prompt_file` or `script`."""
+    """An action of a hook; its kind is `prompt`, `prompt_file` or `script`."""
 
     kind: str
     value: str
@@ -61,7 +61,7 @@ class HookAction:
 
 @dataclass(frozen=True)
 class Step:
-    """One piece of work, as it is told to an agent."""
+    """One unit of work for an agent."""
 
     id: str
     name: str
@@ -69,7 +69,7 @@ class Step:
     instructions_file: str
     inputs: tuple[UserInput | FileInput, ...]
     outputs: tuple[OutputSpec, ...]
-    reviews: tuple[Review, ...]
+    reviews: tuple[StepReview, ...]
     dependencies: tuple[str, ...]
     agent: str | None
     exposed: bool
@@ -84,7 +84,7 @@ class Step:
     def file_inputs(self) -> tuple[FileInput, ...]:
         return tuple(given for given in self.inputs if isinstance(given, FileInput))
 
-    def output(self, name: str) -> OutputSpec | None:
+    def find_output(self, name: str) -> OutputSpec | None:
         return self._outputs.get(name)
 
     @cached_property
@@ -93,20 +93,20 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One place in a workflow's order: a step, or a group that may run at the same time, even of one."""
+class WorkflowEntry:
+    """One position in a workflow: a single step, or a group of concurrent steps (possibly only one)."""
 
     steps: tuple[str, ...]
     is_concurrent: bool
 
 
 @dataclass(frozen=True)
-class Workflow:
+class JobWorkflow:
     """Some of a job's steps, in order."""
 
     name: str
     summary: str
-    entries: tuple[Entry, ...]
+    entries: tuple[WorkflowEntry, ...]
 
     @property
     def step_ids(self) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ class Workflow:
 
 @dataclass(frozen=True)
 class Job:
-    """A folder with a job.yml, read and found to be in order."""
+    """A valid job.yml and the folder it is in."""
 
     name: str
     version: str
@@ -123,13 +123,13 @@ class Job:
     description: str | None
     common_job_info: str
     steps: tuple[Step, ...]
-    workflows: tuple[Workflow, ...]
+    workflows: tuple[JobWorkflow, ...]
     folder: Path
 
-    def step(self, id: str) -> Step | None:
+    def find_step(self, id: str) -> Step | None:
         return self._steps.get(id)
 
-    def workflow(self, name: str) -> Workflow | None:
+    def find_workflow(self, name: str) -> JobWorkflow | None:
         return next((workflow for workflow in self.workflows if workflow.name == name), None)
 
     @cached_property
@@ -139,7 +139,7 @@ class Job:
 
 @dataclass(frozen=True)
 class LoadError:
-    """A job that cannot be offered, and why."""
+    """A job that cannot be used, and why."""
 
     job_name: str
     job_dir: str

@@ -1,4 +1,4 @@
-"""The gate between two steps: somebody else looks at what was delivered."""
+"""The quality gate between two steps: a reviewer evaluates the outputs of a step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from deepwork.files.atomic import write_atomically
 from deepwork.files.paths import read_confined
 from deepwork.jobs import review_payload
 from deepwork.jobs.claude_cli import ClaudeCLI
-from deepwork.jobs.models import Review
-from deepwork.jobs.progress import Outputs
+from deepwork.jobs.models import StepReview
 from deepwork.jobs.review_payload import ReviewFile
+from deepwork.jobs.session_state import Outputs
 
 SECONDS_PER_FILE = 30
 FILES_INCLUDED = 5
 MAX_FEEDBACK = 20_000
-LOOK_EVERY = 0.2
+POLL_SECONDS = 0.2
 
 SYSTEM_PROMPT = (
     "You are an editor who reviews the outputs of one step of a workflow against given criteria. "
@@ -55,10 +55,10 @@ VERDICT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Submission:
-    """A step's work, as it comes to the gate."""
+    """The outputs of a step, submitted for review."""
 
     root: Path
-    reviews: tuple[Review, ...]
+    reviews: tuple[StepReview, ...]
     outputs: Outputs
     inputs: tuple[ReviewFile, ...] = ()
     notes: str | None = None
@@ -73,7 +73,7 @@ class CriterionResult:
 
 @dataclass(frozen=True)
 class ReviewResult:
-    """What one review said."""
+    """The result of one review."""
 
     review_run_each: str
     target_file: str | None
@@ -84,15 +84,15 @@ class ReviewResult:
 
 @dataclass(frozen=True)
 class ReviewTask:
-    """One review to be made: of everything, of one output, or of one file."""
+    """One review to run: of all outputs, of one output, or of one file."""
 
-    review: Review
+    review: StepReview
     files: tuple[ReviewFile, ...]
     target_file: str | None = None
 
 
 class QualityGate:
-    """Asks a reviewer, or writes down what the agent's own reviewer should look at."""
+    """Runs an external reviewer, or writes instructions for a reviewer that the agent starts itself."""
 
     def __init__(
         self, cli: ClaudeCLI | None, max_inline_files: int, *, timeout: int = 120, max_parallel: int = 4
@@ -106,112 +106,116 @@ class QualityGate:
     def evaluate_reviews(
         self, submission: Submission, passed_before: set[str], is_wanted: Callable[[], bool]
     ) -> tuple[list[ReviewResult], set[str]]:
-        """Every review that failed, and the marks of those that passed; what passed before is not asked."""
-        marked = [(task, mark(submission, task)) for task in tasks(submission)]
-        asked = [(task, each) for task, each in marked if each not in passed_before]
-        results = self._ask_all(submission, [task for task, _ in asked], is_wanted)
+        """Run the reviews that have not passed before; return failed results and the marks of passed ones."""
+        marked = [(task, compute_mark(submission, task)) for task in list_review_tasks(submission)]
+        pending = [(task, each) for task, each in marked if each not in passed_before]
+        results = self._run_reviews(submission, [task for task, _ in pending], is_wanted)
         passed = {
             before
-            for (task, before), result in zip(asked, results, strict=True)
-            # A file that changed meanwhile may have been reviewed as it was or as it is: ask again next time.
-            if result.passed and before and before == mark(submission, task)
+            for (task, before), result in zip(pending, results, strict=True)
+            # If a file changed during the review, it is unknown which version was reviewed: do not record it.
+            if result.passed and before and before == compute_mark(submission, task)
         }
         return [result for result in results if not result.passed], passed
 
-    def _ask_all(
-        self, submission: Submission, asked: Sequence[ReviewTask], is_wanted: Callable[[], bool]
+    def _run_reviews(
+        self, submission: Submission, pending: Sequence[ReviewTask], is_wanted: Callable[[], bool]
     ) -> list[ReviewResult]:
-        """The results in order; the first reviewer that fails ends the others, and is the one named."""
+        """Run reviews in parallel; return their results in order. The first error stops the others."""
         failures: list[ReviewerError] = []
 
-        def ask(task: ReviewTask) -> ReviewResult | None:
+        def run(task: ReviewTask) -> ReviewResult | None:
             try:
-                with self._slot(lambda: is_wanted() and not failures) as still_wanted:
-                    return self._ask(submission, task, still_wanted)
+                with self._acquire_slot(lambda: is_wanted() and not failures) as still_wanted:
+                    return self._run_review(submission, task, still_wanted)
             except ReviewerError as error:
                 failures.append(error)
                 return None
 
         with ThreadPoolExecutor(self._max_parallel) as reviewers:
-            results = list(reviewers.map(ask, asked))
+            results = list(reviewers.map(run, pending))
         if failures:
             raise failures[0]
         return [result for result in results if result is not None]
 
     @contextmanager
-    def _slot(self, is_wanted: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
-        """A place among the reviewers that may run at once, whichever calls they are for."""
-        came = self._slots.acquire(timeout=LOOK_EVERY)
-        while not came and is_wanted():
-            came = self._slots.acquire(timeout=LOOK_EVERY)
+    def _acquire_slot(self, is_wanted: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
+        """Wait for one of the slots that limit parallel reviewers across all calls."""
+        acquired = self._slots.acquire(timeout=POLL_SECONDS)
+        while not acquired and is_wanted():
+            acquired = self._slots.acquire(timeout=POLL_SECONDS)
         try:
             if not is_wanted():
-                raise ReviewerError("The reviewer was not asked: the call was cancelled.", recoverable=True)
+                raise ReviewerError("The reviewer was not pending: the call was cancelled.", recoverable=True)
             yield is_wanted
         finally:
-            if came:
+            if acquired:
                 self._slots.release()
 
     def write_instructions(self, submission: Submission, file: Path) -> None:
-        """Write what a reviewer of the agent's own should do."""
-        files = {name: list(_paths(value)) for name, value in submission.outputs.items()}
-        body = review_payload.payload(
-            submission.root, submission.inputs, _all_files(submission), None, self.max_inline_files
+        """Write instructions for a reviewer that the agent starts itself."""
+        files = {name: list(_to_paths(value)) for name, value in submission.outputs.items()}
+        body = review_payload.render_payload(
+            submission.root, submission.inputs, _list_files(submission), None, self.max_inline_files
         )
-        page = review_payload.instructions(
-            body, review_payload.criteria(submission.reviews, files), submission.notes
+        page = review_payload.render_instructions(
+            body, review_payload.render_criteria(submission.reviews, files), submission.notes
         )
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(file, page.encode())
 
-    def _ask(self, submission: Submission, task: ReviewTask, is_wanted: Callable[[], bool]) -> ReviewResult:
+    def _run_review(
+        self, submission: Submission, task: ReviewTask, is_wanted: Callable[[], bool]
+    ) -> ReviewResult:
         assert self.cli is not None
-        body = review_payload.payload(
+        body = review_payload.render_payload(
             submission.root, submission.inputs, task.files, submission.notes, self.max_inline_files
         )
-        criteria = review_payload.criteria([task.review], {})
+        criteria = review_payload.render_criteria([task.review], {})
         prompt = f"{criteria}\n\n## Guidelines\n\n{review_payload.GUIDELINES}\n\n{body}"
         verdict = self.cli.run(
             prompt, SYSTEM_PROMPT, VERDICT,
             cwd=submission.root, timeout=self.time_for(len(task.files)), is_wanted=is_wanted,
         )  # fmt: skip
-        return judged(task, verdict)
+        return parse_verdict(task, verdict)
 
     def time_for(self, files: int) -> int:
-        """How long a review may take: more for more files."""
+        """Return the timeout in seconds of a review of this many files."""
         return self.timeout + SECONDS_PER_FILE * max(0, files - FILES_INCLUDED)
 
 
-def tasks(submission: Submission) -> Iterator[ReviewTask]:
-    """The reviews to be made, one for each file where an output has several."""
+def list_review_tasks(submission: Submission) -> Iterator[ReviewTask]:
+    """Yield the reviews to run; an output of several files gets one review per file."""
     for review in submission.reviews:
         if review.run_each == "step":
-            yield ReviewTask(review, _all_files(submission))
+            yield ReviewTask(review, _list_files(submission))
         else:
-            for path in _paths(submission.outputs.get(review.run_each, [])):
+            for path in _to_paths(submission.outputs.get(review.run_each, [])):
                 yield ReviewTask(review, (ReviewFile(path, review.run_each),), path)
 
 
-def judged(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
-    """A verdict, taken at its strictest: one criterion that failed, or was passed over, fails it."""
+def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
+    """Parse a verdict strictly: a review fails if any criterion failed or was not judged."""
     try:
         results = tuple(
-            CriterionResult(str(each["criterion"]), each["passed"] is True, _words(each.get("feedback")))
+            CriterionResult(
+                str(each["criterion"]), each["passed"] is True, _format_feedback(each.get("feedback"))
+            )
             for each in verdict.get("criteria_results") or ()
         )
     except (TypeError, KeyError, AttributeError):
         raise ReviewerError(
-            "The reviewer failed: its criteria_results are not what was asked for.", recoverable=True,
+            "The reviewer failed: its criteria_results are not what was pending for.", recoverable=True,
             suggestion="This attempt does not count. Call finished_step again.",
         ) from None  # fmt: skip
-    results += _not_judged(task, results)
+    results += _find_unjudged(task, results)
     passed = verdict.get("passed") is True and all(each.passed for each in results)
-    feedback = _words(verdict.get("feedback")) or "The reviewer gave no feedback."
+    feedback = _format_feedback(verdict.get("feedback")) or "The reviewer gave no feedback."
     return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results)
 
 
-def _not_judged(task: ReviewTask, results: Sequence[CriterionResult]) -> tuple[CriterionResult, ...]:
-    """Criteria that a reviewer who went through them one by one passed over."""
+def _find_unjudged(task: ReviewTask, results: Sequence[CriterionResult]) -> tuple[CriterionResult, ...]:
+    """Find criteria that the reviewer skipped, if it judged criteria one by one at all."""
     named = {each.criterion.strip().casefold() for each in results}
     criteria = task.review.quality_criteria if results else ()
     missing = [name for name in criteria if name.strip().casefold() not in named]
@@ -220,18 +224,18 @@ def _not_judged(task: ReviewTask, results: Sequence[CriterionResult]) -> tuple[C
     )
 
 
-def _words(feedback: object) -> str | None:
-    """Feedback as a bounded text, whatever the reviewer wrote."""
+def _format_feedback(feedback: object) -> str | None:
+    """Convert feedback of any type to text of bounded length."""
     if feedback is None:
         return None
     text = feedback if isinstance(feedback, str) else json.dumps(feedback)
     return text.strip()[:MAX_FEEDBACK]
 
 
-def mark(submission: Submission, task: ReviewTask) -> str | None:
-    """What a review depends on, as one text: its criteria, its files and the inputs they were made from.
+def compute_mark(submission: Submission, task: ReviewTask) -> str | None:
+    """Hash everything that a review depends on: its criteria, its files and the inputs they were made from.
 
-    None when a file is too large to be compared, or gone: then nothing is known to be unchanged.
+    Return None if a file is missing or too large to compare; such a review is always run again.
     """
     content = hashlib.sha256(
         json.dumps(
@@ -247,11 +251,11 @@ def mark(submission: Submission, task: ReviewTask) -> str | None:
     return content.hexdigest()
 
 
-def _all_files(submission: Submission) -> tuple[ReviewFile, ...]:
+def _list_files(submission: Submission) -> tuple[ReviewFile, ...]:
     return tuple(
-        ReviewFile(path, name) for name, value in submission.outputs.items() for path in _paths(value)
+        ReviewFile(path, name) for name, value in submission.outputs.items() for path in _to_paths(value)
     )
 
 
-def _paths(value: str | Sequence[str]) -> list[str]:
+def _to_paths(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)

@@ -1,4 +1,4 @@
-"""How the job tools answer; every key is there, null when it has nothing to say."""
+"""Responses of the job tools; every key is always present, null if it does not apply."""
 
 from __future__ import annotations
 

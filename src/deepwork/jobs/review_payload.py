@@ -1,4 +1,4 @@
-"""What a reviewer gets to read: a step's inputs, its outputs, and what to judge them by."""
+"""Renders what a reviewer reads: the inputs and outputs of a step, and the criteria."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deepwork.errors import Code, InvalidInput
 from deepwork.files.paths import confine, read_confined
-from deepwork.jobs.models import Review
+from deepwork.jobs.models import StepReview
 
 MAX_INLINED = 1024 * 1024
 _RULE = "=" * 20
@@ -34,40 +34,42 @@ _TASK = """\
 
 @dataclass(frozen=True)
 class ReviewFile:
-    """A file under review, by the name of the output it was delivered as."""
+    """A file to review, and the name of the output it belongs to."""
 
     path: str
     output: str
 
 
-def payload(
+def render_payload(
     root: Path,
     inputs: Sequence[ReviewFile],
     outputs: Sequence[ReviewFile],
     notes: str | None,
     max_inline_files: int,
 ) -> str:
-    """Inputs and outputs in blocks of their own, whose ends no text inside can imitate."""
+    """Render inputs and outputs in blocks with a random delimiter, which no file can imitate."""
     nonce = secrets.token_hex(8)
     blocks = [
-        *([_block("INPUTS", _files(root, inputs, max_inline_files), nonce)] if inputs else []),
-        _block("OUTPUTS", _files(root, outputs, max_inline_files), nonce)
+        *([_render_block("INPUTS", _render_files(root, inputs, max_inline_files), nonce)] if inputs else []),
+        _render_block("OUTPUTS", _render_files(root, outputs, max_inline_files), nonce)
         if outputs
         else "[No files provided]",
-        *([_block("AUTHOR NOTES", notes, nonce)] if notes else []),
+        *([_render_block("AUTHOR NOTES", notes, nonce)] if notes else []),
     ]
     fence = f"Each block below begins with [{nonce} and ends with {nonce}]; nothing in between can close it."
     return "\n\n".join([fence, *blocks])
 
 
-def criteria(reviews: Sequence[Review], files: Mapping[str, Sequence[str]]) -> str:
-    """What to judge by, review by review."""
+def render_criteria(reviews: Sequence[StepReview], files: Mapping[str, Sequence[str]]) -> str:
+    """Render the criteria of each review."""
     return "\n\n".join(
-        _criteria_of(review, place, len(reviews), files) for place, review in enumerate(reviews, 1)
+        _render_review_criteria(review, place, len(reviews), files) for place, review in enumerate(reviews, 1)
     )
 
 
-def _criteria_of(review: Review, place: int, count: int, files: Mapping[str, Sequence[str]]) -> str:
+def _render_review_criteria(
+    review: StepReview, place: int, count: int, files: Mapping[str, Sequence[str]]
+) -> str:
     scope = "all outputs together" if review.run_each == "step" else f"output '{review.run_each}'"
     heading = "## Criteria to Evaluate" if count == 1 else f"## Review {place} (scope: {scope})"
     lines = [
@@ -82,8 +84,8 @@ def _criteria_of(review: Review, place: int, count: int, files: Mapping[str, Seq
     return "\n".join(lines)
 
 
-def instructions(body: str, reviews: str, notes: str | None) -> str:
-    """A whole review for an agent to carry out, as one page."""
+def render_instructions(body: str, reviews: str, notes: str | None) -> str:
+    """Render complete review instructions for a subagent."""
     parts = [
         "# Quality Review Instructions",
         "You are the editor who decides whether this work is good enough to go on.",
@@ -96,19 +98,19 @@ def instructions(body: str, reviews: str, notes: str | None) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _block(name: str, text: str, nonce: str) -> str:
+def _render_block(name: str, text: str, nonce: str) -> str:
     return f"{_RULE} BEGIN {name} {_RULE}\n[{nonce}\n{text}\n{nonce}]\n{_RULE} END {name} {_RULE}"
 
 
-def _files(root: Path, files: Sequence[ReviewFile], max_inline_files: int) -> str:
+def _render_files(root: Path, files: Sequence[ReviewFile], max_inline_files: int) -> str:
     if len(files) > max_inline_files:
         listed = "\n".join(f"- {file.path}  (output: {file.output})" for file in files)
         return f"[{len(files)} files, too many to include inline: read them]\n{listed}"
-    return "\n\n".join(f"{_LINE} {file.path} {_LINE}\n{_content(root, file.path)}" for file in files)
+    return "\n\n".join(f"{_LINE} {file.path} {_LINE}\n{_read_content(root, file.path)}" for file in files)
 
 
-def _content(root: Path, path: str) -> str:
-    """The file's text, or a word on why it is not here."""
+def _read_content(root: Path, path: str) -> str:
+    """Read the text of a file, or return a note on why it is not included."""
     try:
         return read_confined(root, path, max_bytes=MAX_INLINED).decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The shape of a job.yml."""
+"""The JSON Schema of job.yml."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deepwork.files.shape import Problem, Shape
+from deepwork.files.json_schema import SchemaProblem, SchemaValidator
 
 SCHEMA_FILE = Path(__file__).with_name("job.schema.json")
 
-SHAPE = Shape(SCHEMA_FILE)
+SHAPE = SchemaValidator(SCHEMA_FILE)
 
 
-def shape_problems(data: Any) -> Iterator[Problem]:
-    """Where a document departs from the schema."""
-    return SHAPE.problems(data)
+def find_shape_problems(data: Any) -> Iterator[SchemaProblem]:
+    """Find where a document violates the schema."""
+    return SHAPE.find_problems(data)
 
 
 def is_identifier(text: str) -> bool:
-    """Whether a job, a step or a workflow may be called so."""
-    return SHAPE.fits(text, "identifier")
+    """Whether the text is a valid name of a job, step or workflow."""
+    return SHAPE.is_valid(text, "identifier")

@@ -1,4 +1,4 @@
-"""Sessions as plain files: readable, written whole or not at all, and never silently reset."""
+"""Stores job sessions as readable JSON files, written atomically and protected by a checksum."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 
 from deepwork.errors import Code, DeepworkError, NotFound, StateError, StorageError
 from deepwork.files.atomic import write_atomically
-from deepwork.files.failures import storage_failure
 from deepwork.files.lock import FileLock
+from deepwork.files.os_errors import to_storage_error
 from deepwork.files.state import make_state_folder
-from deepwork.jobs.progress import (
+from deepwork.jobs.session_state import (
     LastAnswer,
     Override,
     PinnedEntry,
@@ -31,15 +31,15 @@ from deepwork.jobs.progress import (
 
 SCHEMA = 1
 LOCK_SECONDS = 900.0
-MAX_KNOWN = 32
+MAX_CACHED = 32
 MAX_FILE = 64 * 1024 * 1024
 _ID = re.compile(r"[0-9a-z]{8}")
 _UNUSABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a file raises that does not hold a session."""
+"""What parsing raises for a file that does not hold a valid session."""
 
 
 class SessionFiles:
-    """The folder `.deepwork/tmp` of a project."""
+    """The session files in the folder `.deepwork/tmp` of a project."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,119 +50,119 @@ class SessionFiles:
         self._changing = threading.Lock()
 
     @contextmanager
-    def held(self, session_id: str) -> Iterator[None]:
-        """Nobody else, in any process, works on the session meanwhile."""
-        with self._lock(session_id) as lock, lock.held(timeout=LOCK_SECONDS):
+    def lock(self, session_id: str) -> Iterator[None]:
+        """Lock the session against all other threads and processes."""
+        with self._open_lock(session_id) as lock, lock.hold(timeout=LOCK_SECONDS):
             yield
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
-        """Nobody else, in any process, begins a session meanwhile."""
-        with self.held("starting"):
+    def lock_creation(self) -> Iterator[None]:
+        """Lock the creation of sessions against all other threads and processes."""
+        with self.lock("starting"):
             yield
 
-    def next_seq(self) -> int:
-        """The next number in the order of creation; call it inside `starting`.
+    def allocate_sequence(self) -> int:
+        """Return the next creation number; call it inside `lock_creation`.
 
-        A lost counter goes on after the highest number in use.
+        If the counter file is lost, it continues after the highest number in use.
         """
         counter = self.folder / "session_counter"
         try:
             last = int(counter.read_text(encoding="ascii"))
         except (OSError, ValueError):
-            last = max((session.created_seq for session in self.all()), default=0)
+            last = max((session.created_seq for session in self.list_all()), default=0)
         make_state_folder(self.folder.parent)
         write_atomically(counter, str(last + 1).encode(), is_durable=False)
         return last + 1
 
     def exists(self, session_id: str) -> bool:
-        return self._path(session_id).exists()
+        return self._build_path(session_id).exists()
 
     def load(self, session_id: str) -> Session:
-        """The session as it was last saved."""
+        """Load the session; a damaged file is moved aside and reported."""
         if not _ID.fullmatch(session_id):
-            raise _unknown(session_id)
-        path = self._path(session_id)
+            raise _build_unknown_error(session_id)
+        path = self._build_path(session_id)
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            raise self._missing(session_id) from None
+            raise self._build_missing_error(session_id) from None
         except OSError as error:
             raise StorageError(f"The session file {path.name} cannot be read: {error.strerror}.") from error
         try:
-            return self._read(session_id, content)
+            return self._parse_cached(session_id, content)
         except _UNUSABLE:
-            raise self._damaged(path) from None
+            raise self._move_aside(path) from None
 
     def peek(self, session_id: str) -> Session | None:
-        """The session, if its file can be read; a damaged one is left for whoever opens it."""
+        """Load the session, or return None if its file is unreadable; `load` handles damaged files."""
         try:
-            return self._read(session_id, self._path(session_id).read_bytes())
+            return self._parse_cached(session_id, self._build_path(session_id).read_bytes())
         except (OSError, *_UNUSABLE):
             return None
 
     def save(self, session: Session) -> Session:
-        """Keep the session; the one before stays beside it as `.prev`."""
+        """Save the session as the next generation; the previous file remains as `.prev`."""
         make_state_folder(self.folder.parent)
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        kept = replace(session, generation=session.generation + 1)
-        content = _written(kept, self._lines_of(kept))
-        write_atomically(self._path(session.session_id), content, keep_previous=session.generation > 0)
-        self._remember(content, kept)
-        return kept
+        saved = replace(session, generation=session.generation + 1)
+        content = _serialize(saved, self._format_steps(saved))
+        write_atomically(self._build_path(session.session_id), content, keep_previous=session.generation > 0)
+        self._cache_session(content, saved)
+        return saved
 
-    def active(self) -> list[Session]:
-        """Every session under way, oldest first; damaged files are left for whoever opens them."""
-        return [session for session in self.all() if session.is_active]
+    def list_active(self) -> list[Session]:
+        """List the active sessions, oldest first; damaged files are skipped."""
+        return [session for session in self.list_all() if session.is_active]
 
-    def all(self) -> list[Session]:
-        """Every readable session, oldest first."""
-        found = filter(None, map(_peeked, self.folder.glob("session_????????.json")))
-        return sorted(found, key=_creation_order)
+    def list_all(self) -> list[Session]:
+        """List every readable session, oldest first."""
+        found = filter(None, map(_load_if_readable, self.folder.glob("session_????????.json")))
+        return sorted(found, key=_get_creation_order)
 
-    def answered_under(self, tool: str, key: str) -> str | None:
-        """The session whose last answer of a tool was given under this key."""
-        spelled = _json(key).encode()
+    def find_by_key(self, tool: str, key: str) -> str | None:
+        """Find the id of the session in which this tool was called with this idempotency key."""
+        encoded_key = _to_json(key).encode()
         for path in self.folder.glob("session_????????.json"):
             with suppress(OSError):
-                session = _peeked(path) if spelled in path.read_bytes() else None
+                session = _load_if_readable(path) if encoded_key in path.read_bytes() else None
                 if session and tool in session.last_answers and session.last_answers[tool].has(key):
                     return session.session_id
         return None
 
-    def _read(self, session_id: str, content: bytes) -> Session:
-        """The session that these bytes hold; the same bytes are not parsed again."""
+    def _parse_cached(self, session_id: str, content: bytes) -> Session:
+        """Parse the session, or return the cached one if the bytes are the same."""
         known = self._known.get(session_id)
         if known is not None and known[0] == content:
             return known[1]
-        session = _parsed(content)
+        session = _parse(content)
         if session.session_id != session_id:
             raise ValueError
-        self._remember(content, session)
+        self._cache_session(content, session)
         return session
 
-    def _lines_of(self, session: Session) -> list[str]:
-        """Each step as a line; only those that changed since the last time are written anew."""
+    def _format_steps(self, session: Session) -> list[str]:
+        """Format each step as a line; only steps that changed since the last time are serialized."""
         known = self._lines.get(session.session_id, {})
         lines = {
-            id: before if (before := known.get(id)) and before[0] is each else (each, _line(id, each))
+            id: before if (before := known.get(id)) and before[0] is each else (each, _format_step(id, each))
             for id, each in session.step_progress.items()
         }
         self._lines[session.session_id] = lines
         return [line for _, line in lines.values()]
 
-    def _remember(self, content: bytes, session: Session) -> None:
+    def _cache_session(self, content: bytes, session: Session) -> None:
         with self._changing:
             self._known.pop(session.session_id, None)
             self._known[session.session_id] = (content, session)
-            while len(self._known) > MAX_KNOWN:
+            while len(self._known) > MAX_CACHED:
                 oldest = next(iter(self._known))
                 del self._known[oldest]
                 self._lines.pop(oldest, None)
 
     @contextmanager
-    def _lock(self, name: str) -> Iterator[FileLock]:
-        """The lock of that name; its files are open only while somebody wants it."""
+    def _open_lock(self, name: str) -> Iterator[FileLock]:
+        """Yield the lock of that name; its file is closed when the last user is done."""
         with self._changing:
             lock = self._locks.setdefault(name, FileLock(self.folder / f"session_{name}.lock"))
             self._users[name] += 1
@@ -175,29 +175,29 @@ class SessionFiles:
                     del self._users[name]
                     self._locks.pop(name).close()
 
-    def _path(self, session_id: str) -> Path:
+    def _build_path(self, session_id: str) -> Path:
         return self.folder / f"session_{session_id}.json"
 
-    def _missing(self, session_id: str) -> DeepworkError:
-        """What to say of a file that is not there: perhaps it was put aside."""
-        path = self._path(session_id)
+    def _build_missing_error(self, session_id: str) -> DeepworkError:
+        """Build the error for a missing file, which may have been moved aside as damaged."""
+        path = self._build_path(session_id)
         aside = sorted(self.folder.glob(f"{path.name}.damaged-*"))
-        return _was_damaged(path, aside[-1]) if aside else _unknown(session_id)
+        return _build_damaged_error(path, aside[-1]) if aside else _build_unknown_error(session_id)
 
-    def _damaged(self, path: Path) -> DeepworkError:
-        """Put a file that cannot be trusted aside, and say so."""
+    def _move_aside(self, path: Path) -> DeepworkError:
+        """Move a damaged file aside and return the error to raise."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         aside = path.with_name(f"{path.name}.damaged-{stamp}-{os.getpid()}")
         try:
             path.rename(aside)
-        except FileNotFoundError:  # somebody else has just done so
-            return self._missing(path.stem.removeprefix("session_"))
+        except FileNotFoundError:  # another process was faster
+            return self._build_missing_error(path.stem.removeprefix("session_"))
         except OSError as error:
-            return storage_failure("move aside the damaged", path, error)
-        return _was_damaged(path, aside)
+            return to_storage_error("move aside the damaged", path, error)
+        return _build_damaged_error(path, aside)
 
 
-def _was_damaged(path: Path, aside: Path) -> StateError:
+def _build_damaged_error(path: Path, aside: Path) -> StateError:
     previous = path.with_name(f"{path.name}.prev")
     back = f"To go on from the state before, rename {previous.name} to {path.name}."
     return StateError(
@@ -207,24 +207,24 @@ def _was_damaged(path: Path, aside: Path) -> StateError:
     )
 
 
-def _creation_order(session: Session) -> tuple[str, int, str]:
+def _get_creation_order(session: Session) -> tuple[str, int, str]:
     return session.started_at, session.created_seq, session.session_id
 
 
-def _peeked(path: Path) -> Session | None:
+def _load_if_readable(path: Path) -> Session | None:
     try:
-        return _parsed(path.read_bytes())
+        return _parse(path.read_bytes())
     except (OSError, *_UNUSABLE):
         return None
 
 
-def _line(id: str, progress: StepProgress) -> str:
-    return f"    {_json(id)}: {_json(vars(progress))}"
+def _format_step(id: str, progress: StepProgress) -> str:
+    return f"    {_to_json(id)}: {_to_json(vars(progress))}"
 
 
-def _written(session: Session, steps: list[str]) -> bytes:
-    """One key a line, one step a line: readable, and fast however long the workflow."""
-    # Not `asdict`, which copies every value: with it a step of a long workflow took twice as long.
+def _serialize(session: Session, steps: list[str]) -> bytes:
+    """Serialize with one key and one step per line: readable, and fast for long workflows."""
+    # `asdict` copies every value: with it, saving a step of a long workflow took twice as long.
     data = {
         "schema": SCHEMA,
         **vars(session),
@@ -232,18 +232,18 @@ def _written(session: Session, steps: list[str]) -> bytes:
         "overrides": [vars(each) for each in session.overrides],
         "last_answers": {tool: vars(each) for tool, each in session.last_answers.items()},
     }
-    lines = [f'  "{key}": {_json(value)}' for key, value in data.items() if key != "step_progress"]
+    lines = [f'  "{key}": {_to_json(value)}' for key, value in data.items() if key != "step_progress"]
     progress = "{\n" + ",\n".join(steps) + "\n  }" if steps else "{}"
     body = ",\n".join([*lines, f'  "step_progress": {progress}'])
-    return f'{{\n{body},\n  "sha256": "{_digest(body)}"\n}}\n'.encode()
+    return f'{{\n{body},\n  "sha256": "{_hash_body(body)}"\n}}\n'.encode()
 
 
-def _parsed(content: bytes) -> Session:
+def _parse(content: bytes) -> Session:
     if len(content) > MAX_FILE:
         raise ValueError
     text = content.decode()
     body, _, rest = text.rpartition(',\n  "sha256": "')
-    if rest != f'{_digest(body[2:])}"\n}}\n':
+    if rest != f'{_hash_body(body[2:])}"\n}}\n':
         raise ValueError
     data: dict[str, Any] = json.loads(text)
     if data.pop("schema") != SCHEMA:
@@ -266,14 +266,14 @@ def _parsed(content: bytes) -> Session:
     )
 
 
-_json = json.JSONEncoder(ensure_ascii=False).encode
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _digest(body: str) -> str:
+def _hash_body(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
-def _unknown(session_id: str) -> NotFound:
+def _build_unknown_error(session_id: str) -> NotFound:
     return NotFound(
         "session", session_id, suggestion="See get_session or `deepwork sessions list` for those there are."
     )

@@ -1,4 +1,4 @@
-"""A job to begin with: small, in order, and easy to change."""
+"""Writes a small valid job as a starting point."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from string import Template
 from deepwork.config import STATE_FOLDER
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.atomic import write_atomically
-from deepwork.files.failures import storage_failure
-from deepwork.files.shape import shown
+from deepwork.files.json_schema import format_value
+from deepwork.files.os_errors import to_storage_error
 from deepwork.jobs.discovery import JOB_FILE
 from deepwork.jobs.schema import is_identifier
 
@@ -57,22 +57,22 @@ Write `report.md`, then call `finished_step` with `{"report.md": "report.md"}`.
 
 
 def write_skeleton(project_root: Path, name: str) -> list[Path]:
-    """Begin a job in the project; what is already there is left alone."""
+    """Create a new job in the project; raise if its folder exists."""
     if not is_identifier(name):
         raise InvalidInput(
-            f"{shown(name)} cannot be the name of a job.",
+            f"{format_value(name)} cannot be the name of a job.",
             suggestion="Use lower-case letters, digits and underscores, beginning with a letter.",
         )
     folder = project_root / STATE_FOLDER / "jobs" / name
-    _make(folder)
+    _create_folder(folder)
     written = [folder / "steps" / "write.md", folder / JOB_FILE]
-    # job.yml last: until it is there, nobody takes the folder for a job.
+    # job.yml last: without it the folder is not recognized as a job.
     for path, text in zip(written, (_INSTRUCTIONS, _JOB.substitute(name=name)), strict=True):
         write_atomically(path, text.encode(), mode=0o644)
     return written
 
 
-def _make(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
@@ -82,4 +82,4 @@ def _make(folder: Path) -> None:
             f"{folder} is already there.", suggestion="Choose another name, or change the job that is there."
         ) from None
     except OSError as error:
-        raise storage_failure("make", folder, error) from error
+        raise to_storage_error("make", folder, error) from error

@@ -1,25 +1,25 @@
-"""What the database knows of sessions: a row for the dashboard and other machines. The file is the truth."""
+"""Mirrors job sessions to the database for the dashboard and other machines; the files are authoritative."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from deepwork.database.engine import Row, stored
+from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
-from deepwork.jobs.progress import Session
-from deepwork.tracking.models import SeenSession
+from deepwork.jobs.session_state import Session
+from deepwork.tracking.models import JobSessionState
 
 
 class SessionStore:
-    """Sessions, as rows that follow their files."""
+    """Stores a copy of each session as a row."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def follow(self, session: Session, data: dict[str, Any]) -> bool:
-        """Bring the row to the file's state; False if it was there already."""
-        changed = self._tx.run(
+    def save_if_newer(self, session: Session, data: dict[str, Any]) -> bool:
+        """Update the row unless it already has this generation or a later one; return whether it changed."""
+        changed = self._tx.execute(
             """
             INSERT INTO job_sessions
                    (id, job_name, workflow_name, status, step_id, generation, started_at, updated_at, data)
@@ -35,29 +35,31 @@ class SessionStore:
         )  # fmt: skip
         return changed == 1
 
-    def generation(self, session_id: str) -> int:
-        """How far the row has come; 0 if there is none."""
-        return int(self._tx.value("SELECT generation FROM job_sessions WHERE id = :id", id=session_id) or 0)
+    def get_generation(self, session_id: str) -> int:
+        """Return the generation of the row; 0 if there is none."""
+        return int(
+            self._tx.fetch_value("SELECT generation FROM job_sessions WHERE id = :id", id=session_id) or 0
+        )
 
-    def seen(self, session_id: str) -> SeenSession | None:
-        """A session as others know it, with how far each of its steps is."""
-        row = self._tx.one(
+    def find_session(self, session_id: str) -> JobSessionState | None:
+        """Find a session with the start and end of each of its steps."""
+        row = self._tx.fetch_one(
             "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions WHERE id = :id",
             id=session_id,
         )  # fmt: skip
-        return _seen(row) if row else None
+        return _from_row(row) if row else None
 
 
 class JobSessions:
-    """Job sessions, for slices that know none."""
+    """Looks up job sessions for slices that do not depend on this one."""
 
-    def session(self, tx: Transaction, id: str) -> SeenSession | None:
+    def find_session(self, tx: Transaction, id: str) -> JobSessionState | None:
         """The session with this id."""
-        return SessionStore(tx).seen(id)
+        return SessionStore(tx).find_session(id)
 
 
-@stored
-def _seen(row: Row) -> SeenSession:
+@row_parser
+def _from_row(row: Row) -> JobSessionState:
     data = json.loads(row["data"])
     progress = data["step_progress"]
     steps = {
@@ -65,7 +67,7 @@ def _seen(row: Row) -> SeenSession:
         for entry in data["entries"]
         for step in entry["steps"]
     }
-    return SeenSession(
+    return JobSessionState(
         id=row["id"], name=f"{row['job_name']}/{row['workflow_name']}", status=row["status"],
         goal=data["goal"], current_step=row["step_id"], steps=steps,
     )  # fmt: skip

@@ -1,1 +1,1 @@
-"""What agents tell each other."""
+"""Messages between agents."""

@@ -1,14 +1,14 @@
-"""What a message is."""
+"""Domain models of messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 
-class MessageType(Word):
+class MessageType(CaseInsensitiveEnum):
     TASK_ASSIGNMENT = "task_assignment"
     STATUS_UPDATE = "status_update"
     QUERY = "query"
@@ -16,34 +16,34 @@ class MessageType(Word):
     NOTIFICATION = "notification"
 
     @classmethod
-    def _missing_(cls, value: object) -> Word | None:
-        # Agents that know an earlier tool of this kind say "broadcast".
+    def _missing_(cls, value: object) -> CaseInsensitiveEnum | None:
+        # Agents that know an earlier tool of this kind send "broadcast".
         return cls.NOTIFICATION if str(value).lower() == "broadcast" else super()._missing_(value)
 
 
-class BroadcastType(Word):
+class BroadcastType(CaseInsensitiveEnum):
     NOTIFICATION = "notification"
     STATUS_UPDATE = "status_update"
 
     @classmethod
-    def _missing_(cls, value: object) -> Word | None:
+    def _missing_(cls, value: object) -> CaseInsensitiveEnum | None:
         return cls.NOTIFICATION if str(value).lower() == "broadcast" else super()._missing_(value)
 
 
-class Priority(Word):
+class Priority(CaseInsensitiveEnum):
     LOW = "low"
     NORMAL = "normal"
     HIGH = "high"
     URGENT = "urgent"
 
 
-class MessageStatus(Word):
+class MessageStatus(CaseInsensitiveEnum):
     UNREAD = "unread"
     READ = "read"
     ARCHIVED = "archived"
 
 
-class WantedStatus(Word):
+class MessageStatusFilter(CaseInsensitiveEnum):
     """Which messages to list; `all` includes archived ones."""
 
     UNREAD = "unread"
@@ -52,8 +52,8 @@ class WantedStatus(Word):
     ALL = "all"
 
 
-class MessageEvent(Word):
-    """What this slice tells."""
+class MessageEvent(CaseInsensitiveEnum):
+    """Events about messages; the payload is the message as `MessageView` shows it."""
 
     CREATED = "message:created"
     READ = "message:read"
@@ -68,7 +68,7 @@ class Message:
     sender_id: str | None
     recipient_id: str
     position: int
-    """Its place in the recipient's inbox, counted from 1 without gaps."""
+    """Its position in the recipient's inbox, counted from 1 without gaps."""
     message_type: MessageType
     subject: str | None
     body: str | dict[str, Any]

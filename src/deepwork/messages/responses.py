@@ -1,4 +1,4 @@
-"""How the message tools answer."""
+"""Response models of the message tools."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from typing import Any, Self
 
 from deepwork.messages.models import Message, MessageStatus, MessageType, Priority
-from deepwork.shapes import Answer
+from deepwork.tool_types import Answer
 
 MAX_LISTED_BODY = 4000
 
 
 class MessageView(Answer):
-    """A message as its reader sees it."""
+    """A message as its recipient sees it."""
 
     id: str
     sender_id: str | None = None
@@ -32,15 +32,15 @@ class MessageView(Answer):
     truncated: bool | None = None
 
     @classmethod
-    def of(cls, message: Message) -> Self:
+    def from_message(cls, message: Message) -> Self:
         return cls(**vars(message))
 
     @classmethod
-    def listed(cls, message: Message) -> Self:
-        """In a list a long body is cut; message_get gives the whole."""
+    def excerpt_from_message(cls, message: Message) -> Self:
+        """Build the view for a list, where a long body is cut; message_get returns the whole."""
         text = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
         if len(text) <= MAX_LISTED_BODY:
-            return cls.of(message)
+            return cls.from_message(message)
         return cls(**vars(message) | {"body": text[:MAX_LISTED_BODY] + "…"}, truncated=True)
 
 

@@ -1,29 +1,29 @@
-"""Which messages a question means."""
+"""Rules for filtering and expiring messages."""
 
 from __future__ import annotations
 
 from deepwork.errors import InvalidInput
-from deepwork.messages.models import MessageStatus, WantedStatus
+from deepwork.messages.models import MessageStatus, MessageStatusFilter
 
 _SECONDS_BELOW = 10**11
 
 
-def wanted_statuses(status: WantedStatus | None, *, in_thread: bool) -> list[MessageStatus] | None:
-    """The statuses to look for, None for any: unread ones, or a whole thread, unless said otherwise."""
+def resolve_statuses(status: MessageStatusFilter | None, *, in_thread: bool) -> list[MessageStatus] | None:
+    """Return the statuses to list, None for all. Default: unread ones, in a thread all."""
     if status is None:
-        status = WantedStatus.ALL if in_thread else WantedStatus.UNREAD
-    return None if status is WantedStatus.ALL else [MessageStatus(status)]
+        status = MessageStatusFilter.ALL if in_thread else MessageStatusFilter.UNREAD
+    return None if status is MessageStatusFilter.ALL else [MessageStatus(status)]
 
 
-def still_ahead(expires_at: int | None, now: int) -> int | None:
-    """When a message ends, in milliseconds; one that has ended already would never be seen."""
+def resolve_expiry(expires_at: int | None, now: int) -> int | None:
+    """Return the expiry in milliseconds; raise InvalidInput if it is past: nobody would see the message."""
     if expires_at is None:
         return None
-    if (moment := as_milliseconds(expires_at)) <= now:
-        raise InvalidInput(f"`expires_at` is in the past; it is {now} now, in Unix milliseconds.")
+    if (moment := to_milliseconds(expires_at)) <= now:
+        raise InvalidInput(f"`expires_at` is in the past; the current time is {now} (Unix milliseconds).")
     return moment
 
 
-def as_milliseconds(moment: int) -> int:
-    """A Unix time in either unit: in seconds, such a small number would be the year 5138."""
+def to_milliseconds(moment: int) -> int:
+    """Convert a Unix time in seconds or milliseconds; below 10**11 it is seconds (until the year 5138)."""
     return moment * 1000 if moment < _SECONDS_BELOW else moment

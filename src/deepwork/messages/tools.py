@@ -1,4 +1,4 @@
-"""What can be asked of messages."""
+"""MCP tools for messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deepwork.agents import rules as agent_rules
 from deepwork.agents.models import Agent, LivingStatus, Role
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
-from deepwork.agents.surroundings import Surroundings
+from deepwork.agents.task_directory import TaskDirectory
 from deepwork.database.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, NotAllowed
@@ -21,17 +21,17 @@ from deepwork.messages.models import (
     Message,
     MessageEvent,
     MessageStatus,
+    MessageStatusFilter,
     MessageType,
     Priority,
-    WantedStatus,
 )
 from deepwork.messages.responses import Broadcast, Inbox, Marked, MessageView, Sent, UnreadCount
 from deepwork.messages.store import MessageStore
 from deepwork.names import new_id
-from deepwork.shapes import MAX_LIST, Id, Limit200, Name, Text, Traits, check_object
+from deepwork.tool_types import MAX_LIST, Id, Limit200, Name, Text, Traits, check_object
 
 Body = Annotated[Text | dict[str, Any], Field(description="Text or an object")]
-Moment = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
+UnixMilliseconds = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
 
 
 class RecipientFilter(BaseModel):
@@ -45,7 +45,7 @@ class RecipientFilter(BaseModel):
 
 
 class MessageTools:
-    """Agents write to each other; nothing is lost while a recipient is away."""
+    """Tools to send, list and archive messages; messages wait in the inbox while the recipient is offline."""
 
     traits: ClassVar = Traits(
         toolset="messages",
@@ -58,13 +58,13 @@ class MessageTools:
         self,
         database: Database,
         presence: Presence,
-        surroundings: Surroundings,
+        task_directory: TaskDirectory,
         *,
         is_read_only: bool = False,
     ) -> None:
         self._database = database
         self._presence = presence
-        self._surroundings = surroundings
+        self._task_directory = task_directory
         self._is_read_only = is_read_only
 
     def message_send(
@@ -77,21 +77,21 @@ class MessageTools:
         priority: Priority = Priority.NORMAL,
         workflow_id: Id | None = None,
         task_id: Id | None = None,
-        reply_to_id: Annotated[Id | None, Field(description="Message answered; stays in its thread")] = None,
-        expires_at: Moment | None = None,
+        reply_to_id: Annotated[Id | None, Field(description="Message to reply to; joins its thread")] = None,
+        expires_at: UnixMilliseconds | None = None,
     ) -> Sent:
         """Send a message to another agent."""
         with self._database.transaction() as tx:
             agents, store = AgentStore(tx), MessageStore(tx)
-            self._presence.sign_of_life(tx, agents.hold(sender_id, "sender"))
+            self._presence.record_sign_of_life(tx, agents.get_for_update(sender_id, "sender"))
             agent_rules.require_registered(agents.get(recipient_id, "recipient"))
-            self._require_known(tx, workflow_id, task_id)
+            self._require_references(tx, workflow_id, task_id)
             thread_id = store.get(reply_to_id).thread_id if reply_to_id else new_id("thr")
             [message] = self._deliver(
                 tx, [recipient_id], sender_id=sender_id, message_type=message_type, body=body,
                 subject=subject, priority=priority, workflow_id=workflow_id, task_id=task_id,
                 reply_to_id=reply_to_id, thread_id=thread_id,
-                expires_at=rules.still_ahead(expires_at, tx.now),
+                expires_at=rules.resolve_expiry(expires_at, tx.now),
             )  # fmt: skip
             return Sent(id=message.id, thread_id=thread_id)
 
@@ -101,23 +101,23 @@ class MessageTools:
         message_type: BroadcastType,
         body: Body,
         recipient_filter: Annotated[
-            RecipientFilter | None, Field(description="Default: all agents online or busy")
+            RecipientFilter | None, Field(description="Default: all online or busy agents")
         ] = None,
         subject: Name | None = None,
         priority: Priority = Priority.NORMAL,
         workflow_id: Id | None = None,
-        expires_at: Moment | None = None,
+        expires_at: UnixMilliseconds | None = None,
     ) -> Broadcast:
-        """Send a message to every living agent that matches, except the sender."""
+        """Send a message to all matching agents that are alive, except the sender."""
         with self._database.transaction() as tx:
-            self._presence.sign_of_life(tx, AgentStore(tx).hold(sender_id, "sender"))
-            self._require_known(tx, workflow_id)
-            recipients = self._living(tx, recipient_filter or RecipientFilter())
+            self._presence.record_sign_of_life(tx, AgentStore(tx).get_for_update(sender_id, "sender"))
+            self._require_references(tx, workflow_id)
+            recipients = self._list_living(tx, recipient_filter or RecipientFilter())
             messages = self._deliver(
                 tx, [agent.id for agent in recipients if agent.id != sender_id],
                 sender_id=sender_id, message_type=MessageType(message_type), body=body, subject=subject,
                 priority=priority, workflow_id=workflow_id, task_id=None, reply_to_id=None,
-                thread_id=new_id("thr"), expires_at=rules.still_ahead(expires_at, tx.now),
+                thread_id=new_id("thr"), expires_at=rules.resolve_expiry(expires_at, tx.now),
             )  # fmt: skip
             return Broadcast(sent_count=len(messages), message_ids=[message.id for message in messages])
 
@@ -125,7 +125,7 @@ class MessageTools:
         self,
         agent_id: Id,
         status: Annotated[
-            WantedStatus | None, Field(description="Default unread; with thread_id: all")
+            MessageStatusFilter | None, Field(description="Default unread; with thread_id: all")
         ] = None,
         message_type: list[MessageType] | None = None,
         priority: list[Priority] | None = None,
@@ -137,81 +137,85 @@ class MessageTools:
             Id | None, Field(description="Only after this message, oldest first: a cursor for polling")
         ] = None,
     ) -> Inbox:
-        """Messages of an agent, newest first. Long bodies are cut; message_get gives the whole."""
+        """List an agent's messages, newest first. Long bodies are cut; message_get returns all."""
         with self._database.reading() as tx:
             agent, store = AgentStore(tx).get(agent_id), MessageStore(tx)
-            messages = store.matching(
+            messages = store.list_matching(
                 agent_id,
                 {
-                    "statuses": rules.wanted_statuses(status, in_thread=thread_id is not None),
+                    "statuses": rules.resolve_statuses(status, in_thread=thread_id is not None),
                     "types": message_type or None,
                     "priorities": priority or None,
                     "workflow_id": workflow_id,
                     "thread_id": thread_id,
-                    "since": None if since is None else rules.as_milliseconds(since),
-                    **(store.cursor(agent_id, since_id, thread_id) if since_id else {}),
+                    "since": None if since is None else rules.to_milliseconds(since),
+                    **(store.build_cursor_filter(agent_id, since_id, thread_id) if since_id else {}),
                 },
                 limit,
             )
-            unread, now = sum(store.unread(agent_id).values()), tx.now
-        self._presence.looked(agent, now)
-        return Inbox(messages=[MessageView.listed(message) for message in messages], unread_count=unread)
+            unread, now = sum(store.count_unread(agent_id).values()), tx.now
+        self._presence.record_read(agent, now)
+        return Inbox(
+            messages=[MessageView.excerpt_from_message(message) for message in messages], unread_count=unread
+        )
 
     def message_get(self, id: Id, mark_read: bool = True) -> MessageView:
-        """One message in full; marks it as read unless told not to."""
+        """Get a message in full; marks it as read by default."""
         with self._database.reading() as tx:
             message = MessageStore(tx).get(id)
         if mark_read and message.status is MessageStatus.UNREAD and not self._is_read_only:
             with self._database.transaction() as tx:
                 store = MessageStore(tx)
                 _require_recipient(store, [id])
-                self._tell(tx, MessageEvent.READ, store.mark_read([id]))
+                self._emit(tx, MessageEvent.READ, store.mark_read([id]))
                 message = store.get(id)
-        return MessageView.of(message)
+        return MessageView.from_message(message)
 
     def message_mark_read(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
-        """Mark messages as read; ids that no message has come back under `unknown`."""
+        """Mark messages as read; `unknown` lists ids that do not exist."""
         with self._database.transaction() as tx:
             store = MessageStore(tx)
             _require_recipient(store, message_ids)
-            self._tell(tx, MessageEvent.READ, store.mark_read(message_ids))
-            return Marked(unknown=store.unknown(message_ids) or None)
+            self._emit(tx, MessageEvent.READ, store.mark_read(message_ids))
+            return Marked(unknown=store.list_unknown(message_ids) or None)
 
     def message_archive(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
-        """Put messages away; ids that no message has come back under `unknown`."""
+        """Archive messages; `unknown` lists ids that do not exist."""
         with self._database.transaction() as tx:
             store = MessageStore(tx)
             _require_recipient(store, message_ids)
-            self._tell(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
-            return Marked(unknown=store.unknown(message_ids) or None)
+            self._emit(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
+            return Marked(unknown=store.list_unknown(message_ids) or None)
 
     def message_count_unread(self, agent_id: Id, priority: list[Priority] | None = None) -> UnreadCount:
-        """How many unread messages an agent has, by priority."""
+        """Count an agent's unread messages by priority."""
         with self._database.reading() as tx:
             agent = AgentStore(tx).get(agent_id)
-            waiting, now = MessageStore(tx).unread(agent_id, priority), tx.now
-        self._presence.looked(agent, now)
+            waiting, now = MessageStore(tx).count_unread(agent_id, priority), tx.now
+        self._presence.record_read(agent, now)
         return UnreadCount(
             count=sum(waiting.values()),
             by_priority={level: waiting.get(level, 0) for level in priority or Priority},
         )
 
-    def _require_known(self, tx: Transaction, workflow_id: str | None, task_id: str | None = None) -> None:
-        """Refuse to speak of what does not exist."""
+    def _require_references(
+        self, tx: Transaction, workflow_id: str | None, task_id: str | None = None
+    ) -> None:
+        """Raise NotFound if the workflow or the task does not exist."""
         if workflow_id is not None:
-            self._surroundings.require_workflow(tx, workflow_id)
+            self._task_directory.require_workflow(tx, workflow_id)
         if task_id is not None:
-            self._surroundings.require_task(tx, task_id)
+            self._task_directory.require_task(tx, task_id)
 
-    def _living(self, tx: Transaction, wanted: RecipientFilter) -> list[Agent]:
-        agents, _ = AgentStore(tx).matching(
+    def _list_living(self, tx: Transaction, wanted: RecipientFilter) -> list[Agent]:
+        agents, _ = AgentStore(tx).list_matching(
             statuses=[wanted.status] if wanted.status else list(LivingStatus),
             role=wanted.role, runtime=wanted.runtime and wanted.runtime.lower(),
-            alive_since=self._presence.alive_since(tx), limit=MAX_LIST,
+            alive_since=self._presence.get_alive_since(tx), limit=MAX_LIST,
         )  # fmt: skip
         return agents
 
@@ -229,23 +233,23 @@ class MessageTools:
                 read_at=None,
                 **content,
             )
-            for recipient, position in sorted(store.next_positions(recipients).items())
+            for recipient, position in sorted(store.allocate_positions(recipients).items())
         ]
         store.add(messages)
-        self._tell(tx, MessageEvent.CREATED, messages)
+        self._emit(tx, MessageEvent.CREATED, messages)
         return messages
 
-    def _tell(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
+    def _emit(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
         for message in messages:
-            tx.emit(event, MessageView.of(message).model_dump(mode="json"), message.workflow_id)
+            tx.emit(event, MessageView.from_message(message).model_dump(mode="json"), message.workflow_id)
 
 
 def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:
-    """Refuse to put away what is for an agent of another token."""
+    """Raise NotAllowed if one of the messages is for an agent of another token."""
     call = current_call()
-    if call.scope != "admin" and (stranger := store.not_for(ids, call.caller)):
+    if call.scope != "admin" and (stranger := store.find_not_owned_by(ids, call.caller)):
         raise NotAllowed(
-            f"Message {stranger!r} is for an agent that was registered with another token.",
+            f"Message {stranger!r} is for an agent registered with another token.",
             code=Code.UNAUTHORIZED,
-            suggestion="Read it with message_get and mark_read false; only its recipient puts it away.",
+            suggestion="Read it with message_get and mark_read false; only its recipient can mark or archive it.",
         )

@@ -1,1 +1,1 @@
-"""What the process tells of itself: log lines, figures, traces."""
+"""Logging, metrics and tracing of the process."""

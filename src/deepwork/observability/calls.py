@@ -1,4 +1,4 @@
-"""Every call of a tool, as it ends: counted, logged, and marked on its trace."""
+"""Records every tool call when it ends: counters, log line and trace."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from deepwork.observability.counters import COUNTERS
 log = logging.getLogger("deepwork.calls")
 
 CANCELLED = "CANCELLED"
-"""The code of a call that was broken off; no error's, since nobody is there to read one."""
+"""The code of a cancelled call. No error uses it, since no client would receive it."""
 
 
-class Watched:
-    """A block in which one tool is called. Of its arguments nothing is told, only how it went."""
+class CallRecorder:
+    """Context manager around one tool call. Records the outcome, never the arguments."""
 
     __slots__ = ("_began", "_call", "_tool")
 
@@ -34,13 +34,13 @@ class Watched:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         seconds = time.perf_counter() - self._began
-        code = None if error is None else code_of(error)
-        COUNTERS.called(self._tool, seconds, code)
-        tracing.mark(code)
+        code = None if error is None else get_error_code(error)
+        COUNTERS.record_call(self._tool, seconds, code)
+        tracing.mark_failed(code)
         if log.isEnabledFor(logging.INFO):
-            self._write(seconds, code)
+            self._log_outcome(seconds, code)
 
-    def _write(self, seconds: float, code: str | None) -> None:
+    def _log_outcome(self, seconds: float, code: str | None) -> None:
         milliseconds = round(seconds * 1000, 3)
         facts = {
             "tool": self._tool,
@@ -59,8 +59,8 @@ class Watched:
         )
 
 
-def code_of(error: BaseException) -> str:
-    """What the caller is told, as one word; a fault of our own has but one."""
+def get_error_code(error: BaseException) -> str:
+    """Return the error code that the caller receives; INTERNAL_ERROR for unexpected exceptions."""
     if isinstance(error, DeepworkError):
         return error.code.value
     return Code.INTERNAL_ERROR.value if isinstance(error, Exception) else CANCELLED

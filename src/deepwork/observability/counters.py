@@ -1,4 +1,4 @@
-"""What this process has done since it began, counted as it happens."""
+"""Counters of the process since its start."""
 
 from __future__ import annotations
 
@@ -8,71 +8,71 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0)
-"""Seconds: most calls take a few milliseconds, a step behind a reviewer takes minutes."""
+"""Seconds. Most calls take a few milliseconds; a step with a reviewer takes minutes."""
 
 
 @dataclass
-class Spread:
-    """How long things took: how many up to each bound, and all together."""
+class Histogram:
+    """Durations counted by bound, and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    """One for each bound, and one for what is above them all."""
+    """One count for each bound, and one for longer durations."""
     total: float = 0.0
 
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 
-    def copy(self) -> Spread:
-        return Spread(list(self.counts), self.total)
+    def copy(self) -> Histogram:
+        return Histogram(list(self.counts), self.total)
 
 
 @dataclass(frozen=True)
-class Counted:
-    """The figures at one moment."""
+class CounterSnapshot:
+    """A copy of all counters at one moment."""
 
-    durations: dict[str, Spread]
+    durations: dict[str, Histogram]
     errors: dict[tuple[str, str], int]
     """By tool and code."""
     refusals: dict[int, int]
     """By status."""
-    deliveries: Spread
+    deliveries: Histogram
 
 
 class Counters:
-    """Figures that only grow. What they are told by is bounded: tools there are, codes there are."""
+    """Thread-safe counters that only grow. Labels are tool names and error codes, so they are bounded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._durations: dict[str, Spread] = {}
+        self._durations: dict[str, Histogram] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
         self._refusals: Counter[int] = Counter()
-        self._deliveries = Spread()
+        self._deliveries = Histogram()
 
-    def called(self, tool: str, seconds: float, code: str | None = None) -> None:
-        """A tool was called; `code` says what went wrong, if anything did."""
+    def record_call(self, tool: str, seconds: float, code: str | None = None) -> None:
+        """Count a tool call and its duration; `code` is the error code if it failed."""
         with self._lock:
-            if (spread := self._durations.get(tool)) is None:
-                spread = self._durations[tool] = Spread()
-            spread.add(seconds)
+            if (histogram := self._durations.get(tool)) is None:
+                histogram = self._durations[tool] = Histogram()
+            histogram.add(seconds)
             if code is not None:
                 self._errors[tool, code] += 1
 
-    def refused(self, status: int) -> None:
-        """A request was turned away at the door."""
+    def record_refusal(self, status: int) -> None:
+        """Count a request that the guard refused."""
         with self._lock:
             self._refusals[status] += 1
 
-    def delivered(self, seconds: float) -> None:
-        """An event arrived, so long after it was stored."""
+    def record_delivery(self, seconds: float) -> None:
+        """Count an event that was delivered this long after it was stored."""
         with self._lock:
             self._deliveries.add(seconds)
 
-    def seen(self) -> Counted:
-        """All figures as of now."""
+    def take_snapshot(self) -> CounterSnapshot:
+        """Copy all counters."""
         with self._lock:
-            return Counted(
-                {tool: spread.copy() for tool, spread in self._durations.items()},
+            return CounterSnapshot(
+                {tool: histogram.copy() for tool, histogram in self._durations.items()},
                 dict(self._errors),
                 dict(self._refusals),
                 self._deliveries.copy(),
@@ -80,4 +80,4 @@ class Counters:
 
 
 COUNTERS = Counters()
-"""One for the process, as loggers are: what is counted is what the process did."""
+"""The counters of this process; global, like loggers."""

@@ -1,4 +1,4 @@
-"""Traces: FastMCP makes a span of every request, and here they are sent to a collector."""
+"""Sends the spans that FastMCP creates for every request to an OpenTelemetry collector."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ log = logging.getLogger("deepwork")
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 GRACE_SECONDS = 2.0
-"""For the last spans when the server ends: the client of a stdio server waits for that end."""
+"""Time to send the last spans at exit; the client of a stdio server waits for the exit."""
 
 _current_span: Callable[[], Any] | None = None
-"""How to find the span of this call; None where nobody collects any."""
+"""Returns the span of the current call; None if tracing is off."""
 
 
 def start_tracing(environment: Mapping[str, str]) -> Callable[[], None]:
-    """Send spans where OpenTelemetry's own variables say; gives back what sends the last ones."""
+    """Start tracing if OpenTelemetry's environment variables enable it; return a flush function."""
     endpoint = next((name for name in ENDPOINTS if environment.get(name)), None)
     if endpoint is None or environment.get("OTEL_TRACES_EXPORTER") == "none":
-        return _nothing
+        return _do_nothing
     try:
-        return _started()
+        return _start_exporter()
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("opentelemetry"):
             raise
         log.warning("%s is set, but no traces are sent. Install: pip install 'deepwork[otel]'", endpoint)
-        return _nothing
+        return _do_nothing
 
 
-def mark(code: str | None) -> None:
-    """Say on the span of this call that it went wrong; FastMCP sees an answer like any other."""
+def mark_failed(code: str | None) -> None:
+    """Mark the current span as failed, unless `code` is None. FastMCP sees errors as normal answers."""
     if _current_span is None or code is None:
         return
     from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only where traces are sent
@@ -44,8 +44,8 @@ def mark(code: str | None) -> None:
     span.set_status(Status(StatusCode.ERROR, code))
 
 
-def _started() -> Callable[[], None]:
-    # A tenth of a second to import: only whoever sends traces pays for it.
+def _start_exporter() -> Callable[[], None]:
+    # These imports take a tenth of a second, so they happen only if tracing is on.
     from opentelemetry import trace  # noqa: PLC0415
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # noqa: PLC0415
@@ -58,15 +58,15 @@ def _started() -> Callable[[], None]:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
     _current_span = trace.get_current_span
-    return lambda: _within(GRACE_SECONDS, provider.shutdown)
+    return lambda: _run_with_timeout(GRACE_SECONDS, provider.shutdown)
 
 
-def _within(seconds: float, act: Callable[[], None]) -> None:
-    """Do it, but do not wait for a collector that is away."""
+def _run_with_timeout(seconds: float, act: Callable[[], None]) -> None:
+    """Run it, but return after this many seconds even if the collector does not answer."""
     acting = threading.Thread(target=act, daemon=True)
     acting.start()
     acting.join(seconds)
 
 
-def _nothing() -> None:
-    """No span was made, so none is left to send."""
+def _do_nothing() -> None:
+    """Nothing to flush if tracing is off."""

@@ -1,7 +1,7 @@
-"""Claims: who may work on a task, for how long, and what becomes of it when they fall silent.
+"""Claims: which agent may work on a task, for how long, and what happens when that agent goes silent.
 
-A claim is a lease. Locks are always taken in the same order: the workflow, the task, agents by their ids,
-leases; so nobody waits for somebody who waits for them.
+A claim is a lease. Locks are always taken in the same order, which rules out deadlocks: the workflow, the
+task, agents by id, leases.
 """
 
 from __future__ import annotations
@@ -16,326 +16,330 @@ from deepwork.agents.store import AgentStore
 from deepwork.database.call import current_call
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, Conflict, NotAllowed
-from deepwork.plans.checkpoints import CheckpointStore
-from deepwork.plans.chronicle import Chronicle
+from deepwork.plans.checkpoint_store import CheckpointStore
+from deepwork.plans.file_overlaps import ActiveTask, find_overlapping
+from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, TaskStatus, Workflow
-from deepwork.plans.overlaps import Rival, rivals
 from deepwork.plans.queue_store import QueueStore
+from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import status_after_release
-from deepwork.plans.workplaces import Workplaces
+from deepwork.plans.transitions import derive_released_status
 
 _NAMED = 3
 
 
 @dataclass(frozen=True)
-class Work:
-    """A task that nobody else changes until we are done, its workflow, and who is at work on it."""
+class LockedTask:
+    """A task locked until the transaction ends, its workflow, and who acts on it."""
 
     workflow: Workflow
     task: Task
     actor: Agent | None
-    """In whose name the call is made; None for a caller that nobody registered."""
+    """The agent on whose behalf the call is made; None if the caller has no registered agent."""
     holder: str | None
-    """Who holds the task by a lease that still runs."""
-    was_its_own: bool
-    """Whether nobody held the task after the actor did."""
-    is_named: bool
-    """Whether the call itself says in whose name it is made."""
+    """The agent whose lease on the task has not expired."""
+    was_last_holder: bool
+    """Whether the actor has held the task and no other agent has held it since."""
 
 
 @dataclass(frozen=True)
-class _Others:
-    """What is under way beside a task."""
+class _ActiveTasks:
+    """The other tasks of the workflow that are claimed or running."""
 
     count: int
-    rivals: list[Rival]
-    """Those that are likely to change the same files, where that matters."""
+    overlapping: list[ActiveTask]
+    """Those likely to change the same files; empty if the workflow ignores file conflicts."""
 
 
-class ClaimDesk:
-    """Gives tasks to agents and takes them back."""
+class ClaimService:
+    """Grants, renews, releases and reclaims claims on tasks."""
 
-    def __init__(self, tx: Transaction, presence: Presence, workplaces: Workplaces | None = None) -> None:
+    def __init__(
+        self, tx: Transaction, presence: Presence, workspaces: WorkspaceProvider | None = None
+    ) -> None:
         self._tx = tx
         self._presence = presence
-        self._workplaces = workplaces
+        self._workspaces = workspaces
         self._agents = AgentStore(tx)
         self._plans = PlanStore(tx)
         self._tasks = TaskStore(tx)
         self._queue = QueueStore(tx)
         self._leases = LeaseStore(tx, presence.lease_ms)
 
-    # Taking and giving back
+    # Claiming and releasing
 
     def claim(self, task_id: str, agent_id: str) -> Claimed:
-        """Give the task to the agent, or say which condition forbids it."""
-        workflow = self._plans.hold_of(task_id)
-        agent = self._agents.hold(agent_id)
+        """Claim the task for the agent, or return the reason why that is not possible."""
+        workflow = self._plans.get_for_update_by_task(task_id)
+        agent = self._agents.get_for_update(agent_id)
         has_left = agent.unregistered_at is not None
-        if not has_left:  # before the reclaiming: whoever calls is not silent
-            agent = self._presence.sign_of_life(self._tx, agent)
-        self.reclaim(workflow)
-        task = self._tasks.hold(task_id)
+        if not has_left:  # before reclaiming: an agent that calls is not silent
+            agent = self._presence.record_sign_of_life(self._tx, agent)
+        self.reclaim_expired(workflow)
+        task = self._tasks.get_for_update(task_id)
         _require_unfinished(task)
         lease = self._leases.find(task_id)
-        # What ran out was taken back, unless its holder shows a sign of life at this very moment.
+        # Expired leases were reclaimed above, unless the holder is renewing its lease right now.
         holder = lease.who if lease else None
         if holder not in (None, agent_id):
-            return _refused("claimed", f"Agent {holder!r} holds the task.", already_claimed_by=holder)
+            return _build_refusal("claimed", f"Agent {holder!r} holds the task.", already_claimed_by=holder)
         if has_left:
-            return _refused("offline", f"Agent {agent_id!r} has unregistered; register again.")
+            return _build_refusal("offline", f"Agent {agent_id!r} has unregistered; register again.")
         if lease and holder:
-            return self._placed(workflow, task, _granted(lease))
-        others = self._others(workflow, task)
-        refusal = self._refusal(workflow, task, others)
-        return refusal or self._placed(workflow, task, self._grant(workflow, task, agent, others.rivals))
+            return self._add_workspace(workflow, task, _build_grant(lease))
+        others = self._find_active_tasks(workflow, task)
+        refusal = self._find_refusal(workflow, task, others)
+        return refusal or self._add_workspace(
+            workflow, task, self._grant(workflow, task, agent, others.overlapping)
+        )
 
     def release(self, task_id: str, agent_id: str, reason: str | None) -> None:
-        """Take the task back from the agent; what it had begun is to be begun again."""
-        workflow = self._plans.hold_of(task_id)
-        task = self._tasks.hold(task_id)
-        agent = self._agents.hold(agent_id)
+        """End the agent's claim; a started task becomes pending again."""
+        workflow = self._plans.get_for_update_by_task(task_id)
+        task = self._tasks.get_for_update(task_id)
+        agent = self._agents.get_for_update(agent_id)
         lease = self._leases.find(task_id)
         if lease is None or lease.who is None:
             raise NotAllowed(
-                f"Task {task.name!r} is claimed by nobody.",
+                f"Task {task.name!r} is not claimed.",
                 code=Code.NOT_CLAIMED,
-                suggestion="There is nothing to release; workflow_next_tasks tells what can be claimed.",
+                suggestion="There is nothing to release; workflow_next_tasks lists what can be claimed.",
             )
         if lease.who != agent_id:
-            raise _held_by(task, lease.who, agent_id)
+            raise _build_held_error(task, lease.who, agent_id)
         self._leases.release(task_id, agent_id)
-        self._put_back(workflow, task, reason or "released", by_whom=agent_id)
+        self._requeue(workflow, task, reason or "released", by_whom=agent_id)
         if agent.unregistered_at is None:
-            self._leave(agent)
+            self._update_agent_after_release(agent)
 
-    def released(self, agent_id: str, task_ids: Sequence[str]) -> None:
-        """The agent takes its leave and gives up its leases on these tasks."""
-        tasks = self._tasks.named(task_ids).values()
+    def release_for_agent(self, agent_id: str, task_ids: Sequence[str]) -> None:
+        """Requeue these tasks of an agent that unregistered and so gave up its leases."""
+        tasks = self._tasks.find_by_ids(task_ids).values()
         for task in sorted(tasks, key=lambda task: (task.workflow_id, task.id)):
-            workflow = self._plans.hold(task.workflow_id)
-            held = self._tasks.hold(task.id)
+            workflow = self._plans.get_for_update(task.workflow_id)
+            held = self._tasks.get_for_update(task.id)
             if held.claimed_by == agent_id:
-                self._put_back(workflow, held, "its agent unregistered", by_whom=agent_id)
+                self._requeue(workflow, held, "its agent unregistered", by_whom=agent_id)
 
-    def reclaim(self, workflow: Workflow) -> None:
-        """Take back every task of the workflow whose lease ran out, with a note for whoever goes on."""
-        for task_id, loser in self._queue.lapsed(workflow.id):
-            self._take_back(workflow, self._tasks.hold(task_id), loser)
+    def reclaim_expired(self, workflow: Workflow) -> None:
+        """Requeue every task of the workflow whose lease expired, each with a recovery checkpoint."""
+        for task_id, loser in self._queue.list_expired_claims(workflow.id):
+            self._reclaim_task(workflow, self._tasks.get_for_update(task_id), loser)
 
     def release_all(self, workflow: Workflow, reason: str) -> None:
-        """The workflow is over: nobody holds anything of it any more."""
-        claimed = [task for task in self._queue.under_way(workflow.id) if task.claimed_by]
+        """End every claim of a workflow that is over."""
+        claimed = [task for task in self._queue.list_active(workflow.id) if task.claimed_by]
         for task in sorted(claimed, key=lambda task: str(task.claimed_by)):
-            self.free_holder(task)
-            self._put_back(workflow, task, reason, by_whom=self._tx.caller)
+            self.end_claim(task)
+            self._requeue(workflow, task, reason, by_whom=self._tx.caller)
 
     # Working under a claim
 
-    def begin_work(
-        self, task_id: str, agent_id: str | None, epoch: int | None, *, is_note: bool = False
-    ) -> Work:
-        """Hold the task for a change in the name of whoever calls; a sign of life of theirs.
+    def lock_for_change(
+        self, task_id: str, agent_id: str | None, epoch: int | None, *, is_checkpoint: bool = False
+    ) -> LockedTask:
+        """Lock the task for a change by the caller's agent, which counts as a sign of life.
 
-        Refuses callers whose claim has passed to another, and takes the task back from a holder that fell
-        silent, unless it is only to note something. Without an agent's name the call counts as the holder's
-        if the same caller registered it, and as nobody's otherwise.
+        Refuses callers whose claim has passed to another agent, and reclaims the task from a holder that went
+        silent, unless the call only adds a checkpoint. A call that names no agent counts as the holder's if
+        the same caller registered the holder, else as that of the caller's only agent, if it has just one.
         """
-        workflow = self._plans.hold_of(task_id)
-        task = self._tasks.hold(task_id)
-        actor = self._hold_actor(task, agent_id)
+        workflow = self._plans.get_for_update_by_task(task_id)
+        task = self._tasks.get_for_update(task_id)
+        actor = self._lock_actor(task, agent_id)
         if actor:
-            actor = self._presence.sign_of_life(self._tx, actor)
-        own, last = self._tasks.last_claims(task_id, actor.id) if actor else (None, None)
+            actor = self._presence.record_sign_of_life(self._tx, actor)
+        own, last = self._tasks.find_last_epochs(task_id, actor.id) if actor else (None, None)
         lease = self._leases.find(task_id)
         holder = lease.who if lease and lease.until >= self._tx.now else None
         is_stale = epoch is not None and (lease is None or lease.epoch != epoch)
         if is_stale or (own is not None and own != last):
-            raise _passed_on(task, holder)
-        may_pass_by = agent_id is None and current_call().scope == "admin"
+            raise _build_stale_claim_error(task, holder)
+        may_override_holder = agent_id is None and current_call().scope == "admin"
         actor_id = actor.id if actor else None
-        if holder not in (None, agent_id, actor_id) and not is_note and not may_pass_by:
-            raise _held_by(task, holder, agent_id or actor_id or self._tx.caller)
+        if holder not in (None, agent_id, actor_id) and not is_checkpoint and not may_override_holder:
+            raise _build_held_error(task, holder, agent_id or actor_id or self._tx.caller)
         if actor and own is not None and holder is None:
             self._leases.forget_loss(task_id, actor.id)
-        if lease and lease.who and holder is None and not is_note:
-            task = self._take_back(workflow, task, lease.who)
-        return Work(workflow, task, actor, holder, was_its_own=own is not None, is_named=agent_id is not None)
+        if lease and lease.who and holder is None and not is_checkpoint:
+            task = self._reclaim_task(workflow, task, lease.who)
+        return LockedTask(workflow, task, actor, holder, was_last_holder=own is not None)
 
-    def take_up(self, work: Work) -> None:
-        """Whoever begins a task in its own name holds it from then on, so that its silence frees it again.
+    def claim_on_start(self, work: LockedTask) -> None:
+        """Claim a task for the agent that starts it without claiming it first.
 
-        What a claim would refuse is refused here too. A late holder may go on with what nobody took over;
-        its claim's epoch stays good.
+        Without a lease the task would stay started forever if the agent went silent. What `claim` would
+        refuse is refused here too. An agent whose lease expired may continue if no other agent took over; the
+        epoch of its claim stays valid.
         """
         task, agent = work.task, work.actor
         if agent is None or work.holder is not None:
             return
-        if work.was_its_own:
+        if work.was_last_holder:
             lease = self._leases.resume(task.id, agent.id)
-            self._give(task, agent, lease or self._leases.take(task.id, agent.id))
+            self._assign(task, agent, lease or self._leases.take(task.id, agent.id))
             return
-        if refusal := self._refusal(work.workflow, task, self._others(work.workflow, task)):
+        if refusal := self._find_refusal(work.workflow, task, self._find_active_tasks(work.workflow, task)):
             raise NotAllowed(
-                f"Task {task.name!r} cannot be begun now. {refusal.message}",
-                suggestion="Ask workflow_next_tasks what can be begun, and claim it with task_claim.",
+                f"Task {task.name!r} cannot be started now. {refusal.message}",
+                suggestion="Find a task with workflow_next_tasks and claim it with task_claim.",
                 recoverable=True,
             )
-        self._give(task, agent, self._leases.take(task.id, agent.id))
+        self._assign(task, agent, self._leases.take(task.id, agent.id))
 
-    def free_holder(self, task: Task) -> None:
-        """The task needs its holder no more: end the lease, and let the agent be free for the next."""
+    def end_claim(self, task: Task) -> None:
+        """End the lease on a task that needs no holder any more, and free its agent for another."""
         lease = self._leases.find(task.id)
         if lease is None or lease.who is None:
             return
-        agent = self._agents.hold(lease.who)
+        agent = self._agents.get_for_update(lease.who)
         self._leases.release(task.id, agent.id)
         if agent.unregistered_at is None:
-            self._leave(agent)
+            self._update_agent_after_release(agent)
 
     # Helpers
 
-    def _others(self, workflow: Workflow, task: Task) -> _Others:
-        """What is under way beside the task; files are looked at only where they could matter."""
+    def _find_active_tasks(self, workflow: Workflow, task: Task) -> _ActiveTasks:
+        """Find the other active tasks; their files are read only if they can conflict with this one's."""
         if not task.files or workflow.file_conflicts is FileConflicts.IGNORE:
-            return _Others(self._queue.count_under_way(workflow.id, beside=task.id), [])
-        others = self._queue.files_under_way(workflow.id, beside=task.id)
-        return _Others(len(others), rivals(task.files, others))
+            return _ActiveTasks(self._queue.count_active(workflow.id, excluding=task.id), [])
+        others = self._queue.list_active_files(workflow.id, excluding=task.id)
+        return _ActiveTasks(len(others), find_overlapping(task.files, others))
 
-    def _refusal(self, workflow: Workflow, task: Task, others: _Others) -> Claimed | None:
+    def _find_refusal(self, workflow: Workflow, task: Task, others: _ActiveTasks) -> Claimed | None:
         if not workflow.status.hands_out_tasks:
-            return _refused(
-                "workflow", f"Workflow {workflow.name!r} is {workflow.status}: no task is given out."
+            return _build_refusal(
+                "workflow", f"Workflow {workflow.name!r} is {workflow.status}; its tasks cannot be claimed."
             )
-        open_ones, count = self._tasks.open_dependencies(task, _NAMED)
+        open_ones, count = self._tasks.list_open_dependencies(task, _NAMED)
         if count:
-            return _refused("blocked", f"It waits for {_named(open_ones, count)}.")
+            return _build_refusal("blocked", f"It waits for {_format_names(open_ones, count)}.")
         if others.count >= workflow.max_parallel_tasks:
             running = "1 task is" if others.count == 1 else f"{others.count} tasks are"
             limit = workflow.max_parallel_tasks
-            return _refused("limit", f"{running} under way and the workflow's limit is {limit}.")
-        if others.rivals and workflow.file_conflicts is FileConflicts.REFUSE:
-            message = f"Its files overlap with those of {_named(others.rivals, len(others.rivals))}."
-            return _refused("files", message, conflicts_with=[other.id for other in others.rivals])
+            return _build_refusal("limit", f"{running} active and the workflow's limit is {limit}.")
+        if others.overlapping and workflow.file_conflicts is FileConflicts.REFUSE:
+            names = _format_names(others.overlapping, len(others.overlapping))
+            message = f"Its files overlap with those of {names}."
+            return _build_refusal("files", message, conflicts_with=[other.id for other in others.overlapping])
         return None
 
-    def _grant(self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[Rival]) -> Claimed:
-        lease = self._give(task, agent, self._leases.take(task.id, agent.id, is_free=True))
-        Chronicle(self._tx, agent.id).follow_tasks(workflow, any_begun=True, may_be_done=False)
-        return _granted(lease).model_copy(
+    def _grant(
+        self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[ActiveTask]
+    ) -> Claimed:
+        lease = self._assign(task, agent, self._leases.take(task.id, agent.id, is_free=True))
+        PlanRecorder(self._tx, agent.id).update_workflow_status(workflow, any_started=True, may_be_done=False)
+        return _build_grant(lease).model_copy(
             update={
-                "warning": " ".join(_warnings(task, conflicts)) or None,
+                "warning": " ".join(_list_warnings(task, conflicts)) or None,
                 "conflicts_with": [other.id for other in conflicts] or None,
             }
         )
 
-    def _placed(self, workflow: Workflow, task: Task, claimed: Claimed) -> Claimed:
-        """The claim, with the working tree that the task is to be done in, if that is not the project."""
-        if self._workplaces is None or not (workflow.auto_create_workspaces or task.workspace_id):
+    def _add_workspace(self, workflow: Workflow, task: Task, claimed: Claimed) -> Claimed:
+        """Add the task's workspace, unless it is done in the project itself."""
+        if self._workspaces is None or not (workflow.auto_create_workspaces or task.workspace_id):
             return claimed
-        others = self._queue.count_under_way(workflow.id, beside=task.id)
-        place = self._workplaces.for_task(self._tx, workflow, task, others=others)
+        others = self._queue.count_active(workflow.id, excluding=task.id)
+        place = self._workspaces.provide_for_task(self._tx, workflow, task, others=others)
         if place is None:
             return claimed
         warnings = " ".join(filter(None, [claimed.warning, place.problem]))
-        told = {"workspace_id": place.id, "workspace_path": place.path, "branch": place.branch}
-        return claimed.model_copy(update={**told, "warning": warnings or None})
+        fields = {"workspace_id": place.id, "workspace_path": place.path, "branch": place.branch}
+        return claimed.model_copy(update={**fields, "warning": warnings or None})
 
-    def _give(self, task: Task, agent: Agent, lease: Lease | None) -> Lease:
-        assert lease is not None, "the workflow is ours, and nobody held the task"
-        self._tasks.note_claim(task.id, lease.epoch, agent.id)
-        # A claim begins a failed task anew: from pending it may be reported done or failed, as any other.
+    def _assign(self, task: Task, agent: Agent, lease: Lease | None) -> Lease:
+        assert lease is not None, "the workflow is locked, and nobody held the task"
+        self._tasks.record_claim(task.id, lease.epoch, agent.id)
+        # A claim restarts a failed task: from `pending` it can be reported completed or failed again.
         status = TaskStatus.PENDING if task.status is TaskStatus.FAILED else task.status
         claimed = replace(task, claimed_by=agent.id, status=status)
-        Chronicle(self._tx, agent.id).task_changed(task, claimed, event=PlanEvent.TASK_CLAIMED)
-        self._presence.sign_of_life(self._tx, agent, said=AgentStatus.BUSY, current_task_id=task.id)
+        PlanRecorder(self._tx, agent.id).save_task(task, claimed, event=PlanEvent.TASK_CLAIMED)
+        self._presence.record_sign_of_life(self._tx, agent, said=AgentStatus.BUSY, current_task_id=task.id)
         return lease
 
-    def _take_back(self, workflow: Workflow, task: Task, loser: str | None) -> Task:
-        self._leases.lose(task.id, loser)
+    def _reclaim_task(self, workflow: Workflow, task: Task, loser: str | None) -> Task:
+        self._leases.release_as_lost(task.id, loser)
         checkpoint = CheckpointStore(self._tx).add(
             task,
             CheckpointType.RECOVERY,
-            f"The lease of agent {loser or 'unknown'} ran out while the task was {task.status}; "
-            "it is free to be taken over.",
+            f"The lease of agent {loser or 'unknown'} expired while the task was {task.status}; "
+            "any agent can claim it.",
             detail={"lost_by": loser, "status_before": task.status.value, "attempts": task.attempts},
         )
-        Chronicle(self._tx).tell_checkpoint(task, checkpoint)
-        return self._put_back(
-            workflow, self._tasks.get(task.id), "the lease ran out", by_whom=self._tx.caller
-        )
+        PlanRecorder(self._tx).emit_checkpoint_event(task, checkpoint)
+        return self._requeue(workflow, self._tasks.get(task.id), "the lease expired", by_whom=self._tx.caller)
 
-    def _put_back(self, workflow: Workflow, task: Task, reason: str, *, by_whom: str) -> Task:
-        status = task.status if workflow.status.is_final else status_after_release(task.status)
-        return Chronicle(self._tx, by_whom).task_changed(
+    def _requeue(self, workflow: Workflow, task: Task, reason: str, *, by_whom: str) -> Task:
+        status = task.status if workflow.status.is_final else derive_released_status(task.status)
+        return PlanRecorder(self._tx, by_whom).save_task(
             task, replace(task, status=status, claimed_by=None), reason, event=PlanEvent.TASK_RELEASED
         )
 
-    def _leave(self, agent: Agent) -> None:
-        """The agent goes on with what else it holds, or is free."""
-        if current := self._leases.one_of(agent.id, agent.current_task_id):
-            self._presence.sign_of_life(self._tx, agent, current_task_id=current)
+    def _update_agent_after_release(self, agent: Agent) -> None:
+        """Point the agent at another task it holds, or set it to online."""
+        if current := self._leases.find_held(agent.id, agent.current_task_id):
+            self._presence.record_sign_of_life(self._tx, agent, current_task_id=current)
         else:
-            self._presence.sign_of_life(self._tx, agent, said=AgentStatus.ONLINE, current_task_id=None)
+            self._presence.record_sign_of_life(self._tx, agent, said=AgentStatus.ONLINE, current_task_id=None)
 
-    def _hold_actor(self, task: Task, agent_id: str | None) -> Agent | None:
-        """In whose name the call is made; held together with whoever claimed the task."""
-        actor_id = agent_id or self._unnamed_actor(task)
+    def _lock_actor(self, task: Task, agent_id: str | None) -> Agent | None:
+        """Return the agent that acts, locked together with the task's holder in order of id."""
+        actor_id = agent_id or self._infer_actor_id(task)
         concerned = sorted(id for id in {actor_id, task.claimed_by} if id is not None)
-        held = {id: self._agents.hold(id) for id in concerned}
+        held = {id: self._agents.get_for_update(id) for id in concerned}
         return held[actor_id] if actor_id else None
 
-    def _unnamed_actor(self, task: Task) -> str | None:
+    def _infer_actor_id(self, task: Task) -> str | None:
         if task.claimed_by is not None:
             holder = self._agents.get(task.claimed_by)
             if holder.registered_by == self._tx.caller and holder.unregistered_at is None:
                 return holder.id
-        only_one = self._agents.only_one_of(self._tx.caller)
+        only_one = self._agents.find_only_agent_of(self._tx.caller)
         return only_one.id if only_one else None
 
 
-def _held_by(task: Task, holder: str | None, agent_id: str) -> NotAllowed:
+def _build_held_error(task: Task, holder: str | None, agent_id: str) -> NotAllowed:
     return NotAllowed(
         f"Task {task.name!r} is held by agent {holder!r}, not by {agent_id!r}.",
         code=Code.NOT_ASSIGNED,
-        suggestion="Only its holder can change or release it; ask it with message_send.",
+        suggestion="Only the holder can change or release it; contact the holder with message_send.",
     )
 
 
-def _passed_on(task: Task, holder: str | None) -> Conflict:
-    now_with = f"agent {holder!r}" if holder else "nobody"
+def _build_stale_claim_error(task: Task, holder: str | None) -> Conflict:
+    now_with = f"agent {holder!r} holds it" if holder else "nobody holds it"
     return Conflict(
-        f"The claim on task {task.name!r} has passed on; it is now with {now_with}.",
-        suggestion="Stop working on it; take another with task_get_available and task_claim.",
+        f"This claim on task {task.name!r} is no longer valid; {now_with} now.",
+        suggestion="Stop working on it; find another with task_get_available and claim it with task_claim.",
     )
 
 
 def _require_unfinished(task: Task) -> None:
     if task.status.is_done:
         raise NotAllowed(
-            f"Task {task.name!r} is {task.status}; there is nothing left to claim.",
-            suggestion="Ask workflow_next_tasks for what can be done now.",
+            f"Task {task.name!r} is {task.status} and cannot be claimed.",
+            suggestion="Find tasks that can start now with workflow_next_tasks.",
         )
 
 
-def _warnings(task: Task, conflicts: Sequence[Rival]) -> Iterator[str]:
+def _list_warnings(task: Task, conflicts: Sequence[ActiveTask]) -> Iterator[str]:
     if conflicts:
-        yield f"Its files overlap with those of {_named(conflicts, len(conflicts))}."
+        yield f"Its files overlap with those of {_format_names(conflicts, len(conflicts))}."
     if task.status.is_running:
-        yield f"It was {task.status} without a claim: somebody may be at work on it."
+        yield f"It was {task.status} without a claim: someone may be working on it."
 
 
-def _granted(lease: Lease) -> Claimed:
+def _build_grant(lease: Lease) -> Claimed:
     return Claimed(success=True, claim_epoch=lease.epoch, lease_expires_at=lease.until)
 
 
-def _refused(reason: str, message: str, **more: object) -> Claimed:
+def _build_refusal(reason: str, message: str, **more: object) -> Claimed:
     return Claimed.model_validate({"success": False, "reason": reason, "message": message, **more})
 
 
-def _named(tasks: Sequence[Task | Rival], count: int) -> str:
+def _format_names(tasks: Sequence[Task | ActiveTask], count: int) -> str:
     names = ", ".join(repr(task.name) for task in tasks[:_NAMED])
     return names + (f" and {count - _NAMED} more" if count > _NAMED else "")

@@ -1,4 +1,4 @@
-"""What plans are given as."""
+"""Input models of the plan tools."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from deepwork.plans.models import Complexity, Outline
-from deepwork.shapes import MAX_NAME, Name
+from deepwork.tool_types import MAX_NAME, Name
 
 Sequence = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-class _Given(BaseModel):
+class _Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PlannedTask(_Given):
-    """A task of a plan; tasks go by name."""
+class PlannedTask(_Input):
+    """A planned task, identified by name."""
 
     name: Annotated[str, Field(max_length=MAX_NAME)]
     description: str = ""
@@ -30,8 +30,8 @@ class PlannedTask(_Given):
     files_likely_affected: Annotated[list[str] | None, Field(description="Globs")] = None
     required_capabilities: list[Name] | None = None
 
-    def outline(self, after: list[str] | None = None) -> Outline:
-        """The same without the forms; `after` are further tasks that it waits for."""
+    def to_outline(self, after: list[str] | None = None) -> Outline:
+        """Convert to an outline; `after` adds further tasks that it waits for."""
         depends_on = self.depends_on if after is None else [*(self.depends_on or ()), *after]
         return Outline(
             name=self.name, description=self.description, sequence=self.sequence,
@@ -43,7 +43,7 @@ class PlannedTask(_Given):
         )  # fmt: skip
 
 
-class Plan(_Given):
+class Plan(_Input):
     """A whole plan."""
 
     summary: Annotated[str, Field(min_length=1, description="Brief description")]
@@ -53,8 +53,8 @@ class Plan(_Given):
     assumptions: list[str] | None = None
 
 
-class TaskPlan(_Given):
-    """How somebody means to do a task."""
+class TaskPlan(_Input):
+    """How a task will be done."""
 
     approach: str = ""
     steps: list[str]
@@ -63,8 +63,8 @@ class TaskPlan(_Given):
     context_needed: list[str] | None = None
 
 
-class ContextParts(_Given):
-    """What a task's context should hold."""
+class ContextParts(_Input):
+    """What a task's context includes."""
 
     workflow_plan: bool = True
     workflow_summary: bool = True

@@ -1,4 +1,4 @@
-"""How far a plan is, from counts alone: the same answers as `graph`, without reading 10,000 tasks."""
+"""Progress of a plan computed from counts: the same answers as `graph`, without reading 10,000 tasks."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from deepwork.plans.models import Tally, Task, TaskStatus
+from deepwork.plans.models import StatusCount, Task, TaskStatus
 
 
 class Levels:
-    """The sequences of a plan, and how many tasks of each have which status."""
+    """The levels (sequences) of a plan, with the number of tasks per status in each."""
 
-    def __init__(self, tallies: Sequence[Tally]) -> None:
+    def __init__(self, tallies: Sequence[StatusCount]) -> None:
         self._tallies = tallies
 
-    def released(self, lapsed: Iterable[Task]) -> Levels:
-        """The same plan as if these tasks, whose claims have run out, were back in the queue."""
-        moved = [tally for task in lapsed if task.status.is_running for tally in _moves(task)]
+    def with_released(self, expired: Iterable[Task]) -> Levels:
+        """Return the levels with these tasks, whose claims have expired, counted as pending."""
+        moved = [tally for task in expired if task.status.is_running for tally in _build_release_counts(task)]
         return Levels([*self._tallies, *moved])
 
     @cached_property
@@ -35,7 +35,7 @@ class Levels:
 
     @cached_property
     def free(self) -> list[int]:
-        """Sequences with something left to do whose next lower one is done."""
+        """Sequences with open tasks whose next lower sequence is done."""
         before = zip([None, *self.sequences], self.sequences, strict=False)
         return [
             sequence
@@ -49,14 +49,14 @@ class Levels:
         return dict(zip(self.sequences, [None, *self.sequences], strict=False))
 
     def is_blocked(self, task: Task) -> bool:
-        """Whether it still waits for another."""
+        """Whether the task waits for another."""
         if task.is_explicit:
             return task.open_dependencies > 0
         previous = self.previous.get(task.sequence)
         return previous is not None and self.open[previous] > 0
 
-    def waits_for_count(self, task: Task) -> int:
-        """How many tasks that are not done it waits for."""
+    def count_open_dependencies(self, task: Task) -> int:
+        """Count the open tasks it waits for."""
         if task.is_explicit:
             return task.open_dependencies
         previous = self.previous.get(task.sequence)
@@ -80,7 +80,7 @@ class Levels:
 
     @cached_property
     def by_status(self) -> dict[TaskStatus, int]:
-        """Every status, those that no task has included; pending tasks that wait count as blocked."""
+        """A count for every status, zeros included; pending tasks that wait count as blocked."""
         counts: Counter[TaskStatus] = Counter()
         free = set(self.free)
         for tally in self._tallies:
@@ -93,7 +93,7 @@ class Levels:
 
     @property
     def current_sequence(self) -> int:
-        """The lowest sequence with something left to do; 0 if there is none."""
+        """The lowest sequence with open tasks; 0 if there is none."""
         return next((sequence for sequence in self.sequences if self.open[sequence]), 0)
 
     @property
@@ -107,10 +107,10 @@ class Levels:
         return done
 
 
-def _moves(task: Task) -> tuple[Tally, Tally]:
-    """One task less of its status, and one more that is pending."""
+def _build_release_counts(task: Task) -> tuple[StatusCount, StatusCount]:
+    """Build the counts that move one task from its status to pending."""
     waiting, implied = int(task.open_dependencies > 0), int(not task.is_explicit)
     return (
-        Tally(task.sequence, task.status, -1, -waiting, -implied),
-        Tally(task.sequence, TaskStatus.PENDING, 1, waiting, implied),
+        StatusCount(task.sequence, task.status, -1, -waiting, -implied),
+        StatusCount(task.sequence, TaskStatus.PENDING, 1, waiting, implied),
     )

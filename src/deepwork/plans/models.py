@@ -1,4 +1,4 @@
-"""What a plan is: a workflow, its tasks, and what was noted on the way."""
+"""Domain models of plans: workflows, tasks, checkpoints and their statuses."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 
-class WorkflowStatus(Word):
+class WorkflowStatus(CaseInsensitiveEnum):
     PLANNING = "planning"
     READY = "ready"
     IN_PROGRESS = "in_progress"
@@ -20,16 +20,16 @@ class WorkflowStatus(Word):
 
     @property
     def is_final(self) -> bool:
-        """Over for good: nothing of it changes any more."""
+        """Whether nothing of the workflow changes any more."""
         return self in (WorkflowStatus.COMPLETED, WorkflowStatus.ABANDONED)
 
     @property
     def hands_out_tasks(self) -> bool:
-        """Whether agents may take tasks of it."""
+        """Whether agents may claim its tasks."""
         return self in (WorkflowStatus.READY, WorkflowStatus.IN_PROGRESS)
 
 
-class TaskStatus(Word):
+class TaskStatus(CaseInsensitiveEnum):
     PENDING = "pending"
     BLOCKED = "blocked"  # never stored: a pending task that waits for others
     PLANNING = "planning"
@@ -41,21 +41,21 @@ class TaskStatus(Word):
 
     @property
     def is_done(self) -> bool:
-        """Finished for good: whoever waits for it may start."""
+        """Whether the task is finished, so that its dependents may start."""
         return self in (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
     @property
     def is_running(self) -> bool:
-        """Somebody has begun and not ended."""
+        """Whether the task was started and has not ended."""
         return self in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS, TaskStatus.PAUSED)
 
     @property
     def can_start(self) -> bool:
-        """Waiting to be begun, for the first time or again."""
+        """Whether the task can be started, for the first time or again."""
         return self in (TaskStatus.PENDING, TaskStatus.FAILED)
 
 
-class CheckpointType(Word):
+class CheckpointType(CaseInsensitiveEnum):
     PLAN = "plan"
     PROGRESS = "progress"
     DECISION = "decision"
@@ -65,8 +65,8 @@ class CheckpointType(Word):
     REPLAN = "replan"
 
 
-class SourceType(Word):
-    """Where a workflow's wish came from."""
+class SourceType(CaseInsensitiveEnum):
+    """Where the request for a workflow came from."""
 
     PROMPT = "prompt"
     GITHUB_ISSUE = "github_issue"
@@ -76,13 +76,13 @@ class SourceType(Word):
     TEMPLATE = "template"
 
 
-class Complexity(Word):
+class Complexity(CaseInsensitiveEnum):
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
 
 
-class FileConflicts(Word):
+class FileConflicts(CaseInsensitiveEnum):
     """What a claim does about files that a running task is likely to change too."""
 
     WARN = "warn"
@@ -90,8 +90,8 @@ class FileConflicts(Word):
     IGNORE = "ignore"
 
 
-class PlanEvent(Word):
-    """What this slice tells."""
+class PlanEvent(CaseInsensitiveEnum):
+    """Event types of plans; the payload is the view of the workflow, task or checkpoint."""
 
     CREATED = "plan:created"
     UPDATED = "plan:updated"
@@ -105,7 +105,7 @@ class PlanEvent(Word):
 
 @dataclass(frozen=True)
 class Workflow:
-    """A wish and the plan to fulfil it; times are Unix milliseconds."""
+    """A request and the plan to fulfil it; times are Unix milliseconds."""
 
     id: str
     name: str
@@ -125,17 +125,17 @@ class Workflow:
     updated_at: int
     completed_tasks: int = 0
     completed_ms: int = 0
-    """How many tasks were completed, and how long that took in all."""
+    """The total time spent on completed tasks."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of a plan."""
+    """One task of a plan."""
 
     id: str
     workflow_id: str
     position: int
-    """Its place in the plan as it was written."""
+    """Its index in the plan as written."""
     name: str
     description: str
     status: TaskStatus
@@ -151,7 +151,7 @@ class Task:
     outcome_detail: Mapping[str, Any] | None
     error: str | None
     attempts: int
-    """How often it was begun."""
+    """How often it was started."""
     checkpoints: int
     """How many checkpoints it has; the next one's number is one more."""
     workspace_id: str | None
@@ -160,21 +160,26 @@ class Task:
     finished_at: int | None
     updated_at: int
     claimed_by: str | None = None
-    """The agent that last claimed it and neither finished nor released it; its lease may have run out."""
+    """The agent that last claimed it and neither finished nor released it; its lease may have expired."""
 
     @property
     def files(self) -> tuple[str, ...]:
         """Paths and globs of the files it is likely to change."""
-        return _texts(self.context.get("files_likely_affected"))
+        return parse_likely_files(self.context)
 
     @property
     def required_capabilities(self) -> frozenset[str]:
-        """What an agent must be able to do to take it."""
-        return frozenset(_texts(self.context.get("required_capabilities")))
+        """The capabilities an agent needs to claim it."""
+        return frozenset(_parse_strings(self.context.get("required_capabilities")))
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    """The texts of a list; a task's context is free, so there may be anything in its place."""
+def parse_likely_files(context: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the paths and globs of the files that a task with this context is likely to change."""
+    return _parse_strings(context.get("files_likely_affected"))
+
+
+def _parse_strings(value: object) -> tuple[str, ...]:
+    """Return the strings of a list; a task's context is free-form, so the value may be anything."""
     if isinstance(value, str):
         return (value,)
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
@@ -182,7 +187,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Something worth keeping from the work on a task."""
+    """Progress, a decision or an error recorded while working on a task."""
 
     id: str
     task_id: str
@@ -197,20 +202,20 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A task as the graph sees it."""
+    """A task reduced to what the dependency graph needs."""
 
     id: str
     name: str
     sequence: int = 1
     depends_on: frozenset[str] | None = None
-    """Ids of tasks; None where the plan does not say, so that it follows the next lower sequence."""
+    """Ids of tasks; None if the plan names none, so that it waits for the next lower sequence."""
     status: TaskStatus = TaskStatus.PENDING
     parallel_group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A task as somebody wrote it into a plan, before it has an id; names stand for tasks."""
+    """A task as written in a plan, before it has an id; it refers to other tasks by name."""
 
     name: str
     description: str = ""
@@ -223,8 +228,8 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Change:
-    """Something that became of a workflow or one of its tasks, and why."""
+class PlanChange:
+    """A history entry: a change of a workflow or of one of its tasks, and why."""
 
     workflow_id: str
     task_id: str | None
@@ -236,13 +241,13 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Tally:
+class StatusCount:
     """How many tasks of one sequence have one status."""
 
     sequence: int
     status: TaskStatus
     count: int
     waiting: int
-    """How many of them name tasks that are not done."""
+    """How many of them have open tasks in `depends_on`."""
     implied: int
-    """How many of them name none, and so follow the next lower sequence."""
+    """How many of them have no `depends_on`, and so wait for the next lower sequence."""

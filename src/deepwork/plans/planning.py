@@ -1,4 +1,4 @@
-"""How a plan comes to be and how it changes: outlines become tasks, and names become edges."""
+"""Creates and changes plans: outlines become tasks, and the names they depend on become edges."""
 
 from __future__ import annotations
 
@@ -11,150 +11,159 @@ from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
 from deepwork.plans import graph
-from deepwork.plans.chronicle import Chronicle
 from deepwork.plans.graph import Graph
 from deepwork.plans.models import Node, Outline, PlanEvent, Task, Workflow, WorkflowStatus
 from deepwork.plans.planning_store import NewTask, PlanningStore
-from deepwork.plans.search import Said, SearchStore
+from deepwork.plans.recorder import PlanRecorder
+from deepwork.plans.search_store import SearchEntry, SearchStore
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.transitions import require_open
 
 
 class Planner:
-    """Makes and changes plans, each as a whole or not at all."""
+    """Creates and changes plans atomically."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._plans = PlanStore(tx)
         self._tasks = TaskStore(tx)
         self._store = PlanningStore(tx)
-        self._chronicle = Chronicle(tx)
+        self._recorder = PlanRecorder(tx)
         self._search = SearchStore(tx)
 
     def create(self, workflow: Workflow) -> Workflow:
-        """Keep a new workflow."""
+        """Store a new workflow and index it for search."""
         self._plans.add(workflow)
-        self._search.add([Said(workflow.id, workflow.id, f"{workflow.name}\n{workflow.source_content}")])
-        self._chronicle.tell_workflow(PlanEvent.CREATED, workflow)
+        self._search.add(
+            [SearchEntry(workflow.id, workflow.id, f"{workflow.name}\n{workflow.source_content}")]
+        )
+        self._recorder.emit_workflow_event(PlanEvent.CREATED, workflow)
         return workflow
 
     def set_plan(
         self, workflow: Workflow, summary: str, outlines: Sequence[Outline], details: Mapping[str, Any]
     ) -> Workflow:
-        """Give the workflow its plan; it is ready then."""
+        """Store the plan of a workflow, which becomes ready."""
         require_open(workflow)
         if workflow.status is not WorkflowStatus.PLANNING:
             raise NotAllowed(
-                f"Workflow {workflow.name!r} is {workflow.status} and has its plan.",
+                f"Workflow {workflow.name!r} is {workflow.status} and already has a plan.",
                 suggestion="Change it with workflow_add_task, workflow_remove_task or workflow_replan.",
             )
-        graph.check(outlines)
-        self._add(workflow, outlines, [])
-        self._say(workflow, summary, details.get("approach"))
+        graph.validate_outlines(outlines)
+        self._add_tasks(workflow, outlines, [])
+        self._index_workflow(workflow, summary, details.get("approach"))
         planned = replace(
             workflow, status=WorkflowStatus.READY, plan_summary=summary, initial_plan=dict(details)
         )
-        return self._chronicle.workflow_changed(workflow, planned, f"{len(outlines)} tasks were planned")
+        return self._recorder.save_workflow(workflow, planned, f"{len(outlines)} tasks were planned")
 
     def add_task(self, workflow: Workflow, outline: Outline, *, has_sequence: bool = True) -> Task:
-        """Add one task to a plan that is there already; where it says no sequence, it finds its place."""
+        """Add one task to an existing plan; if it has no sequence, choose one."""
         require_planned(workflow)
-        existing = self._tasks.nodes(workflow.id)
+        existing = self._tasks.list_nodes(workflow.id)
         if not has_sequence:
-            outline = replace(outline, sequence=_place(outline, existing))
-        graph.check([outline], existing=existing)
-        [task] = self._store.since(workflow.id, self._add(workflow, [outline], existing))
-        self._chronicle.note(workflow.id, task.id, "created", None, f"task {task.name!r} was added")
-        self._chronicle.tell_task(PlanEvent.TASK_CREATED, task)
+            outline = replace(outline, sequence=_choose_sequence(outline, existing))
+        graph.validate_outlines([outline], existing=existing)
+        [task] = self._store.list_from_position(workflow.id, self._add_tasks(workflow, [outline], existing))
+        self._recorder.record_history(workflow.id, task.id, "created", reason=f"task {task.name!r} was added")
+        self._recorder.emit_task_event(PlanEvent.TASK_CREATED, task)
         return task
 
     def remove_task(self, workflow: Workflow, task: Task) -> list[Node]:
-        """Take out a task that was never begun; who waited for it waits for what it waited for."""
+        """Remove a task that was never started; its dependents inherit its dependencies."""
         require_planned(workflow)
-        if self._store.was_begun(task):
+        if self._store.was_started(task):
             raise NotAllowed(
-                f"Task {task.name!r} was begun; only a task that nobody has begun can be removed.",
+                f"Task {task.name!r} was started; only tasks that were never started can be removed.",
                 suggestion="Skip it with task_update_status instead.",
             )
-        plan = Graph(self._tasks.nodes(workflow.id))
+        plan = Graph(self._tasks.list_nodes(workflow.id))
         if len(plan.nodes) == 1:
             raise NotAllowed(
-                f"Task {task.name!r} is the only one; a plan has at least one task.",
-                suggestion="Add another first, or abandon the workflow with workflow_update_status.",
+                f"Task {task.name!r} is the only task; a plan needs at least one.",
+                suggestion="Add another task first, or abandon the workflow with workflow_update_status.",
             )
-        dependents = plan.dependents([task.id])
-        inherited = frozenset(node.id for node in plan.dependencies(plan[task.id]))
-        rest = [_inheriting(node, task.id, inherited) for node in plan.nodes if node.id != task.id]
-        graph.check([], existing=rest)
-        old = _outlined([task], self._tasks.dependency_names([task.id]))
+        dependents = plan.list_dependents([task.id])
+        inherited = frozenset(node.id for node in plan.list_dependencies(plan[task.id]))
+        rest = [_inherit_dependencies(node, task.id, inherited) for node in plan.nodes if node.id != task.id]
+        graph.validate_outlines([], existing=rest)
+        old = _serialize_tasks([task], self._tasks.list_dependency_names([task.id]))
         self._store.remove([task.id])
         self._store.add_edges(
             (node.id, other)
             for node in dependents
             for other in sorted(inherited - (node.depends_on or set()))
         )
-        self._store.recount(workflow.id)
-        self._chronicle.note(workflow.id, task.id, "removed", old, f"task {task.name!r} was removed")
-        self._chronicle.tell_task(PlanEvent.TASK_REMOVED, task)
-        self._chronicle.follow_tasks(workflow, any_begun=False, may_be_done=True)
+        self._store.recount_dependencies(workflow.id)
+        self._recorder.record_history(
+            workflow.id, task.id, "removed", before=old, reason=f"task {task.name!r} was removed"
+        )
+        self._recorder.emit_task_event(PlanEvent.TASK_REMOVED, task)
+        self._recorder.update_workflow_status(workflow, any_started=False, may_be_done=True)
         return dependents
 
     def replan(
         self, workflow: Workflow, reason: str, outlines: Sequence[Outline], summary: str | None
     ) -> tuple[list[Task], list[Task], int]:
-        """Replace every task that nobody has begun; what was made, what was removed, how many were kept."""
+        """Replace every task that was not started; return the new and removed ones, and how many stay."""
         require_planned(workflow)
-        removed = self._store.untouched(workflow.id)
+        removed = self._store.list_unstarted(workflow.id)
         gone = {task.id for task in removed}
-        kept = [_without(node, gone) for node in self._tasks.nodes(workflow.id) if node.id not in gone]
-        outlines = _shifted(outlines, _current(kept))
-        graph.check(outlines, existing=kept)
-        old = _outlined(removed, self._tasks.dependency_names(list(gone)))
+        kept = [
+            _drop_dependencies(node, gone)
+            for node in self._tasks.list_nodes(workflow.id)
+            if node.id not in gone
+        ]
+        outlines = _shift_sequences(outlines, _find_current_sequence(kept))
+        graph.validate_outlines(outlines, existing=kept)
+        old = _serialize_tasks(removed, self._tasks.list_dependency_names(list(gone)))
         self._store.remove(list(gone))
-        first = self._add(workflow, outlines, kept)
-        self._store.recount(workflow.id)
-        made = self._store.since(workflow.id, first)
-        self._chronicle.note(workflow.id, None, "replanned", old, reason)
-        self._say(workflow, summary, reason)
+        first = self._add_tasks(workflow, outlines, kept)
+        self._store.recount_dependencies(workflow.id)
+        made = self._store.list_from_position(workflow.id, first)
+        self._recorder.record_history(workflow.id, None, "replanned", before=old, reason=reason)
+        self._index_workflow(workflow, summary, reason)
         for task in removed:
-            self._chronicle.tell_task(PlanEvent.TASK_REMOVED, task)
+            self._recorder.emit_task_event(PlanEvent.TASK_REMOVED, task)
         for task in made:
-            self._chronicle.tell_task(PlanEvent.TASK_CREATED, task)
+            self._recorder.emit_task_event(PlanEvent.TASK_CREATED, task)
         changed = replace(workflow, plan_summary=summary or workflow.plan_summary)
-        changed = self._chronicle.workflow_changed(workflow, changed)
-        self._chronicle.follow_tasks(changed, any_begun=False, may_be_done=True)
+        changed = self._recorder.save_workflow(workflow, changed)
+        self._recorder.update_workflow_status(changed, any_started=False, may_be_done=True)
         return made, removed, len(kept)
 
-    def _say(self, workflow: Workflow, *texts: str | None) -> None:
-        """Let the workflow be found by these words too."""
-        said = "\n".join(filter(None, [workflow.name, *texts]))
-        self._search.add([Said(workflow.id, workflow.id, said)])
+    def _index_workflow(self, workflow: Workflow, *texts: str | None) -> None:
+        """Make the workflow searchable by these texts too."""
+        text = "\n".join(filter(None, [workflow.name, *texts]))
+        self._search.add([SearchEntry(workflow.id, workflow.id, text)])
 
-    def _add(self, workflow: Workflow, outlines: Sequence[Outline], existing: Sequence[Node]) -> int:
-        """Keep the outlines as tasks; the place of the first of them in the plan."""
+    def _add_tasks(self, workflow: Workflow, outlines: Sequence[Outline], existing: Sequence[Node]) -> int:
+        """Store the outlines as tasks, and return the position of the first."""
         ids = {node.name: node.id for node in existing}
-        # In the order of the plan, so that the database's index of them grows at one place.
-        fresh = sorted(new_id("tk") for _ in outlines)
-        ids |= dict(zip((outline.name.strip() for outline in outlines), fresh, strict=True))
+        # Sorted in plan order, so that inserting them appends to the database index.
+        new_ids = sorted(new_id("tk") for _ in outlines)
+        ids |= dict(zip((outline.name.strip() for outline in outlines), new_ids, strict=True))
         done = {node.id for node in existing if node.status.is_done}
-        first = self._store.last_position(workflow.id) + 1 if existing else 1
+        first = self._store.get_last_position(workflow.id) + 1 if existing else 1
         tasks: list[NewTask] = []
         edges: list[tuple[str, str]] = []
         for place, outline in enumerate(outlines, start=first):
             own = ids[outline.name.strip()]
-            named = [] if not outline.depends_on else _named(outline.depends_on, ids)
+            named = [] if not outline.depends_on else _resolve_names(outline.depends_on, ids)
             tasks.append(NewTask(own, place, outline, sum(other not in done for other in named)))
             edges += [(own, other) for other in named]
-        self._store.add_all(workflow.id, tasks, edges)
+        self._store.add_tasks(workflow.id, tasks, edges)
         self._search.add(
-            Said(task.id, workflow.id, f"{task.outline.name}\n{task.outline.description}") for task in tasks
+            SearchEntry(task.id, workflow.id, f"{task.outline.name}\n{task.outline.description}")
+            for task in tasks
         )
         return first
 
 
 def require_planned(workflow: Workflow) -> None:
-    """Refuse to change a plan that is not there yet, or is over."""
+    """Raise an error unless the workflow has a plan and is not over."""
     require_open(workflow)
     if workflow.status is WorkflowStatus.PLANNING:
         raise NotAllowed(
@@ -163,46 +172,48 @@ def require_planned(workflow: Workflow) -> None:
         )
 
 
-def _named(names: Sequence[str], ids: Mapping[str, str]) -> list[str]:
-    """The ids of the tasks with these names, each once."""
+def _resolve_names(names: Sequence[str], ids: Mapping[str, str]) -> list[str]:
+    """Return the ids of the tasks with these names, without duplicates."""
     return list(dict.fromkeys(ids[name.strip()] for name in names))
 
 
-def _place(outline: Outline, existing: Sequence[Node]) -> int:
-    """The sequence of a task that says none: the one under way, or the next after what it waits for."""
+def _choose_sequence(outline: Outline, existing: Sequence[Node]) -> int:
+    """Choose a sequence for a task without one: the current one, or the next after its dependencies."""
     wanted = {name.strip() for name in outline.depends_on or ()}
-    return max([_current(existing), *(node.sequence + 1 for node in existing if node.name in wanted)])
+    return max(
+        [_find_current_sequence(existing), *(node.sequence + 1 for node in existing if node.name in wanted)]
+    )
 
 
-def _shifted(outlines: Sequence[Outline], lowest: int) -> list[Outline]:
-    """The outlines in their own order, none of them before that sequence."""
+def _shift_sequences(outlines: Sequence[Outline], lowest: int) -> list[Outline]:
+    """Shift the outlines so that none of them comes before the sequence `lowest`."""
     shift = max(0, lowest - min((each.sequence for each in outlines), default=lowest))
     return [replace(each, sequence=each.sequence + shift) for each in outlines]
 
 
-def _current(existing: Sequence[Node]) -> int:
-    """The sequence under way: nothing that is added later comes before what was begun."""
-    under_way = [node.sequence for node in existing if not node.status.is_done]
-    return min(under_way, default=max((node.sequence for node in existing), default=1))
+def _find_current_sequence(existing: Sequence[Node]) -> int:
+    """Return the lowest sequence with open tasks: added tasks never come before started ones."""
+    open_sequences = [node.sequence for node in existing if not node.status.is_done]
+    return min(open_sequences, default=max((node.sequence for node in existing), default=1))
 
 
-def _inheriting(node: Node, gone: str, inherited: frozenset[str]) -> Node:
-    """The node as it is without the one that is gone, waiting for what that one waited for."""
+def _inherit_dependencies(node: Node, gone: str, inherited: frozenset[str]) -> Node:
+    """Replace the removed dependency of the node by what that one depended on."""
     if node.depends_on is None or gone not in node.depends_on:
         return node
     return replace(node, depends_on=node.depends_on - {gone} | inherited)
 
 
-def _without(node: Node, gone: set[str]) -> Node:
+def _drop_dependencies(node: Node, gone: set[str]) -> Node:
     return node if node.depends_on is None else replace(node, depends_on=node.depends_on - gone)
 
 
-def _outlined(tasks: Sequence[Task], depends_on: Mapping[str, Sequence[str]]) -> str:
-    """Tasks as history keeps them: enough to plan them again."""
-    return json.dumps([_outline(task, depends_on) for task in tasks], ensure_ascii=False)
+def _serialize_tasks(tasks: Sequence[Task], depends_on: Mapping[str, Sequence[str]]) -> str:
+    """Serialize tasks for the history: enough to plan them again."""
+    return json.dumps([_task_to_dict(task, depends_on) for task in tasks], ensure_ascii=False)
 
 
-def _outline(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _task_to_dict(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     outline = {
         "id": task.id, "name": task.name, "description": task.description, "sequence": task.sequence,
         "parallel_group": task.parallel_group,

@@ -1,4 +1,4 @@
-"""What is kept of a plan as a whole while it is made or changed."""
+"""Storage operations that create or change a plan as a whole."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pydantic_core import to_json
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Outline, Task, TaskStatus
-from deepwork.plans.task_rows import COLUMNS, OPEN, parts, read_task
+from deepwork.plans.task_rows import COLUMNS, OPEN, batch_ids, read_task
 
-_HAS_NOTES = (  # of somebody who worked on it; that a claim ran out is only our own word
+_HAS_NOTES = (  # recovery checkpoints do not count: deepwork adds them itself
     "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"
 )
 
 
 class NewTask(NamedTuple):
-    """An outline that is given its place among the tasks."""
+    """An outline with its id and position in the plan."""
 
     id: str
     position: int
@@ -27,35 +27,35 @@ class NewTask(NamedTuple):
 
 
 class PlanningStore:
-    """The tasks of a plan and their edges, as rows that come and go."""
+    """Adds and removes the tasks of a plan and their edges."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def add_all(self, workflow_id: str, tasks: Iterable[NewTask], edges: Iterable[tuple[str, str]]) -> None:
-        """Keep new tasks and what they name: pairs of a task and one it waits for."""
+    def add_tasks(self, workflow_id: str, tasks: Iterable[NewTask], edges: Iterable[tuple[str, str]]) -> None:
+        """Store new tasks and their edges: pairs of a task and one it waits for."""
         now = self._tx.now
-        self._tx.insert_all("plan_tasks", [_row(workflow_id, task, now) for task in tasks])
+        self._tx.insert_many("plan_tasks", [_to_row(workflow_id, task, now) for task in tasks])
         self.add_edges(edges)
 
     def add_edges(self, edges: Iterable[tuple[str, str]]) -> None:
-        """Let tasks wait for others: pairs of a task and one it waits for."""
-        self._tx.insert_all(
+        """Store edges: pairs of a task and one it waits for."""
+        self._tx.insert_many(
             "plan_dependencies", [{"task_id": task, "depends_on_id": other} for task, other in edges]
         )
 
-    def since(self, workflow_id: str, position: int) -> list[Task]:
-        """Tasks from that place of the plan on, in its order."""
-        rows = self._tx.all(
+    def list_from_position(self, workflow_id: str, position: int) -> list[Task]:
+        """Return the tasks from this position on, in plan order."""
+        rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND position >= :position"
             " ORDER BY position",
             id=workflow_id, position=position,
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    def untouched(self, workflow_id: str) -> list[Task]:
-        """Tasks that nobody holds, has begun or noted anything on, in the order of the plan."""
-        rows = self._tx.all(
+    def list_unstarted(self, workflow_id: str) -> list[Task]:
+        """Return the tasks that were never claimed, started or given checkpoints, in plan order."""
+        rows = self._tx.fetch_all(
             f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :id AND status = 'pending' AND claimed_by IS NULL AND attempts = 0
@@ -65,25 +65,25 @@ class PlanningStore:
         )
         return [read_task(row) for row in rows]
 
-    def was_begun(self, task: Task) -> bool:
-        """Whether somebody holds it, has begun it or noted anything on it."""
+    def was_started(self, task: Task) -> bool:
+        """Whether the task is claimed, was started or has checkpoints of an agent."""
         if task.status is not TaskStatus.PENDING or task.attempts or task.claimed_by:
             return True
-        return bool(self._tx.value(f"SELECT {_HAS_NOTES} FROM plan_tasks WHERE id = :id", id=task.id))
+        return bool(self._tx.fetch_value(f"SELECT {_HAS_NOTES} FROM plan_tasks WHERE id = :id", id=task.id))
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget tasks that were never begun, with their edges."""
-        for part in parts(ids):
-            self._tx.run(
+        """Delete tasks that were never started, with their edges."""
+        for part in batch_ids(ids):
+            self._tx.execute(
                 "DELETE FROM plan_dependencies WHERE task_id IN :ids OR depends_on_id IN :ids", ids=part
             )
-            self._tx.run("DELETE FROM plan_claims WHERE task_id IN :ids", ids=part)
-            self._tx.run("DELETE FROM checkpoints WHERE task_id IN :ids", ids=part)
-            self._tx.run("DELETE FROM plan_tasks WHERE id IN :ids", ids=part)
+            self._tx.execute("DELETE FROM plan_claims WHERE task_id IN :ids", ids=part)
+            self._tx.execute("DELETE FROM checkpoints WHERE task_id IN :ids", ids=part)
+            self._tx.execute("DELETE FROM plan_tasks WHERE id IN :ids", ids=part)
 
-    def recount(self, workflow_id: str) -> None:
-        """Count anew what every task waits for: the plan itself has changed."""
-        self._tx.run(
+    def recount_dependencies(self, workflow_id: str) -> None:
+        """Recompute how many open dependencies every task has, after the plan has changed."""
+        self._tx.execute(
             """
             UPDATE plan_tasks SET open_dependencies =
                    (SELECT count(*) FROM plan_dependencies d
@@ -94,27 +94,27 @@ class PlanningStore:
             workflow_id=workflow_id, open=OPEN,
         )  # fmt: skip
 
-    def last_position(self, workflow_id: str) -> int:
-        number: int | None = self._tx.value(
+    def get_last_position(self, workflow_id: str) -> int:
+        number: int | None = self._tx.fetch_value(
             "SELECT max(position) FROM plan_tasks WHERE workflow_id = :id", id=workflow_id
         )
         return number or 0
 
 
-def _row(workflow_id: str, task: NewTask, now: int) -> Row:
-    """Without the columns that are empty before anybody has touched the task."""
+def _to_row(workflow_id: str, task: NewTask, now: int) -> Row:
+    """Build the row of a new task, without the columns that start empty."""
     outline = task.outline
     return {
         "id": task.id, "workflow_id": workflow_id, "position": task.position, "name": outline.name.strip(),
         "description": outline.description, "status": "pending", "sequence": outline.sequence,
         "parallel_group": outline.parallel_group, "is_explicit": outline.depends_on is not None,
-        "open_dependencies": task.open_dependencies, "context": _context(outline),
+        "open_dependencies": task.open_dependencies, "context": _serialize_context(outline),
         "attempts": 0, "checkpoints": 0, "created_at": now, "updated_at": now,
     }  # fmt: skip
 
 
-def _context(outline: Outline) -> str:
-    """What the outline says about the work itself; written so for up to 20,000 tasks at once."""
+def _serialize_context(outline: Outline) -> str:
+    """Serialize the hints of the outline; uses a fast encoder, as a plan may have 20,000 tasks."""
     hints = {
         "estimated_complexity": outline.estimated_complexity,
         "files_likely_affected": outline.files_likely_affected,

@@ -1,4 +1,7 @@
-"""What of a plan is under way, what could be begun now, and what the rest waits for."""
+"""Queries of the task queue: active tasks, ready tasks, and what the others wait for.
+
+A task is active if it is claimed or running, even if its claim has expired.
+"""
 
 from __future__ import annotations
 
@@ -7,43 +10,43 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from deepwork.database.engine import Row, stored
+from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
-from deepwork.plans.models import Task, TaskStatus
-from deepwork.plans.overlaps import Rival, files_named
+from deepwork.plans.file_overlaps import ActiveTask
+from deepwork.plans.models import Task, TaskStatus, parse_likely_files
 from deepwork.plans.task_rows import COLUMNS, DONE, LEVEL_BEFORE, OPEN, RUNNING, UNBLOCKED, read_task
 
 
-class Order(NamedTuple):
-    """What the rows of tasks do not tell of their turn."""
+class QueueOrder(NamedTuple):
+    """Parameters of the order in which ready tasks are offered across workflows."""
 
     lapsed: Sequence[str]
-    """Tasks whose claim has run out: they can be begun as if nobody had."""
+    """Tasks whose claim has expired: they can be claimed again."""
     last: Sequence[str]
     """Workflows whose tasks come after those of all others."""
     repository: str | None = None
-    """Whose plans alone are looked at."""
+    """Restricts the search to plans of this repository."""
 
 
 class QueueStore:
-    """Planned tasks as those see them who hand them out."""
+    """Reads which tasks are active and which can be handed out."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    # Who works
+    # Active tasks
 
-    def under_way(self, workflow_id: str) -> list[Task]:
-        """Tasks that somebody has claimed or begun, in the order of the plan; also if the claim ran out."""
-        rows = self._tx.all(
-            f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_UNDER_WAY} ORDER BY sequence, position",
+    def list_active(self, workflow_id: str) -> list[Task]:
+        """Return the active tasks of a workflow in plan order."""
+        rows = self._tx.fetch_all(
+            f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE} ORDER BY sequence, position",
             workflow_id=workflow_id, running=RUNNING,
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    def under_way_anywhere(self, repository: str | None = None) -> list[Task]:
-        """As `under_way`, in every workflow that gives out tasks, or in those of one repository."""
-        rows = self._tx.all(
+    def list_active_anywhere(self, repository: str | None = None) -> list[Task]:
+        """Return the active tasks of all workflows that hand out tasks, or of one repository's workflows."""
+        rows = self._tx.fetch_all(
             f"""
             SELECT {COLUMNS} FROM plan_tasks WHERE id IN (
                 SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
@@ -53,30 +56,30 @@ class QueueStore:
                  WHERE p.status IN :giving AND {_OF_REPOSITORY} AND t.claimed_by IS NOT NULL)
              ORDER BY workflow_id, sequence, position
             """,
-            giving=_GIVING, running=RUNNING, repository=repository,
+            giving=_HANDING_OUT, running=RUNNING, repository=repository,
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    def count_under_way(self, workflow_id: str, *, beside: str) -> int:
-        """How many tasks, beside this one, somebody has claimed or begun."""
-        number: int = self._tx.value(
-            f"SELECT count(*) FROM plan_tasks WHERE id IN {_UNDER_WAY} AND id <> :beside",
-            workflow_id=workflow_id, running=RUNNING, beside=beside,
+    def count_active(self, workflow_id: str, *, excluding: str) -> int:
+        """Count the active tasks other than this one."""
+        number: int = self._tx.fetch_value(
+            f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE} AND id <> :beside",
+            workflow_id=workflow_id, running=RUNNING, beside=excluding,
         )  # fmt: skip
         return number
 
-    def files_under_way(self, workflow_id: str, *, beside: str) -> list[Rival]:
-        """As many, with the files that they name, in the order of the plan."""
-        rows = self._tx.all(
-            f"SELECT id, name, context FROM plan_tasks WHERE id IN {_UNDER_WAY} AND id <> :beside"
+    def list_active_files(self, workflow_id: str, *, excluding: str) -> list[ActiveTask]:
+        """Return the active tasks other than this one with their likely files, in plan order."""
+        rows = self._tx.fetch_all(
+            f"SELECT id, name, context FROM plan_tasks WHERE id IN {_ACTIVE} AND id <> :beside"
             " ORDER BY sequence, position",
-            workflow_id=workflow_id, running=RUNNING, beside=beside,
+            workflow_id=workflow_id, running=RUNNING, beside=excluding,
         )  # fmt: skip
-        return [_rival(row) for row in rows]
+        return [_read_active_task(row) for row in rows]
 
-    def lapsed(self, workflow_id: str) -> list[tuple[str, str | None]]:
-        """Claimed tasks whose lease no longer runs, and who held it last; now ours to settle."""
-        rows = self._tx.all(
+    def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None]]:
+        """Return the claimed tasks whose lease has expired, with their last holders; locks these leases."""
+        rows = self._tx.fetch_all(
             f"""
             SELECT what, who FROM leases
              WHERE what IN (SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL)
@@ -86,45 +89,47 @@ class QueueStore:
         )  # fmt: skip
         return [(row["what"], row["who"]) for row in rows]
 
-    # What can be done now
+    # Ready tasks
 
-    def ready(
+    def list_ready(
         self, workflow_id: str, status: TaskStatus, free_levels: Sequence[int], limit: int
     ) -> tuple[list[Task], int]:
-        """Unclaimed tasks that wait for nothing, in the order of the plan, and how many there are.
+        """Return unclaimed tasks that wait for nothing, in plan order, and how many there are.
 
         `free_levels` are the sequences whose next lower one is done.
         """
         condition = f"workflow_id = :id AND status = :status AND claimed_by IS NULL AND {UNBLOCKED}"
         values = {"id": workflow_id, "status": status, "levels": list(free_levels)}
-        rows = self._tx.all(
+        rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
         total = len(rows)
         if total == limit:
-            total = self._tx.value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
+            total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
 
-    def demanding_anywhere(self, order: Order) -> list[Task]:
-        """As `ready_anywhere`, all those that ask for capabilities."""
-        rows = self._tx.all(
+    def list_demanding_anywhere(self, order: QueueOrder) -> list[Task]:
+        """Return all ready tasks of any workflow that require capabilities, in queue order."""
+        rows = self._tx.fetch_all(
             f"""
             {_READY_ANYWHERE}, demanding AS (
                 SELECT id, row_number() OVER (ORDER BY {_ORDER}) AS place FROM ready WHERE {_DEMANDS})
             SELECT {_T_COLUMNS} FROM demanding d JOIN plan_tasks t ON t.id = d.id ORDER BY place
             """,
-            giving=_GIVING, open=OPEN, **order._asdict(),
+            giving=_HANDING_OUT, open=OPEN, **order._asdict(),
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    def ready_anywhere(self, order: Order, demanding: Sequence[str], limit: int) -> tuple[list[Task], int]:
-        """Tasks that could be begun now in any workflow, and how many there are.
+    def list_ready_anywhere(
+        self, order: QueueOrder, demanding: Sequence[str], limit: int
+    ) -> tuple[list[Task], int]:
+        """Return the first ready tasks of any workflow, and how many there are.
 
-        Of those that ask for capabilities only these. Plan after plan, the oldest first; in each, those that
-        failed before come last.
+        Of the tasks that require capabilities, only those in `demanding` are included. The oldest plan comes
+        first; within a plan, failed tasks come last.
         """
-        rows = self._tx.all(
+        rows = self._tx.fetch_all(
             f"""
             {_READY_ANYWHERE}, offered AS (
                 SELECT id, row_number() OVER (ORDER BY {_ORDER}) AS place, count(*) OVER () AS total
@@ -132,22 +137,22 @@ class QueueStore:
                  ORDER BY place LIMIT :limit)
             SELECT {_T_COLUMNS}, o.total FROM offered o JOIN plan_tasks t ON t.id = o.id ORDER BY place
             """,
-            giving=_GIVING, open=OPEN, demanding=demanding, limit=limit, **order._asdict(),
+            giving=_HANDING_OUT, open=OPEN, demanding=demanding, limit=limit, **order._asdict(),
         )  # fmt: skip
         total = [row.pop("total") for row in rows]
         return [read_task(row) for row in rows], total[0] if total else 0
 
-    def blockers(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
-        """For each of these tasks, the names of the first few that it waits for."""
-        return self._names_before(tasks, OPEN, each)
+    def list_blocker_names(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
+        """Return, for each of these tasks, the names of the first few open tasks it waits for."""
+        return self._list_dependency_names(tasks, OPEN, each)
 
-    def completed_before(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
-        """For each of these tasks, the names of the first few that it waited for and that are done."""
-        return self._names_before(tasks, DONE, each)
+    def list_completed_dependency_names(self, tasks: Sequence[Task], each: int) -> dict[str, list[str]]:
+        """Return, for each of these tasks, the names of the first few dependencies that are done."""
+        return self._list_dependency_names(tasks, DONE, each)
 
-    def groups(self, workflow_id: str, limit: int) -> tuple[list[Row], int]:
-        """The first parallel groups of the plan with their tasks and how many are done; how many groups."""
-        rows = self._tx.all(
+    def list_groups(self, workflow_id: str, limit: int) -> tuple[list[Row], int]:
+        """Return the first parallel groups with their task counts, and how many groups there are."""
+        rows = self._tx.fetch_all(
             """
             SELECT parallel_group AS group_id, count(*) AS task_count,
                    sum(CASE WHEN status IN :done THEN 1 ELSE 0 END) AS completed
@@ -158,7 +163,7 @@ class QueueStore:
         )  # fmt: skip
         total = len(rows)
         if total == limit:
-            total = self._tx.value(
+            total = self._tx.fetch_value(
                 "SELECT count(DISTINCT parallel_group) FROM plan_tasks WHERE workflow_id = :id",
                 id=workflow_id,
             )
@@ -166,11 +171,11 @@ class QueueStore:
 
     # Helpers
 
-    def _names_before(
+    def _list_dependency_names(
         self, tasks: Sequence[Task], statuses: Sequence[str], each: int
     ) -> dict[str, list[str]]:
         explicit = [task.id for task in tasks if task.is_explicit]
-        rows = [] if not explicit else self._tx.all(
+        rows = [] if not explicit else self._tx.fetch_all(
             """
             SELECT task_id, name FROM (
                 SELECT d.task_id, other.name,
@@ -188,13 +193,13 @@ class QueueStore:
         of_level: dict[int, list[str]] = {}
         for task in (task for task in tasks if not task.is_explicit):
             if task.sequence not in of_level:
-                of_level[task.sequence] = self._level_names(task, statuses, each)
+                of_level[task.sequence] = self._list_previous_level_names(task, statuses, each)
             found[task.id] = of_level[task.sequence]
         return found
 
-    def _level_names(self, task: Task, statuses: Sequence[str], limit: int) -> list[str]:
-        """Names of the next lower sequence."""
-        rows = self._tx.all(
+    def _list_previous_level_names(self, task: Task, statuses: Sequence[str], limit: int) -> list[str]:
+        """Return task names of the next lower sequence."""
+        rows = self._tx.fetch_all(
             f"SELECT name FROM plan_tasks WHERE workflow_id = :workflow_id AND status IN :statuses"
             f" AND sequence = {LEVEL_BEFORE} ORDER BY position LIMIT :limit",
             workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit,
@@ -202,14 +207,14 @@ class QueueStore:
         return [row["name"] for row in rows]
 
 
-_UNDER_WAY = """
+_ACTIVE = """
     (SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND status IN :running
       UNION
      SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL)
 """
 
 
-_GIVING = ("ready", "in_progress")
+_HANDING_OUT = ("ready", "in_progress")
 _T_COLUMNS = ", ".join(f"t.{name}" for name in COLUMNS.split(", "))
 _DEMANDS = "context LIKE '%\"required_capabilities\"%'"
 _ORDER = "CASE WHEN workflow_id IN :last THEN 1 ELSE 0 END, age, seq, again, sequence, position"
@@ -235,15 +240,15 @@ _READY_ANYWHERE = f"""
         {_READY} AND t.id IN :lapsed
     )
 """
-"""Every task that could be begun now, in workflows that give out tasks."""
+"""Every ready task of the workflows that hand out tasks."""
 
 
-@stored
-def _rival(row: Row) -> Rival:
-    return Rival(row["id"], row["name"], _files_in(row["context"]))
+@row_parser
+def _read_active_task(row: Row) -> ActiveTask:
+    return ActiveTask(row["id"], row["name"], _parse_files(row["context"]))
 
 
 @lru_cache(maxsize=4096)
-def _files_in(context: str) -> tuple[str, ...]:
-    """What a task names is read with every claim while it is under way, and seldom changes."""
-    return files_named(json.loads(context))
+def _parse_files(context: str) -> tuple[str, ...]:
+    """Cached, because the context of an active task is read on every claim and seldom changes."""
+    return parse_likely_files(json.loads(context))

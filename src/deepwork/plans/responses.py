@@ -1,4 +1,4 @@
-"""How the plan tools answer."""
+"""Response models of the plan tools."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from deepwork.plans.models import (
     Workflow,
     WorkflowStatus,
 )
-from deepwork.shapes import Answer
+from deepwork.tool_types import Answer
 
 _LONGEST_LINE = 200
 
 
-def one_line(text: str | None, longest: int = _LONGEST_LINE) -> str | None:
-    """The beginning of a text, for lists."""
+def truncate_to_line(text: str | None, longest: int = _LONGEST_LINE) -> str | None:
+    """Return the beginning of the text on one line, for lists."""
     if text is None:
         return None
     line = " ".join(text[: longest * 2].split())
@@ -46,7 +46,7 @@ class WorkflowLine(Answer):
     updated_at: int
 
     @classmethod
-    def of(cls, workflow: Workflow) -> Self:
+    def from_workflow(cls, workflow: Workflow) -> Self:
         return cls(**{name: getattr(workflow, name) for name in cls.model_fields})
 
 
@@ -71,16 +71,16 @@ class TaskLine(Answer):
     outcome: str | None = None
 
     @classmethod
-    def of(cls, task: Task, seen: Seen) -> Self:
+    def from_task(cls, task: Task, relations: TaskRelations) -> Self:
         return cls(
             id=task.id, name=task.name, status=task.status, sequence=task.sequence,
-            parallel_group=task.parallel_group, outcome=one_line(task.outcome or task.error),
-            **seen.of(task),
+            parallel_group=task.parallel_group, outcome=truncate_to_line(task.outcome or task.error),
+            **relations.to_fields(task),
         )  # fmt: skip
 
 
-class Seen:
-    """What a task's row does not tell: whether it waits, for whom, and who holds it."""
+class TaskRelations:
+    """Facts about tasks that are not in their rows: whether they are blocked, by what, and who holds them."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Seen:
         self._blocked, self._names, self._counts = blocked, names, counts
         self._holders, self._previous = holders, previous
 
-    def of(self, task: Task) -> dict[str, Any]:
+    def to_fields(self, task: Task) -> dict[str, Any]:
         names, count = self._names.get(task.id, ()), self._counts.get(task.id, 0)
         return {
             "blocked": True if task.id in self._blocked else None,
@@ -116,7 +116,7 @@ class CheckpointView(Answer):
     created_at: int
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> Self:
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
         return cls(
             detail=None if checkpoint.detail is None else dict(checkpoint.detail),
             files_changed=list(checkpoint.files_changed),
@@ -128,7 +128,7 @@ class CheckpointView(Answer):
 
 
 class TaskView(Answer):
-    """A task with everything that is known of it."""
+    """A task with all its details."""
 
     id: str
     workflow_id: str
@@ -157,11 +157,12 @@ class TaskView(Answer):
     checkpoints_total: int | None = None
 
     @classmethod
-    def of(cls, task: Task, seen: Seen | None = None, **more: Any) -> Self:
+    def from_task(cls, task: Task, relations: TaskRelations | None = None, **more: Any) -> Self:
         return cls(
-            plan=_plain(task.plan), context=dict(task.context), outcome_detail=_plain(task.outcome_detail),
+            plan=_copy_mapping(task.plan), context=dict(task.context),
+            outcome_detail=_copy_mapping(task.outcome_detail),
             **{name: getattr(task, name) for name in _SAME_OF_TASK},
-            **(seen.of(task) if seen else {"assigned_agent_id": task.claimed_by}),
+            **(relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}),
             **more,
         )  # fmt: skip
 
@@ -173,7 +174,7 @@ _SAME_OF_TASK = (
 
 
 class HistoryLine(Answer):
-    """Something that became of the workflow or a task of it."""
+    """A change of a workflow or of one of its tasks."""
 
     at: int
     what: str
@@ -187,7 +188,7 @@ class HistoryLine(Answer):
 
 
 class WorkflowView(Answer):
-    """A workflow with everything that is known of it."""
+    """A workflow with all its details."""
 
     id: str
     name: str
@@ -209,9 +210,9 @@ class WorkflowView(Answer):
     history: list[HistoryLine] | None = None
 
     @classmethod
-    def of(cls, workflow: Workflow, **more: Any) -> Self:
+    def from_workflow(cls, workflow: Workflow, **more: Any) -> Self:
         same = {name: getattr(workflow, name) for name in _SAME_OF_WORKFLOW}
-        return cls(plan=_plain(workflow.initial_plan), **same, **more)
+        return cls(plan=_copy_mapping(workflow.initial_plan), **same, **more)
 
 
 _SAME_OF_WORKFLOW = (
@@ -277,7 +278,7 @@ class Claimed(Answer):
 
 
 class NextTask(Answer):
-    """A task that could be begun now."""
+    """A task that can start now."""
 
     id: str
     name: str
@@ -305,7 +306,7 @@ class NextTasks(Answer):
 
 
 class AvailableTask(Answer):
-    """A task that the agent could claim."""
+    """A task that the agent can claim."""
 
     id: str
     workflow_id: str
@@ -390,5 +391,5 @@ class SearchResults(Answer):
     total: int
 
 
-def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _copy_mapping(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if value is None else dict(value)

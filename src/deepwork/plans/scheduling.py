@@ -1,4 +1,4 @@
-"""What can be done now, in one workflow or in all of them, and what the rest waits for."""
+"""Decides which tasks can start now, in one workflow or in all, and reports what the others wait for."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from deepwork.agents.models import Agent
 from deepwork.database.transaction import Transaction
-from deepwork.plans.graph import MAX_TASKS, recommended_count
+from deepwork.plans.file_overlaps import OverlapIndex
+from deepwork.plans.graph import MAX_TASKS, recommend_count
 from deepwork.plans.levels import Levels
 from deepwork.plans.models import FileConflicts, Task, TaskStatus, Workflow
-from deepwork.plans.overlaps import Rivals
-from deepwork.plans.queue_store import Order, QueueStore
+from deepwork.plans.queue_store import QueueOrder, QueueStore
 from deepwork.plans.responses import (
     AvailableTask,
     AvailableTasks,
@@ -21,19 +21,19 @@ from deepwork.plans.responses import (
     NextTask,
     NextTasks,
     ProgressView,
-    one_line,
+    truncate_to_line,
 )
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import status_after_release
+from deepwork.plans.transitions import derive_released_status
 
-DEFAULT_OFFERED = 20
-MOST_OFFERED = 200
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 200
 
-_LOOKED_AT = 200
-"""Among how many ready tasks those without conflicting files are put first."""
-_LOOKED_AT_ANYWHERE = 1000
-"""The same where no workflow is named."""
+_MAX_CONSIDERED = 200
+"""How many ready tasks are read to put those without file conflicts first."""
+_MAX_CONSIDERED_ANYWHERE = 1000
+"""The same across all workflows."""
 _NAMES_EACH = 3
 _TOGETHER = 10
 _GROUPS = 100
@@ -42,150 +42,158 @@ _LONGEST_DESCRIPTION = 300
 
 
 class Scheduler:
-    """Reads a plan and says what comes next; writes nothing, and takes an expired claim for none."""
+    """Reads plans and lists what comes next. Writes nothing; treats expired claims as released."""
 
     def __init__(self, tx: Transaction, repository: str | None = None) -> None:
-        """`repository`: whose plans alone are looked at where no workflow is named."""
+        """`repository` restricts searches across workflows to the plans of one repository."""
         self._repository = repository
         self._tx = tx
         self._tasks = TaskStore(tx)
         self._queue = QueueStore(tx)
 
-    def next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
-        """Tasks that could be begun now, those with free files first."""
-        levels = Levels(self._tasks.tallies(workflow.id))
-        running, lapsed = self.under_way(workflow.id)
-        # Only where files may conflict are there others to put first.
-        most = max(limit, _LOOKED_AT) if any(task.files for task in running) else limit
-        looked_at, total = self.ready(workflow, levels, lapsed, include_failed=include_failed, looked_at=most)
-        conflicts = _conflicts(workflow, looked_at, running)
-        offered = sorted(looked_at, key=lambda task: task.id in conflicts)[:limit]
+    def list_next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
+        """List the tasks that could start now, those without file conflicts first."""
+        levels = Levels(self._tasks.count_by_status(workflow.id))
+        running, expired = self.list_active(workflow.id)
+        # More tasks than requested are read only if file conflicts may reorder them.
+        most = max(limit, _MAX_CONSIDERED) if any(task.files for task in running) else limit
+        considered, total = self.list_ready(
+            workflow, levels, expired, include_failed=include_failed, max_considered=most
+        )
+        conflicts = _find_conflicts(workflow, considered, running)
+        offered = sorted(considered, key=lambda task: task.id in conflicts)[:limit]
         is_given_out = workflow.status.hands_out_tasks
-        free = len(looked_at) - len(conflicts) if conflicts else total
-        room = recommended_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
+        free = len(considered) - len(conflicts) if conflicts else total
+        room = recommend_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
         return NextTasks(
-            tasks=self._offers(offered, conflicts, any_done=levels.any_done) if is_given_out else [],
+            tasks=self._build_next_tasks(offered, conflicts, any_done=levels.any_done)
+            if is_given_out
+            else [],
             max_parallel=workflow.max_parallel_tasks,
             running=len(running),
             recommended_count=room if is_given_out else 0,
             total_available=total if is_given_out else 0,
             workflow_status=workflow.status,
             all_complete=levels.all_complete,
-            reason=None if is_given_out else f"The workflow is {workflow.status}: no task is given out.",
+            reason=None if is_given_out else f"The workflow is {workflow.status}; its tasks cannot be claimed.",
         )
 
-    def progress(self, workflow: Workflow, *, limit: int) -> ProgressView:
-        """How far the workflow is, and what holds it up."""
-        _, lapsed = self.under_way(workflow.id)
-        levels = Levels(self._tasks.tallies(workflow.id)).released(lapsed)
+    def build_progress(self, workflow: Workflow, *, limit: int) -> ProgressView:
+        """Build the progress of the workflow, and what blocks it."""
+        _, expired = self.list_active(workflow.id)
+        levels = Levels(self._tasks.count_by_status(workflow.id)).with_released(expired)
         waiting = levels.by_status[TaskStatus.BLOCKED]
-        blocked = self._tasks.blocked(workflow.id, levels.free, limit) if waiting else []
-        names = self._queue.blockers(blocked, _NAMES_EACH)
-        groups, groups_total = self._queue.groups(workflow.id, _GROUPS)
+        blocked = self._tasks.list_blocked(workflow.id, levels.free, limit) if waiting else []
+        names = self._queue.list_blocker_names(blocked, _NAMES_EACH)
+        groups, groups_total = self._queue.list_groups(workflow.id, _GROUPS)
         return ProgressView(
             total_tasks=levels.total,
             by_status=levels.by_status,
             completed_sequence=levels.completed_sequence,
             current_sequence=levels.current_sequence,
-            blocked_tasks=[_blocked(task, names.get(task.id, []), levels) for task in blocked],
+            blocked_tasks=[_build_blocked_task(task, names.get(task.id, []), levels) for task in blocked],
             blocked_total=levels.by_status[TaskStatus.BLOCKED],
             parallel_groups=[GroupProgress.model_validate(row) for row in groups],
             parallel_groups_total=groups_total if groups_total > len(groups) else None,
             estimated_remaining=levels.remaining,
-            estimated_remaining_ms=_remaining_ms(workflow, levels.remaining),
+            estimated_remaining_ms=_estimate_remaining_ms(workflow, levels.remaining),
         )
 
-    def available(self, agent: Agent, workflow: Workflow | None, limit: int) -> AvailableTasks:
-        """Tasks that the agent could claim, in this workflow or in any; those it can have at once first."""
+    def list_available(self, agent: Agent, workflow: Workflow | None, limit: int) -> AvailableTasks:
+        """List tasks the agent could claim, in this workflow or in any, those without obstacles first."""
         if workflow is None:
-            found, total = self._available_anywhere(frozenset(agent.capabilities), limit)
+            found, total = self._find_available_anywhere(frozenset(agent.capabilities), limit)
         elif workflow.status.hands_out_tasks:
-            found, total = self._available_in(workflow, frozenset(agent.capabilities))
+            found, total = self._find_available_in(workflow, frozenset(agent.capabilities))
         else:
             found, total = [], 0
         found.sort(key=lambda offer: (offer.at_limit, bool(offer.conflicts_with)))
-        return AvailableTasks(tasks=[_available(offer) for offer in found[:limit]], total_available=total)
+        return AvailableTasks(
+            tasks=[_build_available_task(offer) for offer in found[:limit]], total_available=total
+        )
 
-    def _available_anywhere(self, capabilities: frozenset[str], limit: int) -> tuple[list[_Offer], int]:
-        """All workflows are asked at once: there may be thousands of them."""
-        tasks, lapsed = self._apart(self._queue.under_way_anywhere(self._repository))
-        running = _by_workflow(tasks)
-        busy = PlanStore(self._tx).named(list(running))
+    def _find_available_anywhere(self, capabilities: frozenset[str], limit: int) -> tuple[list[_Offer], int]:
+        """Search all workflows with one query, since there may be thousands of them."""
+        tasks, expired = self._split_expired(self._queue.list_active_anywhere(self._repository))
+        running = _group_by_workflow(tasks)
+        busy = PlanStore(self._tx).find_by_ids(list(running))
         full = {id for id, workflow in busy.items() if len(running[id]) >= workflow.max_parallel_tasks}
-        order = Order([task.id for task in lapsed], sorted(full), self._repository)
-        demanding = self._queue.demanding_anywhere(order)
+        order = QueueOrder([task.id for task in expired], sorted(full), self._repository)
+        demanding = self._queue.list_demanding_anywhere(order)
         able = [task.id for task in demanding if task.required_capabilities <= capabilities]
-        most = max(limit, _LOOKED_AT_ANYWHERE) if any(task.files for task in tasks) else limit
-        found, total = self._queue.ready_anywhere(order, able[:most], most)
+        most = max(limit, _MAX_CONSIDERED_ANYWHERE) if any(task.files for task in tasks) else limit
+        found, total = self._queue.list_ready_anywhere(order, able[:most], most)
         conflicts: dict[str, list[str]] = {}
-        for id, wanted in _by_workflow(found).items():
+        for id, wanted in _group_by_workflow(found).items():
             if id in busy:
-                conflicts |= _conflicts(busy[id], wanted, running[id])
-        offers = [_Offer(task, conflicts.get(task.id), task.workflow_id in full) for task in _put_back(found)]
+                conflicts |= _find_conflicts(busy[id], wanted, running[id])
+        offers = [_Offer(task, conflicts.get(task.id), task.workflow_id in full) for task in _requeue(found)]
         return offers, total + len(able[most:])
 
-    def _available_in(self, workflow: Workflow, capabilities: frozenset[str]) -> tuple[list[_Offer], int]:
-        levels = Levels(self._tasks.tallies(workflow.id))
-        running, lapsed = self.under_way(workflow.id)
-        able, total = self._able(workflow, levels, lapsed, capabilities)
-        conflicts = _conflicts(workflow, able, running)
+    def _find_available_in(
+        self, workflow: Workflow, capabilities: frozenset[str]
+    ) -> tuple[list[_Offer], int]:
+        levels = Levels(self._tasks.count_by_status(workflow.id))
+        running, expired = self.list_active(workflow.id)
+        able, total = self._list_ready_for(workflow, levels, expired, capabilities)
+        conflicts = _find_conflicts(workflow, able, running)
         at_limit = len(running) >= workflow.max_parallel_tasks
         return [_Offer(task, conflicts.get(task.id), at_limit) for task in able], total
 
-    def _able(
-        self, workflow: Workflow, levels: Levels, lapsed: Sequence[Task], capabilities: frozenset[str]
+    def _list_ready_for(
+        self, workflow: Workflow, levels: Levels, expired: Sequence[Task], capabilities: frozenset[str]
     ) -> tuple[list[Task], int]:
-        """Ready tasks that ask for no more than these capabilities, and how many there are."""
-        ready, total = self.ready(workflow, levels, lapsed, include_failed=True)
+        """List the ready tasks that need no other capabilities than these, and count them."""
+        ready, total = self.list_ready(workflow, levels, expired, include_failed=True)
         able = [task for task in ready if task.required_capabilities <= capabilities]
         if len(able) == len(ready):
             return able, total
-        # Others may come after those that it cannot do; here nobody counts them without reading them.
-        ready, _ = self.ready(workflow, levels, lapsed, include_failed=True, looked_at=MAX_TASKS)
+        # Suitable tasks may come after unsuitable ones; counting them means reading them all.
+        ready, _ = self.list_ready(workflow, levels, expired, include_failed=True, max_considered=MAX_TASKS)
         able = [task for task in ready if task.required_capabilities <= capabilities]
-        return able[:_LOOKED_AT], len(able)
+        return able[:_MAX_CONSIDERED], len(able)
 
-    def under_way(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
-        """Tasks that somebody is at, and tasks whose claim has run out, as they are stored."""
-        return self._apart(self._queue.under_way(workflow_id))
+    def list_active(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
+        """Return the tasks that are claimed or running, and separately those whose claim has expired."""
+        return self._split_expired(self._queue.list_active(workflow_id))
 
-    def _apart(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-        holders = self._tasks.holders([task.id for task in tasks if task.claimed_by])
-        lapsed = [task for task in tasks if task.claimed_by and task.id not in holders]
-        gone = {task.id for task in lapsed}
-        return [task for task in tasks if task.id not in gone], lapsed
+    def _split_expired(self, tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
+        holders = self._tasks.find_holders([task.id for task in tasks if task.claimed_by])
+        expired = [task for task in tasks if task.claimed_by and task.id not in holders]
+        gone = {task.id for task in expired}
+        return [task for task in tasks if task.id not in gone], expired
 
-    def ready(
+    def list_ready(
         self,
         workflow: Workflow,
         levels: Levels,
-        lapsed: Sequence[Task],
+        expired: Sequence[Task],
         *,
         include_failed: bool,
-        looked_at: int = _LOOKED_AT,
+        max_considered: int = _MAX_CONSIDERED,
     ) -> tuple[list[Task], int]:
-        """Tasks that could be begun now, those that failed before after the others; how many there are.
+        """List the tasks that could start now, failed ones last, and count them.
 
-        Those whose claim has run out are shown as a claim would find them.
+        Tasks whose claim has expired appear with the status they get when they are reclaimed.
         """
-        lapsed = _put_back(lapsed)
+        expired = _requeue(expired)
         found: list[Task] = []
         total = 0
         for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):
             fresh, count = (
-                self._queue.ready(workflow.id, status, levels.free, looked_at)
+                self._queue.list_ready(workflow.id, status, levels.free, max_considered)
                 if levels.by_status[status]
                 else ([], 0)
             )
-            again = [task for task in lapsed if task.status is status and not levels.is_blocked(task)]
+            again = [task for task in expired if task.status is status and not levels.is_blocked(task)]
             found += sorted([*fresh, *again], key=lambda task: (task.sequence, task.position))
             total += count + len(again)
         return found, total
 
-    def _offers(
+    def _build_next_tasks(
         self, offered: Sequence[Task], conflicts: dict[str, list[str]], *, any_done: bool
     ) -> list[NextTask]:
-        completed = self._queue.completed_before(offered, _NAMES_EACH + 7) if any_done else {}
+        completed = self._queue.list_completed_dependency_names(offered, _NAMES_EACH + 7) if any_done else {}
         groups: dict[str | None, list[str]] = {}
         for task in offered:
             if task.parallel_group:
@@ -193,66 +201,68 @@ class Scheduler:
         return [
             NextTask(
                 id=task.id, name=task.name,
-                description=one_line(task.description, _LONGEST_DESCRIPTION) or "",
+                description=truncate_to_line(task.description, _LONGEST_DESCRIPTION) or "",
                 status=task.status, sequence=task.sequence,
                 can_parallelize=task.parallel_group is not None, parallel_group=task.parallel_group,
-                parallel_with=_others(groups.get(task.parallel_group, ()), task.id) or None,
+                parallel_with=_select_others(groups.get(task.parallel_group, ()), task.id) or None,
                 dependencies_completed=completed.get(task.id, []),
                 conflicts_with=conflicts.get(task.id),
                 attempts=task.attempts or None,
-                last_error=one_line(task.error),
+                last_error=truncate_to_line(task.error),
             )
             for task in offered
         ]  # fmt: skip
 
 
 class _Offer(NamedTuple):
-    """A task that an agent could claim, and what speaks against it."""
+    """A task that an agent could claim, and its obstacles."""
 
     task: Task
     conflicts_with: list[str] | None
     at_limit: bool
 
 
-def _conflicts(workflow: Workflow, tasks: Sequence[Task], running: Sequence[Task]) -> dict[str, list[str]]:
-    """Tasks with those under way that are likely to change the same files; who has none is left out."""
+def _find_conflicts(
+    workflow: Workflow, tasks: Sequence[Task], running: Sequence[Task]
+) -> dict[str, list[str]]:
+    """Map tasks to the active ones likely to change the same files; tasks without conflicts are left out."""
     if workflow.file_conflicts is FileConflicts.IGNORE:
         return {}
-    rivals = Rivals(running)
-    found = {task.id: [other.id for other in rivals.of(task)] for task in tasks}
+    running_files = OverlapIndex(running)
+    found = {task.id: [other.id for other in running_files.find_overlapping(task)] for task in tasks}
     return {id: others for id, others in found.items() if others}
 
 
-def _by_workflow(tasks: Iterable[Task]) -> dict[str, list[Task]]:
+def _group_by_workflow(tasks: Iterable[Task]) -> dict[str, list[Task]]:
     found: dict[str, list[Task]] = {}
     for task in tasks:
         found.setdefault(task.workflow_id, []).append(task)
     return found
 
 
-def _put_back(tasks: Iterable[Task]) -> list[Task]:
-    """Tasks that can be begun, as a claim would find them; some may still look as if they were under way."""
-    return [replace(task, status=status_after_release(task.status)) for task in tasks]
+def _requeue(tasks: Iterable[Task]) -> list[Task]:
+    """Return the tasks with the status they get when they are reclaimed."""
+    return [replace(task, status=derive_released_status(task.status)) for task in tasks]
 
 
-def _others(ids: Sequence[str], own: str) -> list[str]:
-    """The first few of the others: all of them for each would grow with the square."""
+def _select_others(ids: Sequence[str], own: str) -> list[str]:
+    """Return the first few other ids; listing all for each task would grow quadratically."""
     return [id for id in ids[: _TOGETHER + 1] if id != own][:_TOGETHER]
 
 
-def _available(offer: _Offer) -> AvailableTask:
+def _build_available_task(offer: _Offer) -> AvailableTask:
     task = offer.task
     return AvailableTask(
         id=task.id, workflow_id=task.workflow_id, name=task.name,
-        description=one_line(task.description, _LONGEST_DESCRIPTION) or "",
+        description=truncate_to_line(task.description, _LONGEST_DESCRIPTION) or "",
         status=task.status, sequence=task.sequence, parallel_group=task.parallel_group,
-        context=_hints(task), attempts=task.attempts,
+        context=_extract_hints(task), attempts=task.attempts,
         at_limit=True if offer.at_limit else None, conflicts_with=offer.conflicts_with,
     )  # fmt: skip
 
 
-def _hints(task: Task) -> dict[str, Any]:
-    """What the plan says about the work; whatever else a task's context holds is for who works on it."""
+def _extract_hints(task: Task) -> dict[str, Any]:
+    """Return the planning hints of a task; the rest of its context is for the agent that works on it."""
     hints = {
         "estimated_complexity": task.context.get("estimated_complexity"),
         "files_likely_affected": list(task.files[:_NAMED_FILES]),
@@ -261,14 +271,14 @@ def _hints(task: Task) -> dict[str, Any]:
     return {name: value for name, value in hints.items() if value}
 
 
-def _blocked(task: Task, names: list[str], levels: Levels) -> BlockedTask:
-    total = levels.waits_for_count(task)
+def _build_blocked_task(task: Task, names: list[str], levels: Levels) -> BlockedTask:
+    total = levels.count_open_dependencies(task)
     more = total if total > len(names) else None
     return BlockedTask(id=task.id, name=task.name, blocked_by=names, blocked_by_total=more)
 
 
-def _remaining_ms(workflow: Workflow, remaining: int) -> int | None:
-    """How long the rest takes if it goes on like this; nobody knows before the first task is completed."""
+def _estimate_remaining_ms(workflow: Workflow, remaining: int) -> int | None:
+    """Extrapolate the remaining time from the average so far; None before the first completed task."""
     if not workflow.completed_tasks:
         return None
     each = workflow.completed_ms / workflow.completed_tasks

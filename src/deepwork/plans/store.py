@@ -1,54 +1,54 @@
-"""What is kept of plans: the workflows themselves, and the history of what became of them."""
+"""Storage of workflows and of their history."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from deepwork.database.engine import Row, stored
-from deepwork.database.statements import where
+from deepwork.database.engine import Row, row_parser
+from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
-from deepwork.plans.models import Change, FileConflicts, SourceType, Workflow, WorkflowStatus
-from deepwork.plans.task_rows import missing
+from deepwork.plans.models import FileConflicts, PlanChange, SourceType, Workflow, WorkflowStatus
+from deepwork.plans.task_rows import build_not_found
 
 
 class PlanStore:
-    """Workflows, as rows."""
+    """Reads and writes workflows and their history."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def add(self, workflow: Workflow) -> None:
-        """Keep a new workflow."""
-        self._tx.insert("plans", _row(workflow))
+        """Store a new workflow."""
+        self._tx.insert("plans", _to_row(workflow))
 
     def get(self, id: str) -> Workflow:
-        """The workflow with this id."""
-        return self._one(id, "")
+        """Return the workflow with this id."""
+        return self._get(id, "")
 
-    def hold(self, id: str) -> Workflow:
-        """The workflow with this id; nobody else changes it or its tasks until we are done."""
-        return self._one(id, self._tx.row_lock)
+    def get_for_update(self, id: str) -> Workflow:
+        """Return the workflow with this id, locked with its tasks until the transaction ends."""
+        return self._get(id, self._tx.row_lock)
 
-    def hold_of(self, task_id: str) -> Workflow:
-        """The workflow of this task; nobody else changes it or its tasks until we are done."""
-        row = self._tx.one(
+    def get_for_update_by_task(self, task_id: str) -> Workflow:
+        """Return the workflow of this task, locked with its tasks until the transaction ends."""
+        row = self._tx.fetch_one(
             f"SELECT {_COLUMNS} FROM plans"
             f" WHERE id = (SELECT workflow_id FROM plan_tasks WHERE id = :task_id){self._tx.row_lock}",
             task_id=task_id,
         )
         if row is None:
-            raise missing(task_id)
-        return _workflow(row)
+            raise build_not_found(task_id)
+        return _read_workflow(row)
 
-    def keep(self, before: Workflow, after: Workflow) -> None:
-        """Keep what changed."""
+    def save(self, before: Workflow, after: Workflow) -> None:
+        """Write the columns that changed."""
         old = vars(before)
         changed = {name: value for name, value in vars(after).items() if value != old[name]}
-        self._tx.update("plans", after.id, _written(changed))
+        self._tx.update("plans", after.id, _serialize(changed))
 
-    def matching(
+    def list_matching(
         self,
         *,
         statuses: Sequence[WorkflowStatus] | None,
@@ -56,27 +56,27 @@ class PlanStore:
         limit: int,
         offset: int,
     ) -> tuple[list[Workflow], int]:
-        """Workflows that match every filter, newest first, and how many there are in all."""
-        conditions = where(
+        """Return the workflows that match every filter, newest first, and how many match in all."""
+        conditions = build_where(
             {"status IN :statuses": statuses or None, "repository_path = :repository_path": repository_path}
         )
         values = {"statuses": statuses, "repository_path": repository_path}
-        total = self._tx.value(f"SELECT count(*) FROM plans {conditions}", **values)
-        rows = self._tx.all(
+        total = self._tx.fetch_value(f"SELECT count(*) FROM plans {conditions}", **values)
+        rows = self._tx.fetch_all(
             f"SELECT {_COLUMNS} FROM plans {conditions}"
             " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset",
             limit=limit, offset=offset, **values,
         )  # fmt: skip
-        return [_workflow(row) for row in rows], total
+        return [_read_workflow(row) for row in rows], total
 
-    def named(self, ids: Sequence[str]) -> dict[str, Workflow]:
-        """These workflows, by their ids."""
-        rows = self._tx.all(f"SELECT {_COLUMNS} FROM plans WHERE id IN :ids", ids=list(ids))
-        return {row["id"]: _workflow(row) for row in rows}
+    def find_by_ids(self, ids: Sequence[str]) -> dict[str, Workflow]:
+        """Return the workflows with these ids, by id; ids that do not exist are left out."""
+        rows = self._tx.fetch_all(f"SELECT {_COLUMNS} FROM plans WHERE id IN :ids", ids=list(ids))
+        return {row["id"]: _read_workflow(row) for row in rows}
 
-    def note(self, change: Change) -> None:
-        """Add to the workflow's history. Only whoever holds the workflow may: entries are numbered."""
-        self._tx.run(
+    def add_history(self, change: PlanChange) -> None:
+        """Add an entry to the workflow's history. Entries are numbered, so the workflow must be locked."""
+        self._tx.execute(
             """
             INSERT INTO plan_history (workflow_id, number, task_id, what, before, after, reason, by_whom, at)
             SELECT :workflow_id, coalesce(max(number), 0) + 1, :task_id, :what, :before, :after, :reason,
@@ -86,34 +86,34 @@ class PlanStore:
             at=self._tx.now, **vars(change),
         )  # fmt: skip
 
-    def history(self, workflow_id: str, limit: int) -> list[Row]:
-        """The newest changes of the workflow and its tasks, newest first."""
-        return self._tx.all(
+    def list_history(self, workflow_id: str, limit: int) -> list[Row]:
+        """Return the latest changes of the workflow and its tasks, newest first."""
+        return self._tx.fetch_all(
             "SELECT task_id, what, before, after, reason, by_whom, at FROM plan_history"
             " WHERE workflow_id = :id ORDER BY number DESC LIMIT :limit",
             id=workflow_id, limit=limit,
         )  # fmt: skip
 
-    def _one(self, id: str, lock: str) -> Workflow:
-        if (row := self._tx.one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id{lock}", id=id)) is None:
-            raise NotFound("workflow", id, suggestion="See workflow_list for the workflows there are.")
-        return _workflow(row)
+    def _get(self, id: str, lock: str) -> Workflow:
+        if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id{lock}", id=id)) is None:
+            raise NotFound("workflow", id, suggestion="List workflows with workflow_list.")
+        return _read_workflow(row)
 
 
 _COLUMNS = ", ".join(Workflow.__dataclass_fields__)
 
 
-def _row(workflow: Workflow) -> Row:
-    return _written(vars(workflow))
+def _to_row(workflow: Workflow) -> Row:
+    return _serialize(vars(workflow))
 
 
-def _written(values: Row) -> Row:
+def _serialize(values: Row) -> Row:
     plan = values.get("initial_plan")
     return values if plan is None else values | {"initial_plan": json.dumps(plan)}
 
 
-@stored
-def _workflow(row: Row) -> Workflow:
+@row_parser
+def _read_workflow(row: Row) -> Workflow:
     plan = row["initial_plan"]
     read = {
         "source_type": SourceType(row["source_type"]),

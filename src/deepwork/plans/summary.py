@@ -1,4 +1,4 @@
-"""A workflow in a few lines: for CLAUDE.md, or for whoever asks how it stands."""
+"""Summarize a workflow in a few lines, for CLAUDE.md or a status report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.plans.compression import shortened
 from deepwork.plans.models import Task, TaskStatus, Workflow
+from deepwork.plans.text_shortening import shorten_text
 
 _MARKS = {
     TaskStatus.COMPLETED: "[x]",
@@ -15,16 +15,16 @@ _MARKS = {
     TaskStatus.FAILED: "[!]",
     TaskStatus.PENDING: "[ ]",
 }
-_UNDER_WAY = "[~]"
+_RUNNING_MARK = "[~]"
 _LINES = 12
-"""How many tasks of a kind are told one by one."""
+"""How many tasks of each kind are listed individually."""
 _LINE_TOKENS = 40
 _PLAN_TOKENS = 120
 
 
 @dataclass(frozen=True)
-class Overview:
-    """How a workflow stands: of each kind the first few tasks, and how many there are of every status."""
+class WorkflowOverview:
+    """The state of a workflow: the first few tasks of each kind, and the number of tasks per status."""
 
     workflow: Workflow
     by_status: Mapping[TaskStatus, int]
@@ -35,28 +35,28 @@ class Overview:
     blocked: Sequence[Task]
     failed: Sequence[Task]
     done: Sequence[Task]
-    """The last finished first."""
+    """Most recently finished first."""
 
 
-def as_object(overview: Overview) -> dict[str, Any]:
-    """The summary as data."""
+def build_summary(overview: WorkflowOverview) -> dict[str, Any]:
+    """Build the summary as a dict."""
     workflow = overview.workflow
     return {
         "id": workflow.id,
         "name": workflow.name,
         "status": workflow.status.value,
-        "plan_summary": shortened(workflow.plan_summary or "", _PLAN_TOKENS),
+        "plan_summary": shorten_text(workflow.plan_summary or "", _PLAN_TOKENS),
         "total_tasks": sum(overview.by_status.values()),
         "tasks_by_status": {status.value: count for status, count in overview.by_status.items()},
         **{
-            kind: [_line(task, overview.holders) for task in tasks[:_LINES]]
-            for kind, tasks, _ in _kinds(overview)
+            kind: [_summarize_task(task, overview.holders) for task in tasks[:_LINES]]
+            for kind, tasks, _ in _group_tasks(overview)
         },
     }
 
 
-def as_markdown(overview: Overview) -> str:
-    """The summary as a page."""
+def render_markdown(overview: WorkflowOverview) -> str:
+    """Render the summary as Markdown."""
     workflow = overview.workflow
     total = sum(overview.by_status.values())
     done = sum(count for status, count in overview.by_status.items() if status.is_done)
@@ -66,15 +66,15 @@ def as_markdown(overview: Overview) -> str:
         f"Status: {workflow.status}, {done} of {total} tasks done ({workflow.id})",
     ]
     if workflow.plan_summary:
-        lines += ["", shortened(workflow.plan_summary, _PLAN_TOKENS)]
-    for kind, tasks, count in _kinds(overview):
+        lines += ["", shorten_text(workflow.plan_summary, _PLAN_TOKENS)]
+    for kind, tasks, count in _group_tasks(overview):
         if tasks:
-            lines += ["", f"## {kind.capitalize()}", "", *_bullets(tasks, count, overview.holders)]
+            lines += ["", f"## {kind.capitalize()}", "", *_render_bullets(tasks, count, overview.holders)]
     return "\n".join(lines)
 
 
-def _kinds(overview: Overview) -> Iterator[tuple[str, Sequence[Task], int]]:
-    """What each kind of task is called, the first of them, and how many there are."""
+def _group_tasks(overview: WorkflowOverview) -> Iterator[tuple[str, Sequence[Task], int]]:
+    """Yield the name of each kind of task, the first tasks of it, and how many there are."""
     counts = overview.by_status
     running = sum(count for status, count in counts.items() if status.is_running)
     yield "running", overview.running, max(running, len(overview.running))
@@ -84,23 +84,23 @@ def _kinds(overview: Overview) -> Iterator[tuple[str, Sequence[Task], int]]:
     yield "done", overview.done, counts[TaskStatus.COMPLETED] + counts[TaskStatus.SKIPPED]
 
 
-def _bullets(tasks: Sequence[Task], count: int, holders: Mapping[str, str]) -> Iterator[str]:
+def _render_bullets(tasks: Sequence[Task], count: int, holders: Mapping[str, str]) -> Iterator[str]:
     for task in tasks[:_LINES]:
-        line = _line(task, holders)
+        line = _summarize_task(task, holders)
         who = f" ({line['assigned_agent_id']})" if "assigned_agent_id" in line else ""
-        said = f": {line['outcome']}" if "outcome" in line else ""
-        yield f"- {_MARKS.get(task.status, _UNDER_WAY)} {line['name']} `{task.id}`{who}{said}"
+        outcome = f": {line['outcome']}" if "outcome" in line else ""
+        yield f"- {_MARKS.get(task.status, _RUNNING_MARK)} {line['name']} `{task.id}`{who}{outcome}"
     if (more := count - min(len(tasks), _LINES)) > 0:
         yield f"- and {more} more"
 
 
-def _line(task: Task, holders: Mapping[str, str]) -> dict[str, Any]:
-    said = task.outcome or task.error
-    line = {"id": task.id, "name": _one_line(task.name), "status": task.status.value}
+def _summarize_task(task: Task, holders: Mapping[str, str]) -> dict[str, Any]:
+    outcome = task.outcome or task.error
+    line = {"id": task.id, "name": _shorten_line(task.name), "status": task.status.value}
     if task.id in holders:
         line["assigned_agent_id"] = holders[task.id]
-    return line | ({"outcome": _one_line(said)} if said else {})
+    return line | ({"outcome": _shorten_line(outcome)} if outcome else {})
 
 
-def _one_line(text: str) -> str:
-    return " ".join(shortened(text, _LINE_TOKENS).split())
+def _shorten_line(text: str) -> str:
+    return " ".join(shorten_text(text, _LINE_TOKENS).split())

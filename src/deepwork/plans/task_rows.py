@@ -1,11 +1,11 @@
-"""Planned tasks as rows: what is written of them, and how they are read back."""
+"""Conversion between planned tasks and database rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from deepwork.database.engine import Row, stored
+from deepwork.database.engine import Row, row_parser
 from deepwork.errors import NotFound
 from deepwork.plans.models import Task, TaskStatus
 
@@ -16,20 +16,20 @@ OPEN = ("pending", "failed", "planning", "in_progress", "paused")
 RUNNING = ("planning", "in_progress", "paused")
 
 UNBLOCKED = "((is_explicit AND open_dependencies = 0) OR (NOT is_explicit AND sequence IN :levels))"
-"""The condition of waiting for nothing; `:levels` are the sequences whose next lower one is done."""
+"""SQL condition: the task waits for nothing. `:levels` are the sequences whose next lower one is done."""
 LEVEL_BEFORE = (
     "(SELECT max(sequence) FROM plan_tasks WHERE workflow_id = :workflow_id AND sequence < :sequence)"
 )
-"""The next lower sequence of a plan."""
+"""SQL expression: the next lower sequence of a plan."""
 
 _JSON = ("plan", "context", "outcome_detail")
 _MOST_AT_ONCE = 10_000
-"""How many ids one statement names."""
+"""How many ids one statement contains."""
 
 
-@stored
+@row_parser
 def read_task(row: Row) -> Task:
-    """The task that a row holds."""
+    """Build a task from its row."""
     plan, detail = row["plan"], row["outcome_detail"]
     row["status"] = TaskStatus(row["status"])
     row["is_explicit"] = bool(row["is_explicit"])
@@ -39,22 +39,22 @@ def read_task(row: Row) -> Task:
     return Task(**row)
 
 
-def changed_columns(before: Task, after: Task) -> Row:
-    """The columns in which the two differ, as they are written."""
+def diff_columns(before: Task, after: Task) -> Row:
+    """Return the columns in which the two differ, serialized."""
     old = vars(before)
     changed = {name: value for name, value in vars(after).items() if value != old[name]}
-    return changed | {name: _dumped(changed[name]) for name in _JSON if name in changed}
+    return changed | {name: _serialize(changed[name]) for name in _JSON if name in changed}
 
 
-def parts(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    """As many at a time as a statement should name."""
+def batch_ids(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    """Split ids into batches small enough for one statement."""
     return (ids[start : start + _MOST_AT_ONCE] for start in range(0, len(ids), _MOST_AT_ONCE))
 
 
-def missing(id: str) -> NotFound:
-    """The error of whoever asks for a task that is not there."""
-    return NotFound("task", id, suggestion="See workflow_get with include_tasks for the tasks of a plan.")
+def build_not_found(id: str) -> NotFound:
+    """Build the error for a task that does not exist."""
+    return NotFound("task", id, suggestion="List a plan's tasks with workflow_get and include_tasks.")
 
 
-def _dumped(value: Mapping[str, object] | None) -> str | None:
+def _serialize(value: Mapping[str, object] | None) -> str | None:
     return None if value is None else json.dumps(value)

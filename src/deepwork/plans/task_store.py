@@ -1,27 +1,27 @@
-"""What is kept of planned tasks, and what the rules ask about many of them at once.
+"""Storage of planned tasks, and queries about their dependencies.
 
-A blocked task is one that waits: for tasks it names (`open_dependencies` counts those not done), or, if it
-names none, for the whole next lower sequence. `graph` says the same of a few; here 10,000 tasks are asked
-without being read one by one. What can be taken up now is `queue_store`'s to tell.
+A task is blocked while it waits: for tasks in its `depends_on` (`open_dependencies` counts those not done)
+or, without `depends_on`, for the whole next lower sequence. `graph` implements the same rule in memory; here
+it is SQL, so that 10,000 tasks need not be read. `queue_store` has the queries for tasks that can start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deepwork.database.engine import Row, stored
-from deepwork.database.statements import where
+from deepwork.database.engine import Row, row_parser
+from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
-from deepwork.plans.models import Node, Tally, Task, TaskStatus
+from deepwork.plans.models import Node, StatusCount, Task, TaskStatus
 from deepwork.plans.task_rows import (
     COLUMNS,
     DONE,
     LEVEL_BEFORE,
     OPEN,
     UNBLOCKED,
-    changed_columns,
-    missing,
-    parts,
+    batch_ids,
+    build_not_found,
+    diff_columns,
     read_task,
 )
 
@@ -29,7 +29,7 @@ _ALL = 1_000_000
 
 
 class TaskStore:
-    """Planned tasks, as rows."""
+    """Reads and writes planned tasks."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -37,51 +37,53 @@ class TaskStore:
     # One task
 
     def get(self, id: str) -> Task:
-        """The task with this id."""
-        return self._one(id, "")
+        """Return the task with this id."""
+        return self._get(id, "")
 
-    def hold(self, id: str) -> Task:
-        """The task with this id; nobody else changes it until we are done."""
-        return self._one(id, self._tx.row_lock)
+    def get_for_update(self, id: str) -> Task:
+        """Return the task with this id, locked until the transaction ends."""
+        return self._get(id, self._tx.row_lock)
 
-    def keep(self, before: Task, after: Task) -> None:
-        """Keep what changed."""
-        self._tx.update("plan_tasks", after.id, changed_columns(before, after))
+    def save(self, before: Task, after: Task) -> None:
+        """Write the columns that changed."""
+        self._tx.update("plan_tasks", after.id, diff_columns(before, after))
 
-    def next_checkpoint(self, id: str) -> int:
-        """The number of the task's next checkpoint, taken: numbers have no gaps and never repeat."""
-        number: int | None = self._tx.value(
+    def take_checkpoint_number(self, id: str) -> int:
+        """Reserve the number of the task's next checkpoint; numbers have no gaps and never repeat."""
+        number: int | None = self._tx.fetch_value(
             "UPDATE plan_tasks SET checkpoints = checkpoints + 1 WHERE id = :id RETURNING checkpoints", id=id
         )
         if number is None:
-            raise missing(id)
+            raise build_not_found(id)
         return number
 
-    # What it waits for
+    # Dependencies
 
     def is_blocked(self, task: Task) -> bool:
-        """Whether it still waits for another."""
-        return task.open_dependencies > 0 or bool(self._open_before(task, 1))
+        """Whether the task waits for another."""
+        return task.open_dependencies > 0 or bool(self._list_open_in_previous_level(task, 1))
 
-    def open_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
-        """The first of what it waits for and is not done, and how many there are in all."""
+    def list_open_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
+        """Return the first dependencies that are not done, and how many there are in all."""
         if task.is_explicit:
-            open_ones = self._named(task, OPEN, limit)
+            open_ones = self._list_named_dependencies(task, OPEN, limit)
             return open_ones, task.open_dependencies
-        found = self._open_before(task, limit)
-        return found, self._count_level(task, OPEN) if len(found) == limit else len(found)
+        found = self._list_open_in_previous_level(task, limit)
+        return found, self._count_previous_level(task, OPEN) if len(found) == limit else len(found)
 
-    def done_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
-        """The first of what it waited for and is done, and how many there are in all."""
+    def list_done_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
+        """Return the first dependencies that are done, and how many there are in all."""
         if task.is_explicit:
-            total = self._tx.value("SELECT count(*) FROM plan_dependencies WHERE task_id = :id", id=task.id)
-            return self._named(task, DONE, limit), total - task.open_dependencies
-        found = self._before(task, DONE, limit)
-        return found, self._count_level(task, DONE) if len(found) == limit else len(found)
+            total = self._tx.fetch_value(
+                "SELECT count(*) FROM plan_dependencies WHERE task_id = :id", id=task.id
+            )
+            return self._list_named_dependencies(task, DONE, limit), total - task.open_dependencies
+        found = self._list_previous_level(task, DONE, limit)
+        return found, self._count_previous_level(task, DONE) if len(found) == limit else len(found)
 
-    def settle_dependents(self, task_id: str) -> None:
-        """The task is done: one thing less that those who name it wait for."""
-        self._tx.run(
+    def unblock_dependents(self, task_id: str) -> None:
+        """Record that the task is done: tasks that depend on it have one open dependency less."""
+        self._tx.execute(
             """
             UPDATE plan_tasks SET open_dependencies = open_dependencies - 1
              WHERE id IN (SELECT task_id FROM plan_dependencies WHERE depends_on_id = :id)
@@ -89,12 +91,12 @@ class TaskStore:
             id=task_id,
         )
 
-    # A whole plan
+    # Whole plans
 
-    def nodes(self, workflow_id: str) -> list[Node]:
-        """The plan as a graph, in the order in which it was written."""
+    def list_nodes(self, workflow_id: str) -> list[Node]:
+        """Return the plan as graph nodes, in the order in which it was written."""
         edges: dict[str, list[str]] = {}
-        for row in self._tx.all(
+        for row in self._tx.fetch_all(
             """
             SELECT d.task_id, d.depends_on_id FROM plan_dependencies d
               JOIN plan_tasks t ON t.id = d.task_id WHERE t.workflow_id = :workflow_id
@@ -102,18 +104,18 @@ class TaskStore:
             workflow_id=workflow_id,
         ):
             edges.setdefault(row["task_id"], []).append(row["depends_on_id"])
-        rows = self._tx.all(
+        rows = self._tx.fetch_all(
             "SELECT id, name, sequence, status, parallel_group, is_explicit FROM plan_tasks"
             " WHERE workflow_id = :workflow_id ORDER BY position",
             workflow_id=workflow_id,
         )
-        return [_node(row | {"edges": edges.get(row["id"], ())}) for row in rows]
+        return [_read_node(row | {"edges": edges.get(row["id"], ())}) for row in rows]
 
-    def dependency_names(self, ids: Sequence[str], each: int = _ALL) -> dict[str, list[str]]:
-        """What each of these tasks names, by name and in the order of the plan; the first few of each."""
+    def list_dependency_names(self, ids: Sequence[str], each: int = _ALL) -> dict[str, list[str]]:
+        """Return the names of what each of these tasks depends on, in plan order; at most `each` per task."""
         names: dict[str, list[str]] = {}
-        for part in parts(ids):
-            for row in self._tx.all(
+        for part in batch_ids(ids):
+            for row in self._tx.fetch_all(
                 """
                 SELECT task_id, name FROM (
                     SELECT d.task_id, other.name, other.position,
@@ -127,21 +129,21 @@ class TaskStore:
                 names.setdefault(row["task_id"], []).append(row["name"])
         return names
 
-    def dependency_counts(self, ids: Sequence[str]) -> dict[str, int]:
-        """How many tasks each of these names."""
+    def count_dependencies(self, ids: Sequence[str]) -> dict[str, int]:
+        """Count the tasks that each of these names in `depends_on`."""
         return {
             row["task_id"]: row["count"]
-            for part in parts(ids)
-            for row in self._tx.all(
+            for part in batch_ids(ids)
+            for row in self._tx.fetch_all(
                 "SELECT task_id, count(*) AS count FROM plan_dependencies WHERE task_id IN :ids"
                 " GROUP BY task_id",
                 ids=part,
             )
         }
 
-    def of_workflow(self, workflow_id: str, limit: int) -> tuple[list[Task], int]:
-        """The first tasks of the plan, and how many there are."""
-        rows = self._tx.all(
+    def list_by_workflow(self, workflow_id: str, limit: int) -> tuple[list[Task], int]:
+        """Return the first tasks of the plan, and how many there are."""
+        rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id"
             " ORDER BY sequence, position LIMIT :limit",
             id=workflow_id, limit=limit,
@@ -149,16 +151,16 @@ class TaskStore:
         total = len(rows) if len(rows) < limit else self.count(workflow_id)
         return [read_task(row) for row in rows], total
 
-    def in_order(
+    def list_in_plan_order(
         self, workflow_id: str, *, sequence: int | None, agent_name: str | None, since: int | None,
         after: int | None, limit: int,
     ) -> tuple[list[Task], int]:  # fmt: skip
-        """Tasks as the plan has them, from after this position on, and how many match in all.
+        """Return the matching tasks after this position in plan order, and how many match in all.
 
-        `agent_name`: those that such an agent holds. `since`: those that changed since then.
+        `agent_name` selects tasks claimed by agents of that name, `since` those changed since that time.
         """
         held = "claimed_by IN (SELECT id FROM agents WHERE name = :agent_name)"
-        filters = where(
+        filters = build_where(
             {
                 "workflow_id = :id": workflow_id,
                 "sequence = :sequence": sequence,
@@ -167,8 +169,8 @@ class TaskStore:
             }
         )
         values = {"id": workflow_id, "sequence": sequence, "agent_name": agent_name, "since": since}
-        total: int = self._tx.value(f"SELECT count(*) FROM plan_tasks {filters}", **values)
-        rows = self._tx.all(
+        total: int = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks {filters}", **values)
+        rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks {filters} AND position > :after"
             " ORDER BY position LIMIT :limit",
             after=after or 0, limit=limit, **values,
@@ -176,69 +178,69 @@ class TaskStore:
         return [read_task(row) for row in rows], total
 
     def count(self, workflow_id: str) -> int:
-        number: int = self._tx.value(
+        number: int = self._tx.fetch_value(
             "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id", id=workflow_id
         )
         return number
 
     def count_open(self, workflow_id: str) -> int:
-        """How many tasks are not done."""
-        number: int = self._tx.value(
+        """Count the tasks that are not done."""
+        number: int = self._tx.fetch_value(
             "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id AND status IN :open",
             id=workflow_id, open=OPEN,
         )  # fmt: skip
         return number
 
-    def all_done(self, workflow_id: str) -> bool:
-        """Whether no task is left to do; a plan without tasks has not been done."""
-        row = self._tx.one(
+    def are_all_done(self, workflow_id: str) -> bool:
+        """Whether no task is open."""
+        row = self._tx.fetch_one(
             "SELECT 1 FROM plan_tasks WHERE workflow_id = :id AND status IN :open LIMIT 1",
             id=workflow_id, open=OPEN,
         )  # fmt: skip
         return row is None
 
-    def with_status(
+    def list_by_status(
         self, workflow_id: str, statuses: Sequence[TaskStatus], limit: int, *, newest_first: bool = False
     ) -> list[Task]:
-        """Tasks with one of these statuses, in the order of the plan or the last finished first."""
+        """Return tasks with one of these statuses, in plan order or most recently finished first."""
         order = "finished_at DESC, position DESC" if newest_first else "sequence, position"
-        rows = self._tx.all(
+        rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND status IN :statuses"
             f" ORDER BY {order} LIMIT :limit",
             id=workflow_id, statuses=list(statuses), limit=limit,
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    # Who works
+    # Claims
 
-    def holders(self, ids: Sequence[str]) -> dict[str, str]:
-        """Who holds which of these tasks by a lease that still runs."""
+    def find_holders(self, ids: Sequence[str]) -> dict[str, str]:
+        """Map those of these tasks that have an unexpired lease to the agents that hold them."""
         if not ids:
             return {}
-        rows = self._tx.all(
+        rows = self._tx.fetch_all(
             "SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND until >= :now",
             ids=list(ids), now=self._tx.now,
         )  # fmt: skip
         return {row["what"]: row["who"] for row in rows}
 
-    def note_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
-        """Remember who held the task, and when."""
-        self._tx.run(
+    def record_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
+        """Record which agent claimed the task, and when."""
+        self._tx.execute(
             "INSERT INTO plan_claims (task_id, epoch, agent_id, claimed_at)"
             " VALUES (:task_id, :epoch, :agent_id, :now) ON CONFLICT DO NOTHING",
             task_id=task_id, epoch=epoch, agent_id=agent_id, now=self._tx.now,
         )  # fmt: skip
 
-    def claimed_at(self, task_id: str) -> int | None:
-        """When the task was last claimed."""
-        moment: int | None = self._tx.value(
+    def find_claim_time(self, task_id: str) -> int | None:
+        """Return when the task was last claimed."""
+        moment: int | None = self._tx.fetch_value(
             "SELECT claimed_at FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1", id=task_id
         )
         return moment
 
-    def last_claims(self, task_id: str, agent_id: str) -> tuple[int | None, int | None]:
-        """The epoch in which the agent last held the task, and the one in which anybody did."""
-        row = self._tx.one(
+    def find_last_epochs(self, task_id: str, agent_id: str) -> tuple[int | None, int | None]:
+        """Return the epoch of the agent's last claim on the task, and that of the last claim by any agent."""
+        row = self._tx.fetch_one(
             """
             SELECT max(CASE WHEN agent_id = :agent_id THEN epoch END) AS own, max(epoch) AS last
               FROM plan_claims WHERE task_id = :task_id
@@ -247,11 +249,11 @@ class TaskStore:
         )  # fmt: skip
         return (row["own"], row["last"]) if row else (None, None)
 
-    # What can be done now
+    # Status
 
-    def tallies(self, workflow_id: str) -> list[Tally]:
-        """How many tasks have which status, sequence by sequence."""
-        rows = self._tx.all(
+    def count_by_status(self, workflow_id: str) -> list[StatusCount]:
+        """Count the tasks per sequence and status."""
+        rows = self._tx.fetch_all(
             """
             SELECT sequence, status, count(*) AS count,
                    sum(CASE WHEN open_dependencies > 0 THEN 1 ELSE 0 END) AS waiting,
@@ -260,11 +262,11 @@ class TaskStore:
             """,
             id=workflow_id,
         )
-        return [_tally(row) for row in rows]
+        return [_read_status_count(row) for row in rows]
 
-    def blocked(self, workflow_id: str, free_levels: Sequence[int], limit: int) -> list[Task]:
-        """Pending tasks that wait for another, in the order of the plan."""
-        rows = self._tx.all(
+    def list_blocked(self, workflow_id: str, free_levels: Sequence[int], limit: int) -> list[Task]:
+        """Return the pending tasks that wait for another, in plan order."""
+        rows = self._tx.fetch_all(
             f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :id AND status = 'pending' AND NOT ({UNBLOCKED})
@@ -274,45 +276,47 @@ class TaskStore:
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    def siblings(self, task: Task, limit: int) -> tuple[list[Task], int]:
-        """Other tasks of its parallel group, and how many there are."""
+    def list_siblings(self, task: Task, limit: int) -> tuple[list[Task], int]:
+        """Return other tasks of its parallel group, and how many there are."""
         if task.parallel_group is None:
             return [], 0
         values = {"workflow_id": task.workflow_id, "group": task.parallel_group, "id": task.id}
         condition = "workflow_id = :workflow_id AND parallel_group = :group AND id <> :id"
-        rows = self._tx.all(
+        rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
-        total = self._tx.value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
+        total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
 
-    def prior(self, task: Task, limit: int) -> tuple[list[Task], int]:
-        """Tasks of lower sequence, the last finished first, and how many there are."""
+    def list_prior(self, task: Task, limit: int) -> tuple[list[Task], int]:
+        """Return tasks of lower sequences, most recently finished first, and how many there are."""
         values = {"workflow_id": task.workflow_id, "sequence": task.sequence}
         condition = "workflow_id = :workflow_id AND sequence < :sequence"
-        rows = self._tx.all(
+        rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition}"
             " ORDER BY coalesce(finished_at, 0) DESC, sequence DESC, position DESC LIMIT :limit",
             limit=limit, **values,
         )  # fmt: skip
-        total = self._tx.value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
+        total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
 
-    def named(self, ids: Sequence[str]) -> dict[str, Task]:
-        """These tasks, by their ids; those that are not there are left out."""
-        rows = self._tx.all(f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN :ids", ids=list(ids))
+    def find_by_ids(self, ids: Sequence[str]) -> dict[str, Task]:
+        """Return the tasks with these ids, by id; ids that do not exist are left out."""
+        rows = self._tx.fetch_all(f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN :ids", ids=list(ids))
         return {row["id"]: read_task(row) for row in rows}
 
     # Helpers
 
-    def _one(self, id: str, lock: str) -> Task:
-        if (row := self._tx.one(f"SELECT {COLUMNS} FROM plan_tasks WHERE id = :id{lock}", id=id)) is None:
-            raise missing(id)
+    def _get(self, id: str, lock: str) -> Task:
+        if (
+            row := self._tx.fetch_one(f"SELECT {COLUMNS} FROM plan_tasks WHERE id = :id{lock}", id=id)
+        ) is None:
+            raise build_not_found(id)
         return read_task(row)
 
-    def _named(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
-        rows = self._tx.all(
+    def _list_named_dependencies(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
+        rows = self._tx.fetch_all(
             f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE id IN (SELECT depends_on_id FROM plan_dependencies WHERE task_id = :id)
@@ -322,12 +326,12 @@ class TaskStore:
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    def _open_before(self, task: Task, limit: int) -> list[Task]:
-        return [] if task.is_explicit else self._before(task, OPEN, limit)
+    def _list_open_in_previous_level(self, task: Task, limit: int) -> list[Task]:
+        return [] if task.is_explicit else self._list_previous_level(task, OPEN, limit)
 
-    def _before(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
-        """Tasks of the next lower sequence with one of these statuses."""
-        rows = self._tx.all(
+    def _list_previous_level(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
+        """Return tasks of the next lower sequence with one of these statuses."""
+        rows = self._tx.fetch_all(
             f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :workflow_id AND status IN :statuses AND sequence = {LEVEL_BEFORE}
@@ -337,8 +341,8 @@ class TaskStore:
         )  # fmt: skip
         return [read_task(row) for row in rows]
 
-    def _count_level(self, task: Task, statuses: Sequence[str]) -> int:
-        number: int = self._tx.value(
+    def _count_previous_level(self, task: Task, statuses: Sequence[str]) -> int:
+        number: int = self._tx.fetch_value(
             f"SELECT count(*) FROM plan_tasks WHERE workflow_id = :workflow_id"
             f" AND status IN :statuses AND sequence = {LEVEL_BEFORE}",
             workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses),
@@ -346,17 +350,17 @@ class TaskStore:
         return number
 
 
-@stored
-def _node(row: Row) -> Node:
+@row_parser
+def _read_node(row: Row) -> Node:
     depends_on = frozenset(row["edges"]) if row["is_explicit"] else None
     return Node(
         row["id"], row["name"], row["sequence"], depends_on, TaskStatus(row["status"]), row["parallel_group"]
     )
 
 
-@stored
-def _tally(row: Row) -> Tally:
-    return Tally(
+@row_parser
+def _read_status_count(row: Row) -> StatusCount:
+    return StatusCount(
         row["sequence"],
         TaskStatus(row["status"]),
         int(row["count"]),

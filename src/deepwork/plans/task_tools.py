@@ -1,4 +1,4 @@
-"""What can be asked of planned tasks."""
+"""Tools for planned tasks: claiming, planning, reporting and checkpoints."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
-from deepwork.plans import context as contexts
-from deepwork.plans.checkpoints import CheckpointStore
-from deepwork.plans.chronicle import Chronicle
-from deepwork.plans.claims import ClaimDesk, Work
+from deepwork.plans.checkpoint_store import CheckpointStore
+from deepwork.plans.claims import ClaimService, LockedTask
 from deepwork.plans.inputs import ContextParts, TaskPlan
+from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
+from deepwork.plans.plan_tools import load_task_relations
+from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
     AvailableTasks,
     CheckpointAdded,
@@ -29,26 +30,25 @@ from deepwork.plans.responses import (
     Replan,
     TaskView,
 )
-from deepwork.plans.scheduling import DEFAULT_OFFERED, MOST_OFFERED, Scheduler
-from deepwork.plans.search import Said, SearchStore
+from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
+from deepwork.plans.search_store import SearchEntry, SearchStore
 from deepwork.plans.store import PlanStore
+from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
 from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import next_task_status, require_open
-from deepwork.plans.workflow_tools import seen
-from deepwork.plans.workplaces import Workplaces
-from deepwork.shapes import Done, Id, Limit200, Limit1000, Preset, Text, Traits, check_object
+from deepwork.plans.transitions import check_task_transition, require_open
+from deepwork.tool_types import Done, Id, Limit200, Limit1000, Preset, Text, Traits, check_object
 
-AgentId = Annotated[Id | None, Field(description="In whose name")]
-ClaimEpoch = Annotated[int | None, Field(description="From task_claim; refused if the claim has passed on")]
+AgentId = Annotated[Id | None, Field(description="Acting agent")]
+ClaimEpoch = Annotated[int | None, Field(description="From task_claim; a stale one is refused")]
 
 _NAMED = 3
 _AROUND = 200
 _DEPENDENCIES = 100
-_TOKENS = Annotated[int, Field(ge=contexts.MIN_TOKENS, le=200_000, description="Budget of the answer")]
+_TOKENS = Annotated[int, Field(ge=MIN_TOKENS, le=200_000, description="Token budget")]
 
 
 class TaskTools:
-    """Agents take tasks, plan them, note what they do, and report."""
+    """Tools with which agents claim tasks, plan them, add checkpoints and report results."""
 
     traits: ClassVar = Traits(
         toolset="plans",
@@ -62,20 +62,20 @@ class TaskTools:
         aliases={"show": "get", "context": "load-context", "available": "get-available"},
         presets={
             "start": Preset(
-                "update-status", {"status": "in_progress"}, "Begin a task, or go on with a paused one.",
+                "update-status", {"status": "in_progress"}, "Start a task, or resume a paused one.",
                 without=frozenset({"outcome", "outcome_detail", "error"}),
             ),
             "done": Preset(
-                "update-status", {"status": "completed"}, "Report that a task is done, and what came of it.",
+                "update-status", {"status": "completed"}, "Report that a task is done, and its outcome.",
                 without=frozenset({"error"}),
             ),
             "fail": Preset(
                 "update-status", {"status": "failed"},
-                "Report that a task failed, and why; it can be tried again.",
+                "Report that a task failed, and why; it can be retried.",
                 without=frozenset({"outcome"}),
             ),
             "skip": Preset(
-                "update-status", {"status": "skipped"}, "Leave a task out; whoever waits for it may begin.",
+                "update-status", {"status": "skipped"}, "Skip a task; tasks that wait for it can start.",
                 without=frozenset({"error"}),
             ),
         },
@@ -85,55 +85,57 @@ class TaskTools:
         self,
         database: Database,
         presence: Presence,
-        workplaces: Workplaces | None = None,
+        workspaces: WorkspaceProvider | None = None,
         only_repository: str | None = None,
     ) -> None:
-        """`only_repository`: in a store for many projects, whose tasks alone are offered."""
+        """`only_repository`: in a store shared by projects, offer only tasks of this repository."""
         self._only_repository = only_repository
         self._database = database
         self._presence = presence
-        self._workplaces = workplaces
+        self._workspaces = workspaces
 
     def task_get(
         self,
         id: Id,
         include_checkpoints: bool = False,
-        checkpoint_limit: Annotated[Limit1000 | None, Field(description="The newest; default all")] = None,
+        checkpoint_limit: Annotated[Limit1000 | None, Field(description="Only the newest; default all")] = None,
     ) -> TaskView:
-        """One task: what to do, its plan, its status and outcome."""
+        """Get a task: description, plan, status and outcome."""
         with self._database.reading() as tx:
             task = TaskStore(tx).get(id)
             more: dict[str, Any] = {}
             if include_checkpoints:
-                newest = CheckpointStore(tx).newest(id, checkpoint_limit or 1000)
-                views = [CheckpointView.of(checkpoint) for checkpoint in newest]
+                newest = CheckpointStore(tx).list_newest(id, checkpoint_limit or 1000)
+                views = [CheckpointView.from_checkpoint(checkpoint) for checkpoint in newest]
                 more = {"checkpoints": views, "checkpoints_total": task.checkpoints}
-            return TaskView.of(task, seen(tx, [task]), **more)
+            return TaskView.from_task(task, load_task_relations(tx, [task]), **more)
 
     def task_set_plan(
         self,
         id: Id,
         plan: TaskPlan,
-        context: Annotated[dict[str, Any] | None, Field(description="Merged into what is there")] = None,
+        context: Annotated[dict[str, Any] | None, Field(description="Merged into existing context")] = None,
         agent_id: AgentId = None,
         claim_epoch: ClaimEpoch = None,
     ) -> Done:
-        """Say how a task will be done; a pending task moves to planning."""
+        """Set a task's plan; a pending task moves to planning."""
         with self._database.transaction() as tx:
-            work = self._begin(tx, id, agent_id, claim_epoch)
+            work = self._lock_for_change(tx, id, agent_id, claim_epoch)
             if not (work.task.status.can_start or work.task.status is TaskStatus.PLANNING):
                 raise NotAllowed(
-                    f"Task {work.task.name!r} is {work.task.status}; its plan is set before work begins.",
-                    suggestion="Change the plan of a task under way with task_replan.",
+                    f"Task {work.task.name!r} is {work.task.status}; its plan can only be set before work starts.",
+                    suggestion="Change the plan of a started task with task_replan.",
                 )
-            told = plan.model_dump(exclude_none=True)
+            fields = plan.model_dump(exclude_none=True)
             planned = replace(
-                self._moved(tx, work, TaskStatus.PLANNING),
-                plan=check_object("plan", told),
+                self._apply_status(tx, work, TaskStatus.PLANNING),
+                plan=check_object("plan", fields),
                 context=check_object("context", {**work.task.context, **(context or {})}),
             )
-            self._note(tx, work, CheckpointType.PLAN, plan.approach or "The task was planned.", detail=told)
-            self._keep(tx, work, planned)
+            self._add_checkpoint(
+                tx, work, CheckpointType.PLAN, plan.approach or "The task was planned.", detail=fields
+            )
+            self._save(tx, work, planned)
             return Done()
 
     def task_update_status(
@@ -146,18 +148,18 @@ class TaskTools:
         agent_id: AgentId = None,
         claim_epoch: ClaimEpoch = None,
     ) -> Done:
-        """Report what became of a task; completed, failed and skipped end its claim."""
+        """Set a task's status; completed, failed and skipped end its claim."""
         with self._database.transaction() as tx:
             check_object("outcome_detail", outcome_detail or {})
-            work = self._begin(tx, id, agent_id, claim_epoch, repeats=status)
-            moved = self._moved(tx, work, status, outcome=outcome, error=error)
+            work = self._lock_for_change(tx, id, agent_id, claim_epoch, repeats=status)
+            moved = self._apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
                 return Done()
             if moved.status is TaskStatus.FAILED:
                 moved = replace(moved, error=error, outcome_detail=outcome_detail)
             elif moved.status.is_done:
                 moved = replace(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
-            self._keep(tx, work, moved, reason=error or outcome)
+            self._save(tx, work, moved, reason=error or outcome)
             return Done()
 
     def task_replan(
@@ -168,28 +170,29 @@ class TaskTools:
         agent_id: AgentId = None,
         claim_epoch: ClaimEpoch = None,
     ) -> Replan:
-        """Plan a failed or running task anew; the old plan is kept in a checkpoint."""
+        """Replace the plan of a failed or running task; a checkpoint records the old one."""
         with self._database.transaction() as tx:
-            work = self._begin(tx, id, agent_id, claim_epoch)
+            work = self._lock_for_change(tx, id, agent_id, claim_epoch)
             task = work.task
             if not (task.status.is_running or task.status is TaskStatus.FAILED):
                 raise NotAllowed(
-                    f"Task {task.name!r} is {task.status}; only a failed or running task is planned anew.",
+                    f"Task {task.name!r} is {task.status}; only failed or running tasks can be replanned.",
                     suggestion="Set the plan of a pending task with task_set_plan.",
                 )
-            told = check_object("new_plan", new_plan.model_dump(exclude_none=True))
+            fields = check_object("new_plan", new_plan.model_dump(exclude_none=True))
             detail = {
-                "reason": reason, "old_plan": task.plan, "new_plan": told, "status_before": task.status.value,
+                "reason": reason, "old_plan": task.plan, "new_plan": fields,
+                "status_before": task.status.value,
             }  # fmt: skip
-            checkpoint_id = self._note(tx, work, CheckpointType.REPLAN, reason, detail=detail)
+            checkpoint_id = self._add_checkpoint(tx, work, CheckpointType.REPLAN, reason, detail=detail)
             is_its_own = work.actor is not None and work.holder == work.actor.id and task.status.is_running
             task = TaskStore(tx).get(id)
             status = task.status if is_its_own else TaskStatus.PENDING
-            planned = replace(task, plan=told, status=status, outcome=None, outcome_detail=None, error=None)
+            planned = replace(task, plan=fields, status=status, outcome=None, outcome_detail=None, error=None)
             if not is_its_own:
-                ClaimDesk(tx, self._presence).free_holder(task)
+                ClaimService(tx, self._presence).end_claim(task)
                 planned = replace(planned, claimed_by=None, finished_at=None)
-            self._chronicle(tx, work).task_changed(task, planned, reason)
+            self._create_recorder(tx, work).save_task(task, planned, reason)
             return Replan(checkpoint_id=checkpoint_id)
 
     def checkpoint_add(
@@ -202,15 +205,17 @@ class TaskTools:
         agent_id: AgentId = None,
         claim_epoch: ClaimEpoch = None,
     ) -> CheckpointAdded:
-        """Note progress, a decision or an error on a task, so that anybody can go on from there."""
+        """Record progress, a decision or an error, so that any agent can continue the task."""
         with self._database.transaction() as tx:
             check_object("detail", detail or {})
-            work = ClaimDesk(tx, self._presence).begin_work(task_id, agent_id, claim_epoch, is_note=True)
+            work = ClaimService(tx, self._presence).lock_for_change(
+                task_id, agent_id, claim_epoch, is_checkpoint=True
+            )
             checkpoint = CheckpointStore(tx).add(
                 work.task, type, summary, detail=detail, files_changed=files_changed or (),
                 agent_id=work.actor.id if work.actor else None,
             )  # fmt: skip
-            Chronicle(tx).tell_checkpoint(work.task, checkpoint)
+            PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
             return CheckpointAdded(id=checkpoint.id, sequence=checkpoint.sequence)
 
     def checkpoint_list(
@@ -220,11 +225,11 @@ class TaskTools:
         since_sequence: Annotated[int, Field(ge=0, description="Only newer ones")] = 0,
         limit: Limit1000 = 100,
     ) -> Checkpoints:
-        """Checkpoints of a task, oldest first."""
+        """List a task's checkpoints, oldest first."""
         with self._database.reading() as tx:
             TaskStore(tx).get(task_id)
-            found, total = CheckpointStore(tx).after(task_id, since_sequence, type, limit)
-            views = [CheckpointView.of(checkpoint) for checkpoint in found]
+            found, total = CheckpointStore(tx).list_after(task_id, since_sequence, type, limit)
+            views = [CheckpointView.from_checkpoint(checkpoint) for checkpoint in found]
             return Checkpoints(checkpoints=views, total=total)
 
     def task_load_context(
@@ -233,19 +238,19 @@ class TaskTools:
         include: ContextParts | None = None,
         max_tokens: _TOKENS = 8000,
     ) -> dict[str, Any]:
-        """Everything needed to go on with a task after a lost context, within a token budget."""
-        parts = contexts.Include(**(include or ContextParts()).model_dump())
+        """Everything needed to continue a task after losing context, within a token budget."""
+        parts = ContextOptions(**(include or ContextParts()).model_dump())
         with self._database.reading() as tx:
-            material = _material(tx, TaskStore(tx).get(task_id), parts)
-        return contexts.load(material, parts, max_tokens)
+            source = _load_context_source(tx, TaskStore(tx).get(task_id), parts)
+        return build_context(source, parts, max_tokens)
 
     def task_check_dependencies(self, task_id: Id, limit: Limit1000 = _DEPENDENCIES) -> Dependencies:
-        """What a task waits for, and what of it is done."""
+        """List a task's dependencies, open and done."""
         with self._database.reading() as tx:
             store = TaskStore(tx)
             task = store.get(task_id)
-            pending, pending_total = store.open_dependencies(task, limit)
-            completed, completed_total = store.done_dependencies(task, limit)
+            pending, pending_total = store.list_open_dependencies(task, limit)
+            completed, completed_total = store.list_done_dependencies(task, limit)
             return Dependencies(
                 satisfied=pending_total == 0,
                 pending=[PendingDependency(id=it.id, name=it.name, status=it.status) for it in pending],
@@ -257,57 +262,63 @@ class TaskTools:
             )
 
     def task_claim(self, task_id: Id, agent_id: Id) -> Claimed:
-        """Take a task for an agent, unless another holds it; renewed by every call in the agent's name."""
+        """Claim a task for an agent unless another holds it; any call by the agent renews the claim."""
         with self._database.transaction() as tx:
-            return ClaimDesk(tx, self._presence, self._workplaces).claim(task_id, agent_id)
+            return ClaimService(tx, self._presence, self._workspaces).claim(task_id, agent_id)
 
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:
-        """Give a claimed task back, for another to take."""
+        """Release a claimed task for other agents."""
         with self._database.transaction() as tx:
-            ClaimDesk(tx, self._presence).release(task_id, agent_id, reason)
+            ClaimService(tx, self._presence).release(task_id, agent_id, reason)
             return Done()
 
     def task_get_available(
         self, agent_id: Id, workflow_id: Id | None = None, limit: Limit200 | None = None
     ) -> AvailableTasks:
-        """Tasks that an agent with these capabilities could claim now."""
+        """List tasks that an agent can claim now, by its capabilities."""
         with self._database.reading() as tx:
             agent, now = AgentStore(tx).get(agent_id), tx.now
             workflow = PlanStore(tx).get(workflow_id) if workflow_id else None
-            offered = limit or _offered(workflow)
-            available = Scheduler(tx, self._only_repository).available(agent, workflow, offered)
-        self._presence.looked(agent, now)
+            offered = limit or _choose_limit(workflow)
+            available = Scheduler(tx, self._only_repository).list_available(agent, workflow, offered)
+        self._presence.record_read(agent, now)
         return available
 
-    # How a change of a task is made
+    # Helpers
 
-    def _begin(
+    def _lock_for_change(
         self,
         tx: Transaction,
         id: str,
         agent_id: str | None,
         claim_epoch: int | None,
         repeats: TaskStatus | None = None,
-    ) -> Work:
-        """Hold the task for a change; what only repeats a status is no change, even when all is over."""
-        work = ClaimDesk(tx, self._presence).begin_work(id, agent_id, claim_epoch)
+    ) -> LockedTask:
+        """Lock the task for a change; its workflow must be open.
+
+        Reporting the status that the task already has is allowed even when the workflow is over, so that
+        repeated calls do not fail.
+        """
+        work = ClaimService(tx, self._presence).lock_for_change(id, agent_id, claim_epoch)
         if repeats is None or work.task.status is not repeats:
             require_open(work.workflow)
         return work
 
-    def _moved(
+    def _apply_status(
         self,
         tx: Transaction,
-        work: Work,
+        work: LockedTask,
         wanted: TaskStatus,
         *,
         outcome: str | None = None,
         error: str | None = None,
     ) -> Task:
-        """The task with that status, if it may have it."""
+        """Return the task with this status, or raise an error if the transition is not allowed."""
         task = work.task
-        open_ones, count = TaskStore(tx).open_dependencies(task, _NAMED) if task.status.can_start else ([], 0)
-        status = next_task_status(
+        open_ones, count = (
+            TaskStore(tx).list_open_dependencies(task, _NAMED) if task.status.can_start else ([], 0)
+        )
+        status = check_task_transition(
             task, wanted, open_dependencies=[other.name for other in open_ones], open_count=count,
             outcome=outcome, error=error,
         )  # fmt: skip
@@ -318,53 +329,53 @@ class TaskTools:
             task,
             status=status,
             attempts=task.attempts + begins,
-            started_at=self._begun_at(tx, work, status) if begins else task.started_at,
+            started_at=self._compute_start_time(tx, work, status) if begins else task.started_at,
             finished_at=tx.now if status.is_done or status is TaskStatus.FAILED else None,
         )
 
-    def _begun_at(self, tx: Transaction, work: Work, status: TaskStatus) -> int:
-        """When the work began: now, or with the claim if the first word of it is that it is over."""
-        was_held = work.holder is not None or work.was_its_own
+    def _compute_start_time(self, tx: Transaction, work: LockedTask, status: TaskStatus) -> int:
+        """Return when work started: now, or at the claim if the first report is that the task has ended."""
+        was_held = work.holder is not None or work.was_last_holder
         if status.is_running or not was_held:
             return tx.now
-        return TaskStore(tx).claimed_at(work.task.id) or tx.now
+        return TaskStore(tx).find_claim_time(work.task.id) or tx.now
 
-    def _keep(self, tx: Transaction, work: Work, changed: Task, reason: str | None = None) -> None:
-        """Keep the change and all that follows from it: the claim, who waits, and the workflow."""
-        desk, status = ClaimDesk(tx, self._presence), changed.status
+    def _save(self, tx: Transaction, work: LockedTask, changed: Task, reason: str | None = None) -> None:
+        """Save the change and its consequences for the claim, the dependents and the workflow."""
+        claims, status = ClaimService(tx, self._presence), changed.status
         if status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS):
-            desk.take_up(work)
+            claims.claim_on_start(work)
         before = TaskStore(tx).get(work.task.id)
         changed = replace(changed, checkpoints=before.checkpoints, claimed_by=before.claimed_by)
         is_over = status.is_done or status is TaskStatus.FAILED
         if is_over or status is TaskStatus.PENDING:
-            desk.free_holder(before)
+            claims.end_claim(before)
             changed = replace(changed, claimed_by=None)
-        chronicle = self._chronicle(tx, work)
-        chronicle.task_changed(before, changed, reason)
-        if said := "\n".join(filter(None, [changed.outcome, changed.error] if is_over else [])):
-            SearchStore(tx).add([Said(changed.id, changed.workflow_id, f"{changed.name}\n{said}")])
+        recorder = self._create_recorder(tx, work)
+        recorder.save_task(before, changed, reason)
+        if text := "\n".join(filter(None, [changed.outcome, changed.error] if is_over else [])):
+            SearchStore(tx).add([SearchEntry(changed.id, changed.workflow_id, f"{changed.name}\n{text}")])
         workflow = work.workflow
         if status.is_done:
-            TaskStore(tx).settle_dependents(changed.id)
-            workflow = _counted(tx, workflow, changed)
+            TaskStore(tx).unblock_dependents(changed.id)
+            workflow = _record_completion(tx, workflow, changed)
         begun = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
-        chronicle.follow_tasks(workflow, any_begun=begun, may_be_done=status.is_done)
+        recorder.update_workflow_status(workflow, any_started=begun, may_be_done=status.is_done)
 
-    def _note(
-        self, tx: Transaction, work: Work, type: CheckpointType, summary: str, *, detail: dict[str, Any]
+    def _add_checkpoint(
+        self, tx: Transaction, work: LockedTask, type: CheckpointType, summary: str, *, detail: dict[str, Any]
     ) -> str:
         agent_id = work.actor.id if work.actor else None
         checkpoint = CheckpointStore(tx).add(work.task, type, summary, detail=detail, agent_id=agent_id)
-        Chronicle(tx).tell_checkpoint(work.task, checkpoint)
+        PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
         return checkpoint.id
 
-    def _chronicle(self, tx: Transaction, work: Work) -> Chronicle:
-        return Chronicle(tx, work.actor.id if work.actor else None)
+    def _create_recorder(self, tx: Transaction, work: LockedTask) -> PlanRecorder:
+        return PlanRecorder(tx, work.actor.id if work.actor else None)
 
 
-def _counted(tx: Transaction, workflow: Workflow, task: Task) -> Workflow:
-    """The workflow with the time that the completed task took."""
+def _record_completion(tx: Transaction, workflow: Workflow, task: Task) -> Workflow:
+    """Add the duration of a completed task to the workflow, and return it."""
     if task.status is not TaskStatus.COMPLETED:
         return workflow
     spent = max(0, tx.now - (task.started_at or tx.now))
@@ -374,27 +385,27 @@ def _counted(tx: Transaction, workflow: Workflow, task: Task) -> Workflow:
         completed_ms=workflow.completed_ms + spent,
         updated_at=tx.now,
     )
-    PlanStore(tx).keep(workflow, counted)
+    PlanStore(tx).save(workflow, counted)
     return counted
 
 
-def _offered(workflow: Workflow | None) -> int:
-    wanted = workflow.max_parallel_tasks if workflow else DEFAULT_OFFERED
-    return min(MOST_OFFERED, max(DEFAULT_OFFERED, wanted))
+def _choose_limit(workflow: Workflow | None) -> int:
+    wanted = workflow.max_parallel_tasks if workflow else DEFAULT_LIMIT
+    return min(MAX_LIMIT, max(DEFAULT_LIMIT, wanted))
 
 
-def _material(tx: Transaction, task: Task, parts: contexts.Include) -> contexts.Material:
-    """What a context is made of; no more than could ever be shown."""
+def _load_context_source(tx: Transaction, task: Task, parts: ContextOptions) -> ContextSource:
+    """Load what a context is built from, but no more than could ever be shown."""
     store = TaskStore(tx)
     wanted = 1000 if parts.all_checkpoints else parts.recent_checkpoints
-    prior, prior_total = store.prior(task, _AROUND)
-    siblings, siblings_total = store.siblings(task, _AROUND)
-    pending, pending_total = store.open_dependencies(task, _AROUND)
-    completed, completed_total = store.done_dependencies(task, _AROUND)
-    return contexts.Material(
+    prior, prior_total = store.list_prior(task, _AROUND)
+    siblings, siblings_total = store.list_siblings(task, _AROUND)
+    pending, pending_total = store.list_open_dependencies(task, _AROUND)
+    completed, completed_total = store.list_done_dependencies(task, _AROUND)
+    return ContextSource(
         workflow=PlanStore(tx).get(task.workflow_id),
         task=task,
-        checkpoints=CheckpointStore(tx).newest(task.id, wanted) if wanted else [],
+        checkpoints=CheckpointStore(tx).list_newest(task.id, wanted) if wanted else [],
         checkpoints_total=task.checkpoints,
         prior_tasks=prior,
         prior_total=prior_total,

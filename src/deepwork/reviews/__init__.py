@@ -1,1 +1,1 @@
-"""Reviews: `.deepreview` rules that say who must look at which changed file."""
+"""Reviews: `.deepreview` rules that decide which changed files need which review."""

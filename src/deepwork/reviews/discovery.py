@@ -1,4 +1,4 @@
-"""Where the rules are: looked for again only when a folder of the project has changed."""
+"""Finds `.deepreview` files and caches the result until a folder of the project changes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from deepwork.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.errors import NotARepository
-from deepwork.files.stamps import Stamp, stamp
+from deepwork.files.stamps import FileStamp, find_stamp
 from deepwork.git.changes import list_files
 from deepwork.git.command import Git
-from deepwork.git.folders import bare_folders
+from deepwork.git.untracked_folders import list_untracked_folders
 from deepwork.reviews.models import RULES_FILE
-from deepwork.reviews.settling import is_settled
+from deepwork.reviews.stamp_reliability import are_reliable
 
 _SKIPPED = frozenset(
     {
@@ -24,25 +24,25 @@ _SKIPPED = frozenset(
     }
 )  # fmt: skip
 _IGNORE_FILE = ".gitignore"
-_OURS = {STATE_FOLDER, TMP_FOLDER}  # they change with every call, and hold no rules
-_KEPT_NS = 10_000_000_000
+_OWN_FOLDERS = {STATE_FOLDER, TMP_FOLDER}  # they change with every call and hold no rules
+_MAX_AGE_NS = 10_000_000_000
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What one look around has found, and how the folders stood after it."""
+class _Scan:
+    """The rule files that one scan found, and the stamps of the folders afterwards."""
 
     files: tuple[str, ...]
-    folders: dict[str, Stamp | None]
+    folders: dict[str, FileStamp | None]
     began: int
 
-    def holds(self) -> bool:
-        if time.time_ns() - self.began > _KEPT_NS:
-            return False  # git has settings outside of the project that can change what it ignores
-        return all(stamp(folder) == was for folder, was in self.folders.items())
+    def is_current(self) -> bool:
+        if time.time_ns() - self.began > _MAX_AGE_NS:
+            return False  # settings outside the project can change what git ignores
+        return all(find_stamp(folder) == was for folder, was in self.folders.items())
 
-    def can_be_kept(self) -> bool:
-        return is_settled(self.folders.values(), self.began)
+    def is_cacheable(self) -> bool:
+        return are_reliable(self.folders.values(), self.began)
 
 
 class RuleFinder:
@@ -50,65 +50,65 @@ class RuleFinder:
 
     def __init__(self, git: Git) -> None:
         self._git = git
-        self._last: _Look | None = None
+        self._last: _Scan | None = None
 
-    def files(self) -> tuple[str, ...]:
-        """Every file of rules, relative to the project."""
+    def find_files(self) -> tuple[str, ...]:
+        """Return every rule file, relative to the project."""
         last = self._last
-        if last is None or not last.holds():
-            last = self._look()
-            self._last = last if last.can_be_kept() else None
+        if last is None or not last.is_current():
+            last = self._scan()
+            self._last = last if last.is_cacheable() else None
         return last.files
 
-    def _look(self) -> _Look:
+    def _scan(self) -> _Scan:
         began = time.time_ns()
-        known = project_files(self._git)
-        watched = {*_folders(known), *self._bare_folders()} - _OURS
-        watched |= {file for file in known if _is_called(file, _IGNORE_FILE)}
-        stamps = {path: stamp(path) for path in (str(self._git.root / each) for each in watched)}
-        return _Look(tuple(rule_files(known)), stamps, began)
+        known = list_project_files(self._git)
+        watched = {*_list_folders(known), *self._list_bare_folders()} - _OWN_FOLDERS
+        watched |= {file for file in known if _has_name(file, _IGNORE_FILE)}
+        stamps = {path: find_stamp(path) for path in (str(self._git.root / each) for each in watched)}
+        return _Scan(tuple(filter_rule_files(known)), stamps, began)
 
-    def _bare_folders(self) -> list[str]:
-        """Folders without a file that counts, yet: the first one may be a file of rules."""
+    def _list_bare_folders(self) -> list[str]:
+        """List folders that have no listed file yet: the first file in one may be a rule file."""
         try:
-            return bare_folders(self._git)
+            return list_untracked_folders(self._git)
         except NotARepository:
-            return [folder for folder, _ in _walk(self._git.root)]
+            return [folder for folder, _ in _walk_folders(self._git.root)]
 
 
-def project_files(git: Git) -> tuple[str, ...]:
-    """Every file of the project: what git would keep, or without git what is there."""
+def list_project_files(git: Git) -> tuple[str, ...]:
+    """List the files that git tracks or would add; without git, every file on disk."""
     try:
         return list_files(git).files
     except NotARepository:
-        return tuple(sorted(walked(git.root)))
+        return tuple(sorted(walk_files(git.root)))
 
 
-def rule_files(files: Iterable[str]) -> Iterator[str]:
-    """The files of rules among these."""
-    return (file for file in files if _is_called(file, RULES_FILE))
+def filter_rule_files(files: Iterable[str]) -> Iterator[str]:
+    """Return the rule files among these files."""
+    return (file for file in files if _has_name(file, RULES_FILE))
 
 
-def walked(root: Path) -> Iterator[str]:
-    """Every file below, without going through links or into what tools keep for themselves."""
-    for folder, names in _walk(root):
-        yield from (os.path.join(folder, name) for name in names)  # noqa: PTH118 - as fast as can be
+def walk_files(root: Path) -> Iterator[str]:
+    """Yield every file below the root; skips symbolic links and the caches of tools."""
+    for folder, names in _walk_folders(root):
+        yield from (os.path.join(folder, name) for name in names)  # noqa: PTH118 - faster than a Path
 
 
-def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """Every folder, relative to the root, and the names of the files in it."""
+def _walk_folders(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield every folder, relative to the root, and the names of its files."""
     for path, inner, names in os.walk(root):
         inner[:] = [name for name in inner if name not in _SKIPPED and not name.endswith(".egg-info")]
         folder = os.path.relpath(path, root)
         yield "" if folder == os.curdir else folder, names
 
 
-def _is_called(file: str, name: str) -> bool:
+def _has_name(file: str, name: str) -> bool:
     return file.endswith(name) and (len(file) == len(name) or file[-len(name) - 1] == "/")
 
 
-def _folders(files: Iterable[str]) -> set[str]:
-    """Every folder that holds one of the files, or a folder that does."""
+def _list_folders(files: Iterable[str]) -> set[str]:
+    """Return every folder that contains one of the files, directly or not."""
     folders = {""}
     for file in files:
         while (file := file.rpartition("/")[0]) not in folders:

@@ -1,4 +1,4 @@
-"""What a review rule is, and what it asks for."""
+"""Review rules, their problems, and the reviews they lead to."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deepwork.files.globs import Globs
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 RULES_FILE = ".deepreview"
 
 
-class Strategy(Word):
-    """How the files that a rule matches are given to reviewers."""
+class Strategy(CaseInsensitiveEnum):
+    """How the files that a rule matches are divided among reviewers."""
 
     INDIVIDUAL = "individual"
     MATCHES_TOGETHER = "matches_together"
     ALL_CHANGED_FILES = "all_changed_files"
 
 
-class ReviewEvent(Word):
-    """What is told of reviews, those of job steps included."""
+class ReviewEvent(CaseInsensitiveEnum):
+    """Events about reviews, including those of job steps."""
 
     FAILED = "review:failed"
     PASSED = "review:passed"
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Who must look at which changed files, and for what."""
+class ReviewRule:
+    """Which changed files need a review, and its instructions."""
 
     name: str
     description: str
     file: str
-    """The .deepreview that holds it, relative to the project."""
+    """The `.deepreview` that defines it, relative to the project."""
     line: int
     include: Globs
     exclude: Globs
     strategy: Strategy
     instructions: str
     agents: Mapping[str, str]
-    """By platform, the persona that should review."""
+    """The reviewing subagent, by platform."""
     names_all_changed: bool = False
     shows_unchanged: bool = False
 
     @property
     def folder(self) -> str:
-        """What its patterns are relative to: nothing, or a folder with its slash."""
+        """The folder its patterns are relative to: empty, or a path that ends with a slash."""
         return self.file.removesuffix(RULES_FILE)
 
     @property
@@ -55,37 +55,37 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Flaw:
-    """Why a rule, or a whole file of them, cannot be used."""
+class RuleProblem:
+    """Why a rule, or a whole rule file, cannot be used."""
 
     file: str
     line: int
-    what: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}"
+        return f"{self.file}:{self.line}: {self.message}"
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Every rule of a project that can be used, and what is wrong with the others."""
+class RuleSet:
+    """The usable rules of a project, and the problems of the others."""
 
-    rules: tuple[Rule, ...]
-    flaws: tuple[Flaw, ...]
+    rules: tuple[ReviewRule, ...]
+    problems: tuple[RuleProblem, ...]
 
 
 @dataclass(frozen=True)
 class Review:
     """One reviewer's work: these files, under this rule."""
 
-    rule: Rule
+    rule: ReviewRule
     files: tuple[str, ...]
     unchanged: tuple[str, ...] = ()
-    """Files that match too and have not changed: what the reviewer may compare with."""
+    """Unchanged files that match too, for comparison."""
 
     @property
     def scope(self) -> str:
-        """What it looks at, in a few words."""
+        """The file, or how many files, for a title."""
         if len(self.files) == 1:
             return self.files[0]
         which = "changed " if self.rule.strategy is Strategy.ALL_CHANGED_FILES else ""

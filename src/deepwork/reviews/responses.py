@@ -1,31 +1,33 @@
-"""How the review tools answer."""
+"""Responses of the review tools."""
 
 from __future__ import annotations
 
 from typing import Self
 
-from deepwork.files.stamps import speakable
-from deepwork.reviews.models import Flaw, Rule
-from deepwork.shapes import Answer
+from deepwork.files.stamps import to_printable_name
+from deepwork.reviews.models import ReviewRule, RuleProblem
+from deepwork.tool_types import Answer
 
 
 class RuleView(Answer):
-    """A rule as whoever looks for one sees it."""
+    """A review rule, or a rule file that cannot be used."""
 
     name: str
     description: str
     defining_file: str
 
     @classmethod
-    def of(cls, rule: Rule) -> Self:
-        defining_file = speakable(rule.defining_file)
+    def from_rule(cls, rule: ReviewRule) -> Self:
+        defining_file = to_printable_name(rule.defining_file)
         return cls(name=rule.name, description=rule.description, defining_file=defining_file)
 
     @classmethod
-    def of_flaw(cls, flaw: Flaw) -> Self:
-        """What cannot be used stands in the list too: silence would look like no rule at all."""
+    def from_problem(cls, problem: RuleProblem) -> Self:
+        """Represent a problem as an entry of the list; leaving it out would look like no rule at all."""
         return cls(
-            name=f"PARSE_ERROR:{flaw.file}", description=flaw.what, defining_file=f"{flaw.file}:{flaw.line}"
+            name=f"PARSE_ERROR:{problem.file}",
+            description=problem.message,
+            defining_file=f"{problem.file}:{problem.line}",
         )
 
 

@@ -1,4 +1,4 @@
-"""What is kept of reviews: which have passed, by a hash of all they looked at."""
+"""Stores which reviews have passed, by a hash of everything they depend on."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from deepwork.database.transaction import Transaction
 
 
 class PassedReviews:
-    """Reviews that need not be made again, those of job steps included."""
+    """Reviews that passed and need not be repeated, including those of job steps."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def among(self, marks: Sequence[str]) -> set[str]:
-        """Which of these have passed before."""
-        rows = self._tx.all("SELECT mark FROM passed_reviews WHERE mark IN :marks", marks=list(marks))
+    def find_passed(self, marks: Sequence[str]) -> set[str]:
+        """Return those of these marks whose review has passed."""
+        rows = self._tx.fetch_all("SELECT mark FROM passed_reviews WHERE mark IN :marks", marks=list(marks))
         return {row["mark"] for row in rows}
 
-    def remember(self, marks: Iterable[str]) -> int:
-        """Keep reviews that passed; the first time counts. How many are new."""
+    def save(self, marks: Iterable[str]) -> int:
+        """Save passed reviews, keeping the time of the first pass; return how many are new."""
         return sum(
-            self._tx.run(
+            self._tx.execute(
                 "INSERT INTO passed_reviews (mark, passed_at) VALUES (:mark, :now) ON CONFLICT DO NOTHING",
                 mark=each, now=self._tx.now,
             )
             for each in sorted(marks)
         )  # fmt: skip
 
-    def passed_at(self, mark: str) -> int | None:
-        """When it passed, in Unix milliseconds; None if it has not."""
-        when: int | None = self._tx.value(
+    def find_passed_at(self, mark: str) -> int | None:
+        """Return when the review passed, in Unix milliseconds, or None."""
+        when: int | None = self._tx.fetch_value(
             "SELECT passed_at FROM passed_reviews WHERE mark = :mark", mark=mark
         )
         return when

@@ -1,4 +1,4 @@
-"""What can be asked about reviews."""
+"""The review tools."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from deepwork.database.transaction import Database
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.reviews import rules
-from deepwork.reviews.desk import ReviewDesk, located
 from deepwork.reviews.models import ReviewEvent
+from deepwork.reviews.planner import ReviewPlanner, resolve_path
 from deepwork.reviews.responses import ReviewPassed, RuleView
 from deepwork.reviews.store import PassedReviews
-from deepwork.shapes import Id, Limit1000, Traits
+from deepwork.tool_types import Id, Limit1000, Traits
 
 
 class ReviewTools:
-    """Changed files meet the rules that say who must look at them."""
+    """Tools to plan reviews of changed files and to record passed ones."""
 
     traits: ClassVar = Traits(
         toolset="reviews",
@@ -25,8 +25,8 @@ class ReviewTools:
         idempotent=frozenset({"get_review_instructions", "mark_review_passed"}),
     )
 
-    def __init__(self, desk: ReviewDesk, database: Database, platform: str) -> None:
-        self.desk = desk
+    def __init__(self, planner: ReviewPlanner, database: Database, platform: str) -> None:
+        self.planner = planner
         self._database = database
         self._platform = platform
 
@@ -37,7 +37,7 @@ class ReviewTools:
         ] = None,
     ) -> str:
         """Review changed files by .deepreview rules: a list of review tasks to run in parallel."""
-        return self.desk.docket(files).as_text(self._platform)
+        return self.planner.plan(files).render(self._platform)
 
     def get_configured_reviews(
         self,
@@ -47,18 +47,20 @@ class ReviewTools:
         limit: Limit1000 = 200,
     ) -> list[RuleView]:
         """List the review rules of the project: name, description, and the file and line that define them."""
-        found = self.desk.rules()
+        found = self.planner.load_rules()
         if only_rules_matching_files is not None:
-            files = [located(self.desk.root, file) for file in only_rules_matching_files]
-            found = rules.about(found, files)
-        views = [RuleView.of(rule) for rule in found.rules]
-        return [*views, *map(RuleView.of_flaw, found.flaws)][:limit]
+            files = [resolve_path(self.planner.root, file) for file in only_rules_matching_files]
+            found = rules.filter_rules(found, files)
+        views = [RuleView.from_rule(rule) for rule in found.rules]
+        return [*views, *map(RuleView.from_problem, found.problems)][:limit]
 
     def mark_review_passed(self, review_id: Id) -> ReviewPassed:
         """Record that a review found nothing to change; it is left out until its rule or files change."""
-        title = self.desk.instructions.title(review_id)
+        title = self.planner.instructions.get_title(review_id)
         with self._database.transaction() as tx:
             passed = PassedReviews(tx)
-            if passed.remember({review_id}):
+            if passed.save({review_id}):
                 tx.emit(ReviewEvent.PASSED, {"review_id": review_id, "review": title})
-            return ReviewPassed(review_id=review_id, passed_at=iso(passed.passed_at(review_id) or tx.now))
+            return ReviewPassed(
+                review_id=review_id, passed_at=format_timestamp(passed.find_passed_at(review_id) or tx.now)
+            )

@@ -1,8 +1,8 @@
-"""The composition root: every part is made and joined here, and offered over MCP."""
+"""The composition root: builds all services and offers them over MCP and HTTP."""
 
 from __future__ import annotations
 
-from deepwork.config import keep_fastmcp_quiet
+from deepwork.config import silence_fastmcp
 
 # Before anything here imports FastMCP, which reads its settings once.
-keep_fastmcp_quiet()
+silence_fastmcp()

@@ -1,4 +1,4 @@
-"""The parts that jobs are run with, made and joined."""
+"""Creates and connects the objects that run jobs."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from deepwork.config import Settings, child_environment, reviewer_environment
+from deepwork.config import Settings, build_child_environment, build_reviewer_environment
 from deepwork.database.transaction import Database
 from deepwork.git.command import Git
+from deepwork.jobs.catalog import JobCatalog
 from deepwork.jobs.claude_cli import ClaudeCLI
-from deepwork.jobs.definitions import JobShelf
-from deepwork.jobs.gatekeeper import Gatekeeper
 from deepwork.jobs.quality_gate import QualityGate
 from deepwork.jobs.session_files import SessionFiles
-from deepwork.jobs.sessions import StateManager
+from deepwork.jobs.state_manager import StateManager
+from deepwork.jobs.step_review import StepReviewService
 from deepwork.jobs.tools import JobSettings, WorkflowTools
 
 
 @dataclass
 class JobsAssembly:
-    """Definitions on the shelf, sessions in files, and the gate between steps."""
+    """The job catalog, the session files and the quality gate of one project."""
 
     settings: Settings
     database: Database
 
     @cached_property
-    def shelf(self) -> JobShelf:
+    def catalog(self) -> JobCatalog:
         """The jobs that this project can use."""
         folders = [Path(folder).expanduser() for folder in self.settings.additional_jobs_folders]
-        return JobShelf(self.settings.project_root, lambda: folders)
+        return JobCatalog(self.settings.project_root, lambda: folders)
 
     @cached_property
     def sessions(self) -> StateManager:
-        """The runs of jobs."""
+        """The job sessions."""
         return StateManager(SessionFiles(self._tmp), self.database)
 
     @cached_property
     def quality_gate(self) -> QualityGate | None:
-        """Who reviews: nobody, an external reviewer, or the agent's own."""
+        """None if disabled; without a CLI, the agent starts the reviewer itself."""
         if not self.settings.quality_gate:
             return None
         timeout, parallel = self.settings.quality_gate_timeout, self.settings.max_parallel_reviews
         if self.settings.external_runner == "claude":
-            cli = ClaudeCLI(timeout, environment=reviewer_environment())
+            cli = ClaudeCLI(timeout, environment=build_reviewer_environment())
             return QualityGate(cli, max_inline_files=5, timeout=timeout, max_parallel=parallel)
         return QualityGate(None, max_inline_files=0, timeout=timeout, max_parallel=parallel)
 
@@ -52,10 +52,10 @@ class JobsAssembly:
         root, attempts = self.settings.project_root, self.settings.quality_gate_max_attempts
         return WorkflowTools(
             JobSettings(root, self.settings.git_branch),
-            self.shelf,
+            self.catalog,
             self.sessions,
-            Gatekeeper(root, self._tmp, self.quality_gate, self.sessions, self.database, attempts),
-            Git(root, environment=child_environment()),
+            StepReviewService(root, self._tmp, self.quality_gate, self.sessions, self.database, attempts),
+            Git(root, environment=build_child_environment()),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The MCP server."""
+"""Creates the MCP server."""
 
 from __future__ import annotations
 
@@ -11,49 +11,61 @@ from fastmcp import FastMCP
 from deepwork import __version__
 from deepwork.config import load_settings
 from deepwork.server.application import Application
-from deepwork.server.instructions import instructions
-from deepwork.server.prompts import expose_prompts
-from deepwork.server.registration import expose
-from deepwork.server.resources import expose_resources
-from deepwork.server.toolsets import chosen
+from deepwork.server.instructions import build_instructions
+from deepwork.server.prompts import register_prompts
+from deepwork.server.registration import register_tools
+from deepwork.server.resources import register_resources
+from deepwork.server.toolsets import select_tools
+
+
+class _Default(int):
+    """A default value: equal to the number, and still different from a caller who passes that number."""
+
+
+_DEFAULT_TIMEOUT = _Default(120)
+_DEFAULT_ATTEMPTS = _Default(3)
 
 
 def create_server(
     project_root: Path | str,
     enable_quality_gate: bool = True,
-    quality_gate_timeout: int = 120,
-    quality_gate_max_attempts: int = 3,
+    quality_gate_timeout: int = _DEFAULT_TIMEOUT,
+    quality_gate_max_attempts: int = _DEFAULT_ATTEMPTS,
     external_runner: str | None = None,
     **settings: Any,
 ) -> FastMCP:
-    """The server for a project; further settings by the names of their flags (toolsets, database, …).
+    """Create the server for a project; further settings by the names of their flags (toolsets, …).
 
-    What is left at its default may still be set by the environment or the project's config.yml.
+    An argument that is given wins over the environment and the project's config.yml.
     """
     flags = {
         "quality_gate": None if enable_quality_gate else False,
-        "quality_gate_timeout": None if quality_gate_timeout == 120 else quality_gate_timeout,
-        "quality_gate_max_attempts": None if quality_gate_max_attempts == 3 else quality_gate_max_attempts,
+        "quality_gate_timeout": _unless_default(quality_gate_timeout),
+        "quality_gate_max_attempts": _unless_default(quality_gate_max_attempts),
         "external_runner": external_runner,
     }
-    return server_of(Application(load_settings(project_root, flags | settings)))
+    return build_server(Application(load_settings(project_root, flags | settings)))
 
 
-def server_of(app: Application) -> FastMCP:
-    """The server over parts that are already joined."""
-    tools = chosen(app.registry, app.settings)
+def _unless_default(value: int) -> int | None:
+    return None if isinstance(value, _Default) else value
+
+
+def build_server(app: Application) -> FastMCP:
+    """Build the server of an application."""
+    tools = select_tools(app.registry, app.settings)
     if app.settings.read_only:
-        # Here they change nothing, so whoever may read may call them, and there is nothing to record.
+        # In read-only mode no tool changes anything: the read scope suffices and no audit record is needed.
         tools = {name: replace(spec, read_only=True) for name, spec in tools.items()}
     mcp = FastMCP(
         "deepwork",
-        instructions({spec.toolset for spec in tools.values()}),
+        build_instructions({spec.toolset for spec in tools.values()}),
         version=__version__,
         on_duplicate="error",
         mask_error_details=True,
         dereference_schemas=False,
     )
-    expose(mcp, app, tools)
-    expose_prompts(mcp, app, tools)
-    expose_resources(mcp, app, tools)
+    register_tools(mcp, app, tools)
+    register_prompts(mcp, app, tools)
+    register_resources(mcp, app, tools)
     return mcp

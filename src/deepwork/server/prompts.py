@@ -1,4 +1,4 @@
-"""Prompts: what a person picks from a menu to set an agent on its way."""
+"""MCP prompts, which a person picks from a menu to start or resume an agent's work."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pydantic import PrivateAttr
 from deepwork.agents.store import AgentStore
 from deepwork.database.call import Call
 from deepwork.errors import DeepworkError, InvalidInput
-from deepwork.hooks import telling
-from deepwork.hooks.learning import Record
-from deepwork.hooks.situation import look, place_of
+from deepwork.hooks import rendering
+from deepwork.hooks.current_work import get_project_scope, load_current_work
+from deepwork.hooks.identity import SessionRecord
 from deepwork.server.application import Application
 from deepwork.server.instructions import WAYS
-from deepwork.server.invocation import invoke, spoken
-from deepwork.server.registration import call_of
+from deepwork.server.invocation import error_to_dict, invoke
+from deepwork.server.registration import build_call
 from deepwork.server.registry import ToolSpec
 
 Result = TypeVar("Result")
@@ -41,46 +41,46 @@ _PARTS = {
     "messages": ("unread",),
     "agents": ("lost",),
 }
-"""The parts of a situation, by the toolset whose tools they name."""
+"""Fields of `CurrentWork`, by the toolset whose tools they mention."""
 
 
-def expose_prompts(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
-    """Offer those prompts whose tools are offered."""
-    desk = PromptDesk(app, tools)
+def register_prompts(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
+    """Register the prompts whose tools are enabled."""
+    renderer = PromptRenderer(app, tools)
     mcp.add_prompt(
-        McpPrompt.of(
+        McpPrompt.create(
             "deepwork_start",
-            "Begin a piece of work: which way of working fits, and what is there already.",
-            desk.start,
+            "Begin work: choose a way of working, and see existing jobs and open work.",
+            renderer.render_start,
             goal="What you want to achieve",
         )
     )
     mcp.add_prompt(
-        McpPrompt.of(
+        McpPrompt.create(
             "deepwork_resume",
-            "Go on with what is under way: steps, claimed tasks, tracked work, messages.",
-            desk.resume,
-            agent_id="Whose work; default: your own",
+            "Continue open work: job steps, claimed tasks, tracked work, messages.",
+            renderer.render_resume,
+            agent_id="Agent to resume; default: your own",
         )
     )
     if "get_review_instructions" in tools:
         mcp.add_prompt(
-            McpPrompt.of(
+            McpPrompt.create(
                 "deepwork_review",
-                "Run the reviews that the project wants for the changed files.",
-                desk.review,
-                files="Which files, separated by spaces; default: what changed in git",
+                "Run the reviews that the project requires for the changed files.",
+                renderer.render_review,
+                files="Files, separated by spaces; default: files changed in git",
             )
         )
 
 
 class McpPrompt(Prompt):
-    """One of our prompts, as FastMCP knows it."""
+    """A deepwork prompt as a FastMCP prompt."""
 
     _text: Callable[[Arguments, Call], str] = PrivateAttr()
 
     @classmethod
-    def of(
+    def create(
         cls, name: str, description: str, text: Callable[[Arguments, Call], str], **arguments: str
     ) -> McpPrompt:
         prompt = cls(
@@ -92,11 +92,11 @@ class McpPrompt(Prompt):
         return prompt
 
     def to_mcp_prompt(self, **overrides: Any) -> McpPromptForm:
-        """As prompts/list shows it, without FastMCP's own notes."""
+        """Convert for prompts/list, without FastMCP's metadata."""
         return super().to_mcp_prompt(**{"_meta": None, **overrides})
 
     async def render(self, arguments: dict[str, Any] | None = None) -> str:
-        """Its text, made in a worker thread."""
+        """Render the text in a worker thread."""
         given = {name: str(value).strip() for name, value in (arguments or {}).items()}
         known = [each.name for each in self.arguments or ()]
 
@@ -108,108 +108,108 @@ class McpPrompt(Prompt):
                 )
             return self._text({name: value for name, value in given.items() if value}, call)
 
-        return await carried_out(self.name, text)
+        return await run_in_worker(self.name, text)
 
 
-async def carried_out(name: str, work: Callable[[Call], Result]) -> Result:
-    """What the work gives, done in a worker thread; its errors say what those of tools say."""
+async def run_in_worker(name: str, work: Callable[[Call], Result]) -> Result:
+    """Run the work in a worker thread; errors have the same format as those of tools."""
     try:
-        return await anyio.to_thread.run_sync(work, call_of(name, get_context()))
-    except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
-        said = spoken(error, name)
+        return await anyio.to_thread.run_sync(work, build_call(name, get_context()))
+    except Exception as error:  # noqa: BLE001 - callers get every error in the same format
+        details = error_to_dict(error, name)
         code = INVALID_PARAMS if isinstance(error, DeepworkError) else INTERNAL_ERROR
-        raise Refused(code, str(said["message"]), said) from None
+        raise McpRequestError(code, str(details["message"]), details) from None
 
 
-class Refused(FastMCPError, MCPError):
-    """An error with its details on the wire; FastMCP need not log what a caller did wrong."""
+class McpRequestError(FastMCPError, MCPError):
+    """An MCP error that carries details; logged at debug level, because it is the caller's mistake."""
 
     def __init__(self, code: int, message: str, data: Mapping[str, Any]) -> None:
         MCPError.__init__(self, code=code, message=message, data=data)
         self.log_level = logging.DEBUG
 
 
-class PromptDesk:
-    """What the prompts say."""
+class PromptRenderer:
+    """Renders the texts of the prompts."""
 
     def __init__(self, app: Application, tools: Mapping[str, ToolSpec]) -> None:
         self._app = app
         self._tools = tools
 
-    def start(self, arguments: Arguments, call: Call) -> str:
-        """Which way of working fits a goal, and what is there."""
+    def render_start(self, arguments: Arguments, call: Call) -> str:
+        """Render the ways of working, existing jobs and current work for a goal."""
         goal = arguments.get("goal", "")
         if len(goal) > MAX_GOAL:
             raise InvalidInput(
-                f"`goal` has {len(goal)} characters; at most {MAX_GOAL} are read.",
-                suggestion="Say it shorter, or put it into a file and name the file.",
+                f"`goal` has {len(goal)} characters; the limit is {MAX_GOAL}.",
+                suggestion="Shorten it, or put it in a file and name the file.",
             )
         parts = [
             f"Work on this with deepwork:\n\n{goal}"
             if goal
             else "Ask me what to achieve, then use deepwork.",
-            "Choose the way of working that fits, say in a sentence which and why, then begin:",
-            "\n".join(self._ways()),
-            *self._jobs(call),
-            self._situation(self._record(None, call)),
+            "Choose the way of working that fits, say in one sentence which and why, then begin:",
+            "\n".join(self._list_ways()),
+            *self._list_jobs(call),
+            self._render_current_work(self._find_identity(None, call)),
         ]
         return "\n\n".join(filter(None, parts))
 
-    def resume(self, arguments: Arguments, call: Call) -> str:
-        """How things stand, for whom."""
-        text = self._situation(self._record(arguments.get("agent_id"), call))
+    def render_resume(self, arguments: Arguments, call: Call) -> str:
+        """Render the current work of an agent."""
+        text = self._render_current_work(self._find_identity(arguments.get("agent_id"), call))
         if not text:
-            return "Nothing is under way in deepwork. Ask me what to begin, or use the prompt deepwork_start."
+            return "deepwork has no open work. Ask me what to begin, or use the prompt deepwork_start."
         return (
-            f"Go on with what is under way.\n\n{text}\n\nSay in a sentence what you go on with, then do so."
-            " If several things are under way and none is yours, ask me which."
+            f"Continue the open work.\n\n{text}\n\nSay in one sentence what you continue, then do it."
+            " If several items are open and none is yours, ask me which."
         )
 
-    def review(self, arguments: Arguments, _: Call) -> str:
-        """How reviews are run."""
+    def render_review(self, arguments: Arguments, _: Call) -> str:
+        """Render the instructions to run reviews."""
         files = arguments.get("files", "").split()
         asked = f"files={files!r}" if files else ""
         return (
             f"Run the reviews of the changed files: call get_review_instructions({asked}) and start every"
-            " task that it lists, all at the same time, each with its own prompt. Mend what they find. For"
-            " each review that found nothing call mark_review_passed with its review_id. Call"
-            f" get_review_instructions({asked}) again until it lists nothing more; the same finding twice is"
-            " for me to decide. Then tell me what was reviewed, what was found, and what you changed."
+            " task that it lists, all at the same time, each with its own prompt. Fix what they find. For"
+            " each review without findings call mark_review_passed with its review_id. Call"
+            f" get_review_instructions({asked}) again until it lists nothing more; leave a finding that"
+            " comes back to me. Then report what was reviewed, what was found, and what you changed."
         )
 
-    def _ways(self) -> Iterator[str]:
+    def _list_ways(self) -> Iterator[str]:
         toolsets = {spec.toolset for spec in self._tools.values()}
         return (f"- {way}" for toolset, way in WAYS.items() if toolset in toolsets)
 
-    def _jobs(self, call: Call) -> Iterator[str]:
-        """The recipes that this project has."""
+    def _list_jobs(self, call: Call) -> Iterator[str]:
+        """List the jobs of this project."""
         if (spec := self._tools.get("get_workflows")) is None:
             return
         found = invoke(self._app.database, spec, {}, call)["jobs"]
         lines = [
-            f"- {job['name']}/{workflow['name']}: {telling.one_line(workflow['summary'], 120)}"
+            f"- {job['name']}/{workflow['name']}: {rendering.format_one_line(workflow['summary'], 120)}"
             for job in found
             for workflow in job["workflows"]
         ]
         if lines:
             more = f"\n- and {len(lines) - MOST_JOBS} more: get_workflows" if len(lines) > MOST_JOBS else ""
-            yield "Jobs that are there:\n" + "\n".join(lines[:MOST_JOBS]) + more
+            yield "Available jobs:\n" + "\n".join(lines[:MOST_JOBS]) + more
 
-    def _situation(self, record: Record) -> str:
-        place = place_of(self._app.settings)
+    def _render_current_work(self, record: SessionRecord) -> str:
+        place = get_project_scope(self._app.settings)
         with self._app.database.reading() as tx:
-            found = look(tx, place, record)
-        return telling.situation_text(replace(found, **self._left_out()))
+            found = load_current_work(tx, place, record)
+        return rendering.render_current_work(replace(found, **self._list_omitted_parts()))
 
-    def _left_out(self) -> dict[str, Any]:
-        """What is not told, as the tools to go on with it are not offered."""
+    def _list_omitted_parts(self) -> dict[str, Any]:
+        """Return empty values for the parts whose tools are not enabled."""
         offered = {spec.toolset for spec in self._tools.values()}
         missing = [part for toolset, parts in _PARTS.items() if toolset not in offered for part in parts]
         return {part: None if part == "context" else [] for part in missing}
 
-    def _record(self, agent_id: str | None, call: Call) -> Record:
-        """For whom: the agent that is named, or the only one that the caller registered."""
+    def _find_identity(self, agent_id: str | None, call: Call) -> SessionRecord:
+        """Find the named agent, or the only one that the caller registered."""
         with self._app.database.reading() as tx:
             store = AgentStore(tx)
-            agent = store.get(agent_id) if agent_id else store.only_one_of(call.caller)
-        return Record("mcp", call.caller, agents=(agent.id,) if agent else ())
+            agent = store.get(agent_id) if agent_id else store.find_only_agent_of(call.caller)
+        return SessionRecord("mcp", call.caller, agents=(agent.id,) if agent else ())

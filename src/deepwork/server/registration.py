@@ -1,4 +1,4 @@
-"""Our tools as MCP tools: each with one log line, one form of error, one form of answer."""
+"""Registers our tools with FastMCP, with one log line, one error format and one answer format for all."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pydantic import PrivateAttr
 from starlette.requests import Request
 
 from deepwork.access.models import Scope
-from deepwork.access.rules import offered_to
+from deepwork.access.rules import is_offered_to
 from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke, invoke_async, spoken
+from deepwork.server.invocation import error_to_dict, invoke, invoke_async
 from deepwork.server.registry import ToolSpec
 
 log = logging.getLogger("deepwork.calls")
@@ -35,21 +35,21 @@ KEY = "deepwork/idempotency-key"
 CLIENT = "deepwork/client"
 
 
-def expose(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
-    """Offer these tools over MCP."""
+def register_tools(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
+    """Register these tools with the MCP server."""
     for spec in tools.values():
-        mcp.add_tool(McpTool.of(spec, app))
-    mcp.add_middleware(OfferedTools(tools))
+        mcp.add_tool(McpTool.from_spec(spec, app))
+    mcp.add_middleware(OfferedToolsMiddleware(tools))
 
 
 class McpTool(Tool):
-    """One of our tools, as FastMCP knows it."""
+    """A deepwork tool as a FastMCP tool."""
 
     _spec: ToolSpec = PrivateAttr()
     _app: Application = PrivateAttr()
 
     @classmethod
-    def of(cls, spec: ToolSpec, app: Application) -> McpTool:
+    def from_spec(cls, spec: ToolSpec, app: Application) -> McpTool:
         tool = cls(
             name=spec.name,
             description=spec.description,
@@ -66,28 +66,28 @@ class McpTool(Tool):
         return tool
 
     def to_mcp_tool(self, **overrides: Any) -> McpToolForm:
-        """As tools/list shows it, without FastMCP's own notes: every agent would pay for them."""
+        """Convert for tools/list, without FastMCP's metadata, which would cost every agent tokens."""
         return super().to_mcp_tool(**{"_meta": None, **overrides})
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Call the method in a worker thread; the transaction in it ends whole even if the client is gone."""
+        """Call the tool in a worker thread, so that its transaction completes if the client disconnects."""
         try:
-            call = call_of(self.name, get_context())
-            log.info("%s by %s, stack %s", self.name, call.caller, self._app.stack(call.caller))
+            call = build_call(self.name, get_context())
+            log.info("%s by %s, stack %s", self.name, call.caller, self._app.describe_stack(call.caller))
             if self._spec.is_async:
-                return answer(await invoke_async(self._spec, arguments, call, self._app.database))
-            return answer(await anyio.to_thread.run_sync(self._work(arguments, call)))
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the caller gets one form of error
-            return refusal(spoken(error, self.name))
+                return to_tool_result(await invoke_async(self._spec, arguments, call, self._app.database))
+            return to_tool_result(await anyio.to_thread.run_sync(self._bind_call(arguments, call)))
+        except Exception as error:  # noqa: BLE001 - callers get every error in the same format
+            return to_error_result(error_to_dict(error, self.name))
 
-    def _work(self, arguments: dict[str, Any], call: Call) -> Callable[[], Any]:
+    def _bind_call(self, arguments: dict[str, Any], call: Call) -> Callable[[], Any]:
         return lambda: invoke(self._app.database, self._spec, arguments, call)
 
 
-class OfferedTools(Middleware):
-    """Lists what the caller's token covers, and says of what is not there that it is not.
+class OfferedToolsMiddleware(Middleware):
+    """Lists the tools that the caller's token covers, and answers calls of unknown tools.
 
-    One class for both: every layer around a call costs as much as a small query.
+    One middleware for both, because every layer around a call costs as much as a small query.
     """
 
     def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
@@ -98,12 +98,12 @@ class OfferedTools(Middleware):
         context: MiddlewareContext[ListToolsRequest],
         call_next: CallNext[ListToolsRequest, Sequence[Tool]],
     ) -> Sequence[Tool]:
-        """A tool that cannot be called would only cost tokens."""
-        scope = _scope(_request(get_context()))
+        """Hide tools that the caller may not call: they would only cost tokens."""
+        scope = _get_scope(_get_request(get_context()))
         return [
             tool
             for tool in await call_next(context)
-            if offered_to(scope, tool.name, read_only=self._tools[tool.name].read_only)
+            if is_offered_to(scope, tool.name, read_only=self._tools[tool.name].read_only)
         ]
 
     async def on_call_tool(
@@ -111,33 +111,35 @@ class OfferedTools(Middleware):
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        """A call of a tool that is not there is answered in the form of every other error."""
+        """Answer a call of an unknown tool in our error format."""
         try:
             return await call_next(context)
         except (NotFoundError, DisabledError):
-            return refusal(_unknown(context.message.name, list(self._tools)).as_dict())
+            return to_error_result(
+                _build_unknown_tool_error(context.message.name, list(self._tools)).to_dict()
+            )
 
 
-def answer(value: Any) -> ToolResult:
-    """An answer in both of MCP's forms: an object as it is, anything else under `result`.
+def to_tool_result(value: Any) -> ToolResult:
+    """Convert an answer to MCP's text and structured content; non-objects go under `result`.
 
-    Text is sent as it is: escaped as JSON it would be harder to read and cost more tokens.
+    A string is sent as it is: escaped as JSON it would be harder to read and cost more tokens.
     """
     structured = value if isinstance(value, dict) else {"result": value}
-    shown = TextContent(type="text", text=value) if isinstance(value, str) else _text(value)
-    return ToolResult(content=[shown], structured_content=structured)
+    content = TextContent(type="text", text=value) if isinstance(value, str) else _to_text_content(value)
+    return ToolResult(content=[content], structured_content=structured)
 
 
-def refusal(error: Mapping[str, Any]) -> ToolResult:
-    """An error: one JSON object, marked as such."""
-    return ToolResult(content=[_text(error)], is_error=True)
+def to_error_result(error: Mapping[str, Any]) -> ToolResult:
+    """Convert an error to a JSON object marked as an error."""
+    return ToolResult(content=[_to_text_content(error)], is_error=True)
 
 
-def _text(value: Any) -> TextContent:
+def _to_text_content(value: Any) -> TextContent:
     return TextContent(type="text", text=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def _unknown(name: str, names: list[str]) -> DeepworkError:
+def _build_unknown_tool_error(name: str, names: list[str]) -> DeepworkError:
     close = difflib.get_close_matches(name, names, n=1)
     return InvalidInput(
         f"There is no tool {name[:200]!r}." + (f" Did you mean {close[0]}?" if close else ""),
@@ -145,36 +147,36 @@ def _unknown(name: str, names: list[str]) -> DeepworkError:
     )
 
 
-def call_of(tool: str, context: Context) -> Call:
-    """Whose call this is: the token's owner, the session, or who it says; on stdio whoever started us."""
+def build_call(tool: str, context: Context) -> Call:
+    """Build the call; the caller is the token's name, the session or the client's name, on stdio `local`."""
     meta = (context.request_context and context.request_context.meta) or {}
-    request = _request(context)
+    request = _get_request(context)
     if request is None:
-        return Call("local", tool, _key(meta.get(KEY)))
+        return Call("local", tool, _parse_key(meta.get(KEY)))
     principal: str | None = request.scope.get("deepwork.principal")
-    key = _key(meta.get(KEY) or request.headers.get("idempotency-key"))
-    caller = principal or _name(request, meta)
-    return Call(caller, tool, key, principal or "local", _scope(request))
+    key = _parse_key(meta.get(KEY) or request.headers.get("idempotency-key"))
+    caller = principal or _format_caller(request, meta)
+    return Call(caller, tool, key, principal or "local", _get_scope(request))
 
 
-def _request(context: Context) -> Request | None:
-    """The request that a call came by; None on stdio."""
+def _get_request(context: Context) -> Request | None:
+    """Return the HTTP request of the call; None on stdio."""
     return None if context.transport in (None, "stdio") else get_http_request()
 
 
-def _scope(request: Request | None) -> Scope:
-    """How much the caller may do: all that its token covers, or everything where none is needed."""
+def _get_scope(request: Request | None) -> Scope:
+    """Return the scope of the caller's token; admin where no token is needed."""
     return Scope.ADMIN if request is None else Scope(request.scope.get("deepwork.scope", Scope.ADMIN))
 
 
-def _key(given: object) -> str | None:
+def _parse_key(given: object) -> str | None:
     return None if given is None else check_key(given)
 
 
-def _name(request: Request, meta: Mapping[str, Any]) -> str:
+def _format_caller(request: Request, meta: Mapping[str, Any]) -> str:
     if session := request.headers.get("mcp-session-id") or request.query_params.get("session_id"):
         return f"session:{session}"
-    named = meta.get(CLIENT)
-    if not isinstance(named, str) or not named.isprintable():
+    client = meta.get(CLIENT)
+    if not isinstance(client, str) or not client.isprintable():
         return "anonymous"
-    return f"client:{named}"[:200]
+    return f"client:{client}"[:200]

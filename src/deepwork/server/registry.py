@@ -1,6 +1,6 @@
-"""Every tool as plain data: what it is called, what it takes, what it does to the world.
+"""Describes every tool as data: name, parameters, schemas and effects.
 
-Needs no MCP: the command line, the dashboard and the documentation read the same registry as the server.
+Does not depend on MCP: the command line, the dashboard and the documentation use the same registry.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from deepwork.server.complaints import complaint
-from deepwork.server.schemas import compact
-from deepwork.shapes import UNCHANGED, Traits, check_input
+from deepwork.server.argument_errors import build_argument_error
+from deepwork.server.schemas import compact_schema
+from deepwork.tool_types import UNCHANGED, Traits, check_input
 
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """One tool."""
+    """The description of one tool."""
 
     name: str
     toolset: str
@@ -38,15 +38,15 @@ class ToolSpec:
 
     @cached_property
     def description(self) -> str:
-        """What an agent reads before it calls."""
+        """The docstring of the method, which agents read."""
         return inspect.getdoc(self.method) or ""
 
     @cached_property
     def parameters(self) -> type[BaseModel]:
-        """The arguments as a model, made from the method's signature."""
+        """A model of the arguments, created from the method's signature."""
         hints = typing.get_type_hints(self.method, include_extras=True)
         fields: dict[str, Any] = {
-            parameter.name: (hints[parameter.name], _default(parameter))
+            parameter.name: (hints[parameter.name], _get_default(parameter))
             for parameter in inspect.signature(self.method).parameters.values()
             if parameter.name != "self"
         }
@@ -54,35 +54,35 @@ class ToolSpec:
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        """The arguments as a client sees them."""
-        return compact(self.parameters.model_json_schema())
+        """The JSON schema of the arguments."""
+        return compact_schema(self.parameters.model_json_schema())
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """The answer as a client may see it; None where it is not one kind of object."""
+        """The JSON schema of the answer; None if the answer is not a single model."""
         answer = typing.get_type_hints(self.method)["return"]
         if isinstance(answer, type) and issubclass(answer, BaseModel):
-            return compact(answer.model_json_schema())
+            return compact_schema(answer.model_json_schema())
         return None
 
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the method is called with; whatever cannot be used is an error that names it."""
+    def validate_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate arguments and return those that were given; an error names each invalid one."""
         check_input(dict(given))
         try:
             model = self.parameters.model_validate(given)
         except ValidationError as error:
-            raise complaint(self.name, error, list(self.parameters.model_fields)) from None
+            raise build_argument_error(self.name, error, list(self.parameters.model_fields)) from None
         return {name: getattr(model, name) for name in model.model_fields_set}
 
 
 class Tools(Protocol):
-    """A class of tools: every public method is one."""
+    """A class whose public methods are tools."""
 
     traits: ClassVar[Traits]
 
 
-def specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
-    """The tools that an object offers, or a class would."""
+def list_specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
+    """List the tools of an object or class."""
     traits = tools.traits
     return [
         ToolSpec(
@@ -98,14 +98,14 @@ def specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
     ]  # fmt: skip
 
 
-def by_name(tools: Iterable[Tools]) -> dict[str, ToolSpec]:
-    """Every tool of these objects, in the order of their names."""
-    found = [spec for each in tools for spec in specs(each)]
+def index_by_name(tools: Iterable[Tools]) -> dict[str, ToolSpec]:
+    """Return the tools of these objects by name, sorted."""
+    found = [spec for each in tools for spec in list_specs(each)]
     return {spec.name: spec for spec in sorted(found, key=lambda spec: spec.name)}
 
 
-def _default(parameter: inspect.Parameter) -> Any:
+def _get_default(parameter: inspect.Parameter) -> Any:
     if parameter.default is UNCHANGED:
-        # A default that the schema does not show: null is a value here, and only absence leaves things alone.
+        # Hide the default in the schema: null is a value here, and only absence leaves things unchanged.
         return Field(default_factory=lambda: None)
     return ... if parameter.default is parameter.empty else parameter.default

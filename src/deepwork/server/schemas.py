@@ -1,4 +1,4 @@
-"""JSON schemas made small: an agent pays for every word of them, in every session."""
+"""Compacts JSON schemas, because every agent pays tokens for them in every session."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from typing import Any
 _NOISE = {"title", "additionalProperties", "minLength", "maxLength"}
 
 
-def compact(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema without titles, references, nulls that mean "absent", or `anyOf`.
+def compact_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema without titles, `$ref`, `anyOf` and nulls that mean "absent".
 
-    Some model APIs refuse `anyOf` and `$ref`; nobody needs them for what our tools take.
+    Some model APIs reject `anyOf` and `$ref`, and our tools do not need them.
     """
     definitions = schema.get("$defs", {})
-    small: dict[str, Any] = _small(schema, definitions)
+    small: dict[str, Any] = _compact_node(schema, definitions)
     small.setdefault("properties", {})
     return small
 
 
-def _small(node: Any, definitions: dict[str, Any]) -> Any:
+def _compact_node(node: Any, definitions: dict[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_small(item, definitions) for item in node]
+        return [_compact_node(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         target = definitions[node["$ref"].rsplit("/", 1)[1]]
         node = {
             **{key: value for key, value in target.items() if key != "description"},
-            **_without(node, "$ref"),
+            **_drop_key(node, "$ref"),
         }
     if "anyOf" in node:
-        node = {**_without(node, "anyOf"), **_one_of(node, definitions)}
+        node = {**_drop_key(node, "anyOf"), **_merge_alternatives(node, definitions)}
     return {
-        key: {name: _small(inner, definitions) for name, inner in value.items()}
+        key: {name: _compact_node(inner, definitions) for name, inner in value.items()}
         if key == "properties"
-        else _small(value, definitions)
+        else _compact_node(value, definitions)
         for key, value in node.items()
         if key not in _NOISE | {"$defs"} and not (key == "default" and value is None)
     }
 
 
-def _one_of(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Alternatives as one schema: null means "absent" where absent is allowed, other types are listed."""
-    choices = [_small(choice, definitions) for choice in node["anyOf"]]
+def _merge_alternatives(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Merge alternatives into one schema; null is dropped where the parameter may be absent."""
+    choices = [_compact_node(choice, definitions) for choice in node["anyOf"]]
     null_is_a_value = "default" not in node
     kept = [choice for choice in choices if null_is_a_value or choice.get("type") != "null"]
     if len(kept) == 1:
@@ -56,5 +56,5 @@ def _as_list(kind: Any) -> list[str]:
     return kind if isinstance(kind, list) else [kind]
 
 
-def _without(node: dict[str, Any], key: str) -> dict[str, Any]:
+def _drop_key(node: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in node.items() if name != key}

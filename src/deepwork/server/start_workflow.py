@@ -1,7 +1,7 @@
-"""The one tool that two slices share: `start_workflow` runs a job, or begins to record what happens.
+"""The `start_workflow` tool that jobs and tracking share: it runs a job or starts a tracked workflow.
 
-The only tool outside a slice, because neither of the two knows the other. Its schema is flat and requires
-nothing: some model APIs refuse alternatives in a schema, so which form it is, is found out here.
+The only tool outside a slice, because neither slice knows the other. Its schema is flat and requires nothing,
+because some model APIs reject alternatives in a schema; the arguments decide which form is meant.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Annotated, Any, ClassVar
 import anyio
 from pydantic import Field
 
-from deepwork.database.idempotency import under_key
+from deepwork.database.idempotency import run_under_key
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput
 from deepwork.jobs.responses import Started
 from deepwork.jobs.tools import WorkflowTools
-from deepwork.shapes import Name, Text, Traits
+from deepwork.tool_types import Name, Text, Traits
 from deepwork.tracking.models import Profile
 from deepwork.tracking.responses import WorkflowStarted
 from deepwork.tracking.tools import TrackTools
@@ -28,7 +28,7 @@ _FORMS = (
 
 
 class StartWorkflow:
-    """Runs a job, or begins to record a workflow: told by what it is given."""
+    """Runs a job or starts a tracked workflow, depending on the arguments."""
 
     traits: ClassVar = Traits(toolset="jobs")
 
@@ -56,29 +56,31 @@ class StartWorkflow:
             "name": name, "objective": objective, "profile": profile, "total_phases": total_phases,
             "scope": scope, "constraints": constraints,
         }  # fmt: skip
-        form = _form(_given(job), _given(track))
+        form = _resolve_form(_drop_missing(job), _drop_missing(track))
         if "job_name" in form:
             return await self._jobs.start_workflow(**form)
-        return await anyio.to_thread.run_sync(lambda: self._track(form))
+        return await anyio.to_thread.run_sync(lambda: self._start_tracking(form))
 
-    def _track(self, asked: dict[str, Any]) -> WorkflowStarted:
-        answer = under_key(
-            self._database, asked, lambda: self._tracking.start_workflow(**asked).model_dump(mode="json")
+    def _start_tracking(self, arguments: dict[str, Any]) -> WorkflowStarted:
+        answer = run_under_key(
+            self._database,
+            arguments,
+            lambda: self._tracking.start_workflow(**arguments).model_dump(mode="json"),
         )
         return WorkflowStarted.model_validate(answer)
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def _drop_missing(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _form(job: dict[str, Any], track: dict[str, Any]) -> dict[str, Any]:
-    """The form that was meant; anything but exactly one complete form is refused."""
+def _resolve_form(job: dict[str, Any], track: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the one complete form; raise for a mixed or incomplete call."""
     if job and track:
-        mixed = f"`{next(iter(job))}` is for a job and `{next(iter(track))}` for a record"
-        raise InvalidInput(f"Only one form can be meant: {mixed}.", suggestion=_FORMS)
+        mixed = f"`{next(iter(job))}` belongs to a job and `{next(iter(track))}` to a tracked workflow"
+        raise InvalidInput(f"Use one form, not both: {mixed}.", suggestion=_FORMS)
     form, needed = (track, ("name", "objective")) if track else (job, ("goal", "job_name", "workflow_name"))
     if missing := [f"`{field}`" for field in needed if field not in form]:
         what = " and ".join(missing) + (" is" if len(missing) == 1 else " are")
-        raise InvalidInput(f"{what} missing." if form else "Nothing was given.", suggestion=_FORMS)
+        raise InvalidInput(f"{what} missing." if form else "No arguments were given.", suggestion=_FORMS)
     return form

@@ -1,4 +1,4 @@
-"""Which tools a server offers: chosen at its start, never changed while it runs."""
+"""Selects the tools a server offers; the selection is fixed at startup."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from deepwork.errors import DefinitionError
 from deepwork.server.registry import ToolSpec
 
 
-def chosen(registry: Mapping[str, ToolSpec], settings: Settings) -> dict[str, ToolSpec]:
-    """The tools left after --toolsets, --tools, --exclude-tools and --read-only."""
+def select_tools(registry: Mapping[str, ToolSpec], settings: Settings) -> dict[str, ToolSpec]:
+    """Select the tools allowed by --toolsets, --tools, --exclude-tools and --read-only."""
     toolsets = {spec.toolset for spec in registry.values()}
     _require_known("toolset", settings.toolsets, toolsets | {"all"})
     _require_known("tool", (*settings.tools, *settings.exclude_tools), registry)

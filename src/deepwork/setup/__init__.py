@@ -1,1 +1,1 @@
-"""How a project begins, and how clients learn to start deepwork: edits of other programs' files."""
+"""Initialises projects and registers deepwork in the config files of MCP clients."""

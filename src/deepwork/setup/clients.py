@@ -1,4 +1,4 @@
-"""The clients that can start deepwork: where each keeps its settings, and how it writes a server down."""
+"""The supported clients: where each keeps its config files and how it describes an MCP server."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ Scope = Literal["project", "user"]
 Format = Literal["json", "jsonc", "toml"]
 Shape = Literal["stdio", "plain", "opencode"]
 
-# Places begin with a word in braces, which `surroundings.py` knows the folder of.
+# Paths begin with a folder name in braces, which `locations.py` resolves.
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
-    """Where a client is told to call us, and what it calls the three moments."""
+class ClientHooks:
+    """Where a client configures hooks, and its names for our three events."""
 
     project: str
     user: str
     events: tuple[tuple[str, str], ...]
-    """The client's name of an event, and ours."""
+    """Pairs of the client's event name and ours."""
     timeout: int
-    """How long it waits, in the client's own unit: ten seconds."""
+    """Ten seconds, in the unit the client uses."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client, as data."""
+    """Everything setup needs to know about one client."""
 
     name: str
     title: str
     section: str
-    """Under which key its file lists servers."""
+    """The key under which its file lists servers."""
     format: Format
     shape: Shape
     project_file: tuple[str, ...] = ()
-    """Where a project keeps it; of several the one that is there, else the first."""
+    """Candidates for the project's config file: the first that exists is used, else the first."""
     user_file: tuple[str, ...] = ()
     project_folder: str = "."
-    """How a project's file names the project: the client starts servers there, or has a word for it."""
+    """The project folder in a project's file: the client starts servers there or has a variable for it."""
     user_folder: str | None = "."
-    """The same in a user's file; None where only an absolute path works."""
+    """The same in a user's file; None if only an absolute path works."""
     tool_limit: int | None = None
     project_guidance: str | None = None
     user_guidance: str | None = None
-    hooks: Hooks | None = None
+    hooks: ClientHooks | None = None
     programs: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    """What betrays that it is used: folders, in the project or at home."""
+    """Folders, in the project or at home, that show that the client is in use."""
     is_graphical: bool = False
-    """Started from a desktop it has not the user's PATH."""
+    """Whether it is started from a desktop, and therefore without the user's PATH."""
     project_notes: tuple[str, ...] = ()
     next_step: str = ""
 
@@ -59,8 +59,8 @@ class Client:
         return "project" if self.project_file else "user"
 
     @property
-    def path(self) -> tuple[str, str]:
-        """Where the entry stands in the file."""
+    def entry_path(self) -> tuple[str, str]:
+        """The keys that lead to our entry in the file."""
         return (self.section, "deepwork")
 
 
@@ -75,7 +75,7 @@ CLIENTS = (
         user_file=("{claude_json}/.claude.json",),
         project_guidance="{project}/CLAUDE.md",
         user_guidance="{claude}/CLAUDE.md",
-        hooks=Hooks(
+        hooks=ClientHooks(
             project="{project}/.claude/settings.json",
             user="{claude}/settings.json",
             events=(("SessionStart", "session-start"), ("PostToolUse", "tool-use"), ("Stop", "stop")),
@@ -83,8 +83,8 @@ CLIENTS = (
         ),
         programs=("claude",),
         folders=("{project}/.claude", "{claude}"),
-        project_notes=("Claude Code asks once whether it may start a server that a project brings.",),
-        next_step="Start `claude` here, agree to the server, and look with /mcp.",
+        project_notes=("Claude Code asks once before it starts a server from a project's file.",),
+        next_step="Start `claude` here, approve the server, and check it with /mcp.",
     ),
     Client(
         name="codex",
@@ -96,17 +96,17 @@ CLIENTS = (
         user_file=("{codex}/config.toml",),
         project_guidance="{project}/AGENTS.md",
         user_guidance="{codex}/AGENTS.md",
-        hooks=Hooks(
+        hooks=ClientHooks(
             project="{project}/.codex/hooks.json",
             user="{codex}/hooks.json",
             events=(("SessionStart", "session-start"), ("PostToolUse", "tool-use"), ("Stop", "stop")),
             timeout=10,
-            notes=("Codex runs a new or changed hook only after you trusted it: look at /hooks in Codex.",),
+            notes=("Codex runs a new or changed hook only after you trust it: see /hooks in Codex.",),
         ),
         programs=("codex",),
         folders=("{project}/.codex", "{codex}"),
-        project_notes=("Codex reads the file of a project that you trust; it asks at its first start.",),
-        next_step="Start `codex` here, trust the project, and look with /mcp.",
+        project_notes=("Codex reads a project's file only if you trust the project; it asks at the first start.",),
+        next_step="Start `codex` here, trust the project, and check it with /mcp.",
     ),
     Client(
         name="cursor",
@@ -123,7 +123,7 @@ CLIENTS = (
         programs=("cursor", "cursor-agent"),
         folders=("{project}/.cursor", "{home}/.cursor"),
         is_graphical=True,
-        next_step="Reload Cursor and switch deepwork on under Settings, Tools & MCP.",
+        next_step="Reload Cursor and enable deepwork under Settings, Tools & MCP.",
     ),
     Client(
         name="vscode",
@@ -152,17 +152,17 @@ CLIENTS = (
         user_file=("{gemini}/settings.json",),
         project_guidance="{project}/GEMINI.md",
         user_guidance="{gemini}/GEMINI.md",
-        hooks=Hooks(
+        hooks=ClientHooks(
             project="{project}/.gemini/settings.json",
             user="{gemini}/settings.json",
             events=(("SessionStart", "session-start"), ("AfterTool", "tool-use"), ("AfterAgent", "stop")),
             timeout=10_000,
-            notes=("Gemini CLI has no event after it compressed its context; a new or resumed session has.",),
+            notes=("Gemini CLI has no event after it compresses its context, only for a new or resumed session.",),
         ),
         programs=("gemini",),
         folders=("{project}/.gemini", "{gemini}"),
-        project_notes=("Gemini CLI starts servers in a folder that you trust; it asks at its first start.",),
-        next_step="Start `gemini` here, trust the folder, and look with /mcp.",
+        project_notes=("Gemini CLI starts servers only in a folder that you trust; it asks at the first start.",),
+        next_step="Start `gemini` here, trust the folder, and check it with /mcp.",
     ),
     Client(
         name="opencode",
@@ -205,7 +205,7 @@ CLIENTS = (
         programs=("zed", "zeditor"),
         folders=("{project}/.zed", "{config}/zed"),
         is_graphical=True,
-        project_notes=("Zed starts servers of a project only after you trusted the project.",),
+        project_notes=("Zed starts a project's servers only after you trust the project.",),
         next_step="Open the agent panel's settings in Zed: deepwork shows a green dot.",
     ),
     Client(
@@ -218,7 +218,7 @@ CLIENTS = (
         user_folder=None,
         folders=("{apps}/Claude",),
         is_graphical=True,
-        next_step="Quit Claude Desktop and start it again.",
+        next_step="Restart Claude Desktop.",
     ),
 )  # fmt: skip
 

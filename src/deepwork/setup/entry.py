@@ -1,4 +1,4 @@
-"""The entry that makes a client start deepwork, in the words of each client."""
+"""Builds and reads the config entry that makes a client start deepwork, in each client's format."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepwork.setup.clients import Shape
-from deepwork.setup.json_edits import Trace
+from deepwork.setup.json_edits import InsertionTrace
 
 MARK = "DEEPWORK_SETUP"
-"""The variable by which an entry says that `deepwork setup` wrote it, and what was written around it.
+"""Environment variable that marks an entry as written by `deepwork setup`, and records what else was created.
 
-Every client takes variables, and passes over what it does not know nowhere else.
+A variable, because it is the only place where every client accepts unknown keys.
 """
 _MADE = ("entry", "section", "file")
 _OWN_FLAGS = ("--path", "--toolsets")
 
 
-def written(shape: Shape, program: Sequence[str], arguments: Sequence[str], mark: str) -> dict[str, Any]:
-    """The entry as the client reads it."""
+def build_entry(shape: Shape, program: Sequence[str], arguments: Sequence[str], mark: str) -> dict[str, Any]:
+    """Build the entry in the client's format."""
     if shape == "opencode":
         command = [*program, *arguments]
         return {"type": "local", "command": command, "enabled": True, "environment": {MARK: mark}}
@@ -26,40 +26,42 @@ def written(shape: Shape, program: Sequence[str], arguments: Sequence[str], mark
     return {**kind, "command": program[0], "args": [*program[1:], *arguments], "env": {MARK: mark}}
 
 
-def variables(shape: Shape) -> str:
-    """What the client calls the variables of a server."""
+def get_env_key(shape: Shape) -> str:
+    """Return the client's key for a server's environment variables."""
     return "environment" if shape == "opencode" else "env"
 
 
-def mark_of(shape: Shape, entry: Any) -> str | None:
-    """What `deepwork setup` noted in an entry; None if it is somebody else's."""
-    given = entry.get(variables(shape)) if isinstance(entry, dict) else None
+def find_mark(shape: Shape, entry: Any) -> str | None:
+    """Find the mark that `deepwork setup` left in an entry; None if the user wrote the entry."""
+    given = entry.get(get_env_key(shape)) if isinstance(entry, dict) else None
     mark = given.get(MARK) if isinstance(given, dict) else None
     return mark if isinstance(mark, str) else None
 
 
-def arguments_of(shape: Shape, entry: Any) -> list[str]:
-    """What an entry passes to deepwork, from `serve` on."""
+def list_arguments(shape: Shape, entry: Any) -> list[str]:
+    """List the arguments of an entry, from `serve` on."""
     given = entry.get("command" if shape == "opencode" else "args") if isinstance(entry, dict) else None
     words = [word for word in given if isinstance(word, str)] if isinstance(given, list) else []
     return words[words.index("serve") :] if "serve" in words else []
 
 
-def serving(folder: str, toolsets: Sequence[str] | None, others: Sequence[str] = ()) -> list[str]:
-    """The arguments of the server: its project, its tools if they were chosen, and what a user added."""
+def build_serve_arguments(
+    folder: str, toolsets: Sequence[str] | None, others: Sequence[str] = ()
+) -> list[str]:
+    """Build the server's arguments: project, chosen toolsets, and arguments the user added."""
     chosen = ["--toolsets", ",".join(toolsets)] if toolsets else []
     return ["serve", "--path", folder, *chosen, *others]
 
 
-def toolsets_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """Which toolsets an entry chose."""
+def parse_toolsets(arguments: Sequence[str]) -> tuple[str, ...] | None:
+    """Parse the value of --toolsets; None if it is absent."""
     words = " ".join(arguments).replace("=", " ").split()
     chosen = words[words.index("--toolsets") + 1 :][:1] if "--toolsets" in words else []
     return tuple(chosen[0].split(",")) if chosen else None
 
 
-def added_by_user(arguments: Sequence[str]) -> list[str]:
-    """The arguments that `deepwork setup` does not write itself, as they stand."""
+def list_user_arguments(arguments: Sequence[str]) -> list[str]:
+    """List the arguments that the user added to our entry."""
     kept: list[str] = []
     words = iter(arguments[1:])
     for word in words:
@@ -70,8 +72,8 @@ def added_by_user(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def store_of(arguments: Sequence[str]) -> list[str]:
-    """The words among them that say which store: a hook has to look where its server does."""
+def list_store_arguments(arguments: Sequence[str]) -> list[str]:
+    """List the arguments that select the store; hooks must use the same store as the server."""
     found: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -83,12 +85,12 @@ def store_of(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def as_mark(trace: Trace) -> str:
-    """What an insertion did, as it is noted in the entry."""
+def format_mark(trace: InsertionTrace) -> str:
+    """Format an insertion trace as the value of the mark."""
     return _MADE[trace.made] + "+line" * trace.opened
 
 
-def as_trace(mark: str) -> Trace:
-    """The note read back; a word that means nothing stands for the entry alone."""
+def parse_mark(mark: str) -> InsertionTrace:
+    """Parse a mark; an unknown value means that only the entry was created."""
     made, _, line = mark.partition("+")
-    return Trace(_MADE.index(made) if made in _MADE else 0, line == "line")
+    return InsertionTrace(_MADE.index(made) if made in _MADE else 0, line == "line")

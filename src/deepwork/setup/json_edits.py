@@ -1,7 +1,7 @@
-"""Edits of JSON text: what is not meant stays as it is, byte for byte.
+"""Edits JSON text in place and leaves everything else unchanged, byte for byte.
 
-Each edit is one function from text to text. What `insert` did beyond the member itself is told as a `Trace`;
-`remove` with that trace gives back the text that was there before.
+Each edit is a function from text to text. `insert` returns an `InsertionTrace` of what it created besides the
+member; `remove` with that trace restores the original text.
 """
 
 from __future__ import annotations
@@ -12,90 +12,90 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.setup.jsonc import Document, Member, Node, Unreadable, read
+from deepwork.setup.jsonc import JsonDocument, JsonMember, JsonNode, UnreadableText, parse
 
-Path = tuple[str | int, ...]
-Names = tuple[str, ...]
+JsonPath = tuple[str | int, ...]
+KeyPath = tuple[str, ...]
 _SAME_LINE = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))*")
 _INDENT = re.compile(r"\n([ \t]+)(?=[^\s])")
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """What an insertion made besides its member: how many containers around it, and a line to itself."""
+class InsertionTrace:
+    """What an insertion created besides the member: containers, and a line for the closing bracket."""
 
     made: int = 0
     opened: bool = False
 
 
-def insert(text: str, path: Names, value: Any) -> tuple[str, Trace]:
-    """Add a member that is not there, and the objects around it that are missing."""
-    document = read(text)
+def insert(text: str, path: KeyPath, value: Any) -> tuple[str, InsertionTrace]:
+    """Add a missing member and the missing objects around it."""
+    document = parse(text)
     if document.root is None:
-        return _with_root(document, _nested(path, value)), Trace(made=len(path))
-    container, depth = _innermost(document, path)
+        return _add_root(document, _nest(path, value)), InsertionTrace(made=len(path))
+    container, depth = _find_innermost(document, path)
     missing = path[depth:]
-    new, opened = _add(document, container, missing[0], _nested(missing[1:], value))
-    return new, Trace(made=len(missing) - 1, opened=opened)
+    new, opened = _add_member(document, container, missing[0], _nest(missing[1:], value))
+    return new, InsertionTrace(made=len(missing) - 1, opened=opened)
 
 
-def append(text: str, path: Names, item: Any) -> str:
-    """Add an item to the end of a list, which is made if it is not there."""
-    document = read(text)
-    node = document.root.at(*path) if document.root else None
+def append(text: str, path: KeyPath, item: Any) -> str:
+    """Append an item to a list, creating the list if it is missing."""
+    document = parse(text)
+    node = document.root.find(*path) if document.root else None
     if node is None:
         return insert(text, path, [item])[0]
-    _require(document, node, list, path)
-    return _add(document, node, None, item)[0]
+    _require_kind(document, node, list, path)
+    return _add_member(document, node, None, item)[0]
 
 
-def replace(text: str, path: Path, value: Any) -> str:
-    """Give a member another value; what is around it stays."""
-    document = read(text)
-    node = document.root.at(*path) if document.root else None
+def replace(text: str, path: JsonPath, value: Any) -> str:
+    """Replace the value of an existing member."""
+    document = parse(text)
+    node = document.root.find(*path) if document.root else None
     assert node is not None
     if node.data == value and type(node.data) is type(value):
         return text
     is_open = "\n" in text[node.start : node.end] or not isinstance(value, list | dict)
-    layout = _layout(document, node)
+    layout = _detect_layout(document, node)
     shown = (
-        _pretty(value, layout.unit, layout.newline, layout.around)
+        _format_pretty(value, layout.unit, layout.newline, layout.around)
         if is_open
         else json.dumps(value, ensure_ascii=False)
     )
     return text[: node.start] + shown + text[node.end :]
 
 
-def remove(text: str, path: Path, trace: Trace | None = None) -> str:
-    """Take a member away, and the containers that its insertion made, unless they hold something by now.
+def remove(text: str, path: JsonPath, trace: InsertionTrace | None = None) -> str:
+    """Remove a member and the containers that its insertion created, unless they hold other members by now.
 
-    Without a trace, every container that ends up empty is taken to be made for it.
+    Without a trace, every container that becomes empty is removed.
     """
-    document = read(text)
+    document = parse(text)
     made = len(path) if trace is None else trace.made
     for depth in range(len(path), 0, -1):
-        parent = document.root.at(*path[: depth - 1]) if document.root else None
-        member = parent.member(path[depth - 1]) if parent else None
+        parent = document.root.find(*path[: depth - 1]) if document.root else None
+        member = parent.find_member(path[depth - 1]) if parent else None
         if parent is None or member is None:
             return text
         inner = len(path) - depth
         is_alone = _is_alone(document, parent, member)
         if inner == made or not is_alone:
             closes = is_alone if trace is None else trace.opened and inner == made
-            return _without(document, parent, member, closes=closes)
-    return _without_root(document)
+            return _remove_member(document, parent, member, closes=closes)
+    return _remove_root(document)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a text is written: the step of its indentation, its line ends, and the indentation of a line."""
+    """Indentation unit, line ending, and indentation of the current line."""
 
     unit: str
     newline: str
     around: str
 
 
-def _layout(document: Document, node: Node) -> _Layout:
+def _detect_layout(document: JsonDocument, node: JsonNode) -> _Layout:
     text = document.text
     line_start = text.rfind("\n", 0, node.start) + 1
     around = re.match(r"[ \t]*", text[line_start:])
@@ -106,41 +106,41 @@ def _layout(document: Document, node: Node) -> _Layout:
     return _Layout(unit, "\r\n" if "\r\n" in text else "\n", around.group() if around else "")
 
 
-def _innermost(document: Document, path: Names) -> tuple[Node, int]:
-    """The deepest object on the way that exists, and how deep it is."""
+def _find_innermost(document: JsonDocument, path: KeyPath) -> tuple[JsonNode, int]:
+    """Find the deepest existing object on the path, and its depth."""
     node, depth = document.root, 0
     assert node is not None
-    _require(document, node, dict, ())
-    while (found := node.member(path[depth])) is not None:
+    _require_kind(document, node, dict, ())
+    while (found := node.find_member(path[depth])) is not None:
         node, depth = found.value, depth + 1
-        _require(document, node, dict, path[:depth])
+        _require_kind(document, node, dict, path[:depth])
     return node, depth
 
 
-def _require(document: Document, node: Node, kind: type, path: Path) -> None:
+def _require_kind(document: JsonDocument, node: JsonNode, kind: type, path: JsonPath) -> None:
     if not isinstance(node.data, kind):
-        what = f"`{'.'.join(map(str, path))}`" if path else "The whole"
+        what = f"`{'.'.join(map(str, path))}`" if path else "The document"
         wanted = "an object" if kind is dict else "a list"
-        raise Unreadable(f"{what} must be {wanted}", document.line(node.start))
+        raise UnreadableText(f"{what} must be {wanted}", document.get_line(node.start))
 
 
-def _add(document: Document, container: Node, key: str | None, value: Any) -> tuple[str, bool]:
-    """The text with one member more at the end of a container, and whether a line was made for its end."""
-    text, layout = document.text, _layout(document, container)
+def _add_member(document: JsonDocument, container: JsonNode, key: str | None, value: Any) -> tuple[str, bool]:
+    """Add a member at the end of a container; also return whether the closing bracket got a new line."""
+    text, layout = document.text, _detect_layout(document, container)
     last = container.members[-1] if container.members else None
     after = (
         container.start + 1 if last is None else (last.value.end if last.comma is None else last.comma + 1)
     )
-    position = _past_remarks(text, after, container.end)
+    position = _skip_comments(text, after, container.end)
     is_inline = (
         last is not None and "\n" not in text[container.start : last.start] + text[position : position + 2]
     )
-    indent = layout.around + layout.unit if last is None else _indent_of(text, last, layout)
+    indent = layout.around + layout.unit if last is None else _get_indent(text, last, layout)
     name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
     shown = (
         json.dumps(value, ensure_ascii=False)
         if is_inline
-        else _pretty(value, layout.unit, layout.newline, indent)
+        else _format_pretty(value, layout.unit, layout.newline, indent)
     )
     member = (" " if is_inline else layout.newline + indent) + name + shown
     if last is None:
@@ -151,30 +151,30 @@ def _add(document: Document, container: Node, key: str | None, value: Any) -> tu
     return text[:after] + "," + text[after:position] + member + text[position:], False
 
 
-def _past_remarks(text: str, start: int, end: int) -> int:
-    """Behind the comments on the same line, which are about what stands before them."""
+def _skip_comments(text: str, start: int, end: int) -> int:
+    """Skip comments on the same line, which belong to the member before them."""
     found = _SAME_LINE.match(text, start, end)
     return found.end() if found else start
 
 
-def _indent_of(text: str, member: Member, layout: _Layout) -> str:
+def _get_indent(text: str, member: JsonMember, layout: _Layout) -> str:
     before = text[text.rfind("\n", 0, member.start) + 1 : member.start]
     return before if not before.strip() else layout.around + layout.unit
 
 
-def _is_alone(document: Document, parent: Node, member: Member) -> bool:
-    """Whether nothing else is in the container, no comment either."""
+def _is_alone(document: JsonDocument, parent: JsonNode, member: JsonMember) -> bool:
+    """Whether the container holds only this member and no comments."""
     text = document.text
     inside = text[parent.start + 1 : member.start] + text[member.value.end : parent.end - 1]
     return len(parent.members) == 1 and not inside.replace(",", "").strip()
 
 
-def _without(document: Document, parent: Node, member: Member, *, closes: bool) -> str:
+def _remove_member(document: JsonDocument, parent: JsonNode, member: JsonMember, *, closes: bool) -> str:
     text = document.text
     end = member.value.end if member.comma is None else member.comma + 1
-    start = _before_separator(text, member.start)
+    start = _find_separator_start(text, member.start)
     if closes:
-        end += _closing(document, parent, member, end)
+        end += _measure_closing(document, parent, member, end)
     index = parent.members.index(member)
     before = parent.members[index - 1].comma if index else None
     if member.comma is None and before is not None:
@@ -182,17 +182,17 @@ def _without(document: Document, parent: Node, member: Member, *, closes: bool) 
     return text[:start] + text[end:]
 
 
-def _closing(document: Document, parent: Node, member: Member, end: int) -> int:
-    """How much of what follows was written to give the closing bracket a line of its own."""
-    text, layout = document.text, _layout(document, parent)
+def _measure_closing(document: JsonDocument, parent: JsonNode, member: JsonMember, end: int) -> int:
+    """Return the length of the line break that was inserted before the closing bracket."""
+    text, layout = document.text, _detect_layout(document, parent)
     made = layout.newline + layout.around
     remarks = re.sub(r"/\*.*?\*/", "", text[parent.start + 1 : member.start], flags=re.DOTALL)
     is_ours = len(parent.members) == 1 and "//" not in remarks and text.startswith(made, end)
     return len(made) if is_ours else 0
 
 
-def _before_separator(text: str, start: int) -> int:
-    """Where the white space before a member begins: its own line end, or one blank."""
+def _find_separator_start(text: str, start: int) -> int:
+    """Find the start of the white space before a member: its line break, or one space."""
     line = len(text[:start].rstrip(" \t"))
     if text[:line].endswith("\r\n"):
         return line - 2
@@ -201,16 +201,16 @@ def _before_separator(text: str, start: int) -> int:
     return start - 1 if text[start - 1 : start] == " " else start
 
 
-def _with_root(document: Document, value: Any) -> str:
-    """A text that says nothing, at most in comments, with a value behind what is there."""
+def _add_root(document: JsonDocument, value: Any) -> str:
+    """Append a root value to text that is empty or has only comments."""
     text = document.text
     newline = "\r\n" if "\r\n" in text else "\n"
-    shown = _pretty(value, "  ", newline)
-    # A comment without a last line end stays without one: so `_without_root` knows what was there.
+    shown = _format_pretty(value, "  ", newline)
+    # A comment without a final newline stays without one, so that `_remove_root` can restore it.
     return text + newline + shown if _lacks_line_end(text) else text + shown + newline
 
 
-def _without_root(document: Document) -> str:
+def _remove_root(document: JsonDocument) -> str:
     assert document.root is not None
     before, rest = document.text[: document.root.start], document.text[document.root.end :]
     bare = before.removesuffix("\n").removesuffix("\r")
@@ -223,23 +223,23 @@ def _lacks_line_end(text: str) -> bool:
     return bool(text.removeprefix("\ufeff").strip()) and not text.endswith("\n")
 
 
-def _nested(path: Sequence[str], value: Any) -> Any:
+def _nest(path: Sequence[str], value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value
 
 
-def _pretty(value: Any, unit: str, newline: str, indent: str = "") -> str:
-    """JSON as a person would write it: short lists on one line, objects open."""
+def _format_pretty(value: Any, unit: str, newline: str, indent: str = "") -> str:
+    """Format JSON with objects over several lines and flat lists on one line."""
     if isinstance(value, dict) and value:
         inner = indent + unit
         rows = [
-            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_pretty(item, unit, newline, inner)}"
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_format_pretty(item, unit, newline, inner)}"
             for key, item in value.items()
         ]
         return "{" + newline + ("," + newline).join(rows) + newline + indent + "}"
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         inner = indent + unit
-        rows = [inner + _pretty(item, unit, newline, inner) for item in value]
+        rows = [inner + _format_pretty(item, unit, newline, inner) for item in value]
         return "[" + newline + ("," + newline).join(rows) + newline + indent + "]"
     return json.dumps(value, ensure_ascii=False)

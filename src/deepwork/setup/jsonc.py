@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas, read with the place of every value."""
+"""Parses JSON with comments and trailing commas, and keeps the position of every value."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _TOKEN = re.compile(r'(?P<mark>[{}\[\]:,])|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*"
 _MAX_DEPTH = 200
 
 
-def _refuse(word: str) -> Any:
-    """NaN and its like are no JSON, whatever Python says."""
+def _refuse_constant(word: str) -> Any:
+    """Reject NaN and Infinity, which Python accepts but JSON does not."""
     raise ValueError(word)
 
 
-_decoded = json.JSONDecoder(parse_constant=_refuse).decode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-class Unreadable(Exception):
-    """The text cannot be read; `line` says where."""
+class UnreadableText(Exception):
+    """The text cannot be parsed; `line` says where."""
 
     def __init__(self, problem: str, line: int) -> None:
         super().__init__(problem)
@@ -31,85 +31,85 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One thing in an object or a list: where it begins, its value, and the comma after it, if any."""
+class JsonMember:
+    """A member of an object or list: its start, its value, and the position of the comma after it."""
 
     key: str | None
     start: int
-    value: Node
+    value: JsonNode
     comma: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A value and where it stands; `members` of objects and lists, in order."""
+class JsonNode:
+    """A value and its position; objects and lists have `members` in order."""
 
     data: Any
     start: int
     end: int
-    members: tuple[Member, ...] = ()
+    members: tuple[JsonMember, ...] = ()
 
-    def member(self, key: str | int) -> Member | None:
-        """The member of that name, of two the last, as every reader has it; or the item at that place."""
+    def find_member(self, key: str | int) -> JsonMember | None:
+        """Find a member by key or index; of duplicate keys the last wins, as in other parsers."""
         if isinstance(key, int):
             return self.members[key] if isinstance(self.data, list) and key < len(self.members) else None
         return next((found for found in reversed(self.members) if found.key == key), None)
 
-    def at(self, *path: str | int) -> Node | None:
-        """The value at that path, if there is one."""
-        node: Node | None = self
+    def find(self, *path: str | int) -> JsonNode | None:
+        """Find the value at a path."""
+        node: JsonNode | None = self
         for key in path:
-            found = node.member(key) if node else None
+            found = node.find_member(key) if node else None
             node = found.value if found else None
         return node
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A text and what it says; `root` is None when it says nothing."""
+class JsonDocument:
+    """A text and its parsed root; None if the text is empty or has only comments."""
 
     text: str
-    root: Node | None
+    root: JsonNode | None
     first_comment: int | None
 
-    def line(self, position: int) -> int:
-        return line_of(self.text, position)
+    def get_line(self, position: int) -> int:
+        return get_line_number(self.text, position)
 
 
 @lru_cache(maxsize=4)
-def read(text: str) -> Document:
-    """The text with the place of every value, or Unreadable; remembered, as each edit reads its text."""
-    reader = _Reader(text)
-    root = reader.document()
-    return Document(text, root, reader.first_comment)
+def parse(text: str) -> JsonDocument:
+    """Parse the text or raise `UnreadableText`. Cached, because every edit parses its text again."""
+    parser = _Parser(text)
+    root = parser.parse_document()
+    return JsonDocument(text, root, parser.first_comment)
 
 
-def line_of(text: str, position: int) -> int:
+def get_line_number(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-class _Reader:
-    """One pass over the tokens that mean something."""
+class _Parser:
+    """Recursive descent over the tokens, skipping white space and comments."""
 
     def __init__(self, text: str) -> None:
         self.first_comment: int | None = None
         self._text = text
-        self._tokens = self._meaningful()
+        self._tokens = self._iterate_tokens()
         self._token: re.Match[str] | None = None
-        self._step()
+        self._advance()
 
-    def document(self) -> Node | None:
+    def parse_document(self) -> JsonNode | None:
         if self._token is None:
             return None
-        root = self._value(1)
+        root = self._parse_value(1)
         self._require_end()
         return root
 
     def _require_end(self) -> None:
         if self._token is not None:
-            raise self._wrong("Something follows after the end")
+            raise self._build_error("Unexpected content after the end")
 
-    def _meaningful(self) -> Iterator[re.Match[str]]:
+    def _iterate_tokens(self) -> Iterator[re.Match[str]]:
         text = self._text
         position = 1 if text.startswith("\ufeff") else 0
         while True:
@@ -121,72 +121,72 @@ class _Reader:
                 return
             token = _TOKEN.match(text, end)
             if token is None:
-                problem = "A text or a comment does not end" if text[end] in '"/' else "This is no JSON"
-                raise Unreadable(problem, line_of(text, end))
+                problem = "Unterminated string or comment" if text[end] in '"/' else "Invalid JSON"
+                raise UnreadableText(problem, get_line_number(text, end))
             position = token.end()
             yield token
 
-    def _step(self) -> None:
+    def _advance(self) -> None:
         self._token = next(self._tokens, None)
 
-    def _wrong(self, problem: str) -> Unreadable:
+    def _build_error(self, problem: str) -> UnreadableText:
         position = self._token.start() if self._token else len(self._text.rstrip())
-        return Unreadable(problem, line_of(self._text, position))
+        return UnreadableText(problem, get_line_number(self._text, position))
 
-    def _mark(self) -> str | None:
-        """Which bracket, colon or comma is next."""
+    def _peek_mark(self) -> str | None:
+        """Return the next token if it is a bracket, colon or comma."""
         return self._token.group() if self._token and self._token.lastgroup == "mark" else None
 
-    def _value(self, depth: int) -> Node:
+    def _parse_value(self, depth: int) -> JsonNode:
         if depth > _MAX_DEPTH:
-            raise self._wrong(f"Nested deeper than {_MAX_DEPTH} levels")
-        if self._mark() == "{":
-            return self._container(depth, "}")
-        if self._mark() == "[":
-            return self._container(depth, "]")
+            raise self._build_error(f"Nested deeper than {_MAX_DEPTH} levels")
+        if self._peek_mark() == "{":
+            return self._parse_container(depth, "}")
+        if self._peek_mark() == "[":
+            return self._parse_container(depth, "]")
         token = self._token
         if token is None or token.lastgroup == "mark":
-            raise self._wrong("A value is missing")
-        node = Node(self._scalar(token.group()), token.start(), token.end())
-        self._step()
+            raise self._build_error("A value is missing")
+        node = JsonNode(self._parse_scalar(token.group()), token.start(), token.end())
+        self._advance()
         return node
 
-    def _scalar(self, word: str) -> Any:
+    def _parse_scalar(self, word: str) -> Any:
         try:
-            return _decoded(word)
+            return _decode(word)
         except ValueError:
-            raise self._wrong(f"{word[:40]} is no JSON") from None
+            raise self._build_error(f"{word[:40]} is not valid JSON") from None
 
-    def _container(self, depth: int, closing: str) -> Node:
+    def _parse_container(self, depth: int, closing: str) -> JsonNode:
         assert self._token is not None
         start = self._token.start()
-        self._step()
-        members: list[Member] = []
-        while self._mark() != closing:
+        self._advance()
+        members: list[JsonMember] = []
+        while self._peek_mark() != closing:
             if members and members[-1].comma is None:
-                raise self._wrong(f"A comma or {closing} is missing")
-            members.append(self._member(depth, is_named=closing == "}"))
+                raise self._build_error(f"A comma or {closing} is missing")
+            members.append(self._parse_member(depth, is_named=closing == "}"))
         end = self._token.end()
-        self._step()
+        self._advance()
         values = [member.value.data for member in members]
         data = dict(zip((m.key for m in members), values, strict=True)) if closing == "}" else values
-        return Node(data, start, end, tuple(members))
+        return JsonNode(data, start, end, tuple(members))
 
-    def _member(self, depth: int, *, is_named: bool) -> Member:
+    def _parse_member(self, depth: int, *, is_named: bool) -> JsonMember:
         start = self._token.start() if self._token else len(self._text)
-        key = self._key() if is_named else None
-        value = self._value(depth + 1)
-        comma = self._token.start() if self._token and self._mark() == "," else None
+        key = self._parse_key() if is_named else None
+        value = self._parse_value(depth + 1)
+        comma = self._token.start() if self._token and self._peek_mark() == "," else None
         if comma is not None:
-            self._step()
-        return Member(key, start, value, comma)
+            self._advance()
+        return JsonMember(key, start, value, comma)
 
-    def _key(self) -> str:
+    def _parse_key(self) -> str:
         if self._token is None or self._token.lastgroup != "string":
-            raise self._wrong("A name in quotes is missing")
-        key: str = self._scalar(self._token.group())
-        self._step()
-        if self._mark() != ":":
-            raise self._wrong("A colon is missing")
-        self._step()
+            raise self._build_error("A quoted key is missing")
+        key: str = self._parse_scalar(self._token.group())
+        self._advance()
+        if self._peek_mark() != ":":
+            raise self._build_error("A colon is missing")
+        self._advance()
         return key

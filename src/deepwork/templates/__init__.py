@@ -1,1 +1,1 @@
-"""Plans to be used again: stored ones, files of a project or a user, and those that come with deepwork."""
+"""Reusable plan templates: stored ones, files of a project or a user, and those shipped with deepwork."""

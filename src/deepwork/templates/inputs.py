@@ -1,4 +1,4 @@
-"""What templates are given as."""
+"""Input models of the template tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from deepwork.plans.inputs import PlannedTask
-from deepwork.shapes import Name
+from deepwork.tool_types import Name
 
 
 class TemplateVariable(BaseModel):
@@ -21,7 +21,7 @@ class TemplateVariable(BaseModel):
     default: str | None = None
 
 
-def _named(value: Any) -> Any:
+def _expand_name(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -34,7 +34,7 @@ class Definition(BaseModel):
     variables: (
         list[
             Annotated[
-                TemplateVariable, BeforeValidator(_named, json_schema_input_type=str | TemplateVariable)
+                TemplateVariable, BeforeValidator(_expand_name, json_schema_input_type=str | TemplateVariable)
             ]
         ]
         | None

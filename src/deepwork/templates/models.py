@@ -1,4 +1,4 @@
-"""What a template is: the tasks of a plan, with gaps to be filled in."""
+"""Templates: the tasks of a plan, with variables to fill in."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 from deepwork.plans.models import Complexity, Outline
 
 
-class Source(Word):
-    """Where a template that is not stored comes from; of two with one name, the first of these wins."""
+class Source(CaseInsensitiveEnum):
+    """Where a template file comes from, in order of precedence."""
 
     PROJECT = "project"
     USER = "user"
     SHIPPED = "shipped"
 
 
-class TemplateEvent(Word):
-    """What this slice tells."""
+class TemplateEvent(CaseInsensitiveEnum):
+    """Events about templates; the payload is the template as `TemplateView` shows it."""
 
     CREATED = "template:created"
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A gap in the texts of a template, written there as `{{name}}`."""
+    """A variable of a template, written in its texts as the placeholder `{{name}}`."""
 
     name: str
     description: str = ""
@@ -36,49 +36,56 @@ class Variable:
 
 @dataclass(frozen=True)
 class Template:
-    """A plan to be used again; times are Unix milliseconds."""
+    """A reusable plan; times are Unix milliseconds."""
 
     id: str
     name: str
     description: str | None
     tasks: tuple[Outline, ...]
     variables: tuple[Variable, ...]
-    """Every gap: those that were declared, then those that only stand in the texts."""
+    """All variables: the declared ones, then those that only occur in the texts."""
     version: int = 1
     created_at: int | None = None
     source: Source | None = None
-    """None if it is stored."""
+    """None if it is stored in the database."""
 
 
-def outline(written: Mapping[str, Any]) -> Outline:
-    """A task as JSON or YAML has it."""
+def parse_task(written: Mapping[str, Any]) -> Outline:
+    """Parse a task from its JSON or YAML form."""
     complexity = written.get("estimated_complexity")
     return Outline(
         name=written["name"],
         description=written.get("description") or "",
         sequence=written.get("sequence", 1),
         parallel_group=written.get("parallel_group"),
-        depends_on=_texts(written["depends_on"]) if written.get("depends_on") is not None else None,
+        depends_on=_to_strings(written["depends_on"]) if written.get("depends_on") is not None else None,
         estimated_complexity=None if complexity is None else Complexity(complexity),
-        files_likely_affected=_texts(written.get("files_likely_affected")),
-        required_capabilities=_texts(written.get("required_capabilities")),
+        files_likely_affected=_to_strings(written.get("files_likely_affected")),
+        required_capabilities=_to_strings(written.get("required_capabilities")),
     )
 
 
-def variable(written: str | Mapping[str, Any]) -> Variable:
-    """A variable as JSON or YAML has it: all that is known of it, or only its name."""
+def parse_variable(written: str | Mapping[str, Any]) -> Variable:
+    """Parse a variable from its JSON or YAML form: an object, or only its name."""
     return Variable(written) if isinstance(written, str) else Variable(**written)
 
 
-def written_task(task: Outline) -> dict[str, Any]:
-    """The task as JSON, without what says nothing; no dependencies is not the same as none said."""
-    said = asdict(task)
-    return {key: value for key, value in said.items() if value not in (None, ()) or _is_no_wait(key, value)}
+def task_to_dict(task: Outline) -> dict[str, Any]:
+    """Convert a task to its JSON form without empty fields.
+
+    An empty `depends_on` stays: it means no dependencies, while a missing one means the default order.
+    """
+    fields = asdict(task)
+    return {
+        key: value
+        for key, value in fields.items()
+        if value not in (None, ()) or _is_empty_dependency_list(key, value)
+    }
 
 
-def _is_no_wait(key: str, value: object) -> bool:
+def _is_empty_dependency_list(key: str, value: object) -> bool:
     return key == "depends_on" and value == ()
 
 
-def _texts(written: Any) -> tuple[str, ...]:
+def _to_strings(written: Any) -> tuple[str, ...]:
     return tuple(written or ())

@@ -1,4 +1,4 @@
-"""How the template tools answer."""
+"""Response models of the template tools."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any, Self
 
 from deepwork.plans.models import Complexity, Outline
-from deepwork.shapes import Answer
-from deepwork.templates.models import Source, Template, Variable, written_task
+from deepwork.templates.models import Source, Template, Variable, task_to_dict
+from deepwork.tool_types import Answer
 
 MAX_LISTED_TASKS = 50
 MAX_LISTED_TEXT = 500
@@ -26,8 +26,8 @@ class TaskForm(Answer):
     required_capabilities: list[str] | None = None
 
     @classmethod
-    def of(cls, task: Outline) -> Self:
-        return cls(**written_task(task))
+    def from_task(cls, task: Outline) -> Self:
+        return cls(**task_to_dict(task))
 
 
 class VariableForm(Answer):
@@ -37,7 +37,7 @@ class VariableForm(Answer):
     default: str | None = None
 
     @classmethod
-    def of(cls, variable: Variable) -> Self:
+    def from_variable(cls, variable: Variable) -> Self:
         return cls(**asdict(variable))
 
 
@@ -61,10 +61,10 @@ class TemplateView(Answer):
     truncated: bool | None = None
 
     @classmethod
-    def of(cls, template: Template, **more: Any) -> Self:
+    def from_template(cls, template: Template, **more: Any) -> Self:
         definition = DefinitionView(
-            tasks=[TaskForm.of(task) for task in template.tasks],
-            variables=[VariableForm.of(variable) for variable in template.variables],
+            tasks=[TaskForm.from_task(task) for task in template.tasks],
+            variables=[VariableForm.from_variable(variable) for variable in template.variables],
         )
         return cls(
             id=template.id, name=template.name, description=template.description, template=definition,
@@ -73,10 +73,10 @@ class TemplateView(Answer):
         )  # fmt: skip
 
     @classmethod
-    def listed(cls, template: Template) -> Self:
-        """The beginning of a long template; asked for by its id, it comes whole."""
-        whole = cls.of(template)
-        tasks = [_shortened(task) for task in whole.template.tasks[:MAX_LISTED_TASKS]]
+    def excerpt_from_template(cls, template: Template) -> Self:
+        """Build the view for a list: long texts and plans are cut; asking by id returns the whole."""
+        whole = cls.from_template(template)
+        tasks = [_shorten(task) for task in whole.template.tasks[:MAX_LISTED_TASKS]]
         if tasks == whole.template.tasks:
             return whole
         cut = whole.template.model_copy(update={"tasks": tasks})
@@ -107,7 +107,7 @@ class TemplateApplied(Answer):
     workflow_id: str
 
 
-def _shortened(task: TaskForm) -> TaskForm:
+def _shorten(task: TaskForm) -> TaskForm:
     if len(task.description) <= MAX_LISTED_TEXT:
         return task
     return task.model_copy(update={"description": task.description[: MAX_LISTED_TEXT - 1] + "…"})

@@ -1,4 +1,4 @@
-"""What is kept of templates."""
+"""Storage of templates."""
 
 from __future__ import annotations
 
@@ -6,61 +6,61 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from deepwork.database.engine import Row, stored
+from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
-from deepwork.templates.models import Template, outline, variable, written_task
+from deepwork.templates.models import Template, parse_task, parse_variable, task_to_dict
 
 
 class TemplateStore:
-    """Templates, as rows."""
+    """Reads and writes templates."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def add(self, template: Template) -> bool:
-        """Keep a new template; False if another has its name."""
-        changed = self._tx.run(
+        """Insert a new template; False if its name is taken."""
+        changed = self._tx.execute(
             """
             INSERT INTO templates (id, name, description, definition, version, created_at, updated_at)
             VALUES (:id, :name, :description, :definition, :version, :created_at, :created_at)
                 ON CONFLICT (name) DO NOTHING
             """,
             id=template.id, name=template.name, description=template.description,
-            definition=_definition(template), version=template.version, created_at=template.created_at,
+            definition=_encode_definition(template), version=template.version, created_at=template.created_at,
         )  # fmt: skip
         return changed == 1
 
     def find(self, wanted: str) -> Template | None:
-        """The template with this id or this name; an id goes before a name."""
-        rows = self._tx.all(f"SELECT {_COLUMNS} FROM templates WHERE id = :it OR name = :it", it=wanted)
-        return _template(min(rows, key=lambda row: row["id"] != wanted)) if rows else None
+        """Return the template with this id, else the one with this name, else None."""
+        rows = self._tx.fetch_all(f"SELECT {_COLUMNS} FROM templates WHERE id = :it OR name = :it", it=wanted)
+        return _from_row(min(rows, key=lambda row: row["id"] != wanted)) if rows else None
 
-    def ids(self) -> dict[str, str]:
-        """The id of every template, by its name."""
-        return {row["name"]: row["id"] for row in self._tx.all("SELECT name, id FROM templates")}
+    def get_ids_by_name(self) -> dict[str, str]:
+        """Return the id of every template by name."""
+        return {row["name"]: row["id"] for row in self._tx.fetch_all("SELECT name, id FROM templates")}
 
-    def with_ids(self, ids: Sequence[str]) -> dict[str, Template]:
-        """The templates with these ids."""
-        rows = self._tx.all(f"SELECT {_COLUMNS} FROM templates WHERE id IN :ids", ids=list(ids))
-        return {row["id"]: _template(row) for row in rows}
+    def get_by_ids(self, ids: Sequence[str]) -> dict[str, Template]:
+        """Return the templates with these ids, by id."""
+        rows = self._tx.fetch_all(f"SELECT {_COLUMNS} FROM templates WHERE id IN :ids", ids=list(ids))
+        return {row["id"]: _from_row(row) for row in rows}
 
 
 _COLUMNS = "id, name, description, definition, version, created_at"
 
 
-def _definition(template: Template) -> str:
-    tasks = [written_task(task) for task in template.tasks]
+def _encode_definition(template: Template) -> str:
+    tasks = [task_to_dict(task) for task in template.tasks]
     return json.dumps(
         {"tasks": tasks, "variables": [asdict(each) for each in template.variables]}, ensure_ascii=False
     )
 
 
-@stored
-def _template(row: Row) -> Template:
+@row_parser
+def _from_row(row: Row) -> Template:
     definition = json.loads(row["definition"])
     return Template(
         id=row["id"], name=row["name"], description=row["description"],
-        tasks=tuple(map(outline, definition["tasks"])),
-        variables=tuple(map(variable, definition["variables"])),
+        tasks=tuple(map(parse_task, definition["tasks"])),
+        variables=tuple(map(parse_variable, definition["variables"])),
         version=row["version"], created_at=row["created_at"],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What can be asked of templates."""
+"""MCP tools for templates."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from deepwork.database.transaction import Database, Transaction, joining
+from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
-from deepwork.files.shape import nearest
+from deepwork.files.json_schema import find_nearest
 from deepwork.names import new_id
 from deepwork.plans.graph import MAX_TASKS
 from deepwork.plans.models import Complexity, Outline, SourceType, Task
+from deepwork.plans.plan_tools import Parallelism, PlanTools
 from deepwork.plans.planning import Planner
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
-from deepwork.plans.workflow_tools import Parallelism, PlanTools
-from deepwork.shapes import Id, Limit1000, Name, Preset, Traits
 from deepwork.templates import rules
-from deepwork.templates.files import Shelf, TemplateShelf
+from deepwork.templates.catalog import CatalogContents, TemplateCatalog
 from deepwork.templates.inputs import Definition
 from deepwork.templates.models import Source, Template, TemplateEvent, Variable
 from deepwork.templates.responses import (
@@ -30,10 +29,11 @@ from deepwork.templates.responses import (
     TemplateView,
 )
 from deepwork.templates.store import TemplateStore
+from deepwork.tool_types import Id, Limit1000, Name, Preset, Traits
 
 
 class TemplateTools:
-    """A plan that worked once can be used again, with its gaps filled in anew."""
+    """Tools to save a plan as a template, and to create workflows from templates."""
 
     traits: ClassVar = Traits(
         toolset="templates",
@@ -41,10 +41,10 @@ class TemplateTools:
         presets={"show": Preset("list", {}, "Show a template whole.", without=frozenset({"limit"}))},
     )
 
-    def __init__(self, database: Database, plans: PlanTools, shelf: TemplateShelf) -> None:
+    def __init__(self, database: Database, plans: PlanTools, catalog: TemplateCatalog) -> None:
         self._database = database
         self._plans = plans
-        self._shelf = shelf
+        self._catalog = catalog
 
     def template_create(
         self,
@@ -56,16 +56,20 @@ class TemplateTools:
         ] = None,
     ) -> TemplateCreated:
         """Keep a plan as a template, from a workflow or from a definition."""
-        _require_one(from_workflow_id, template)
-        files = self._shelf.look()
+        _require_one_source(from_workflow_id, template)
+        files = self._catalog.scan()
         with self._database.transaction() as tx:
-            tasks, declared = _written(template) if template else (_outlines(tx, from_workflow_id or ""), [])
-            rules.check(tasks, declared)
+            tasks, declared = (
+                _convert_definition(template)
+                if template
+                else (_load_plan_tasks(tx, from_workflow_id or ""), [])
+            )
+            rules.validate_template(tasks, declared)
             made = Template(
                 id=new_id("tmpl"), name=name, description=description, tasks=tuple(tasks),
-                variables=rules.with_gaps(tasks, declared), created_at=tx.now,
+                variables=rules.collect_variables(tasks, declared), created_at=tx.now,
             )  # fmt: skip
-            self._keep(tx, made, files)
+            self._save(tx, made, files)
             return TemplateCreated(id=made.id)
 
     def template_list(
@@ -74,15 +78,18 @@ class TemplateTools:
         limit: Limit1000 = 200,
     ) -> Templates:
         """Templates by name, with their variables; broken template files come under `errors`."""
-        files = self._shelf.look()
+        files = self._catalog.scan()
         with self._database.reading() as tx:
             if template_id is not None:
-                found = self._find(tx, files, template_id)
-                return Templates(templates=[TemplateView.of(found)], total=1)
-            chosen = _by_name(tx, files)
-            listed = _loaded(tx, dict(sorted(chosen.items())[:limit]))
-        errors = [FileError(file=flaw.file, line=flaw.line, error=flaw.what) for flaw in files.flaws]
-        views = [TemplateView.listed(template) for template in listed]
+                found = self._get(tx, files, template_id)
+                return Templates(templates=[TemplateView.from_template(found)], total=1)
+            chosen = _resolve_names(tx, files)
+            listed = _load_templates(tx, dict(sorted(chosen.items())[:limit]))
+        errors = [
+            FileError(file=problem.file, line=problem.line, error=problem.message)
+            for problem in files.problems
+        ]
+        views = [TemplateView.excerpt_from_template(template) for template in listed]
         return Templates(templates=views, total=len(chosen), errors=errors or None)
 
     def template_apply(
@@ -94,24 +101,24 @@ class TemplateTools:
         max_parallel_tasks: Parallelism = 1,
     ) -> TemplateApplied:
         """Create a workflow with the plan of a template; it is ready to be worked on."""
-        files = self._shelf.look()
-        with self._database.transaction() as tx, joining(tx):
-            template = self._find(tx, files, template_id)
-            plan = rules.filled(template, variables or {})
+        files = self._catalog.scan()
+        with self._database.transaction() as tx, join_transaction(tx):
+            template = self._get(tx, files, template_id)
+            plan = rules.fill_template(template, variables or {})
             created = self._plans.workflow_create(
                 workflow_name, SourceType.TEMPLATE,
-                source_content=rules.as_source(template, workflow_name, plan.values),
+                source_content=rules.render_source(template, workflow_name, plan.values),
                 source_ref=template.id, repository_path=repository_path,
                 max_parallel_tasks=max_parallel_tasks,
             )  # fmt: skip
             details = {"approach": template.description or ""}
-            workflow = PlanStore(tx).hold(created.id)
+            workflow = PlanStore(tx).get_for_update(created.id)
             Planner(tx).set_plan(workflow, f"Applied template: {template.name}", plan.tasks, details)
             return TemplateApplied(workflow_id=created.id)
 
-    def _keep(self, tx: Transaction, template: Template, files: Shelf) -> None:
-        """Keep it, unless its name means something already; one that is shipped may be replaced."""
-        rival = next((each for each in _from_people(files) if each.name == template.name), None)
+    def _save(self, tx: Transaction, template: Template, files: CatalogContents) -> None:
+        """Insert the template; NotAllowed if its name is taken, except by a shipped template."""
+        rival = next((each for each in _list_not_shipped(files) if each.name == template.name), None)
         if rival is not None or not TemplateStore(tx).add(template):
             where = f" in the file {rival.id}" if rival else ""
             raise NotAllowed(
@@ -119,10 +126,10 @@ class TemplateTools:
                 code=Code.DUPLICATE_TEMPLATE,
                 suggestion="Choose another name.",
             )
-        tx.emit(TemplateEvent.CREATED, TemplateView.of(template).model_dump(mode="json"))
+        tx.emit(TemplateEvent.CREATED, TemplateView.from_template(template).model_dump(mode="json"))
 
-    def _find(self, tx: Transaction, files: Shelf, wanted: str) -> Template:
-        """The template with this id; else of those with this name the one that wins."""
+    def _get(self, tx: Transaction, files: CatalogContents, wanted: str) -> Template:
+        """Return the template with this id, else the one with this name that takes precedence."""
         by_id = {each.id: each for each in files.all}
         if wanted in by_id:
             return by_id[wanted]
@@ -133,11 +140,11 @@ class TemplateTools:
         if found is None or found.source is Source.SHIPPED:
             found = TemplateStore(tx).find(wanted) or found
         if found is None:
-            raise _missing(tx, files, wanted)
+            raise _build_not_found(tx, files, wanted)
         return found
 
 
-def _require_one(workflow_id: str | None, template: Definition | None) -> None:
+def _require_one_source(workflow_id: str | None, template: Definition | None) -> None:
     if (workflow_id is None) == (template is None):
         both = "not both" if template is not None else "none was given"
         raise InvalidInput(
@@ -146,21 +153,21 @@ def _require_one(workflow_id: str | None, template: Definition | None) -> None:
         )
 
 
-def _written(template: Definition) -> tuple[list[Outline], list[Variable]]:
+def _convert_definition(template: Definition) -> tuple[list[Outline], list[Variable]]:
     declared = [Variable(**each.model_dump()) for each in template.variables or ()]
-    return [task.outline() for task in template.tasks], declared
+    return [task.to_outline() for task in template.tasks], declared
 
 
-def _outlines(tx: Transaction, workflow_id: str) -> list[Outline]:
-    """The tasks of a workflow's plan as somebody could have written them."""
+def _load_plan_tasks(tx: Transaction, workflow_id: str) -> list[Outline]:
+    """Return the tasks of a workflow's plan in the form that a caller would write them."""
     workflow, store = PlanStore(tx).get(workflow_id), TaskStore(tx)
-    tasks, _ = store.of_workflow(workflow_id, MAX_TASKS)
+    tasks, _ = store.list_by_workflow(workflow_id, MAX_TASKS)
     if not tasks:
         raise NotAllowed(
             f"Workflow {workflow.name!r} has no plan yet.",
             suggestion="Give it one with workflow_set_plan, or write the tasks in `template`.",
         )
-    waits_for = store.dependency_names([task.id for task in tasks if task.is_explicit])
+    waits_for = store.list_dependency_names([task.id for task in tasks if task.is_explicit])
     return [
         Outline(
             name=task.name,
@@ -168,7 +175,7 @@ def _outlines(tx: Transaction, workflow_id: str) -> list[Outline]:
             sequence=task.sequence,
             parallel_group=task.parallel_group,
             depends_on=tuple(waits_for.get(task.id, ())) if task.is_explicit else None,
-            estimated_complexity=_complexity(task),
+            estimated_complexity=_get_complexity(task),
             files_likely_affected=task.files,
             required_capabilities=tuple(sorted(task.required_capabilities)),
         )
@@ -176,31 +183,31 @@ def _outlines(tx: Transaction, workflow_id: str) -> list[Outline]:
     ]
 
 
-def _complexity(task: Task) -> Complexity | None:
-    """How hard it was said to be; anybody may have written into a task's context since."""
-    said = task.context.get("estimated_complexity")
-    return Complexity(said) if said in list(Complexity) else None
+def _get_complexity(task: Task) -> Complexity | None:
+    """Return the estimated complexity; None if it is not valid, for callers may edit a task's context."""
+    complexity = task.context.get("estimated_complexity")
+    return Complexity(complexity) if complexity in list(Complexity) else None
 
 
-def _from_people(files: Shelf) -> list[Template]:
+def _list_not_shipped(files: CatalogContents) -> list[Template]:
     return [each for each in files.templates if each.source is not Source.SHIPPED]
 
 
-def _by_name(tx: Transaction, files: Shelf) -> dict[str, Template | str]:
-    """What each name means: a template from a file, or the id of a stored one."""
+def _resolve_names(tx: Transaction, files: CatalogContents) -> dict[str, Template | str]:
+    """Return what each name refers to: a template from a file, or the id of a stored one."""
     shipped = {each.name: each for each in files.templates if each.source is Source.SHIPPED}
-    stored = TemplateStore(tx).ids()
-    return {**shipped, **stored, **{each.name: each for each in _from_people(files)}}
+    stored = TemplateStore(tx).get_ids_by_name()
+    return {**shipped, **stored, **{each.name: each for each in _list_not_shipped(files)}}
 
 
-def _loaded(tx: Transaction, chosen: Mapping[str, Template | str]) -> list[Template]:
-    stored = TemplateStore(tx).with_ids([each for each in chosen.values() if isinstance(each, str)])
+def _load_templates(tx: Transaction, chosen: Mapping[str, Template | str]) -> list[Template]:
+    stored = TemplateStore(tx).get_by_ids([each for each in chosen.values() if isinstance(each, str)])
     return [stored[each] if isinstance(each, str) else each for each in chosen.values()]
 
 
-def _missing(tx: Transaction, files: Shelf, wanted: str) -> NotFound:
-    near = nearest(wanted, sorted(_by_name(tx, files)))
-    broken = next((flaw for id, flaw in files.broken.items() if id.rpartition(":")[2] == wanted), None)
+def _build_not_found(tx: Transaction, files: CatalogContents, wanted: str) -> NotFound:
+    near = find_nearest(wanted, sorted(_resolve_names(tx, files)))
+    broken = next((problem for id, problem in files.broken.items() if id.rpartition(":")[2] == wanted), None)
     if broken:
         return NotFound("template", wanted, suggestion=f"A file of that name cannot be used: {broken}")
     guess = f" Did you mean {near!r}?" if near else ""

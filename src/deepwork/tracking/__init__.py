@@ -1,1 +1,1 @@
-"""Who did what in a run of work: phases, tasks, decisions, and the files that each task changed."""
+"""Tracked workflows: phases, tasks, decisions, and the files that each task changed."""

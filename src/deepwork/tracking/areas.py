@@ -1,4 +1,4 @@
-"""Whether a file belongs to the areas that a task said it would touch."""
+"""Matching files against the areas that a task declared it would touch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _EVERYTHING = frozenset({".", "./", "/", "*", "**"})
 
 
 @dataclass(frozen=True)
-class Scope:
-    """What came of the areas: which of them covers each file, and which files none does."""
+class ScopeResult:
+    """The result of matching files against areas: the covering area per file, and the uncovered files."""
 
     matches: bool
     covered_by: dict[str, str]
@@ -31,21 +31,21 @@ class Areas:
     def __init__(self, areas: Sequence[str]) -> None:
         self._areas = [(area, _Area(area)) for area in areas]
 
-    def covering(self, path: str) -> str | None:
-        """The first area that the file belongs to, as it was written."""
+    def find_covering(self, path: str) -> str | None:
+        """Return the first area that covers the file, as it was declared; None if none does."""
         return next((area for area, each in self._areas if each.covers(path)), None)
 
 
-def scope_of(paths: Iterable[str], areas: Sequence[str]) -> Scope:
-    """Every file against the areas; without areas everything is in scope."""
+def evaluate_scope(paths: Iterable[str], areas: Sequence[str]) -> ScopeResult:
+    """Match every file against the areas; without areas everything is in scope."""
     if not areas:
-        return Scope(True, {}, (), ())
+        return ScopeResult(True, {}, (), ())
     declared = Areas(areas)
-    found = {path: declared.covering(path) for path in paths}
+    found = {path: declared.find_covering(path) for path in paths}
     unexpected = tuple(path for path, area in found.items() if area is None)
     warning = f"{len(unexpected)} file(s) modified outside declared scope ({', '.join(areas)})"
     covered_by = {path: area for path, area in found.items() if area is not None}
-    return Scope(not unexpected, covered_by, unexpected, (warning,) if unexpected else ())
+    return ScopeResult(not unexpected, covered_by, unexpected, (warning,) if unexpected else ())
 
 
 class _Area:
@@ -53,7 +53,7 @@ class _Area:
         self._is_everything = area in _EVERYTHING
         self._path = area.removeprefix("./").strip("/")
         self._word = self._path.casefold() if "/" not in area.removeprefix("./").rstrip("/") else ""
-        self._globs = _as_globs(area.removeprefix("./"))
+        self._globs = _build_globs(area.removeprefix("./"))
 
     def covers(self, path: str) -> bool:
         if self._is_everything:
@@ -64,19 +64,19 @@ class _Area:
             return True
         if self._globs is not None:
             return self._globs.matches(path)
-        return self._word != "" and any(self._is_word(name) for name in path.casefold().split("/"))
+        return self._word != "" and any(self._matches_word(name) for name in path.casefold().split("/"))
 
-    def _is_word(self, name: str) -> bool:
+    def _matches_word(self, name: str) -> bool:
         return self._word in (name, name.rpartition(".")[0])
 
 
-def _as_globs(area: str) -> Globs | None:
-    """The area as git would read it in an ignore file; None if nothing in it is wild."""
+def _build_globs(area: str) -> Globs | None:
+    """Convert an area to globs as in a .gitignore file; None if it has no wildcards."""
     if not set(area) & set("*?["):
         return None
     inner = area.strip("/")
     anchored = inner if "/" in area.rstrip("/") else f"**/{inner}"
     try:
         return Globs([anchored, f"{anchored}/**"])
-    except InvalidInput:  # a name with a bracket in it: it still is a path
+    except InvalidInput:  # for example a file name with a bracket: treat it as a path
         return None

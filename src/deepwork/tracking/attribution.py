@@ -1,8 +1,8 @@
-"""Who changed what, where several tasks work on the same files at the same time.
+"""Attributing changed files to tasks that run in the same working tree at the same time.
 
-Between two looks at a working tree some tasks ran and some files changed. Each of these files is charged to
-whom it can be charged, and every charge says how sure it is. Changes of several tasks to the same file
-between two looks cannot be told apart: they are shared.
+Between two snapshots of a working tree some tasks ran and some files changed. Each changed file is attributed
+to the tasks that may have changed it, with how certain that is. Changes of several tasks to the same file
+between two snapshots cannot be separated: they are shared.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from deepwork.tracking.areas import Areas
 
 
 class Attribution(StrEnum):
-    """How it is known whose a change is, the surest first."""
+    """How a change was attributed, the most certain first."""
 
     REPORTED = "reported"  # the client said so
-    EXCLUSIVE = "exclusive"  # nobody else was at work
-    AREA = "area"  # of those at work, only this one had said it would touch such files
-    SHARED = "shared"  # it may be of any of those at work
-    OUTSIDE = "outside"  # nobody was at work: a person, a formatter
+    EXCLUSIVE = "exclusive"  # no other task was running
+    AREA = "area"  # of the running tasks, only this one declared an area that covers the file
+    SHARED = "shared"  # any of the running tasks may have made it
+    OUTSIDE = "outside"  # no task was running: a person, a formatter
 
 
 _SURENESS = {kind: number for number, kind in enumerate(Attribution)}
 
 
 @dataclass(frozen=True)
-class Worker:
-    """A task as far as it matters here."""
+class CandidateTask:
+    """A task that changes may be attributed to."""
 
     id: str
     areas: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Change:
-    """A file that became another; None where there is none. Equal versions are equal files."""
+class ObservedChange:
+    """A file's version before and after; None if it did not exist. Equal versions mean equal content."""
 
     path: str
     before: str | None
@@ -46,17 +46,17 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """What changed between two looks at a tree, who ran in between, and what clients reported of whom."""
+class Interval:
+    """What changed between two snapshots, which tasks ran, and who reported which path (path to task id)."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ObservedChange, ...]
     running: frozenset[str]
     reported: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Charge:
-    """A file that a task has changed in the end, or that changed while none ran."""
+class AttributedChange:
+    """A net change of a file, attributed to a task, or to none if no task was running."""
 
     path: str
     before: str | None
@@ -65,38 +65,40 @@ class Charge:
     shared_with: tuple[str, ...] = ()
 
 
-def charges(gaps: Iterable[Gap], workers: Collection[Worker]) -> dict[str | None, list[Charge]]:
-    """What each task has changed over all gaps, by path; under None what changed while none ran.
+def attribute_changes(
+    intervals: Iterable[Interval], tasks: Collection[CandidateTask]
+) -> dict[str | None, list[AttributedChange]]:
+    """Return the net changes of each task over all intervals, sorted by path; under None those of no task.
 
-    Only what is left in the end counts: a file that is as it was before a task's first change to it is not
-    charged to that task. Where a file's changes were not all equally sure, the least sure one is told.
+    A file that ends up as it was before the task's first change to it is left out. If several changes of one
+    file differ in certainty, the least certain attribution applies.
     """
-    known = {worker.id: worker for worker in workers}
-    areas = {worker.id: Areas(worker.areas) for worker in workers}
-    found: dict[str | None, dict[str, Charge]] = {}
-    for gap in gaps:
-        candidates = _closest(gap.running, known)
-        for change in gap.changes:
-            attribution, owners = _owners(change.path, gap.reported, candidates, known, areas)
+    known = {task.id: task for task in tasks}
+    areas = {task.id: Areas(task.areas) for task in tasks}
+    found: dict[str | None, dict[str, AttributedChange]] = {}
+    for interval in intervals:
+        candidates = _find_innermost(interval.running, known)
+        for change in interval.changes:
+            attribution, owners = _find_owners(change.path, interval.reported, candidates, known, areas)
             for owner in owners:
                 others = tuple(other for other in owners if other is not None and other != owner)
-                charge = Charge(change.path, change.before, change.after, attribution, others)
-                charged = found.setdefault(owner, {})
-                charged[change.path] = _joined(charged.get(change.path), charge)
+                attributed = AttributedChange(change.path, change.before, change.after, attribution, others)
+                by_path = found.setdefault(owner, {})
+                by_path[change.path] = _merge(by_path.get(change.path), attributed)
     return {
         owner: [each for _, each in sorted(of.items()) if each.before != each.after]
         for owner, of in found.items()
     }
 
 
-def _closest(running: Iterable[str], known: Mapping[str, Worker]) -> list[str]:
-    """Those who may have done it themselves: whoever has a running task below it leaves the work to that."""
+def _find_innermost(running: Iterable[str], known: Mapping[str, CandidateTask]) -> list[str]:
+    """Return the running tasks without a running subtask: a parent delegates the work to its subtasks."""
     ids = sorted(running)
-    waiting = {above for id in ids for above in _ancestors(id, known)}
+    waiting = {above for id in ids for above in _find_ancestors(id, known)}
     return [id for id in ids if id not in waiting] or ids
 
 
-def _ancestors(id: str, known: Mapping[str, Worker]) -> set[str]:
+def _find_ancestors(id: str, known: Mapping[str, CandidateTask]) -> set[str]:
     found: set[str] = set()
     parent = known[id].parent_id if id in known else None
     while parent is not None and parent not in found:
@@ -105,11 +107,11 @@ def _ancestors(id: str, known: Mapping[str, Worker]) -> set[str]:
     return found
 
 
-def _owners(
+def _find_owners(
     path: str,
     reported: Mapping[str, str],
     candidates: Sequence[str],
-    known: Mapping[str, Worker],
+    known: Mapping[str, CandidateTask],
     areas: Mapping[str, Areas],
 ) -> tuple[Attribution, Sequence[str | None]]:
     if reported.get(path) in known:
@@ -118,16 +120,16 @@ def _owners(
         return Attribution.OUTSIDE, [None]
     if len(candidates) == 1:
         return Attribution.EXCLUSIVE, candidates
-    fitting = [id for id in candidates if id in areas and areas[id].covering(path) is not None]
+    fitting = [id for id in candidates if id in areas and areas[id].find_covering(path) is not None]
     if len(fitting) == 1:
         return Attribution.AREA, fitting
     return Attribution.SHARED, candidates
 
 
-def _joined(earlier: Charge | None, later: Charge) -> Charge:
+def _merge(earlier: AttributedChange | None, later: AttributedChange) -> AttributedChange:
     if earlier is None:
         return later
-    return Charge(
+    return AttributedChange(
         later.path,
         earlier.before,
         later.after,

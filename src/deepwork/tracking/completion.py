@@ -1,4 +1,4 @@
-"""The answer to a task's end: the first time, and whenever somebody asks again."""
+"""Building the answer to the completion of a task, for the first call and for repeated ones."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
-from deepwork.tracking.models import Tally, Task
+from deepwork.tracking.models import TaskCounts, TrackedTask
 from deepwork.tracking.responses import (
     FilesChanged,
     PhaseProgress,
     TaskCompleted,
     Verification,
-    counts,
+    counts_to_dict,
 )
 from deepwork.tracking.store import TrackStore
 
 
-def answer_of(tx: Transaction, task: Task, *, already: bool = False) -> TaskCompleted:
-    """What the end of this task comes to."""
+def build_completion_answer(tx: Transaction, task: TrackedTask, *, already: bool = False) -> TaskCompleted:
+    """Build the answer for a completed task."""
     store = TrackStore(tx)
-    phase = store.phase(task.phase_id)
-    tally = store.tallies([phase.id]).get(phase.id, Tally())
+    phase = store.get_phase(task.phase_id)
+    counts = store.count_tasks_by_phase([phase.id]).get(phase.id, TaskCounts())
     result: dict[str, Any] = dict(task.result)
     ended = task.completed_at or tx.now
     return TaskCompleted(
@@ -39,18 +39,18 @@ def answer_of(tx: Transaction, task: Task, *, already: bool = False) -> TaskComp
         verification=Verification(**result["verification"]),
         phase_status=phase.status,
         phase_progress=PhaseProgress(
-            number=phase.number, name=phase.name, tasks=counts(tally),
-            all_tasks_done=tally.in_progress == 0,
+            number=phase.number, name=phase.name, tasks=counts_to_dict(counts),
+            all_tasks_done=counts.in_progress == 0,
         ),
         already_completed=already or None,
     )  # fmt: skip
 
 
-def told_again(tx: Transaction, kept: Task, told: Task) -> TaskCompleted:
-    """The first answer again; told with other words, it is refused."""
-    if told != kept:
+def repeat_completion_answer(tx: Transaction, stored: TrackedTask, repeated: TrackedTask) -> TaskCompleted:
+    """Build the first answer again; NotAllowed if the repeated call completes the task differently."""
+    if repeated != stored:
         raise NotAllowed(
-            f"Task {kept.name!r} is already {kept.status}, and was ended with other words.",
+            f"Task {stored.name!r} is already {stored.status}, and was ended with other words.",
             suggestion="Read it with get_context; what has ended is not changed any more.",
         )
-    return answer_of(tx, kept, already=True)
+    return build_completion_answer(tx, stored, already=True)

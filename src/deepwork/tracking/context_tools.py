@@ -1,4 +1,4 @@
-"""What can be asked of the state of a workflow, and of what a task changed."""
+"""MCP tools that read the state of workflows and the changes of tasks."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from deepwork.database.transaction import Database
-from deepwork.shapes import Id, Limit200, Traits
-from deepwork.tracking.context import Wanted, of_plan, of_session, of_tracked
-from deepwork.tracking.inputs import Filter, Part
+from deepwork.tool_types import Id, Limit200, Traits
+from deepwork.tracking.attribution_service import AttributionService
+from deepwork.tracking.context import (
+    ContextRequest,
+    build_plan_context,
+    build_session_context,
+    build_tracked_context,
+)
+from deepwork.tracking.inputs import ContextSection, Filter
 from deepwork.tracking.models import WorkflowStatus
-from deepwork.tracking.notes import NoteStore
+from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import Context, TaskDiff, TrackedWorkflows, WorkflowView
-from deepwork.tracking.rules import shown_status
+from deepwork.tracking.rules import get_visible_status
 from deepwork.tracking.store import TrackStore
-from deepwork.tracking.subjects import Sessions
-from deepwork.tracking.watching import Watcher
+from deepwork.tracking.subjects import JobSessionFinder
 
 Limit500 = Annotated[int, Field(ge=1, le=500, description="Of each list")]
 
 
 class ContextTools:
-    """The memory of a workflow."""
+    """Tools to read the state of workflows and the changes of tasks."""
 
     traits: ClassVar = Traits(
         toolset="tracking",
@@ -30,27 +35,29 @@ class ContextTools:
         aliases={"list": "get-tracked-workflows", "context": "get-context", "diff": "get-task-diff"},
     )
 
-    def __init__(self, database: Database, watcher: Watcher, sessions: Sessions) -> None:
+    def __init__(
+        self, database: Database, attribution: AttributionService, sessions: JobSessionFinder
+    ) -> None:
         self._database = database
         self._sessions = sessions
-        self._watcher = watcher
+        self._attribution = attribution
 
     def get_context(
         self,
         workflow_id: Annotated[Id, Field(description="Tracked, planned, or a job session")],
-        include: list[Part],
+        include: list[ContextSection],
         filter: Filter | None = None,
         limit: Limit500 = 50,
         cursor: Annotated[str | None, Field(description="From the last answer, for the rest")] = None,
     ) -> Context:
         """The state of a workflow: phases, tasks, decisions, milestones, blockers that wait for a person."""
-        wanted = Wanted(tuple(dict.fromkeys(include)), filter or Filter(), limit, cursor)
+        request = ContextRequest(tuple(dict.fromkeys(include)), filter or Filter(), limit, cursor)
         with self._database.reading() as tx:
             if workflow_id.startswith("wf_"):
-                return of_plan(tx, workflow_id, wanted)
-            if session := self._sessions.session(tx, workflow_id):
-                return of_session(tx, session, wanted)
-            return of_tracked(tx, workflow_id, wanted)
+                return build_plan_context(tx, workflow_id, request)
+            if session := self._sessions.find_session(tx, workflow_id):
+                return build_session_context(tx, session, request)
+            return build_tracked_context(tx, workflow_id, request)
 
     def get_tracked_workflows(
         self,
@@ -60,10 +67,10 @@ class ContextTools:
     ) -> TrackedWorkflows:
         """Tracked workflows, newest first: to find the one you were at."""
         with self._database.reading() as tx:
-            found, total = TrackStore(tx).workflows(status, limit, offset)
-            blocked = NoteStore(tx).blocked([workflow.id for workflow in found])
+            found, total = TrackStore(tx).list_workflows(status, limit, offset)
+            blocked = NoteStore(tx).count_blockers_by_workflow([workflow.id for workflow in found])
         views = [
-            WorkflowView.of(workflow, shown_status(workflow, blocked.get(workflow.id, 0)))
+            WorkflowView.from_workflow(workflow, get_visible_status(workflow, blocked.get(workflow.id, 0)))
             for workflow in found
         ]
         return TrackedWorkflows(workflows=views, total=total)
@@ -75,4 +82,4 @@ class ContextTools:
         max_bytes: Annotated[int, Field(ge=1, le=1_000_000, description="Of each diff")] = 20_000,
     ) -> TaskDiff:
         """The files a task changed, committed or not; for one file, the diff itself."""
-        return self._watcher.diff(task_id, path, max_bytes)
+        return self._attribution.get_diff(task_id, path, max_bytes)

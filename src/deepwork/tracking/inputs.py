@@ -1,4 +1,4 @@
-"""What callers tell of their work."""
+"""Input models of the tracking tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from deepwork.shapes import Name, Text
+from deepwork.tool_types import Name, Text
 from deepwork.tracking.models import TestsStatus
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ class Filter(BaseModel):
 
     @field_validator("since")
     @classmethod
-    def _in_utc(cls, moment: datetime | None) -> datetime | None:
+    def _convert_to_utc(cls, moment: datetime | None) -> datetime | None:
         if moment is None or moment.tzinfo is None:
             return moment and moment.replace(tzinfo=UTC)
         try:
@@ -69,9 +69,9 @@ class Filter(BaseModel):
         return None if self.since is None else (self.since - _EPOCH) // _MS
 
 
-Part = Literal["phase_summary", "tasks", "decisions", "milestones", "blockers"]
+ContextSection = Literal["phase_summary", "tasks", "decisions", "milestones", "blockers"]
 
 
-def iso_ms(text: str) -> int:
-    """Unix milliseconds of an ISO time as we write it."""
+def parse_iso_ms(text: str) -> int:
+    """Parse an ISO time, as deepwork writes it, to Unix milliseconds."""
     return (datetime.fromisoformat(text) - _EPOCH) // _MS

@@ -1,4 +1,4 @@
-"""What can be noted on a task, whatever its kind."""
+"""MCP tools to log decisions, issues and milestones on a task of any kind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import Field, StringConstraints
 
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.names import new_id
-from deepwork.shapes import Id, Name, Text, Traits, check_object
+from deepwork.tool_types import Id, Name, Text, Traits, check_object
 from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, TrackEvent
-from deepwork.tracking.notes import NoteStore
+from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import (
     DecisionLogged,
     DecisionView,
@@ -24,13 +24,13 @@ from deepwork.tracking.responses import (
     MilestoneLogged,
     MilestoneView,
 )
-from deepwork.tracking.subjects import Sessions, subject_of
+from deepwork.tracking.subjects import JobSessionFinder, resolve_subject
 
 Message = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 
 class LogTools:
-    """Why it was done so, what went wrong, and how far it is."""
+    """Tools to log decisions, issues and milestones."""
 
     traits: ClassVar = Traits(
         toolset="tracking",
@@ -41,7 +41,7 @@ class LogTools:
         },
     )  # fmt: skip
 
-    def __init__(self, database: Database, sessions: Sessions) -> None:
+    def __init__(self, database: Database, sessions: JobSessionFinder) -> None:
         self._database = database
         self._sessions = sessions
 
@@ -58,14 +58,14 @@ class LogTools:
         """Record a decision: what was chosen, from what, and why."""
         with self._database.transaction() as tx:
             decision = Decision(
-                id=new_id("dc"), subject=subject_of(tx, task_id, self._sessions), category=category,
+                id=new_id("dc"), subject=resolve_subject(tx, task_id, self._sessions), category=category,
                 question=question, options_considered=tuple(options_considered or ()), chosen=chosen,
                 reasoning=reasoning, trade_offs=trade_offs, created_at=tx.now,
             )  # fmt: skip
             NoteStore(tx).add_decision(decision)
-            view = DecisionView.of(decision).model_dump(mode="json")
+            view = DecisionView.from_decision(decision).model_dump(mode="json")
             tx.emit(TrackEvent.DECISION_CREATED, view, decision.subject.workflow_id)
-            return DecisionLogged(decision_id=decision.id, created_at=iso(tx.now))
+            return DecisionLogged(decision_id=decision.id, created_at=format_timestamp(tx.now))
 
     def log_issue(
         self,
@@ -78,14 +78,14 @@ class LogTools:
         """Record a problem; one that needs a person is a blocker until it is resolved."""
         with self._database.transaction() as tx:
             issue = Issue(
-                id=new_id("is"), subject=subject_of(tx, task_id, self._sessions), type=type,
+                id=new_id("is"), subject=resolve_subject(tx, task_id, self._sessions), type=type,
                 description=description, resolution=resolution, requires_human_review=requires_human_review,
                 created_at=tx.now,
             )  # fmt: skip
             NoteStore(tx).add_issue(issue)
-            view = IssueView.of(issue).model_dump(mode="json")
+            view = IssueView.from_issue(issue).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_CREATED, view, issue.subject.workflow_id)
-            return IssueLogged(issue_id=issue.id, created_at=iso(tx.now))
+            return IssueLogged(issue_id=issue.id, created_at=format_timestamp(tx.now))
 
     def log_milestone(
         self,
@@ -96,20 +96,20 @@ class LogTools:
     ) -> MilestoneLogged:
         """Record how far a task is; of each task the newest 100 are kept."""
         with self._database.transaction() as tx:
-            _require_no_borrowed_name("metadata", json.dumps(metadata), '"by": "human:', tx.caller)
+            _require_not_posing_as_person("metadata", json.dumps(metadata), '"by": "human:', tx.caller)
             milestone = Milestone(
-                id=new_id("ml"), subject=subject_of(tx, task_id, self._sessions), message=message,
+                id=new_id("ml"), subject=resolve_subject(tx, task_id, self._sessions), message=message,
                 progress=None if progress is None else round(progress),
                 metadata=None if metadata is None else check_object("metadata", metadata),
                 created_at=tx.now,
             )  # fmt: skip
             notes = NoteStore(tx)
-            if same := notes.same_milestone(milestone):
-                return MilestoneLogged(milestone_id=same.id, created_at=iso(same.created_at))
+            if same := notes.find_recent_duplicate(milestone):
+                return MilestoneLogged(milestone_id=same.id, created_at=format_timestamp(same.created_at))
             notes.add_milestone(milestone)
-            view = MilestoneView.of(milestone).model_dump(mode="json")
+            view = MilestoneView.from_milestone(milestone).model_dump(mode="json")
             tx.emit(TrackEvent.MILESTONE_CREATED, view, milestone.subject.workflow_id)
-            return MilestoneLogged(milestone_id=milestone.id, created_at=iso(tx.now))
+            return MilestoneLogged(milestone_id=milestone.id, created_at=format_timestamp(tx.now))
 
     def resolve_issue(
         self,
@@ -119,22 +119,22 @@ class LogTools:
     ) -> IssueResolved:
         """Say that an issue is settled; a blocker then blocks no more."""
         with self._database.transaction() as tx:
-            _require_no_borrowed_name("resolved_by", (resolved_by or "")[:6], "human:", tx.caller)
+            _require_not_posing_as_person("resolved_by", (resolved_by or "")[:6], "human:", tx.caller)
             notes = NoteStore(tx)
-            issue = notes.issue(issue_id)
+            issue = notes.get_issue_for_update(issue_id)
             if issue.resolved_at is not None:
-                return _resolved_already(issue, note, issue.resolved_at)
+                return _repeat_resolution(issue, note, issue.resolved_at)
             resolved = replace(
                 issue, resolved_at=tx.now, resolved_by=resolved_by or tx.caller, resolution_note=note
             )
-            notes.keep_resolution(resolved)
-            view = IssueView.of(resolved).model_dump(mode="json")
+            notes.save_resolution(resolved)
+            view = IssueView.from_issue(resolved).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_RESOLVED, view, issue.subject.workflow_id)
-            return IssueResolved(issue_id=issue_id, resolved_at=iso(tx.now))
+            return IssueResolved(issue_id=issue_id, resolved_at=format_timestamp(tx.now))
 
 
-def _require_no_borrowed_name(parameter: str, text: str, mark: str, caller: str) -> None:
-    """Refuse from anybody but a person what would pass for a person's word, in any case of letters."""
+def _require_not_posing_as_person(parameter: str, text: str, mark: str, caller: str) -> None:
+    """Raise InvalidInput if an agent's text would pass for a person's approval, in any letter case."""
     if mark in text.lower() and not caller.startswith("human:"):
         raise InvalidInput(
             f"`{parameter}` says that a person did this; only a person can, on the dashboard.",
@@ -142,10 +142,10 @@ def _require_no_borrowed_name(parameter: str, text: str, mark: str, caller: str)
         )
 
 
-def _resolved_already(issue: Issue, note: str, at: int) -> IssueResolved:
+def _repeat_resolution(issue: Issue, note: str, at: int) -> IssueResolved:
     if issue.resolution_note != note:
         raise NotAllowed(
             f"Issue {issue.id!r} was resolved by {issue.resolved_by} with another note.",
             suggestion="Log a new issue if it came back.",
         )
-    return IssueResolved(issue_id=issue.id, resolved_at=iso(at), already_resolved=True)
+    return IssueResolved(issue_id=issue.id, resolved_at=format_timestamp(at), already_resolved=True)

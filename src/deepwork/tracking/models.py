@@ -1,4 +1,4 @@
-"""What is recorded of work as it happens."""
+"""Tracked workflows, phases, tasks and notes, and the words that describe them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 
-class Profile(Word):
+class Profile(CaseInsensitiveEnum):
     """How large a workflow is expected to be."""
 
     SIMPLE = "simple"
@@ -17,8 +17,8 @@ class Profile(Word):
     COMPLEX = "complex"
 
 
-class WorkflowStatus(Word):
-    """How far a tracked workflow is; one with an open blocker reads as blocked."""
+class WorkflowStatus(CaseInsensitiveEnum):
+    """Status of a tracked workflow; one with an open blocker is shown as blocked."""
 
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
@@ -26,7 +26,7 @@ class WorkflowStatus(Word):
     BLOCKED = "blocked"
 
 
-class Ending(Word):
+class WorkflowEnding(CaseInsensitiveEnum):
     """How a workflow ended; `partial` counts as failed."""
 
     COMPLETED = "completed"
@@ -34,23 +34,23 @@ class Ending(Word):
     PARTIAL = "partial"
 
 
-class PhaseStatus(Word):
-    """How far a phase is."""
+class PhaseStatus(CaseInsensitiveEnum):
+    """Status of a phase."""
 
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
     FAILED = "failed"
 
 
-class PhaseEnding(Word):
+class PhaseEnding(CaseInsensitiveEnum):
     """How a phase ended."""
 
     COMPLETED = "completed"
     FAILED = "failed"
 
 
-class TaskStatus(Word):
-    """How far a tracked task is."""
+class TrackedTaskStatus(CaseInsensitiveEnum):
+    """Status of a tracked task."""
 
     IN_PROGRESS = "in_progress"
     SUCCESS = "success"
@@ -58,7 +58,7 @@ class TaskStatus(Word):
     FAILED = "failed"
 
 
-class TaskEnding(Word):
+class TaskEnding(CaseInsensitiveEnum):
     """How a task ended."""
 
     SUCCESS = "success"
@@ -66,14 +66,14 @@ class TaskEnding(Word):
     FAILED = "failed"
 
 
-class CallerType(Word):
+class CallerType(CaseInsensitiveEnum):
     """Who does a task."""
 
     ORCHESTRATOR = "orchestrator"
     SUBAGENT = "subagent"
 
 
-class TestsStatus(Word):
+class TestsStatus(CaseInsensitiveEnum):
     """What became of the tests."""
 
     PASSED = "passed"
@@ -81,7 +81,7 @@ class TestsStatus(Word):
     NOT_RUN = "not_run"
 
 
-class Category(Word):
+class Category(CaseInsensitiveEnum):
     """What a decision is about."""
 
     ARCHITECTURE = "architecture"
@@ -91,7 +91,7 @@ class Category(Word):
     OTHER = "other"
 
 
-class IssueType(Word):
+class IssueType(CaseInsensitiveEnum):
     """What kind of problem it is."""
 
     DOCUMENTATION_GAP = "documentation_gap"
@@ -101,8 +101,8 @@ class IssueType(Word):
     OTHER = "other"
 
 
-class TrackEvent(Word):
-    """What this slice tells."""
+class TrackEvent(CaseInsensitiveEnum):
+    """Events about tracked work; the payload is the view of the workflow, phase, task or note."""
 
     WORKFLOW_CREATED = "workflow:created"
     WORKFLOW_UPDATED = "workflow:updated"
@@ -117,8 +117,8 @@ class TrackEvent(Word):
 
 
 @dataclass(frozen=True)
-class Workflow:
-    """Something that agents are at, recorded while they are; times are Unix milliseconds."""
+class TrackedWorkflow:
+    """Work that agents record while they do it; times are Unix milliseconds."""
 
     id: str
     name: str
@@ -127,14 +127,14 @@ class Workflow:
     constraints: str | None
     profile: Profile
     status: WorkflowStatus
-    outcome: Ending | None
+    outcome: WorkflowEnding | None
     summary: str | None
     achievements: tuple[str, ...]
     limitations: tuple[str, ...]
     current_phase: int
-    """The number of the phase that was started last; 0 before the first."""
+    """Number of the phase that was started last; 0 before the first."""
     total_phases: int
-    """How many were expected, or the highest number so far if that is more."""
+    """The expected number, or the highest number so far if that is more."""
     repository_path: str
     created_by: str
     created_at: int
@@ -163,7 +163,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Task:
+class TrackedTask:
     """A piece of work that one agent does."""
 
     id: str
@@ -172,25 +172,25 @@ class Task:
     parent_task_id: str | None
     name: str
     goal: str
-    status: TaskStatus
+    status: TrackedTaskStatus
     caller_type: CallerType
     agent_name: str | None
     areas: tuple[str, ...]
     started_at: int
     last_sign_at: int
-    """When it was last heard of: a task that nobody mentions for long is stale."""
+    """Time of the last call about it; after STALE_MS the task is stale."""
     completed_at: int | None = None
     outcome: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
-    """Which files it changed, and whether it should have: as the answer of its completion told it."""
+    """Changed files and their verification, as in the answer of its completion."""
     tokens: int = 0
-    """How many the agent says it used."""
+    """How many tokens the agent reported."""
     created_by: str = "local"
 
     @property
     def is_running(self) -> bool:
-        return self.status is TaskStatus.IN_PROGRESS
+        return self.status is TrackedTaskStatus.IN_PROGRESS
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class SeenSession:
-    """A run of a job, as far as it matters here; for each step when it began and ended, ISO or None."""
+class JobSessionState:
+    """The state of a job session; `steps` maps each step to its start and end, ISO or None."""
 
     id: str
     name: str
@@ -249,7 +249,7 @@ class Issue:
 
 @dataclass(frozen=True)
 class Milestone:
-    """How far a task is, in its own words."""
+    """A progress message of a task."""
 
     id: str
     subject: Subject
@@ -260,8 +260,8 @@ class Milestone:
 
 
 @dataclass(frozen=True)
-class Total:
-    """What the tasks of a workflow come to."""
+class WorkflowTotals:
+    """Sums over the tasks of a workflow."""
 
     tasks: int
     running: int
@@ -270,8 +270,8 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """How many tasks of a phase are how far, and how long they took in all."""
+class TaskCounts:
+    """Number of tasks of a phase by status, and how long they took in all."""
 
     total: int = 0
     success: int = 0

@@ -1,4 +1,4 @@
-"""How the tracking tools answer: times are ISO 8601 in UTC."""
+"""Response models of the tracking tools; times are ISO 8601 in UTC."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import Any, ClassVar, Self
 from pydantic import model_serializer
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 
-from deepwork.events.log import iso
-from deepwork.shapes import Answer
+from deepwork.events.log import format_timestamp
+from deepwork.tool_types import Answer
 from deepwork.tracking.models import (
     CallerType,
     Category,
     Decision,
-    Ending,
     Issue,
     IssueType,
     Milestone,
     Phase,
     PhaseStatus,
     Profile,
-    Tally,
-    Task,
-    TaskStatus,
-    Workflow,
+    TaskCounts,
+    TrackedTask,
+    TrackedTaskStatus,
+    TrackedWorkflow,
+    WorkflowEnding,
     WorkflowStatus,
 )
 
 
-def _iso(moment: int | None) -> str | None:
-    return None if moment is None else iso(moment)
+def _format_optional_time(moment: int | None) -> str | None:
+    return None if moment is None else format_timestamp(moment)
 
 
-def _seconds(ms: int) -> int:
+def _to_seconds(ms: int) -> int:
     return round(ms / 1000)
 
 
-class _Complete(Answer):
-    """An answer that also shows some of the keys that have nothing to say."""
+class _AnswerWithNulls(Answer):
+    """An answer that keeps some keys even if their value is null."""
 
-    _shown_null: ClassVar[frozenset[str]] = frozenset()
+    _kept_nulls: ClassVar[frozenset[str]] = frozenset()
 
     @model_serializer(mode="wrap")
-    def _without_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        shown = self._shown_null
+    def _drop_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown = self._kept_nulls
         return {key: value for key, value in dump(self).items() if value is not None or key in shown}
 
 
@@ -71,7 +71,7 @@ class Metrics(Answer):
 
 class WorkflowCompleted(Answer):
     workflow_id: str
-    status: Ending
+    status: WorkflowEnding
     summary: str
     achievements: list[str]
     limitations: list[str]
@@ -101,10 +101,10 @@ class PhaseTasks(Answer):
     in_progress: int
 
     @classmethod
-    def of(cls, tally: Tally) -> Self:
+    def from_counts(cls, counts: TaskCounts) -> Self:
         return cls(
-            total=tally.total, success=tally.success, partial=tally.partial_success,
-            failed=tally.failed, in_progress=tally.in_progress,
+            total=counts.total, success=counts.success, partial=counts.partial_success,
+            failed=counts.failed, in_progress=counts.in_progress,
         )  # fmt: skip
 
 
@@ -121,8 +121,8 @@ class PhaseCompleted(Answer):
     already_completed: bool | None = None
 
 
-class TaskStarted(_Complete):
-    _shown_null = frozenset({"snapshot_id"})
+class TaskStarted(_AnswerWithNulls):
+    _kept_nulls = frozenset({"snapshot_id"})
 
     task_id: str
     workflow_id: str
@@ -159,7 +159,7 @@ class PhaseProgress(Answer):
 class TaskCompleted(Answer):
     task_id: str
     workflow_id: str
-    status: TaskStatus
+    status: TrackedTaskStatus
     duration_seconds: int
     files_changed: FilesChanged
     files_count: int
@@ -207,7 +207,7 @@ class WorkflowView(Answer):
     constraints: str | None = None
     profile: Profile
     status: WorkflowStatus
-    outcome: Ending | None = None
+    outcome: WorkflowEnding | None = None
     summary: str | None = None
     achievements: list[str] | None = None
     limitations: list[str] | None = None
@@ -218,7 +218,7 @@ class WorkflowView(Answer):
     completed_at: str | None = None
 
     @classmethod
-    def of(cls, workflow: Workflow, status: WorkflowStatus | None = None) -> Self:
+    def from_workflow(cls, workflow: TrackedWorkflow, status: WorkflowStatus | None = None) -> Self:
         return cls(
             id=workflow.id, name=workflow.name, objective=workflow.objective, scope=workflow.scope,
             constraints=workflow.constraints, profile=workflow.profile, status=status or workflow.status,
@@ -227,8 +227,9 @@ class WorkflowView(Answer):
             limitations=list(workflow.limitations) if workflow.is_over else None,
             current_phase=workflow.current_phase,
             total_phases=workflow.total_phases,
-            created_at=iso(workflow.created_at), updated_at=iso(workflow.updated_at),
-            completed_at=_iso(workflow.completed_at),
+            created_at=format_timestamp(workflow.created_at),
+            updated_at=format_timestamp(workflow.updated_at),
+            completed_at=_format_optional_time(workflow.completed_at),
         )  # fmt: skip
 
 
@@ -237,8 +238,8 @@ class TrackedWorkflows(Answer):
     total: int
 
 
-class PhaseView(_Complete):
-    _shown_null = frozenset({"phase_id", "started_at", "completed_at"})
+class PhaseView(_AnswerWithNulls):
+    _kept_nulls = frozenset({"phase_id", "started_at", "completed_at"})
 
     phase_number: int
     phase_name: str
@@ -254,28 +255,29 @@ class PhaseView(_Complete):
     completed_at: str | None = None
 
     @classmethod
-    def of(cls, phase: Phase, tally: Tally, now: int) -> Self:
+    def from_phase(cls, phase: Phase, counts: TaskCounts, now: int) -> Self:
         return cls(
             phase_number=phase.number, phase_name=phase.name, phase_id=phase.id, status=phase.status,
             is_parallel=phase.is_parallel, description=phase.description, summary=phase.summary,
-            tasks=counts(tally), duration_seconds=_seconds((phase.completed_at or now) - phase.started_at),
-            task_seconds=_seconds(tally.task_ms), started_at=iso(phase.started_at),
-            completed_at=_iso(phase.completed_at),
+            tasks=counts_to_dict(counts),
+            duration_seconds=_to_seconds((phase.completed_at or now) - phase.started_at),
+            task_seconds=_to_seconds(counts.task_ms), started_at=format_timestamp(phase.started_at),
+            completed_at=_format_optional_time(phase.completed_at),
         )  # fmt: skip
 
 
-def counts(tally: Tally) -> dict[str, int]:
-    """How far the tasks of a phase are; what succeeded in part counts as completed."""
+def counts_to_dict(counts: TaskCounts) -> dict[str, int]:
+    """Convert to the keys of an answer; partial success counts as completed."""
     return {
-        "total": tally.total,
-        "completed": tally.success + tally.partial_success,
-        "failed": tally.failed,
-        "in_progress": tally.in_progress,
+        "total": counts.total,
+        "completed": counts.success + counts.partial_success,
+        "failed": counts.failed,
+        "in_progress": counts.in_progress,
     }
 
 
-class TaskView(_Complete):
-    _shown_null = frozenset({"phase_id", "agent_name", "completed_at", "duration_seconds", "summary"})
+class TaskView(_AnswerWithNulls):
+    _kept_nulls = frozenset({"phase_id", "agent_name", "completed_at", "duration_seconds", "summary"})
 
     id: str
     workflow_id: str
@@ -298,22 +300,22 @@ class TaskView(_Complete):
     is_stale: bool | None = None
 
     @classmethod
-    def of(cls, task: Task, stale_before: int = 0) -> Self:
+    def from_task(cls, task: TrackedTask, stale_before: int = 0) -> Self:
         over = task.completed_at
         return cls(
             id=task.id, workflow_id=task.workflow_id, phase_id=task.phase_id,
             parent_task_id=task.parent_task_id, name=task.name, goal=task.goal, status=task.status,
             caller_type=task.caller_type, agent_name=task.agent_name, areas=list(task.areas),
-            started_at=iso(task.started_at), completed_at=_iso(over),
-            duration_seconds=None if over is None else _seconds(over - task.started_at),
+            started_at=format_timestamp(task.started_at), completed_at=_format_optional_time(over),
+            duration_seconds=None if over is None else _to_seconds(over - task.started_at),
             manual_review_needed=bool(task.outcome.get("manual_review_needed")),
             summary=task.outcome.get("summary"), outcome=dict(task.outcome) or None,
-            metadata=dict(task.metadata) or None, files_changed=_file_counts(task.result),
+            metadata=dict(task.metadata) or None, files_changed=_get_file_counts(task.result),
             is_stale=True if task.is_running and task.last_sign_at < stale_before else None,
         )  # fmt: skip
 
 
-def _file_counts(result: Mapping[str, Any]) -> dict[str, int] | None:
+def _get_file_counts(result: Mapping[str, Any]) -> dict[str, int] | None:
     return result.get("counts")
 
 
@@ -337,8 +339,8 @@ class DecisionView(NoteView):
     trade_offs: str | None = None
 
     @classmethod
-    def of(cls, decision: Decision) -> Self:
-        return cls(**_shown(decision))
+    def from_decision(cls, decision: Decision) -> Self:
+        return cls(**_note_to_dict(decision))
 
 
 class IssueView(NoteView):
@@ -351,8 +353,8 @@ class IssueView(NoteView):
     resolution_note: str | None = None
 
     @classmethod
-    def of(cls, issue: Issue) -> Self:
-        return cls(**_shown(issue) | {"resolved_at": _iso(issue.resolved_at)})
+    def from_issue(cls, issue: Issue) -> Self:
+        return cls(**_note_to_dict(issue) | {"resolved_at": _format_optional_time(issue.resolved_at)})
 
 
 class MilestoneView(NoteView):
@@ -361,15 +363,15 @@ class MilestoneView(NoteView):
     metadata: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, milestone: Milestone) -> Self:
-        return cls(**_shown(milestone))
+    def from_milestone(cls, milestone: Milestone) -> Self:
+        return cls(**_note_to_dict(milestone))
 
 
-def _shown(note: Decision | Issue | Milestone) -> dict[str, Any]:
+def _note_to_dict(note: Decision | Issue | Milestone) -> dict[str, Any]:
     fields: dict[str, Any] = asdict(note)
     subject: dict[str, Any] = fields.pop("subject")
     subject.pop("phase_id")
-    return fields | subject | {"created_at": iso(note.created_at)}
+    return fields | subject | {"created_at": format_timestamp(note.created_at)}
 
 
 class Context(Answer):
@@ -384,7 +386,7 @@ class Context(Answer):
     scope: str | None = None
     constraints: str | None = None
     profile: Profile | None = None
-    outcome: Ending | None = None
+    outcome: WorkflowEnding | None = None
     summary: str | None = None
     achievements: list[str] | None = None
     limitations: list[str] | None = None

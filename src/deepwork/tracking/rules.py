@@ -1,4 +1,4 @@
-"""What may happen to tracked workflows, phases and tasks."""
+"""Rules for tracked workflows, phases and tasks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.tracking.models import (
     CallerType,
-    Ending,
     Phase,
     PhaseStatus,
     Profile,
-    Tally,
-    Task,
-    Workflow,
+    TaskCounts,
+    TrackedTask,
+    TrackedWorkflow,
+    WorkflowEnding,
     WorkflowStatus,
 )
 
@@ -22,19 +22,19 @@ MAX_DEPTH = 8
 _NAMED = 5
 
 
-def status_of(ending: Ending) -> WorkflowStatus:
-    """What a workflow that ended so reads as."""
-    return WorkflowStatus.COMPLETED if ending is Ending.COMPLETED else WorkflowStatus.FAILED
+def to_workflow_status(ending: WorkflowEnding) -> WorkflowStatus:
+    """Return the status of a workflow that ended this way."""
+    return WorkflowStatus.COMPLETED if ending is WorkflowEnding.COMPLETED else WorkflowStatus.FAILED
 
 
-def shown_status(workflow: Workflow, blockers: int) -> WorkflowStatus:
-    """A workflow that waits for a person reads as blocked."""
+def get_visible_status(workflow: TrackedWorkflow, blockers: int) -> WorkflowStatus:
+    """Return the status to show: blocked if a running workflow waits for a person."""
     is_blocked = blockers > 0 and workflow.status is WorkflowStatus.IN_PROGRESS
     return WorkflowStatus.BLOCKED if is_blocked else workflow.status
 
 
-def require_under_way(workflow: Workflow) -> None:
-    """Refuse new work in a workflow that is over."""
+def require_open_workflow(workflow: TrackedWorkflow) -> None:
+    """Raise NotAllowed if the workflow has ended."""
     if workflow.is_over:
         raise NotAllowed(
             f"Workflow {workflow.name!r} is {workflow.status}; nothing new is begun in it.",
@@ -42,8 +42,8 @@ def require_under_way(workflow: Workflow) -> None:
         )
 
 
-def require_open_phase(phase: Phase, workflow: Workflow) -> None:
-    """Refuse a task in a phase of another workflow, or in one that is over."""
+def require_open_phase(phase: Phase, workflow: TrackedWorkflow) -> None:
+    """Raise an error if the phase belongs to another workflow or has ended."""
     if phase.workflow_id != workflow.id:
         raise InvalidInput(
             f"Phase {phase.id!r} belongs to workflow {phase.workflow_id}, not to {workflow.id}.",
@@ -57,15 +57,15 @@ def require_open_phase(phase: Phase, workflow: Workflow) -> None:
 
 
 def require_agent_name(caller_type: CallerType, agent_name: str | None) -> None:
-    """A subagent says who it is."""
+    """Raise InvalidInput if a subagent gives no name."""
     if caller_type is CallerType.SUBAGENT and not (agent_name or "").strip():
         raise InvalidInput(
             "`agent_name` is needed when `caller_type` is subagent.", suggestion="Say which agent it is."
         )
 
 
-def require_parent(parent: Task, workflow: Workflow, depth: int) -> None:
-    """Refuse a parent that is over, of another workflow, or too deep already."""
+def require_parent(parent: TrackedTask, workflow: TrackedWorkflow, depth: int) -> None:
+    """Raise an error if the parent has ended, belongs to another workflow, or is nested too deep."""
     if parent.workflow_id != workflow.id:
         raise InvalidInput(
             f"Parent task {parent.id!r} belongs to workflow {parent.workflow_id}, not to {workflow.id}."
@@ -81,8 +81,8 @@ def require_parent(parent: Task, workflow: Workflow, depth: int) -> None:
         )
 
 
-def require_children_done(task: Task, children: Sequence[Task]) -> None:
-    """A task ends after those below it."""
+def require_children_done(task: TrackedTask, children: Sequence[TrackedTask]) -> None:
+    """Raise NotAllowed if subtasks are still running."""
     if children:
         names = ", ".join(f"{child.name!r} ({child.id})" for child in children[:_NAMED])
         more = f" and {len(children) - _NAMED} more" if len(children) > _NAMED else ""
@@ -92,15 +92,15 @@ def require_children_done(task: Task, children: Sequence[Task]) -> None:
         )
 
 
-def phase_warnings(
-    ending: PhaseStatus, tally: Tally, blockers: int, lower_open: Sequence[int]
+def list_phase_warnings(
+    ending: PhaseStatus, counts: TaskCounts, blockers: int, lower_open: Sequence[int]
 ) -> Iterator[str]:
-    """What whoever ends a phase should know."""
-    if tally.in_progress:
-        yield f"{tally.in_progress} task(s) still in progress"
-    if ending is PhaseStatus.COMPLETED and tally.failed:
-        yield f"{tally.failed} task(s) failed"
-    if not tally.total:
+    """Yield warnings for the end of a phase."""
+    if counts.in_progress:
+        yield f"{counts.in_progress} task(s) still in progress"
+    if ending is PhaseStatus.COMPLETED and counts.failed:
+        yield f"{counts.failed} task(s) failed"
+    if not counts.total:
         yield "No task was done in it"
     if blockers:
         yield f"{blockers} blocker(s) still open"
@@ -108,8 +108,8 @@ def phase_warnings(
         yield f"Phase {', '.join(map(str, lower_open))} before it is still open"
 
 
-def workflow_warnings(open_phases: int, open_tasks: int, blockers: int) -> Iterator[str]:
-    """What whoever ends a workflow should know."""
+def list_workflow_warnings(open_phases: int, open_tasks: int, blockers: int) -> Iterator[str]:
+    """Yield warnings for the end of a workflow."""
     if open_phases:
         yield f"{open_phases} phase(s) still in progress"
     if open_tasks:
@@ -118,9 +118,9 @@ def workflow_warnings(open_phases: int, open_tasks: int, blockers: int) -> Itera
         yield f"{blockers} blocker(s) still open"
 
 
-def phase_changes(phase: Phase, name: str, description: str | None, is_parallel: bool) -> list[str]:
-    """Which values of a repeated start_phase are not those that are kept."""
+def find_phase_differences(phase: Phase, name: str, description: str | None, is_parallel: bool) -> list[str]:
+    """Return the parameters of a repeated start_phase that differ from the stored phase."""
     given = {"name": name, "description": description, "is_parallel": is_parallel}
     kept = {"name": phase.name, "description": phase.description, "is_parallel": phase.is_parallel}
-    unsaid = {"description"} if description is None else set()
-    return [field for field in given if given[field] != kept[field] and field not in unsaid]
+    omitted = {"description"} if description is None else set()
+    return [field for field in given if given[field] != kept[field] and field not in omitted]

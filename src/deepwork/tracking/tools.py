@@ -1,4 +1,4 @@
-"""What can be recorded of workflows, phases and tasks as they happen."""
+"""MCP tools to record workflows, phases and tasks as they happen."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from deepwork.database.call import current_call
-from deepwork.database.idempotency import under_key
+from deepwork.database.idempotency import run_under_key
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
-from deepwork.events.log import iso
+from deepwork.events.log import format_timestamp
 from deepwork.names import new_id
-from deepwork.shapes import Id, Name, Text, Traits
+from deepwork.tool_types import Id, Name, Text, Traits
 from deepwork.tracking import rules
-from deepwork.tracking.completion import answer_of, told_again
+from deepwork.tracking.attribution_service import AttributionService
+from deepwork.tracking.completion import build_completion_answer, repeat_completion_answer
 from deepwork.tracking.inputs import Metadata, Outcome
 from deepwork.tracking.models import (
     CallerType,
-    Ending,
     Phase,
     PhaseEnding,
     PhaseStatus,
     Profile,
-    Tally,
-    Task,
+    TaskCounts,
     TaskEnding,
-    TaskStatus,
+    TrackedTask,
+    TrackedTaskStatus,
+    TrackedWorkflow,
     TrackEvent,
-    Workflow,
+    WorkflowEnding,
     WorkflowStatus,
 )
-from deepwork.tracking.notes import NoteStore
+from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import (
     Metrics,
     PhaseCompleted,
@@ -49,11 +50,10 @@ from deepwork.tracking.responses import (
 )
 from deepwork.tracking.store import TrackStore
 from deepwork.tracking.watch_store import WatchStore
-from deepwork.tracking.watching import Watcher
 
 
 class TrackTools:
-    """Orchestrators and their subagents say what they begin and what came of it."""
+    """Tools with which orchestrators and subagents record what they start and complete."""
 
     traits: ClassVar = Traits(
         toolset="tracking",
@@ -62,10 +62,12 @@ class TrackTools:
         aliases={"start": "start-workflow", "done": "complete-task"},
     )
 
-    def __init__(self, database: Database, watcher: Watcher, repository: Path, project: Path) -> None:
-        """`repository` is what workflows are about; tasks are done in `project` unless they say otherwise."""
+    def __init__(
+        self, database: Database, attribution: AttributionService, repository: Path, project: Path
+    ) -> None:
+        """`repository` is stored with workflows; tasks run in `project` unless they give `cwd`."""
         self._database = database
-        self._watcher = watcher
+        self._attribution = attribution
         self._repository = repository
         self._project = project
 
@@ -82,7 +84,7 @@ class TrackTools:
     ) -> WorkflowStarted:
         """Begin to record a workflow; start its first phase next."""
         with self._database.transaction() as tx:
-            workflow = Workflow(
+            workflow = TrackedWorkflow(
                 id=new_id("tw"), name=name, objective=objective, scope=scope, constraints=constraints,
                 profile=profile, status=WorkflowStatus.IN_PROGRESS, outcome=None, summary=None,
                 achievements=(), limitations=(), current_phase=0,
@@ -91,16 +93,16 @@ class TrackTools:
                 created_at=tx.now, updated_at=tx.now,
             )  # fmt: skip
             TrackStore(tx).add_workflow(workflow)
-            _tell_workflow(tx, TrackEvent.WORKFLOW_CREATED, workflow)
+            _emit_workflow(tx, TrackEvent.WORKFLOW_CREATED, workflow)
             return WorkflowStarted(
                 workflow_id=workflow.id, profile=profile, total_phases=workflow.total_phases,
-                created_at=iso(tx.now),
+                created_at=format_timestamp(tx.now),
             )  # fmt: skip
 
     def complete_workflow(
         self,
         workflow_id: Id,
-        status: Ending,
+        status: WorkflowEnding,
         summary: Text,
         achievements: list[str] | None = None,
         limitations: list[str] | None = None,
@@ -108,19 +110,21 @@ class TrackTools:
         """End a workflow with a summary; get its figures."""
         with self._database.transaction() as tx:
             store = TrackStore(tx)
-            before = store.hold_workflow(workflow_id)
+            before = store.get_workflow_for_update(workflow_id)
             after = replace(
-                before, status=rules.status_of(status), outcome=status, summary=summary,
+                before, status=rules.to_workflow_status(status), outcome=status, summary=summary,
                 achievements=tuple(achievements or ()), limitations=tuple(limitations or ()),
                 completed_at=before.completed_at or tx.now, updated_at=tx.now,
             )  # fmt: skip
             if before.is_over:
-                _require_same(before, replace(after, updated_at=before.updated_at), "workflow", before.name)
-                return _workflow_completed(tx, before, already=True)
-            store.keep_workflow(before, after)
-            _tell_workflow(tx, TrackEvent.WORKFLOW_UPDATED, after)
-            tx.afterwards(lambda: self._watcher.tidy(self._project))
-            return _workflow_completed(tx, after)
+                _require_same_ending(
+                    before, replace(after, updated_at=before.updated_at), "workflow", before.name
+                )
+                return _build_workflow_completed(tx, before, already=True)
+            store.save_workflow(before, after)
+            _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, after)
+            tx.afterwards(lambda: self._attribution.prune_snapshots(self._project))
+            return _build_workflow_completed(tx, after)
 
     # Phases
 
@@ -135,11 +139,11 @@ class TrackTools:
         """Begin a phase before its subagents are launched; one that exists is answered as it is."""
         with self._database.transaction() as tx:
             store = TrackStore(tx)
-            workflow = store.hold_workflow(workflow_id)
-            if known := store.phase_with_number(workflow_id, number):
-                differs = rules.phase_changes(known, name, description, is_parallel)
-                return _phase_started(known, already_exists=True, differs=differs or None)
-            rules.require_under_way(workflow)
+            workflow = store.get_workflow_for_update(workflow_id)
+            if known := store.find_phase(workflow_id, number):
+                differs = rules.find_phase_differences(known, name, description, is_parallel)
+                return _build_phase_started(known, already_exists=True, differs=differs or None)
+            rules.require_open_workflow(workflow)
             phase = Phase(
                 id=new_id("ph"), workflow_id=workflow_id, number=number, name=name, description=description,
                 summary=None, status=PhaseStatus.IN_PROGRESS, is_parallel=is_parallel, started_at=tx.now,
@@ -147,30 +151,30 @@ class TrackTools:
             store.add_phase(phase)
             more = max(workflow.total_phases, number)
             moved = replace(workflow, current_phase=number, total_phases=more, updated_at=tx.now)
-            store.keep_workflow(workflow, moved)
-            _tell_phase(tx, TrackEvent.PHASE_CREATED, phase)
-            _tell_workflow(tx, TrackEvent.WORKFLOW_UPDATED, moved)
-            return _phase_started(phase)
+            store.save_workflow(workflow, moved)
+            _emit_phase(tx, TrackEvent.PHASE_CREATED, phase)
+            _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, moved)
+            return _build_phase_started(phase)
 
     def complete_phase(self, phase_id: Id, status: PhaseEnding, summary: str | None = None) -> PhaseCompleted:
         """End a phase after its tasks; what is still open is told as warnings."""
         with self._database.transaction() as tx:
             store = TrackStore(tx)
-            workflow = store.hold_workflow(store.phase(phase_id).workflow_id)
-            before = store.hold_phase(phase_id)
+            workflow = store.get_workflow_for_update(store.get_phase(phase_id).workflow_id)
+            before = store.get_phase_for_update(phase_id)
             after = replace(
                 before, status=PhaseStatus(status), summary=summary,
                 completed_at=before.completed_at or tx.now,
             )  # fmt: skip
             if before.completed_at is not None:
-                _require_same(before, after, "phase", before.name)
-                return _phase_completed(tx, before, already=True)
-            store.keep_phase(after)
-            _tell_phase(tx, TrackEvent.PHASE_UPDATED, after)
+                _require_same_ending(before, after, "phase", before.name)
+                return _build_phase_completed(tx, before, already=True)
+            store.save_phase(after)
+            _emit_phase(tx, TrackEvent.PHASE_UPDATED, after)
             moved = replace(workflow, updated_at=tx.now)
-            store.keep_workflow(workflow, moved)
-            _tell_workflow(tx, TrackEvent.WORKFLOW_UPDATED, moved)
-            return _phase_completed(tx, after)
+            store.save_workflow(workflow, moved)
+            _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, moved)
+            return _build_phase_completed(tx, after)
 
     # Tasks
 
@@ -189,39 +193,41 @@ class TrackTools:
         cwd: Annotated[str | None, Field(description="Working tree, if not the project")] = None,
     ) -> TaskStarted:
         """Begin a task in a phase; what its files are like now is remembered, to tell what it changed."""
-        asked = {
+        arguments = {
             "workflow_id": workflow_id, "phase_id": phase_id, "caller_type": caller_type, "name": name,
             "goal": goal, "agent_name": agent_name, "parent_task_id": parent_task_id, "areas": areas,
             "cwd": cwd,
         }  # fmt: skip
-        task = Task(
+        task = TrackedTask(
             id=new_id("tt"), workflow_id=workflow_id, phase_id=phase_id, parent_task_id=parent_task_id,
-            name=name, goal=goal, status=TaskStatus.IN_PROGRESS, caller_type=caller_type,
+            name=name, goal=goal, status=TrackedTaskStatus.IN_PROGRESS, caller_type=caller_type,
             agent_name=agent_name, areas=tuple(areas or ()), started_at=0, last_sign_at=0,
         )  # fmt: skip
-        tree = self._watcher.tree_at(cwd, self._project)
-        if not _is_keyed():  # whatever is wrong is said before git is asked
+        tree = self._attribution.resolve_tree(cwd, self._project)
+        if not _has_idempotency_key():  # report errors before the expensive snapshot
             with self._database.reading() as tx:
-                _check_start(TrackStore(tx), task)
-        look = self._watcher.look(tree)
+                _validate_start(TrackStore(tx), task)
+        snapshot = self._attribution.take_snapshot(tree)
 
         def start() -> dict[str, Any]:
             with self._database.transaction() as tx:
                 store = TrackStore(tx)
-                store.hold_workflow(workflow_id)
-                phase, warnings = _check_start(store, task)
+                store.get_workflow_for_update(workflow_id)
+                phase, warnings = _validate_start(store, task)
                 begun = replace(task, started_at=tx.now, last_sign_at=tx.now, created_by=tx.caller)
                 store.add_task(begun)
-                self._watcher.begin(tx, begun.id, workflow_id, look, parent_task_id, begun.areas)
-                _tell_task(tx, TrackEvent.TASK_CREATED, begun)
+                self._attribution.record_start(
+                    tx, begun.id, workflow_id, snapshot, parent_task_id, begun.areas
+                )
+                _emit_task(tx, TrackEvent.TASK_CREATED, begun)
                 return TaskStarted(
                     task_id=begun.id, workflow_id=workflow_id, phase_id=phase.id,
                     phase_number=phase.number, phase_name=phase.name, caller_type=caller_type,
-                    agent_name=agent_name, snapshot_id=look.id, snapshot_type=look.kind,
-                    started_at=iso(tx.now), warnings=[*warnings, *look.warnings] or None,
+                    agent_name=agent_name, snapshot_id=snapshot.id, snapshot_type=snapshot.kind,
+                    started_at=format_timestamp(tx.now), warnings=[*warnings, *snapshot.warnings] or None,
                 ).model_dump(mode="json")  # fmt: skip
 
-        return TaskStarted.model_validate(under_key(self._database, asked, start))
+        return TaskStarted.model_validate(run_under_key(self._database, arguments, start))
 
     def complete_task(
         self,
@@ -231,139 +237,149 @@ class TrackTools:
         metadata: Metadata | None = None,
     ) -> TaskCompleted:
         """End a task: what came of it, and get the files it changed."""
-        return self._complete(task_id, TaskStatus(status), outcome, metadata or Metadata())
+        return self._complete(task_id, TrackedTaskStatus(status), outcome, metadata or Metadata())
 
     def abandon_task(self, task_id: Id, reason: Text) -> TaskCompleted:
         """End a task that nobody works on any more, as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])
-        return self._complete(task_id, TaskStatus.FAILED, outcome, Metadata())
+        return self._complete(task_id, TrackedTaskStatus.FAILED, outcome, Metadata())
 
     def _complete(
-        self, task_id: str, status: TaskStatus, outcome: Outcome, metadata: Metadata
+        self, task_id: str, status: TrackedTaskStatus, outcome: Outcome, metadata: Metadata
     ) -> TaskCompleted:
-        told: dict[str, Any] = {
+        ending: dict[str, Any] = {
             "outcome": outcome.model_dump(mode="json", exclude_none=True),
             "metadata": metadata.model_dump(mode="json", exclude_defaults=True),
         }
         with self._database.reading() as tx:
             store = TrackStore(tx)
-            known = store.task(task_id)
-            if not known.is_running and not _is_keyed():
-                return told_again(tx, known, replace(known, status=status, **told))
-            rules.require_children_done(known, store.running_children(task_id))
-        findings = self._watcher.findings(task_id)
+            known = store.get_task(task_id)
+            if not known.is_running and not _has_idempotency_key():
+                return repeat_completion_answer(tx, known, replace(known, status=status, **ending))
+            rules.require_children_done(known, store.list_running_children(task_id))
+        changes = self._attribution.find_changes(task_id)
 
         def complete() -> dict[str, Any]:
             with self._database.transaction() as tx:
                 store = TrackStore(tx)
-                workflow = store.hold_workflow(known.workflow_id)
-                before = store.hold_task(task_id)
-                if not before.is_running:  # somebody was faster
-                    again = told_again(tx, before, replace(before, status=status, **told))
+                workflow = store.get_workflow_for_update(known.workflow_id)
+                before = store.get_task_for_update(task_id)
+                if not before.is_running:  # completed by a concurrent call
+                    again = repeat_completion_answer(tx, before, replace(before, status=status, **ending))
                     return again.model_dump(mode="json")
-                rules.require_children_done(before, store.running_children(task_id))
+                rules.require_children_done(before, store.list_running_children(task_id))
                 after = replace(
                     before, status=status, completed_at=tx.now, last_sign_at=tx.now,
                     tokens=(metadata.tokens_input or 0) + (metadata.tokens_output or 0),
-                    result=findings.told(before.areas), **told,
+                    result=changes.to_result(before.areas), **ending,
                 )  # fmt: skip
-                store.keep_task(before, after)
-                self._watcher.end(tx, task_id, workflow.id, findings)
-                _tell_task(tx, TrackEvent.TASK_UPDATED, after)
-                return answer_of(tx, after).model_dump(mode="json")
+                store.save_task(before, after)
+                self._attribution.record_end(tx, task_id, workflow.id, changes)
+                _emit_task(tx, TrackEvent.TASK_UPDATED, after)
+                return build_completion_answer(tx, after).model_dump(mode="json")
 
-        asked = {"task_id": task_id, "status": status, **told}
-        return TaskCompleted.model_validate(under_key(self._database, asked, complete))
+        arguments = {"task_id": task_id, "status": status, **ending}
+        return TaskCompleted.model_validate(run_under_key(self._database, arguments, complete))
 
 
-def _is_keyed() -> bool:
-    """Under a key the first answer counts, whatever has become of things since."""
+def _has_idempotency_key() -> bool:
+    """Return whether the call has an idempotency key.
+
+    A repeated call then returns the first answer even if it would be refused now, so checks before
+    `run_under_key` must be skipped.
+    """
     return current_call().key is not None
 
 
-def _check_start(store: TrackStore, task: Task) -> tuple[Phase, list[str]]:
-    """The phase of a task to be begun, and what is odd about beginning it."""
-    workflow = store.workflow(task.workflow_id)
-    rules.require_under_way(workflow)
-    phase = store.phase(task.phase_id)
+def _validate_start(store: TrackStore, task: TrackedTask) -> tuple[Phase, list[str]]:
+    """Check that the task may start; return its phase and warnings."""
+    workflow = store.get_workflow(task.workflow_id)
+    rules.require_open_workflow(workflow)
+    phase = store.get_phase(task.phase_id)
     rules.require_open_phase(phase, workflow)
     if task.parent_task_id is not None:
-        parent = store.task(task.parent_task_id)
-        rules.require_parent(parent, workflow, store.depth(parent.id))
+        parent = store.get_task(task.parent_task_id)
+        rules.require_parent(parent, workflow, store.get_depth(parent.id))
     rules.require_agent_name(task.caller_type, task.agent_name)
-    is_alone = phase.is_parallel or task.parent_task_id is not None or not store.running_roots(phase.id)
+    is_alone = phase.is_parallel or task.parent_task_id is not None or not store.count_running_roots(phase.id)
     return phase, [] if is_alone else [f"Another task runs in phase {phase.number}, which is not parallel"]
 
 
-def _require_same(kept: Workflow | Phase, told: Workflow | Phase, kind: str, name: str) -> None:
-    """Repeating an end is fine; telling it differently is not."""
-    if told != kept:
+def _require_same_ending(
+    stored: TrackedWorkflow | Phase, ending: TrackedWorkflow | Phase, kind: str, name: str
+) -> None:
+    """Raise NotAllowed if a repeated completion differs from the stored one."""
+    if ending != stored:
         raise NotAllowed(
-            f"The {kind} {name!r} is already {kept.status}, and was ended with other words.",
+            f"The {kind} {name!r} is already {stored.status}, and was ended with other words.",
             suggestion="Read it with get_context; what has ended is not changed any more.",
         )
 
 
-def _workflow_completed(tx: Transaction, workflow: Workflow, *, already: bool = False) -> WorkflowCompleted:
+def _build_workflow_completed(
+    tx: Transaction, workflow: TrackedWorkflow, *, already: bool = False
+) -> WorkflowCompleted:
     store, notes = TrackStore(tx), NoteStore(tx)
-    phases, total = store.phases(workflow.id), store.total(workflow.id)
-    blockers = notes.open_blockers(workflow.id)
+    phases, total = store.list_phases(workflow.id), store.sum_tasks(workflow.id)
+    blockers = notes.count_open_blockers(workflow.id)
     open_phases = sum(phase.completed_at is None for phase in phases)
     ended = workflow.completed_at or tx.now
     return WorkflowCompleted(
         workflow_id=workflow.id,
-        status=workflow.outcome or Ending.COMPLETED,
+        status=workflow.outcome or WorkflowEnding.COMPLETED,
         summary=workflow.summary or "",
         achievements=list(workflow.achievements),
         limitations=list(workflow.limitations),
-        completed_at=iso(ended),
+        completed_at=format_timestamp(ended),
         metrics=Metrics(
             total_phases=len(phases), total_tasks=total.tasks,
             duration=round((ended - workflow.created_at) / 1000),
-            task_seconds=round(total.task_ms / 1000), files_changed=WatchStore(tx).paths_of(workflow.id),
+            task_seconds=round(total.task_ms / 1000),
+            files_changed=WatchStore(tx).count_changed_paths(workflow.id),
             total_tokens=total.tokens, decisions=notes.count("decisions", workflow.id),
             issues=notes.count("issues", workflow.id), blockers_open=blockers,
         ),
-        warnings=list(rules.workflow_warnings(open_phases, total.running, blockers)),
+        warnings=list(rules.list_workflow_warnings(open_phases, total.running, blockers)),
         already_completed=already or None,
     )  # fmt: skip
 
 
-def _phase_started(phase: Phase, **more: Any) -> PhaseStarted:
+def _build_phase_started(phase: Phase, **more: Any) -> PhaseStarted:
     return PhaseStarted(
         phase_id=phase.id, workflow_id=phase.workflow_id, number=phase.number, name=phase.name,
-        is_parallel=phase.is_parallel, status=phase.status, started_at=iso(phase.started_at), **more,
+        is_parallel=phase.is_parallel, status=phase.status,
+        started_at=format_timestamp(phase.started_at), **more,
     )  # fmt: skip
 
 
-def _phase_completed(tx: Transaction, phase: Phase, *, already: bool = False) -> PhaseCompleted:
+def _build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = False) -> PhaseCompleted:
     store = TrackStore(tx)
-    tally = store.tallies([phase.id]).get(phase.id, Tally())
-    blockers = NoteStore(tx).open_blockers(phase.workflow_id, phase.id)
-    lower = [each.number for each in store.phases(phase.workflow_id) if _is_open_below(each, phase)]
+    tally = store.count_tasks_by_phase([phase.id]).get(phase.id, TaskCounts())
+    blockers = NoteStore(tx).count_open_blockers(phase.workflow_id, phase.id)
+    lower = [each.number for each in store.list_phases(phase.workflow_id) if _is_open_before(each, phase)]
     ended = phase.completed_at or tx.now
     return PhaseCompleted(
         phase_id=phase.id, workflow_id=phase.workflow_id, number=phase.number, name=phase.name,
-        status=phase.status, completed_at=iso(ended), duration_ms=ended - phase.started_at,
-        tasks=PhaseTasks.of(tally),
-        warnings=list(rules.phase_warnings(phase.status, tally, blockers, lower)),
+        status=phase.status, completed_at=format_timestamp(ended), duration_ms=ended - phase.started_at,
+        tasks=PhaseTasks.from_counts(tally),
+        warnings=list(rules.list_phase_warnings(phase.status, tally, blockers, lower)),
         already_completed=already or None,
     )  # fmt: skip
 
 
-def _is_open_below(other: Phase, phase: Phase) -> bool:
+def _is_open_before(other: Phase, phase: Phase) -> bool:
     return other.number < phase.number and other.completed_at is None
 
 
-def _tell_workflow(tx: Transaction, event: TrackEvent, workflow: Workflow) -> None:
-    status = rules.shown_status(workflow, NoteStore(tx).open_blockers(workflow.id))
-    tx.emit(event, WorkflowView.of(workflow, status).model_dump(mode="json"), workflow.id)
+def _emit_workflow(tx: Transaction, event: TrackEvent, workflow: TrackedWorkflow) -> None:
+    status = rules.get_visible_status(workflow, NoteStore(tx).count_open_blockers(workflow.id))
+    tx.emit(event, WorkflowView.from_workflow(workflow, status).model_dump(mode="json"), workflow.id)
 
 
-def _tell_phase(tx: Transaction, event: TrackEvent, phase: Phase) -> None:
-    tally = TrackStore(tx).tallies([phase.id]).get(phase.id, Tally())
-    tx.emit(event, PhaseView.of(phase, tally, tx.now).model_dump(mode="json"), phase.workflow_id)
+def _emit_phase(tx: Transaction, event: TrackEvent, phase: Phase) -> None:
+    tally = TrackStore(tx).count_tasks_by_phase([phase.id]).get(phase.id, TaskCounts())
+    tx.emit(event, PhaseView.from_phase(phase, tally, tx.now).model_dump(mode="json"), phase.workflow_id)
 
 
-def _tell_task(tx: Transaction, event: TrackEvent, task: Task) -> None:
-    tx.emit(event, TaskView.of(task).model_dump(mode="json"), task.workflow_id)
+def _emit_task(tx: Transaction, event: TrackEvent, task: TrackedTask) -> None:
+    tx.emit(event, TaskView.from_task(task).model_dump(mode="json"), task.workflow_id)

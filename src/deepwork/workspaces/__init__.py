@@ -1,1 +1,1 @@
-"""Where work happens: repositories, and the git worktrees that keep parallel tasks apart."""
+"""Repositories, and workspaces: git worktrees that keep parallel tasks apart."""

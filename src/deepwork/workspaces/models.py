@@ -1,22 +1,22 @@
-"""What a repository and a workspace are."""
+"""Repositories, workspaces and the words that describe them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepwork.names import Word
+from deepwork.names import CaseInsensitiveEnum
 
 
-class WorkspaceStatus(Word):
-    """Whether work goes on in a workspace, or what became of it."""
+class WorkspaceStatus(CaseInsensitiveEnum):
+    """Whether a workspace is in use, or how it ended."""
 
     ACTIVE = "active"
     MERGED = "merged"
     ABANDONED = "abandoned"
 
 
-class PlaceEvent(Word):
-    """What this slice tells."""
+class WorkspaceEvent(CaseInsensitiveEnum):
+    """Events about repositories and workspaces; the payload is the view of either."""
 
     REPOSITORY_REGISTERED = "repository:registered"
     WORKSPACE_CREATED = "workspace:created"
@@ -30,7 +30,7 @@ class Repository:
 
     id: str
     host: str
-    """The machine; a path means nothing on another one."""
+    """The machine's name; a path is only meaningful on its own machine."""
     path: str
     name: str
     created_at: int
@@ -39,7 +39,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A working tree with a branch of its own, where tasks of one workflow are worked on."""
+    """A working tree with its own branch, for tasks of one workflow."""
 
     id: str
     workflow_id: str
@@ -49,13 +49,13 @@ class Workspace:
     branch: str
     base_branch: str | None
     base_commit: str | None
-    """Where the branch began; None for a tree that was registered only, or is not made yet."""
+    """The commit the branch started at; None if the tree was only registered or does not exist yet."""
     status: WorkspaceStatus
     merge_commit: str | None
     rescue_branch: str | None
-    """Where the work is that was not committed when the tree was removed."""
+    """The branch that holds work that was uncommitted when the tree was removed."""
     is_made: bool
-    """Whether deepwork made the tree, and so may remove it."""
+    """Whether deepwork created the tree and may therefore remove it."""
     created_by: str
     created_at: int
     updated_at: int

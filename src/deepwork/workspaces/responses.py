@@ -1,4 +1,4 @@
-"""How the tools on repositories and workspaces answer."""
+"""Response models of the repository and workspace tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Self
 
-from deepwork.shapes import Answer
+from deepwork.tool_types import Answer
 from deepwork.workspaces.models import Repository, Workspace, WorkspaceStatus
 
 
@@ -24,7 +24,7 @@ class RepositoryView(Answer):
     updated_at: int
 
     @classmethod
-    def of(cls, repository: Repository) -> Self:
+    def from_repository(cls, repository: Repository) -> Self:
         return cls(**asdict(repository))
 
 
@@ -68,7 +68,7 @@ class WorkspaceView(Answer):
     updated_at: int
 
     @classmethod
-    def of(cls, workspace: Workspace, task_ids: Sequence[str] = ()) -> Self:
+    def from_workspace(cls, workspace: Workspace, task_ids: Sequence[str] = ()) -> Self:
         return cls(**asdict(workspace), task_ids=list(task_ids))
 
 

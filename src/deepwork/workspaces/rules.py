@@ -1,4 +1,4 @@
-"""What may become of workspaces, and how those are called that deepwork makes."""
+"""Rules for workspaces: status transitions, and names of the trees that deepwork creates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from deepwork.errors import Code, NotAllowed
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
 
-_MOVES = {
+_TRANSITIONS = {
     WorkspaceStatus.ACTIVE: {WorkspaceStatus.MERGED, WorkspaceStatus.ABANDONED},
     WorkspaceStatus.ABANDONED: {WorkspaceStatus.ACTIVE},
     WorkspaceStatus.MERGED: frozenset[WorkspaceStatus](),
@@ -15,9 +15,9 @@ _MOVES = {
 _LONGEST_SLUG = 40
 
 
-def require_move(workspace: Workspace, status: WorkspaceStatus) -> None:
-    """Refuse a change of status that makes no sense; the status it already has is no change."""
-    possible = _MOVES[workspace.status]
+def require_transition(workspace: Workspace, status: WorkspaceStatus) -> None:
+    """Raise NotAllowed for an impossible transition; keeping the current status is allowed."""
+    possible = _TRANSITIONS[workspace.status]
     if status is workspace.status or status in possible:
         return
     others = " or ".join(sorted(possible)) or "nothing else"
@@ -29,7 +29,7 @@ def require_move(workspace: Workspace, status: WorkspaceStatus) -> None:
 
 
 def require_active(workspace: Workspace) -> None:
-    """Refuse to put work where none goes on."""
+    """Raise NotAllowed unless the workspace is active."""
     if workspace.status is not WorkspaceStatus.ACTIVE:
         raise NotAllowed(
             f"Workspace {workspace.id} is {workspace.status}; tasks are assigned to active ones.",
@@ -37,8 +37,8 @@ def require_active(workspace: Workspace) -> None:
         )
 
 
-def slug(name: str, id: str) -> str:
-    """A name that files and branches may have, and that no other thing has: `parse-input-3k9x0q`."""
+def build_slug(name: str, id: str) -> str:
+    """Build a unique name that is valid for files and branches, such as `parse-input-3k9x0q`."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
     unique = id.rpartition("_")[2][:6]
     return f"{words}-{unique}" if words else unique

@@ -1,4 +1,4 @@
-"""What can be asked of workspaces and repositories."""
+"""MCP tools for workspaces and repositories."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from deepwork.names import new_id
 from deepwork.plans.models import Task
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
-from deepwork.shapes import Done, Id, Limit200, Limit1000, Name, Text, Traits
+from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text, Traits
 from deepwork.workspaces import rules
-from deepwork.workspaces.desk import WorkspaceDesk
-from deepwork.workspaces.models import PlaceEvent, Workspace, WorkspaceStatus
-from deepwork.workspaces.places import real_path, repository_of, require_near
-from deepwork.workspaces.repositories import RepositoryDesk
+from deepwork.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
+from deepwork.workspaces.paths import find_repository, require_allowed_tree_path, resolve_path
+from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.responses import (
     Forecast,
     Registered,
@@ -30,13 +29,14 @@ from deepwork.workspaces.responses import (
     WorkspaceUpdated,
     WorkspaceView,
 )
+from deepwork.workspaces.service import WorkspaceService
 from deepwork.workspaces.store import RepositoryStore, WorkspaceStore
 
-_NEIGHBOURS = 50
+_MAX_COMPARED = 50
 
 
 class WorkspaceTools:
-    """Tasks that run at the same time get trees of their own, and these are brought home again."""
+    """Tools to create, close and check workspaces."""
 
     traits: ClassVar = Traits(
         toolset="workspaces",
@@ -46,9 +46,9 @@ class WorkspaceTools:
         aliases={"assign": "task-assign-workspace"},
     )
 
-    def __init__(self, database: Database, desk: WorkspaceDesk) -> None:
+    def __init__(self, database: Database, service: WorkspaceService) -> None:
         self._database = database
-        self._desk = desk
+        self._service = service
 
     def workspace_create(
         self,
@@ -62,23 +62,23 @@ class WorkspaceTools:
         """Register a working tree for a workflow's tasks; with create, make it."""
         with self._database.transaction() as tx:
             workflow = PlanStore(tx).get(workflow_id)
-            tasks = [_task_of(tx, workflow_id, id) for id in dict.fromkeys(task_ids or ())]
+            tasks = [_get_task_of_workflow(tx, workflow_id, id) for id in dict.fromkeys(task_ids or ())]
             repository = Path(workflow.repository_path or "/")
-            main = repository_of(repository)
-            where = Path(real_path("path", path, relative_to=main or repository))
+            main = find_repository(repository)
+            where = Path(resolve_path("path", path, relative_to=main or repository))
             if create:
                 _require_repository(repository, main)
-                require_near(main or repository, where)
+                require_allowed_tree_path(main or repository, where)
             workspace = Workspace(
-                id=new_id("ws"), workflow_id=workflow_id, host=self._desk.host,
+                id=new_id("ws"), workflow_id=workflow_id, host=self._service.host,
                 repository_path=str(main or repository), path=str(where), branch=branch,
                 base_branch=base_branch, base_commit=None, status=WorkspaceStatus.ACTIVE,
                 merge_commit=None, rescue_branch=None, is_made=create,
                 created_by=tx.caller, created_at=tx.now, updated_at=tx.now,
             )  # fmt: skip
-            self._desk.register(tx, workspace, [task.id for task in tasks])
+            self._service.register(tx, workspace, [task.id for task in tasks])
             if create:
-                tx.afterwards(lambda: self._desk.make(workspace))
+                tx.afterwards(lambda: self._service.create_tree(workspace))
         warning = None if create or where.is_dir() else f"There is no folder {path!r} on this machine yet."
         return WorkspaceCreated(id=workspace.id, path=str(where) if create else None, warning=warning)
 
@@ -91,22 +91,22 @@ class WorkspaceTools:
         """Say what became of a workspace; a tree that deepwork made is removed, nothing in it is lost."""
         with self._database.reading() as tx:
             known = WorkspaceStore(tx).get(id)
-        found, remark = self._merge(known, status, merge_commit)
+        found, remark = self._find_merge_commit(known, status, merge_commit)
         with self._database.transaction() as tx:
             store = WorkspaceStore(tx)
-            before = store.hold(id)
+            before = store.get_for_update(id)
             wanted = status or before.status
-            rules.require_move(before, wanted)
+            rules.require_transition(before, wanted)
             if before.status is WorkspaceStatus.ABANDONED and wanted is WorkspaceStatus.ACTIVE:
-                self._desk.reopen(tx, before)
+                self._service.require_reopenable(tx, before)
             after = replace(before, status=wanted, merge_commit=found or before.merge_commit)
             if after != before:
                 after = replace(after, updated_at=tx.now)
-                store.keep(before, after)
-                view = WorkspaceView.of(after, store.tasks([id]).get(id, ()))
-                tx.emit(PlaceEvent.WORKSPACE_UPDATED, view.model_dump(mode="json"), after.workflow_id)
-            # Also where nothing changed: the last time may have been cut off before the tree was removed.
-            closing = None if wanted is WorkspaceStatus.ACTIVE else self._desk.close(tx, after)
+                store.save(before, after)
+                view = WorkspaceView.from_workspace(after, store.list_task_ids([id]).get(id, ()))
+                tx.emit(WorkspaceEvent.WORKSPACE_UPDATED, view.model_dump(mode="json"), after.workflow_id)
+            # Also if nothing changed: an earlier call may have been interrupted before the tree was removed.
+            closing = None if wanted is WorkspaceStatus.ACTIVE else self._service.close(tx, after)
         warnings = [remark, *(closing.warnings if closing else ())]
         return WorkspaceUpdated(
             merge_commit=after.merge_commit,
@@ -121,9 +121,11 @@ class WorkspaceTools:
         with self._database.reading() as tx:
             PlanStore(tx).get(workflow_id)
             store = WorkspaceStore(tx)
-            found, total = store.of_workflow(workflow_id, status, limit)
-            tasks = store.tasks([workspace.id for workspace in found])
-            views = [WorkspaceView.of(workspace, tasks.get(workspace.id, ())) for workspace in found]
+            found, total = store.list_for_workflow(workflow_id, status, limit)
+            tasks = store.list_task_ids([workspace.id for workspace in found])
+            views = [
+                WorkspaceView.from_workspace(workspace, tasks.get(workspace.id, ())) for workspace in found
+            ]
             return Workspaces(workspaces=views, total=total)
 
     def workspace_check(self, id: Id) -> Forecast:
@@ -131,18 +133,18 @@ class WorkspaceTools:
         with self._database.reading() as tx:
             store = WorkspaceStore(tx)
             workspace = store.get(id)
-            others = store.neighbours(workspace, _NEIGHBOURS)
-        if not self._desk.is_here(workspace):
+            others = store.list_others_in_repository(workspace, _MAX_COMPARED)
+        if not self._service.is_local(workspace):
             raise NotAllowed(
                 f"The tree of workspace {id} is on {workspace.host}.", suggestion="Ask the server there."
             )
-        outlook = self._desk.trees.outlook(workspace, others)
+        preview = self._service.worktrees.preview_merge(workspace, others)
         return Forecast(
-            clean=not outlook.with_base and not outlook.with_others,
-            conflicts_with_base=outlook.with_base,
-            conflicts_with=outlook.with_others,
-            uncommitted=outlook.uncommitted or None,
-            warning=" ".join(outlook.warnings) or None,
+            clean=not preview.with_base and not preview.with_others,
+            conflicts_with_base=preview.with_base,
+            conflicts_with=preview.with_others,
+            uncommitted=preview.uncommitted or None,
+            warning=" ".join(preview.warnings) or None,
         )
 
     def task_assign_workspace(self, task_id: Id, workspace_id: Id) -> Done:
@@ -150,30 +152,32 @@ class WorkspaceTools:
         with self._database.transaction() as tx:
             store = WorkspaceStore(tx)
             workflow_id = TaskStore(tx).get(task_id).workflow_id
-            PlanStore(tx).hold(workflow_id)
-            workspace = store.hold(workspace_id)
-            task = _task_of(tx, workspace.workflow_id, task_id)
+            PlanStore(tx).get_for_update(workflow_id)
+            workspace = store.get_for_update(workspace_id)
+            task = _get_task_of_workflow(tx, workspace.workflow_id, task_id)
             rules.require_active(workspace)
             if task.workspace_id != workspace_id:
                 store.assign(workspace_id, [task_id])
-                view = WorkspaceView.of(workspace, store.tasks([workspace_id])[workspace_id])
-                tx.emit(PlaceEvent.WORKSPACE_UPDATED, view.model_dump(mode="json"), workflow_id)
+                view = WorkspaceView.from_workspace(
+                    workspace, store.list_task_ids([workspace_id])[workspace_id]
+                )
+                tx.emit(WorkspaceEvent.WORKSPACE_UPDATED, view.model_dump(mode="json"), workflow_id)
             return Done()
 
-    def _merge(
+    def _find_merge_commit(
         self, workspace: Workspace, status: WorkspaceStatus | None, given: str | None
     ) -> tuple[str | None, str | None]:
-        """The commit that merged the branch, and what is odd about it."""
+        """Return the commit that merged the branch, and a warning if it looks wrong."""
         if status is not WorkspaceStatus.MERGED or workspace.status is not WorkspaceStatus.ACTIVE:
             return given, None
         given = given or workspace.merge_commit
-        if not self._desk.is_here(workspace) or repository_of(Path(workspace.repository_path)) is None:
+        if not self._service.is_local(workspace) or find_repository(Path(workspace.repository_path)) is None:
             return given, None if given else "No merge commit was given, and git could not be asked."
-        return self._desk.trees.merged_by(workspace, given)
+        return self._service.worktrees.resolve_merge_commit(workspace, given)
 
 
 class RepositoryTools:
-    """Which repositories plans are about."""
+    """Tools to register and list repositories."""
 
     traits: ClassVar = Traits(
         toolset="workspaces",
@@ -181,35 +185,37 @@ class RepositoryTools:
         idempotent=frozenset({"repository_register"}),
     )
 
-    def __init__(self, database: Database, desk: RepositoryDesk) -> None:
+    def __init__(self, database: Database, locator: RepositoryLocator) -> None:
         self._database = database
-        self._desk = desk
+        self._locator = locator
 
     def repository_register(
         self, path: Annotated[Text, Field(description="Absolute")], name: Name | None = None
     ) -> Registered:
         """Make a repository known; one that is known already keeps its id and takes the new name."""
-        where = real_path("path", path)
+        where = resolve_path("path", path)
         with self._database.transaction() as tx:
-            repository = self._desk.register(tx, where, name)
-        is_git = repository_of(Path(where)) is not None
+            repository = self._locator.register(tx, where, name)
+        is_git = find_repository(Path(where)) is not None
         return Registered(id=repository.id, warning=None if is_git else f"{where} is no git repository here.")
 
     def repository_list(self, limit: Limit200 = 20, offset: Annotated[int, Field(ge=0)] = 0) -> Repositories:
         """Known repositories, newest first."""
         with self._database.reading() as tx:
-            found, total = RepositoryStore(tx).newest(limit, offset)
-            return Repositories(repositories=[RepositoryView.of(each) for each in found], total=total)
+            found, total = RepositoryStore(tx).list_newest(limit, offset)
+            return Repositories(
+                repositories=[RepositoryView.from_repository(each) for each in found], total=total
+            )
 
     def repository_get(self, path: Annotated[Text, Field(description="Absolute")]) -> RepositoryView | None:
         """The repository at this path, or null; links lead to the same one."""
-        where = real_path("path", path)
+        where = resolve_path("path", path)
         with self._database.reading() as tx:
-            found = RepositoryStore(tx).find(self._desk.host, where)
-            return RepositoryView.of(found) if found else None
+            found = RepositoryStore(tx).find(self._locator.host, where)
+            return RepositoryView.from_repository(found) if found else None
 
 
-def _task_of(tx: Transaction, workflow_id: str, task_id: str) -> Task:
+def _get_task_of_workflow(tx: Transaction, workflow_id: str, task_id: str) -> Task:
     task = TaskStore(tx).get(task_id)
     if task.workflow_id != workflow_id:
         raise InvalidInput(

@@ -1,60 +1,60 @@
-/** Reading from the server and acting through its tools. */
+/** Reads from the REST API and calls tools. */
 
-import type { Spoken } from "./shapes";
+import type { ErrorBody } from "./shapes";
 
 export class ApiError extends Error {
   constructor(
     readonly status: number,
-    readonly spoken: Spoken,
+    readonly body: ErrorBody,
   ) {
-    super(spoken.message);
+    super(body.message);
   }
 }
 
-/** The server did not answer at all. */
-export class NoAnswer extends Error {}
+/** The server did not respond. */
+export class NoResponse extends Error {}
 
 export interface Read<T> {
   data: T;
-  /** The last event that the answer knows of. */
+  /** The number of the last event that the answer includes. */
   seq: number;
 }
 
 export async function read<T>(address: string, signal?: AbortSignal): Promise<Read<T>> {
-  const answer = await ask(`/api/v1${address}`, { signal: signal ?? null, headers: { Accept: "application/json" } });
-  return { data: (await answer.json()) as T, seq: seqOf(answer) };
+  const answer = await request(`/api/v1${address}`, { signal: signal ?? null, headers: { Accept: "application/json" } });
+  return { data: (await answer.json()) as T, seq: parseSeq(answer) };
 }
 
-/** Carry out a tool; the key makes a repeated press harmless. */
-export async function act(tool: string, body: Record<string, unknown>, key: string): Promise<unknown> {
+/** Call a tool; the idempotency key makes a repeated click harmless. */
+export async function callTool(tool: string, body: Record<string, unknown>, key: string): Promise<unknown> {
   const headers = { "Content-Type": "application/json", "Idempotency-Key": key };
-  const answer = await ask(`/api/v1/actions/${tool}`, { method: "POST", headers, body: JSON.stringify(body) });
+  const answer = await request(`/api/v1/actions/${tool}`, { method: "POST", headers, body: JSON.stringify(body) });
   return answer.json();
 }
 
-async function ask(address: string, options: RequestInit): Promise<Response> {
+async function request(address: string, options: RequestInit): Promise<Response> {
   let answer: Response;
   try {
     answer = await fetch(address, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new NoAnswer("The server does not answer.");
+    throw new NoResponse("The server is not responding.");
   }
-  if (!answer.ok) throw new ApiError(answer.status, await spoken(answer));
+  if (!answer.ok) throw new ApiError(answer.status, await parseError(answer));
   return answer;
 }
 
-async function spoken(answer: Response): Promise<Spoken> {
+async function parseError(answer: Response): Promise<ErrorBody> {
   try {
-    const body = (await answer.json()) as Partial<Spoken>;
+    const body = (await answer.json()) as Partial<ErrorBody>;
     if (typeof body.message === "string") return { code: body.code ?? "ERROR", message: body.message, suggestion: body.suggestion };
   } catch {
-    // Not ours: a proxy's page, or nothing at all.
+    // Not an error of deepwork: a proxy's page, or an empty body.
   }
   return { code: `HTTP_${answer.status}`, message: `The server answered ${answer.status} ${answer.statusText}.` };
 }
 
-function seqOf(answer: Response): number {
+function parseSeq(answer: Response): number {
   const digits = /\d+/.exec(answer.headers.get("ETag") ?? "");
   return digits ? Number(digits[0]) : 0;
 }

@@ -1,43 +1,46 @@
-/** What a view shows of the server: read, kept while it is read again, and read again when it changed. */
+/** Data from the server for a view. It is reloaded when it changes; the old data stays visible meanwhile. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, NoAnswer, read } from "./api";
-import { connection, ledger, listen } from "./live";
+import { ApiError, NoResponse, read } from "./api";
+import { connection, eventBuffer, listen } from "./live";
 import type { Envelope } from "./shapes";
 
 export interface Resource<T> {
   data: T | null;
   seq: number;
-  error: ApiError | NoAnswer | null;
+  error: ApiError | NoResponse | null;
   isLoading: boolean;
   reload: () => void;
 }
 
-/** Whether an event makes what is shown out of date. */
-export type Concerns = (event: Envelope) => boolean;
+/** Returns whether an event makes the data out of date. */
+export type EventFilter = (event: Envelope) => boolean;
 
-export const of =
-  (run: string): Concerns =>
+export const ofRun =
+  (run: string): EventFilter =>
   (event) =>
     event.workflow_id === run;
 
 export const anyOf =
-  (...things: string[]): Concerns =>
+  (...things: string[]): EventFilter =>
   (event) =>
     things.includes(event.type.split(":")[0]!);
 
-/** At once for the first event, then at most so often that the server has time for others. */
+/**
+ * Reload immediately on the first event. After that, wait at least LEAST_PAUSE milliseconds and SHARE_OF_TIME
+ * times the duration of the last read, so that the server has time for other clients.
+ */
 const LEAST_PAUSE = 400;
 const SHARE_OF_TIME = 6;
 
-export function useResource<T>(address: string | null, concerns?: Concerns | null): Resource<T> {
+export function useResource<T>(address: string | null, isAffected?: EventFilter | null): Resource<T> {
   const [, redraw] = useState(0);
-  const state = useRef<{ address: string | null; value: Resource<T> }>({ address: null, value: nothing() });
+  const state = useRef<{ address: string | null; value: Resource<T> }>({ address: null, value: emptyResource() });
   if (state.current.address !== address) {
-    state.current = { address, value: { ...nothing<T>(), isLoading: address !== null } };
+    state.current = { address, value: { ...emptyResource<T>(), isLoading: address !== null } };
   }
-  const concern = useRef(concerns);
-  concern.current = concerns;
+  const filter = useRef(isAffected);
+  filter.current = isAffected;
   const mine = state.current;
 
   useEffect(() => {
@@ -62,19 +65,19 @@ export function useResource<T>(address: string | null, concerns?: Concerns | nul
       try {
         const answer = await read<T>(address, control.signal);
         show({ data: answer.data, seq: answer.seq, error: null, isLoading: false });
-        // What was told while the answer was on its way.
-        if (concern.current && answer.seq && ledger.since(answer.seq)?.some(concern.current)) isWanted = true;
+        // Events that arrived during the request.
+        if (filter.current && answer.seq && eventBuffer.since(answer.seq)?.some(filter.current)) isWanted = true;
       } catch (error) {
-        if (error instanceof ApiError || error instanceof NoAnswer) show({ error, isLoading: false });
+        if (error instanceof ApiError || error instanceof NoResponse) show({ error, isLoading: false });
         else if (!(error instanceof DOMException)) throw error;
         isWanted = false;
       }
       isReading = false;
       last = performance.now();
       pause = Math.max(LEAST_PAUSE, (last - began) * SHARE_OF_TIME);
-      if (isWanted && !control.signal.aborted) soon();
+      if (isWanted && !control.signal.aborted) scheduleLoad();
     };
-    const soon = () => {
+    const scheduleLoad = () => {
       isWanted = false;
       clearTimeout(timer);
       const wait = last ? Math.max(0, last + pause - performance.now()) : 0;
@@ -86,11 +89,11 @@ export function useResource<T>(address: string | null, concerns?: Concerns | nul
     };
     void load();
     const off = listen((events, isResync) => {
-      if (isResync || (concern.current && events.some(concern.current))) soon();
+      if (isResync || (filter.current && events.some(filter.current))) scheduleLoad();
     });
-    // What could not be read while the server was gone is read when it is back.
+    // Retry a failed read when the server is reachable again.
     const offConnection = connection.subscribe((now) => {
-      if (now === "live" && mine.value.error instanceof NoAnswer) soon();
+      if (now === "live" && mine.value.error instanceof NoResponse) scheduleLoad();
     });
     return () => {
       control.abort();
@@ -103,6 +106,6 @@ export function useResource<T>(address: string | null, concerns?: Concerns | nul
   return mine.value;
 }
 
-function nothing<T>(): Resource<T> {
+function emptyResource<T>(): Resource<T> {
   return { data: null, seq: 0, error: null, isLoading: false, reload: () => {} };
 }

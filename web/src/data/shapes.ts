@@ -1,4 +1,4 @@
-/** What the server answers, as far as the pages read it. */
+/** Types of the server's answers, limited to the fields that pages use. */
 
 export type Kind = "track" | "plan" | "job";
 
@@ -8,7 +8,7 @@ export interface RunRef {
   name: string;
 }
 
-export interface Tally {
+export interface TaskCounts {
   total: number;
   done: number;
   failed: number;
@@ -20,7 +20,7 @@ export interface RunLine extends RunRef {
   status: string;
   profile?: string | null;
   phase?: { current: number; total: number } | null;
-  tasks: Tally;
+  tasks: TaskCounts;
   blockers?: number;
   files_changed?: number | null;
   lines_added?: number | null;
@@ -109,7 +109,7 @@ export interface Step {
   override_reason?: string | null;
 }
 
-export interface RunWhole extends RunLine {
+export interface RunDetails extends RunLine {
   scope?: string | null;
   constraints?: string | null;
   summary?: string | null;
@@ -247,7 +247,7 @@ export interface Checkpoint {
   created_at: string | number;
 }
 
-export interface Kin {
+export interface RelatedTask {
   id: string;
   name: string;
   status?: string | null;
@@ -257,9 +257,9 @@ export interface TaskAnswer {
   task: Record<string, unknown> & { id: string; name: string; status: string };
   run: RunRef;
   parents?: { id: string; name: string }[];
-  children?: Kin[];
-  depends_on?: Kin[] | null;
-  dependents?: Kin[] | null;
+  children?: RelatedTask[];
+  depends_on?: RelatedTask[] | null;
+  dependents?: RelatedTask[] | null;
   commits?: Record<string, unknown>[] | null;
   milestones?: Milestone[];
   decisions?: Decision[];
@@ -309,7 +309,7 @@ export interface AgentLine {
   actions?: Action[];
 }
 
-export interface Spoken {
+export interface ErrorBody {
   code: string;
   message: string;
   recoverable?: boolean;

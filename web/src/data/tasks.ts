@@ -1,4 +1,4 @@
-/** The tasks of a run as a table that events keep true: thousands of rows, patched in place. */
+/** The tasks of a run as a table of thousands of rows that events keep up to date. */
 
 import type { Envelope, TasksAnswer } from "./shapes";
 
@@ -25,7 +25,7 @@ export interface TaskTable {
   at: Map<string, number>;
   seq: number;
   total: number;
-  /** Times of milestones and of issues that were told while we watched, by task. */
+  /** Milestones and issues received while the page is open, by task. */
   marks: Map<string, Mark[]>;
 }
 
@@ -35,7 +35,7 @@ export interface Mark {
   text: string;
 }
 
-export function tableOf(answer: TasksAnswer, seq: number): TaskTable {
+export function buildTable(answer: TasksAnswer, seq: number): TaskTable {
   const column = new Map(answer.columns.map((name, index) => [name, index]));
   const rows = answer.rows.map((row) => {
     const get = (name: string) => row[column.get(name) ?? -1];
@@ -46,8 +46,8 @@ export function tableOf(answer: TasksAnswer, seq: number): TaskTable {
       phase: number(get("phase")),
       parent: text(get("parent_id")),
       agent: text(get("agent_name")),
-      started: moment(get("started_at")),
-      ended: moment(get("completed_at")),
+      started: parseTime(get("started_at")),
+      ended: parseTime(get("completed_at")),
       files: number(get("files")) ?? 0,
       decisions: number(get("decisions")) ?? 0,
       issues: number(get("issues")) ?? 0,
@@ -57,14 +57,14 @@ export function tableOf(answer: TasksAnswer, seq: number): TaskTable {
       isBlocked: Boolean(get("is_blocked")),
     } satisfies TaskRow;
   });
-  return { rows, at: positions(rows), seq, total: Math.max(answer.total, rows.length), marks: new Map() };
+  return { rows, at: indexById(rows), seq, total: Math.max(answer.total, rows.length), marks: new Map() };
 }
 
 /**
- * The table after these events; the same table if they change nothing of it.
- * `refetch` says that an event told too little to patch by.
+ * Returns the table after these events; the same object if they change nothing.
+ * `refetch` is true if an event contains too little to update the table.
  */
-export function patched(table: TaskTable, events: Envelope[], run: string): { table: TaskTable; refetch: boolean } {
+export function applyEvents(table: TaskTable, events: Envelope[], run: string): { table: TaskTable; refetch: boolean } {
   const mine = events.filter((event) => event.seq > table.seq && event.workflow_id === run);
   if (mine.length === 0) return { table, refetch: false };
   const rows = table.rows.slice();
@@ -85,12 +85,12 @@ export function patched(table: TaskTable, events: Envelope[], run: string): { ta
       case "task:created":
       case "plan_task:created": {
         const id = text(data.id);
-        if (id !== null && at.has(id)) change(id, told(data));
+        if (id !== null && at.has(id)) change(id, parseChanges(data));
         else if (id !== null) {
           at = new Map(at).set(id, rows.length);
-          rows.push(begun(id, data, rows, at));
+          rows.push(buildNewRow(id, data, rows, at));
         }
-        // Which phase it is in, or what it waits for, is not all in the event: shown at once, set right soon.
+        // The event lacks the phase and the dependencies: show the row immediately, then refetch.
         refetch = true;
         break;
       }
@@ -103,8 +103,8 @@ export function patched(table: TaskTable, events: Envelope[], run: string): { ta
       case "plan_task:released": {
         const id = text(data.id) ?? text(data.task_id);
         if (id === null) refetch = true;
-        else change(id, told(data));
-        // A plan's task that ends may free others.
+        else change(id, parseChanges(data));
+        // A planned task that ends may unblock others.
         if (event.type.startsWith("plan_task:") && ["completed", "skipped", "failed"].includes(String(data.status))) refetch = true;
         break;
       }
@@ -139,19 +139,19 @@ export function patched(table: TaskTable, events: Envelope[], run: string): { ta
   return { table: { ...table, rows, at, seq, marks, total: Math.max(table.total, rows.length) }, refetch };
 }
 
-/** A row for a task that just began; until it is read anew it stands with its parent, or in the newest phase. */
-function begun(id: string, data: Record<string, unknown>, rows: TaskRow[], at: Map<string, number>): TaskRow {
+/** Builds the row of a new task. Until the refetch it is shown in its parent's phase, or in the newest one. */
+function buildNewRow(id: string, data: Record<string, unknown>, rows: TaskRow[], at: Map<string, number>): TaskRow {
   const parent = text(data.parent_task_id);
   const phase = parent === null ? undefined : rows[at.get(parent) ?? -1]?.phase;
   const newest = rows.reduce<number | null>((most, row) => (row.phase !== null && (most === null || row.phase > most) ? row.phase : most), null);
   return {
     id, name: id, status: "pending", phase: phase ?? newest, parent, agent: null, started: null, ended: null, files: 0,
-    decisions: 0, issues: 0, milestone: null, progress: null, isStale: false, isBlocked: false, ...told(data),
+    decisions: 0, issues: 0, milestone: null, progress: null, isStale: false, isBlocked: false, ...parseChanges(data),
   };
 }
 
-/** What an event's data says of a row; only what is there. */
-function told(data: Record<string, unknown>): Partial<TaskRow> {
+/** Returns the columns that an event's data contains. */
+function parseChanges(data: Record<string, unknown>): Partial<TaskRow> {
   const row: Partial<TaskRow> = {};
   const status = text(data.status);
   if (status !== null) row.status = status;
@@ -159,9 +159,9 @@ function told(data: Record<string, unknown>): Partial<TaskRow> {
   if (name !== null) row.name = name;
   const agent = text(data.agent_name) ?? text(data.assigned_agent_name);
   if (agent !== null) row.agent = agent;
-  const started = moment(data.started_at);
+  const started = parseTime(data.started_at);
   if (started !== null) row.started = started;
-  if ("completed_at" in data) row.ended = moment(data.completed_at);
+  if ("completed_at" in data) row.ended = parseTime(data.completed_at);
   if (row.ended != null) row.isStale = false;
   const files = data.files_changed;
   if (files && typeof files === "object" && !Array.isArray(files)) {
@@ -170,7 +170,7 @@ function told(data: Record<string, unknown>): Partial<TaskRow> {
   return row;
 }
 
-function positions(rows: TaskRow[]): Map<string, number> {
+function indexById(rows: TaskRow[]): Map<string, number> {
   return new Map(rows.map((row, index) => [row.id, index]));
 }
 
@@ -182,8 +182,8 @@ function number(value: unknown): number | null {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
-/** A time in any of the forms it comes in, as milliseconds. */
-export function moment(value: unknown): number | null {
+/** Parses a time, given as ISO 8601, seconds or milliseconds, into milliseconds. */
+export function parseTime(value: unknown): number | null {
   if (typeof value === "number" && value > 0) return value < 1e11 ? value * 1000 : value;
   if (typeof value !== "string" || value === "") return null;
   const parsed = Date.parse(value);

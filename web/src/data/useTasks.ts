@@ -1,10 +1,10 @@
-/** A run's tasks for a view: read once, patched by events, read anew only when an event says too little. */
+/** A run's tasks for a view: loaded once, updated by events, reloaded only when an event contains too little. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ledger, listen } from "./live";
+import { eventBuffer, listen } from "./live";
 import { useResource } from "./resource";
 import type { TasksAnswer } from "./shapes";
-import { patched, tableOf, type TaskTable } from "./tasks";
+import { applyEvents, buildTable, type TaskTable } from "./tasks";
 
 const REFETCH_PAUSE = 250;
 
@@ -19,18 +19,18 @@ export function useTasks(run: string): { table: TaskTable | null; error: Error |
       if (!resource.data) setTable(null);
       return;
     }
-    const fresh = tableOf(resource.data, resource.seq);
-    // Marks told while we watched outlive a new reading; so do events newer than the answer.
+    const fresh = buildTable(resource.data, resource.seq);
+    // Keep marks received while the page is open, and apply events newer than the answer.
     if (held.current.table) fresh.marks = held.current.table.marks;
-    const since = ledger.since(resource.seq) ?? [];
-    held.current = { answer: resource.data, table: patched(fresh, since, run).table };
+    const since = eventBuffer.since(resource.seq) ?? [];
+    held.current = { answer: resource.data, table: applyEvents(fresh, since, run).table };
     setTable(held.current.table);
   }, [resource.data]);
 
   useEffect(() => {
     const off = listen((events) => {
       if (!held.current.table) return;
-      const next = patched(held.current.table, events, run);
+      const next = applyEvents(held.current.table, events, run);
       if (next.table !== held.current.table) {
         held.current.table = next.table;
         setTable(next.table);

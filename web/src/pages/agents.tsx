@@ -1,10 +1,10 @@
-/** Who works, on what, and when each was last heard of. */
+/** Agents with their tasks and last sign of life. */
 
 import { anyOf, useResource } from "../data/resource";
 import type { Action, AgentLine } from "../data/shapes";
 import { query, taskAddress, withQuery } from "../router";
 import { Actions } from "../ui/actions";
-import { Ago, Empty, Loaded, many, Prose, Section, tokens } from "../ui/parts";
+import { Ago, Empty, Loaded, formatCount, Prose, Section, tokens } from "../ui/parts";
 import { State } from "../ui/state";
 
 interface Message {
@@ -29,14 +29,14 @@ export function Agents() {
       <Loaded of={list}>
         {(data) =>
           data.agents.length === 0 && !data.tracked?.length ? (
-            <Empty title="No agent has registered">
+            <Empty title="No registered agents">
               <p>
-                An agent comes by calling <code>agent_register</code>; tracked work needs none.
+                Agents register by calling <code>agent_register</code>. Tracked work does not require it.
               </p>
             </Empty>
           ) : (
             <>
-              {data.agents.length > 0 && <p class="faint list-note">{many(data.total, "registered agent")}</p>}
+              {data.agents.length > 0 && <p class="faint list-note">{formatCount(data.total, "registered agent")}</p>}
               <h2 class="unseen">Registered</h2>
               <ul class="cards agents" aria-label="Agents">
                 {data.agents.map((agent) => (
@@ -44,8 +44,8 @@ export function Agents() {
                 ))}
               </ul>
               {data.tracked && data.tracked.length > 0 && (
-                <Section title="Named by tracked tasks" count={data.tracked.length}>
-                  <ul class="cards agents" aria-label="Agents named by tracked tasks">
+                <Section title="Named in tracked tasks" count={data.tracked.length}>
+                  <ul class="cards agents" aria-label="Agents named in tracked tasks">
                     {data.tracked.slice(0, 100).map((agent) => (
                       <li class="card" data-item key={agent.name}>
                         <div class="card-head">
@@ -53,7 +53,7 @@ export function Agents() {
                           <h3>{agent.name}</h3>
                         </div>
                         <p class="faint">
-                          last sign of life <Ago at={agent.last_sign_at} /> · {many(agent.tasks, "task")}
+                          last sign of life <Ago at={agent.last_sign_at} /> · {formatCount(agent.tasks, "task")}
                           {agent.tasks_failed > 0 && `, ${agent.tasks_failed} failed`}
                           {agent.tokens ? ` · ${tokens(agent.tokens)} tokens` : ""}
                         </p>
@@ -122,9 +122,9 @@ function AgentCard({ agent, isOpen, onDone, names }: { agent: AgentLine; isOpen:
       </div>
       <p class="faint">
         last sign of life <Ago at={agent.last_heartbeat} />
-        {ended > 0 && <> · {Math.round((100 * (agent.tasks_done ?? 0)) / ended)} % of {many(ended, "task")} succeeded</>}
+        {ended > 0 && <> · {Math.round((100 * (agent.tasks_done ?? 0)) / ended)} % of {formatCount(ended, "task")} succeeded</>}
         {agent.tokens ? <> · {tokens(agent.tokens)} tokens</> : null}
-        {agent.unread ? <> · {many(agent.unread, "unread message")}</> : null}
+        {agent.unread ? <> · {formatCount(agent.unread, "unread message")}</> : null}
       </p>
       <Holds holds={agent.holds} />
       {agent.workspace_path && (
@@ -157,7 +157,7 @@ function Messages({ agent, names }: { agent: string; names: Map<string, string> 
                     </span>
                   </div>
                   {(message.body ?? message.preview) && <Prose text={(message.body ?? message.preview)!} longest={800} />}
-                  <p class="faint">from {message.sender_name ?? names.get(message.sender_id ?? "") ?? message.sender_id ?? "nobody named"}</p>
+                  <p class="faint">from {message.sender_name ?? names.get(message.sender_id ?? "") ?? message.sender_id ?? "unknown sender"}</p>
                 </li>
               ))}
             </ul>

@@ -1,10 +1,10 @@
-/** How the server itself is. */
+/** The state of the server. */
 
 import { useEffect } from "preact/hooks";
 import { useResource } from "../data/resource";
-import { connection, lag, ledger } from "../data/live";
+import { connection, lag, eventBuffer } from "../data/live";
 import { now } from "../clock";
-import { Ago, bytes, Field, Fields, Loaded, Section, words } from "../ui/parts";
+import { Ago, bytes, Field, Fields, Loaded, Section, humanize } from "../ui/parts";
 
 interface Status {
   version: string;
@@ -17,11 +17,11 @@ interface Status {
   [more: string]: unknown;
 }
 
-const TOLD = new Set(["version", "started_at", "database", "processes", "events", "counts"]);
+const KNOWN_FIELDS = new Set(["version", "started_at", "database", "processes", "events", "counts"]);
 
 export function Health() {
   const status = useResource<Status>("/status", null);
-  // Not a thing that events tell of: read it now and then.
+  // No event covers this, so reload it every 15 seconds.
   const quarter = Math.floor(now.value / 15_000);
   useEffect(() => status.reload(), [quarter]);
   return (
@@ -30,7 +30,7 @@ export function Health() {
       <Loaded of={status}>
         {(data) => (
           <>
-            <Section title="Server" actions={<button type="button" class="button tiny" onClick={status.reload}>Read again</button>}>
+            <Section title="Server" actions={<button type="button" class="button tiny" onClick={status.reload}>Refresh</button>}>
               <Fields>
                 <Field name="Version">{data.version}</Field>
                 {data.started_at && (
@@ -44,7 +44,7 @@ export function Health() {
             <Section title="Database">
               <Fields>
                 <Field name="Kind">{data.database?.kind ?? "–"}</Field>
-                <Field name="At">
+                <Field name="Location">
                   <code>{data.database?.location ?? "–"}</code>
                 </Field>
                 {data.database?.size_bytes != null && <Field name="Size">{bytes(data.database.size_bytes)}</Field>}
@@ -54,11 +54,11 @@ export function Health() {
             <Section title="Events">
               <Fields>
                 <Field name="Last">{(data.events?.last_seq ?? 0).toLocaleString()}</Field>
-                <Field name="Seen here">{ledger.last.toLocaleString()}</Field>
-                <Field name="Behind">{Math.max(0, (data.events?.last_seq ?? 0) - ledger.last).toLocaleString()}</Field>
-                <Field name="On the way">{lag.value === null ? "–" : `${lag.value.toLocaleString()} ms`}</Field>
-                {data.events?.oldest_seq != null && <Field name="Oldest kept">{data.events.oldest_seq.toLocaleString()}</Field>}
-                {data.events?.kept_days != null && <Field name="Kept for">{data.events.kept_days} days</Field>}
+                <Field name="Received here">{eventBuffer.last.toLocaleString()}</Field>
+                <Field name="Behind">{Math.max(0, (data.events?.last_seq ?? 0) - eventBuffer.last).toLocaleString()}</Field>
+                <Field name="Delivery time">{lag.value === null ? "–" : `${lag.value.toLocaleString()} ms`}</Field>
+                {data.events?.oldest_seq != null && <Field name="Oldest stored">{data.events.oldest_seq.toLocaleString()}</Field>}
+                {data.events?.kept_days != null && <Field name="Retention">{data.events.kept_days} days</Field>}
               </Fields>
             </Section>
             {data.processes && data.processes.length > 0 && (
@@ -70,15 +70,15 @@ export function Health() {
               <Section title="Rows">
                 <Fields>
                   {Object.entries(data.counts).map(([name, n]) => (
-                    <Field name={words(name)}>{Number(n).toLocaleString()}</Field>
+                    <Field name={humanize(name)}>{Number(n).toLocaleString()}</Field>
                   ))}
                 </Fields>
               </Section>
             )}
             {Object.entries(data)
-              .filter(([name, value]) => !TOLD.has(name) && value && typeof value === "object")
+              .filter(([name, value]) => !KNOWN_FIELDS.has(name) && value && typeof value === "object")
               .map(([name, value]) => (
-                <Section title={words(name[0]!.toUpperCase() + name.slice(1))}>
+                <Section title={humanize(name[0]!.toUpperCase() + name.slice(1))}>
                   <Facts rows={Array.isArray(value) ? (value as Record<string, unknown>[]) : [value as Record<string, unknown>]} />
                 </Section>
               ))}
@@ -96,7 +96,7 @@ function Facts({ rows }: { rows: Record<string, unknown>[] }) {
         <li class="card">
           <Fields>
             {Object.entries(row).map(([name, value]) => (
-              <Field name={words(name)}>{/_at$|^since$/.test(name) ? <Ago at={value} /> : <span>{typeof value === "object" ? JSON.stringify(value) : String(value)}</span>}</Field>
+              <Field name={humanize(name)}>{/_at$|^since$/.test(name) ? <Ago at={value} /> : <span>{typeof value === "object" ? JSON.stringify(value) : String(value)}</span>}</Field>
             ))}
           </Fields>
         </li>

@@ -1,7 +1,7 @@
-/** Home: first what waits for you, then what runs, then what was. */
+/** Home: what needs you, what is running, and recent runs. */
 
 import { useState } from "preact/hooks";
-import type { Concerns, Resource } from "../data/resource";
+import type { EventFilter, Resource } from "../data/resource";
 import type { HomeAnswer, Need } from "../data/shapes";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
@@ -9,8 +9,8 @@ import { Ago, Copy, Empty, Line, Loaded, Section } from "../ui/parts";
 import { RunList } from "../ui/runlist";
 import { State } from "../ui/state";
 
-/** Nearly everything shows here; what does not is named. */
-export const concernsHome: Concerns = (event) => !["message:created", "message:read", "message:archived", "template:created", "repository:registered"].includes(event.type);
+/** Nearly every event affects this page; the exceptions are listed. */
+export const affectsHome: EventFilter = (event) => !["message:created", "message:read", "message:archived", "template:created", "repository:registered"].includes(event.type);
 
 const SHOWN = 30;
 
@@ -25,11 +25,11 @@ export function Home({ home }: { home: Resource<HomeAnswer> }) {
             <Counts counts={data.counts} />
             <Section title="Needs you" count={data.needs_you_total}>
               {data.needs_you.length === 0 ? (
-                <Empty title="Nothing waits for you">
+                <Empty title="Nothing needs you">
                   <p>Blockers, failed and silent tasks, reviews and gates appear here as they happen.</p>
                 </Empty>
               ) : (
-                <ul class="needs" aria-label="What waits for you">
+                <ul class="needs" aria-label="What needs you">
                   {data.needs_you.slice(0, shown).map((need) => (
                     <NeedCard key={`${need.kind}:${need.id}`} need={need} onDone={home.reload} />
                   ))}
@@ -44,13 +44,13 @@ export function Home({ home }: { home: Resource<HomeAnswer> }) {
               )}
               {data.needs_you_total > data.needs_you.length && (
                 <p class="faint">
-                  {data.needs_you.length} of {data.needs_you_total.toLocaleString()} are shown, the most pressing first. <a href="/blockers">All blockers</a>
+                  Showing {data.needs_you.length} of {data.needs_you_total.toLocaleString()}, most urgent first. <a href="/blockers">All blockers</a>
                 </p>
               )}
             </Section>
             <Section title="Running now" count={data.counts.running + data.counts.blocked}>
               {data.running.length === 0 ? (
-                <Empty title="Nothing runs">
+                <Empty title="Nothing is running">
                   <p>
                     Connect an agent with <code>deepwork setup</code> and ask it to start a workflow.
                   </p>
@@ -120,14 +120,14 @@ function NeedCard({ need, onDone }: { need: Need; onDone: () => void }) {
       </div>
       <div class="need-actions">
         <Actions actions={need.actions} onDone={onDone} />
-        <Copy label="Copy prompt" text={() => promptOf(need)} />
+        <Copy label="Copy prompt" text={() => buildPrompt(need)} />
       </div>
     </li>
   );
 }
 
-/** What to tell an agent so that it takes care of this. */
-function promptOf(need: Need): string {
+/** Builds a prompt that asks an agent to handle this. */
+function buildPrompt(need: Need): string {
   const where = need.task ? `task ${need.task.id} ("${need.task.name}") of workflow ${need.run.id} ("${need.run.name}")` : `workflow ${need.run.id} ("${need.run.name}")`;
-  return [`Please take care of this, in ${where}:`, need.title, need.detail ?? "", `Read get_context for workflow ${need.run.id} first.`].filter(Boolean).join("\n");
+  return [`Please handle this in ${where}:`, need.title, need.detail ?? "", `Call get_context for workflow ${need.run.id} first.`].filter(Boolean).join("\n");
 }

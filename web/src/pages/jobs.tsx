@@ -1,4 +1,4 @@
-/** Jobs: what is defined, and every session of them. */
+/** Job definitions and job sessions. */
 
 import { anyOf, useResource } from "../data/resource";
 import type { RunsAnswer } from "../data/shapes";
@@ -18,7 +18,7 @@ export function Jobs() {
       <h1>Jobs</h1>
       <Section title="Sessions" count={sessions.data?.total} actions={<a href="/runs?kind=job">Search sessions</a>}>
         <Loaded of={sessions}>
-          {(data) => (data.runs.length === 0 ? <Empty title="No job was started yet" /> : <RunList runs={data.runs} label="Sessions" />)}
+          {(data) => (data.runs.length === 0 ? <Empty title="No job has been started yet" /> : <RunList runs={data.runs} label="Sessions" />)}
         </Loaded>
       </Section>
       <Section title="Definitions" count={jobs.data?.jobs.length}>
@@ -32,7 +32,7 @@ export function Jobs() {
                 </div>
               ))}
               {data.jobs.length === 0 ? (
-                <Empty title="There are no jobs">
+                <Empty title="No jobs defined">
                   <p>
                     A job is a folder under <code>.deepwork/jobs</code> with a <code>job.yml</code>.
                   </p>

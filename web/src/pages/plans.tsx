@@ -1,9 +1,9 @@
-/** Plans: each with what could start now and what waits. */
+/** Plans, each with its running, ready and waiting tasks. */
 
 import { anyOf, useResource } from "../data/resource";
 import type { GraphAnswer, RunLine, RunsAnswer } from "../data/shapes";
 import { runAddress, taskAddress } from "../router";
-import { Empty, Loaded, many, Section } from "../ui/parts";
+import { Empty, Loaded, formatCount, Section } from "../ui/parts";
 import { RunList } from "../ui/runlist";
 import { State, StateMark } from "../ui/state";
 
@@ -21,9 +21,9 @@ export function Plans() {
           const over = data.runs.filter((run) => !isOpen(run));
           if (data.runs.length === 0)
             return (
-              <Empty title="There are no plans yet">
+              <Empty title="No plans yet">
                 <p>
-                  An agent makes one with <code>workflow_create</code> and <code>workflow_set_plan</code>.
+                  An agent creates one with <code>workflow_create</code> and <code>workflow_set_plan</code>.
                 </p>
               </Empty>
             );
@@ -33,13 +33,13 @@ export function Plans() {
                 <OpenPlan key={run.id} run={run} />
               ))}
               {open.length > OPENED && (
-                <Section title="More under way" count={open.length - OPENED}>
-                  <RunList runs={open.slice(OPENED)} label="More plans under way" />
+                <Section title="More active plans" count={open.length - OPENED}>
+                  <RunList runs={open.slice(OPENED)} label="More active plans" />
                 </Section>
               )}
               {over.length > 0 && (
-                <Section title="Over" count={over.length} actions={<a href="/runs?kind=plan">All plans</a>}>
-                  <RunList runs={over} label="Plans that are over" />
+                <Section title="Ended" count={over.length} actions={<a href="/runs?kind=plan">All plans</a>}>
+                  <RunList runs={over} label="Ended plans" />
                 </Section>
               )}
             </>
@@ -63,7 +63,7 @@ function OpenPlan({ run }: { run: RunLine }) {
           return (
             <div class="columns">
               <Column title="Running" nodes={running} status="in_progress" />
-              <Column title="Could start now" nodes={ready} status="ready" />
+              <Column title="Ready to start" nodes={ready} status="ready" />
               <Column title="Waiting for others" nodes={waiting} status="pending" />
             </div>
           );
@@ -90,7 +90,7 @@ function Column({ title, nodes, status }: { title: string; nodes: GraphAnswer["n
           ))}
         </ul>
       )}
-      {nodes.length > 8 && <p class="faint">and {many(nodes.length - 8, "more", "more")}</p>}
+      {nodes.length > 8 && <p class="faint">and {formatCount(nodes.length - 8, "more", "more")}</p>}
     </div>
   );
 }

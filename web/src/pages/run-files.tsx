@@ -1,4 +1,4 @@
-/** The files a run changed, with whose work each is; a click shows what changed. */
+/** The files a run changed, with the tasks that changed them; a click shows the diff. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { read } from "../data/api";
@@ -6,10 +6,10 @@ import { useResource } from "../data/resource";
 import type { ChangedFile, FilesAnswer } from "../data/shapes";
 import { go, query, replace, withQuery } from "../router";
 import { TaskDiffs } from "../ui/diff";
-import { Empty, Loaded, many, words } from "../ui/parts";
+import { Empty, Loaded, formatCount, humanize } from "../ui/parts";
 import { Rows } from "../ui/rows";
 import { pathRows } from "../view/paths";
-import { useTyped } from "./runs";
+import { useQueryText } from "./runs";
 
 const MOST_PAGES = 20;
 
@@ -17,7 +17,7 @@ export function FilesTab({ run }: { run: string }) {
   const address = `/runs/${encodeURIComponent(run)}/files`;
   const first = useResource<FilesAnswer>(`${address}?limit=500`, (event) => event.workflow_id === run && ["task:updated", "plan_task:updated"].includes(event.type));
   const [more, setMore] = useState<ChangedFile[]>([]);
-  // The tree needs all of them: read on, page by page.
+  // The tree needs all files, so load the remaining pages.
   useEffect(() => {
     setMore([]);
     const control = new AbortController();
@@ -37,13 +37,13 @@ export function FilesTab({ run }: { run: string }) {
   }, [first.data]);
   return (
     <Loaded of={first}>
-      {(data) => (data.files.length === 0 ? <Empty title="No file was changed"><p>Files appear when a task that watches a repository ends.</p></Empty> : <Tree files={[...data.files, ...more]} total={data.total} />)}
+      {(data) => (data.files.length === 0 ? <Empty title="No files changed"><p>Files appear when a task in a repository ends.</p></Empty> : <Tree files={[...data.files, ...more]} total={data.total} />)}
     </Loaded>
   );
 }
 
 function Tree({ files, total }: { files: ChangedFile[]; total: number }) {
-  const [typed, setTyped] = useTyped("q");
+  const [typed, setTyped] = useQueryText("q");
   const text = (query.value.get("q") ?? "").toLowerCase();
   const isShared = query.value.get("shared") === "1";
   const folded = useMemo(() => new Set((query.value.get("fold") ?? "").split("|").filter(Boolean)), [query.value.get("fold")]);
@@ -64,10 +64,10 @@ function Tree({ files, total }: { files: ChangedFile[]; total: number }) {
         <button type="button" class="button" aria-pressed={isShared} onClick={() => go(withQuery({ shared: isShared ? null : 1 }))}>
           Shared only
         </button>
-        <span class="faint numbers">{kept.length === total ? many(total, "file") : `${kept.length} of ${many(total, "file")}`}</span>
+        <span class="faint numbers">{kept.length === total ? formatCount(total, "file") : `${kept.length} of ${formatCount(total, "file")}`}</span>
       </div>
       {rows.length === 0 ? (
-        <Empty title="No path matches" />
+        <Empty title="No matching paths" />
       ) : (
         <Rows
           items={rows}
@@ -91,19 +91,19 @@ function Tree({ files, total }: { files: ChangedFile[]; total: number }) {
               <div role="gridcell" class="file-lines">
                 {row.kind === "file" ? (
                   <>
-                    <span class={`kind status-${row.file.status}`}>{words(row.file.status)}</span>
+                    <span class={`kind status-${row.file.status}`}>{humanize(row.file.status)}</span>
                     {row.file.added != null && <span class="tone-good">+{row.file.added}</span>}
                     {row.file.removed != null && <span class="tone-bad">−{row.file.removed}</span>}
                   </>
                 ) : (
-                  <span class="faint">{many(row.files, "file")}</span>
+                  <span class="faint">{formatCount(row.files, "file")}</span>
                 )}
               </div>
               <div role="gridcell" class="file-owners">
                 {row.kind === "file" && (
                   <>
                     {shared(row.file) && <span class="kind is-shared">shared</span>}
-                    <span class="faint" title={row.file.tasks.map((task) => `${task.name} (${words(task.attribution)})`).join("\n")}>
+                    <span class="faint" title={row.file.tasks.map((task) => `${task.name} (${humanize(task.attribution)})`).join("\n")}>
                       {row.file.tasks.map((task) => task.name).join(", ")}
                     </span>
                   </>
@@ -125,7 +125,7 @@ function FileChanges({ file }: { file: ChangedFile }) {
   const owner = file.tasks.find((task) => task.id === asked) ?? file.tasks[0];
   if (!owner) return null;
   return (
-    <section class="event" aria-label={`Changes of ${file.path}`}>
+    <section class="event" aria-label={`Changes in ${file.path}`}>
       <div class="section-head">
         <h2>
           <code>{file.path}</code>

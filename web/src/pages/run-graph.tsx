@@ -1,14 +1,14 @@
-/** The graph of a run: what waits for what; what has not begun is dashed, large fan-outs are folded. */
+/** The dependency graph of a run. Tasks that have not started are dashed; large fan-outs are folded. */
 
 import { useMemo, useState } from "preact/hooks";
-import { of, useResource } from "../data/resource";
-import type { GraphAnswer, RunWhole } from "../data/shapes";
+import { ofRun, useResource } from "../data/resource";
+import type { GraphAnswer, RunDetails } from "../data/shapes";
 import type { TaskTable } from "../data/tasks";
 import { go, query, replace, withQuery } from "../router";
 import { Empty, Loaded, many } from "../ui/parts";
-import { lookOf, Shape, State } from "../ui/state";
-import { criticalPath, drawable, place, type Graph, type Node } from "../view/layers";
-import { shownStatus } from "../view/tree";
+import { getLook, Shape, State } from "../ui/state";
+import { criticalPath, foldToFit, placeNodes, type Graph, type Node } from "../view/layers";
+import { getDisplayStatus } from "../view/tree";
 
 const WIDE = 190;
 const HIGH = 40;
@@ -16,11 +16,11 @@ const GAP_X = 64;
 const GAP_Y = 14;
 const EDGES_SHOWN = 200;
 
-export function GraphTab({ run, table }: { run: RunWhole; table: TaskTable }) {
-  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, (event) => of(run.id)(event) && /created|removed|^plan:|^session:|released/.test(event.type));
+export function GraphTab({ run, table }: { run: RunDetails; table: TaskTable }) {
+  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, (event) => ofRun(run.id)(event) && /created|removed|^plan:|^session:|released/.test(event.type));
   return (
     <Loaded of={graph}>
-      {(data) => (data.nodes.length === 0 ? <Empty title="There is nothing to draw yet" /> : <Drawing answer={data} table={table} />)}
+      {(data) => (data.nodes.length === 0 ? <Empty title="Nothing to draw yet" /> : <Drawing answer={data} table={table} />)}
     </Loaded>
   );
 }
@@ -34,15 +34,15 @@ function Drawing({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
     () => ({
       nodes: answer.nodes.map((node) => {
         const row = table.rows[table.at.get(node.id) ?? -1];
-        return row ? { ...node, status: shownStatus(row) } : node;
+        return row ? { ...node, status: getDisplayStatus(row) } : node;
       }),
       edges: answer.edges,
     }),
     [answer, table.rows],
   );
-  // Where things stand depends on what there is and what is folded, not on how far it is.
-  const shape = useMemo(() => drawable({ nodes: answer.nodes, edges: answer.edges }, opened), [answer, opened]);
-  const placed = useMemo(() => place(shape), [shape]);
+  // The layout depends on the nodes and on what is folded, not on any status.
+  const shape = useMemo(() => foldToFit({ nodes: answer.nodes, edges: answer.edges }, opened), [answer, opened]);
+  const placed = useMemo(() => placeNodes(shape), [shape]);
   const now = new Map(whole.nodes.map((node) => [node.id, node]));
   const nodes: Node[] = shape.nodes.map((node) => (node.members ? { ...node, members: node.members.map((member) => now.get(member.id) ?? member) } : (now.get(node.id) ?? node)));
   const path = useMemo(() => {
@@ -76,7 +76,7 @@ function Drawing({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
         </button>
         {opened.size > 0 && (
           <button type="button" class="button" onClick={() => replace(withQuery({ open: null }))}>
-            Fold again
+            Collapse all
           </button>
         )}
         <span class="tools-group" role="group" aria-label="Zoom">
@@ -91,8 +91,8 @@ function Drawing({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
           </button>
         </span>
         <span class="faint numbers">
-          {many(answer.nodes.length, "node")}
-          {shape.nodes.length < answer.nodes.length && `, drawn as ${shape.nodes.length}`}, {many(answer.edges.length, "edge")}
+          {formatCount(answer.nodes.length, "node")}
+          {shape.nodes.length < answer.nodes.length && `, drawn as ${shape.nodes.length}`}, {formatCount(answer.edges.length, "edge")}
         </span>
       </div>
       <div class="graph" tabIndex={0} role="region" aria-label="Graph of tasks">
@@ -135,30 +135,30 @@ function statusOf(node: Node): string {
 
 function GraphBox({ node, isChosen, isCritical, onPick }: { node: Node; isChosen: boolean; isCritical: boolean; onPick: () => void }) {
   const status = statusOf(node);
-  const look = lookOf(status);
+  const look = getLook(status);
   const isWaiting = ["pending", "ready", "waiting"].includes(status);
   return (
     <button type="button" class={`node tone-${look.tone}${isWaiting ? " is-waiting" : ""}${isChosen ? " is-chosen" : ""}${isCritical ? " is-critical" : ""}${node.members ? " is-folded" : ""}`} data-item aria-pressed={node.members ? undefined : isChosen} onClick={onPick} title={node.name}>
       <Shape name={look.shape} />
       <span class="node-text">
         <span class="node-name">{node.name}</span>
-        <span class="node-word">{node.members ? tally(node.members) : look.word}</span>
+        <span class="node-word">{node.members ? countStates(node.members) : look.word}</span>
       </span>
       {node.members && <span class="node-count">×{node.members.length}</span>}
     </button>
   );
 }
 
-function tally(members: Node[]): string {
+function countStates(members: Node[]): string {
   const counts = new Map<string, number>();
   for (const member of members) {
-    const word = lookOf(statusOf(member)).word;
+    const word = getLook(statusOf(member)).word;
     counts.set(word, (counts.get(word) ?? 0) + 1);
   }
   return [...counts].sort((a, b) => b[1] - a[1]).slice(0, 2).map(([word, n]) => `${n} ${word}`).join(", ");
 }
 
-/** The same, to be read instead of seen. */
+/** The edges as a table, also for screen readers. */
 function EdgeTable({ graph }: { graph: Graph }) {
   const [isOpen, setOpen] = useState(false);
   const [shown, setShown] = useState(EDGES_SHOWN);
@@ -171,9 +171,9 @@ function EdgeTable({ graph }: { graph: Graph }) {
           <table class="plain-table">
             <thead>
               <tr>
-                <th scope="col">First</th>
-                <th scope="col">Then</th>
-                <th scope="col">State of the second</th>
+                <th scope="col">Task</th>
+                <th scope="col">Next task</th>
+                <th scope="col">State of next task</th>
               </tr>
             </thead>
             <tbody>
@@ -188,7 +188,7 @@ function EdgeTable({ graph }: { graph: Graph }) {
           </table>
           {graph.edges.length > shown && (
             <button type="button" class="button tiny" onClick={() => setShown(shown + EDGES_SHOWN)}>
-              Show more of {many(graph.edges.length, "edge")}
+              Show more of {formatCount(graph.edges.length, "edge")}
             </button>
           )}
         </>

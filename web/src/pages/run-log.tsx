@@ -1,17 +1,17 @@
-/** The log: every event in order; it follows the end until one scrolls away or pauses it. */
+/** The log: every event in order. It follows new events until the user scrolls up or pauses. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clockTime } from "../clock";
 import { read } from "../data/api";
-import { ledger, listen } from "../data/live";
+import { eventBuffer, listen } from "../data/live";
 import type { Envelope, EventsAnswer } from "../data/shapes";
 import { go, query, withQuery } from "../router";
-import { Copy, Empty, many, Skeleton, Trouble } from "../ui/parts";
+import { Copy, Empty, formatCount, Skeleton, ErrorNotice } from "../ui/parts";
 import { Rows } from "../ui/rows";
-import { Choice, useTyped } from "./runs";
+import { Choice, useQueryText } from "./runs";
 
 const PAGE = 500;
-/** More than this is not kept in the page; older events are read again when one scrolls up. */
+/** The page holds at most this many events; older ones are loaded again when the user scrolls up. */
 const MOST = 20_000;
 
 export function LogTab({ run }: { run: string }) {
@@ -31,12 +31,12 @@ export function LogTab({ run }: { run: string }) {
       const { data } = await read<EventsAnswer>(`${address}?limit=${PAGE}`);
       const list = [...data.events].sort((a, b) => a.seq - b.seq);
       const last = list[list.length - 1]?.seq ?? 0;
-      const since = (ledger.since(last) ?? []).filter((event) => event.workflow_id === run && event.seq > last);
+      const since = (eventBuffer.since(last) ?? []).filter((event) => event.workflow_id === run && event.seq > last);
       setEvents([...list, ...since]);
       setOlder(list.length >= PAGE || (list.length > 0 && data.total !== undefined && data.total > list.length));
       setError(null);
-    } catch (trouble) {
-      setError(trouble as Error);
+    } catch (problem) {
+      setError(problem as Error);
     }
   };
   useEffect(() => {
@@ -46,7 +46,7 @@ export function LogTab({ run }: { run: string }) {
       const mine = fresh.filter((event) => event.workflow_id === run);
       if (mine.length === 0) return;
       if (paused.current) held.current.push(...mine);
-      else setEvents((old) => added(old, mine));
+      else setEvents((old) => appendEvents(old, mine));
     });
   }, [run]);
 
@@ -66,12 +66,12 @@ export function LogTab({ run }: { run: string }) {
   const resume = () => {
     const waiting = held.current;
     held.current = [];
-    setEvents((old) => added(old, waiting));
+    setEvents((old) => appendEvents(old, waiting));
     setPaused(false);
     setAtEnd(true);
   };
 
-  const [typed, setTyped] = useTyped("q");
+  const [typed, setTyped] = useQueryText("q");
   const text = (query.value.get("q") ?? "").toLowerCase();
   const type = query.value.get("type") ?? "";
   const agent = query.value.get("agent") ?? "";
@@ -84,23 +84,23 @@ export function LogTab({ run }: { run: string }) {
         .map((event) => ({ key: String(event.seq), event })),
     [events, type, agent, text],
   );
-  if (!events) return error ? <Trouble error={error} again={first} /> : <Skeleton rows={10} />;
+  if (!events) return error ? <ErrorNotice error={error} onRetry={first} /> : <Skeleton rows={10} />;
   const chosen = query.value.get("event");
   const opened = chosen ? events.find((event) => String(event.seq) === chosen) : undefined;
   return (
     <>
       <div class="tools" role="toolbar" aria-label="Log">
         <input type="search" data-search placeholder="Filter log" aria-label="Filter log" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
-        <Choice name="type" label="Type" none="Every type" options={types.map((each) => [each, each])} />
-        <Choice name="agent" label="Agent" none="Every agent" options={agents.map((each) => [each, each])} />
+        <Choice name="type" label="Type" none="All types" options={types.map((each) => [each, each])} />
+        <Choice name="agent" label="Agent" none="All agents" options={agents.map((each) => [each, each])} />
         <button type="button" class="button" aria-pressed={isPaused} onClick={() => (isPaused ? resume() : setPaused(true))}>
           {isPaused ? `Resume${held.current.length ? ` (${held.current.length} new)` : ""}` : "Pause"}
         </button>
         <Copy label="Copy all" text={() => items.map(({ event }) => JSON.stringify(event)).join("\n")} />
-        <span class="faint numbers">{many(items.length, "event")}</span>
+        <span class="faint numbers">{formatCount(items.length, "event")}</span>
       </div>
       {items.length === 0 ? (
-        <Empty title={events.length ? "No event matches" : "Nothing has been told yet"} />
+        <Empty title={events.length ? "No matching events" : "No events yet"} />
       ) : (
         <Rows
           items={items}
@@ -146,7 +146,7 @@ export function LogTab({ run }: { run: string }) {
   );
 }
 
-function added(old: Envelope[] | null, fresh: Envelope[]): Envelope[] {
+function appendEvents(old: Envelope[] | null, fresh: Envelope[]): Envelope[] {
   const last = old?.[old.length - 1]?.seq ?? 0;
   const all = [...(old ?? []), ...fresh.filter((event) => event.seq > last)];
   return all.length > MOST ? all.slice(-MOST) : all;
@@ -154,7 +154,7 @@ function added(old: Envelope[] | null, fresh: Envelope[]): Envelope[] {
 
 const agentOf = (event: Envelope): string => String(event.data.agent_name ?? event.data.agent_id ?? "");
 
-/** The event in a line. */
+/** Summarizes an event in one line. */
 function summary(event: Envelope): string {
   const { data } = event;
   const parts = [data.name, data.phase_name, data.task_name, data.message, data.summary, data.question, data.chosen && `→ ${data.chosen as string}`, data.description, data.step_id, typeof data.status === "string" && data.status.replaceAll("_", " ")];

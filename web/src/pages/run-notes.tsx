@@ -1,13 +1,13 @@
-/** Decisions and problems, as cards: in a run, and over all runs. */
+/** Cards for decisions and issues, of one run or of all. */
 
 import { useState } from "preact/hooks";
 import { useResource } from "../data/resource";
 import type { Action, Decision, Issue } from "../data/shapes";
 import { query, runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
-import { Ago, Empty, Loaded, many, Prose, words } from "../ui/parts";
+import { Ago, Empty, Loaded, formatCount, Prose, humanize } from "../ui/parts";
 import { State } from "../ui/state";
-import { Choice, useTyped } from "./runs";
+import { Choice, useQueryText } from "./runs";
 
 export const CATEGORIES = ["architecture", "library_choice", "trade_off", "workaround", "other"];
 export const ISSUE_TYPES = ["documentation_gap", "bug_encountered", "dependency_conflict", "unclear_requirement", "other"];
@@ -15,20 +15,20 @@ const STEP = 50;
 
 export function DecisionsTab({ run }: { run: string }) {
   const list = useResource<{ decisions: Decision[]; total?: number }>(`/runs/${encodeURIComponent(run)}/decisions?limit=500`, (event) => event.workflow_id === run && event.type === "decision:created");
-  const [typed, setTyped] = useTyped("q");
+  const [typed, setTyped] = useQueryText("q");
   const text = (query.value.get("q") ?? "").toLowerCase();
   const category = query.value.get("category") ?? "";
   return (
     <>
       <div class="tools" role="toolbar" aria-label="Decisions">
         <input type="search" data-search placeholder="Filter decisions" aria-label="Filter decisions" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
-        <Choice name="category" label="Category" none="Every category" options={CATEGORIES.map((each) => [each, words(each)])} />
+        <Choice name="category" label="Category" none="All categories" options={CATEGORIES.map((each) => [each, humanize(each)])} />
       </div>
       <Loaded of={list}>
         {(data) => {
           const shown = data.decisions.filter((each) => (!category || each.category === category) && (!text || JSON.stringify(each).toLowerCase().includes(text)));
-          if (shown.length === 0) return <Empty title={data.decisions.length ? "No decision matches" : "No decision was recorded"} />;
-          return <Growing items={shown} total={data.total ?? shown.length} noun="decision">{(each) => <DecisionCard key={each.id} decision={each} />}</Growing>;
+          if (shown.length === 0) return <Empty title={data.decisions.length ? "No matching decisions" : "No decisions recorded"} />;
+          return <GrowingList items={shown} total={data.total ?? shown.length} noun="decision">{(each) => <DecisionCard key={each.id} decision={each} />}</GrowingList>;
         }}
       </Loaded>
     </>
@@ -37,7 +37,7 @@ export function DecisionsTab({ run }: { run: string }) {
 
 export function IssuesTab({ run }: { run: string }) {
   const list = useResource<{ issues: Issue[]; total?: number }>(`/runs/${encodeURIComponent(run)}/issues?limit=500`, (event) => event.workflow_id === run && event.type.startsWith("issue:"));
-  const [typed, setTyped] = useTyped("q");
+  const [typed, setTyped] = useQueryText("q");
   const text = (query.value.get("q") ?? "").toLowerCase();
   const type = query.value.get("type") ?? "";
   const state = query.value.get("state") ?? "";
@@ -45,8 +45,8 @@ export function IssuesTab({ run }: { run: string }) {
     <>
       <div class="tools" role="toolbar" aria-label="Issues">
         <input type="search" data-search placeholder="Filter issues" aria-label="Filter issues" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
-        <Choice name="state" label="State" none="Open and resolved" options={[["open", "Open"], ["resolved", "Resolved"], ["human", "Waits for a person"]]} />
-        <Choice name="type" label="Type" none="Every type" options={ISSUE_TYPES.map((each) => [each, words(each)])} />
+        <Choice name="state" label="State" none="Open and resolved" options={[["open", "Open"], ["resolved", "Resolved"], ["human", "Needs a person"]]} />
+        <Choice name="type" label="Type" none="All types" options={ISSUE_TYPES.map((each) => [each, humanize(each)])} />
       </div>
       <Loaded of={list}>
         {(data) => {
@@ -56,24 +56,24 @@ export function IssuesTab({ run }: { run: string }) {
               (!state || (state === "resolved" ? Boolean(each.resolved_at) : state === "open" ? !each.resolved_at : !each.resolved_at && each.requires_human_review)) &&
               (!text || JSON.stringify(each).toLowerCase().includes(text)),
           );
-          if (shown.length === 0) return <Empty title={data.issues.length ? "No issue matches" : "No problem was recorded"} />;
-          return <Growing items={shown} total={data.total ?? shown.length} noun="issue">{(each) => <IssueCard key={each.id} issue={each} onDone={list.reload} />}</Growing>;
+          if (shown.length === 0) return <Empty title={data.issues.length ? "No matching issues" : "No issues recorded"} />;
+          return <GrowingList items={shown} total={data.total ?? shown.length} noun="issue">{(each) => <IssueCard key={each.id} issue={each} onDone={list.reload} />}</GrowingList>;
         }}
       </Loaded>
     </>
   );
 }
 
-/** A list that shows some, and more when asked: the page stays light. */
-export function Growing<T>({ items, total, noun, children }: { items: T[]; total: number; noun: string; children: (item: T) => preact.JSX.Element }) {
+/** A list that shows some items, and more on request, to keep the page light. */
+export function GrowingList<T>({ items, total, noun, children }: { items: T[]; total: number; noun: string; children: (item: T) => preact.JSX.Element }) {
   const [shown, setShown] = useState(STEP);
   return (
     <>
-      <h2 class="unseen">The {noun}s</h2>
+      <h2 class="unseen">{noun[0]!.toUpperCase() + noun.slice(1)}s</h2>
       <ul class="cards" aria-label={`${noun}s`}>{items.slice(0, shown).map(children)}</ul>
       {(items.length > shown || total > items.length) && (
         <p class="faint list-note">
-          {Math.min(shown, items.length)} of {many(Math.max(total, items.length), noun)}
+          {Math.min(shown, items.length)} of {formatCount(Math.max(total, items.length), noun)}
           {items.length > shown && (
             <button type="button" class="button tiny" onClick={() => setShown(shown + STEP)}>
               Show {Math.min(STEP, items.length - shown)} more
@@ -90,7 +90,7 @@ export function DecisionCard({ decision }: { decision: Decision }) {
   return (
     <li class="card" data-item>
       <div class="card-head">
-        <span class="kind">{words(decision.category)}</span>
+        <span class="kind">{humanize(decision.category)}</span>
         <h3>{decision.question}</h3>
       </div>
       <p class="chosen">
@@ -115,12 +115,12 @@ export function DecisionCard({ decision }: { decision: Decision }) {
 
 export function IssueCard({ issue, onDone }: { issue: Issue; onDone: () => void }) {
   const actions: Action[] =
-    issue.actions ?? (issue.resolved_at ? [] : [{ label: "Resolve", tool: "resolve_issue", arguments: { issue_id: issue.id }, asks: [{ name: "note", label: "How it was settled; agents read this" }] }]);
+    issue.actions ?? (issue.resolved_at ? [] : [{ label: "Resolve", tool: "resolve_issue", arguments: { issue_id: issue.id }, asks: [{ name: "note", label: "How was it resolved? Agents read this." }] }]);
   return (
     <li class="card" data-item data-issue={issue.id}>
       <div class="card-head">
         {issue.resolved_at ? <State status="resolved" /> : <State status={issue.requires_human_review ? "blocker" : "open"} />}
-        <span class="kind">{words(issue.type)}</span>
+        <span class="kind">{humanize(issue.type)}</span>
         <div class="card-actions">
           <Actions actions={actions} onDone={onDone} />
         </div>

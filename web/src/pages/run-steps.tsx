@@ -1,11 +1,11 @@
-/** The steps of a job session: what each delivered, and every review of it. */
+/** The steps of a job session, with their outputs and reviews. */
 
-import type { Attempt, RunWhole, Step } from "../data/shapes";
+import type { Attempt, RunDetails, Step } from "../data/shapes";
 import { taskAddress } from "../router";
-import { Ago, Empty, Prose, Took } from "../ui/parts";
+import { Ago, Empty, Prose, Duration } from "../ui/parts";
 import { State } from "../ui/state";
 
-export function StepsTab({ run }: { run: RunWhole }) {
+export function StepsTab({ run }: { run: RunDetails }) {
   const session = run.session!;
   return (
     <>
@@ -20,7 +20,7 @@ export function StepsTab({ run }: { run: RunWhole }) {
           ))}
         </p>
       )}
-      {session.steps.length === 0 && <Empty title="No step has begun" />}
+      {session.steps.length === 0 && <Empty title="No step has started" />}
       <ol class="cards steps">
         {session.steps.map((step) => (
           <StepCard key={step.id} step={step} run={run.id} isCurrent={step.id === session.step_id} />
@@ -40,7 +40,7 @@ function StepCard({ step, run, isCurrent }: { step: Step; run: string; isCurrent
           <a data-main href={taskAddress(`${run}/${step.id}`)}>{step.id}</a>
         </h3>
         <span class="faint card-actions">
-          <Took from={step.started_at} to={step.completed_at ?? (isCurrent ? undefined : step.started_at)} />
+          <Duration from={step.started_at} to={step.completed_at ?? (isCurrent ? undefined : step.started_at)} />
         </span>
       </div>
       {step.override_reason && (
@@ -64,14 +64,14 @@ function StepCard({ step, run, isCurrent }: { step: Step; run: string; isCurrent
       <Attempts attempts={step.attempts ?? []} />
       {(step.attempts_total ?? 0) > (step.attempts?.length ?? 0) && (
         <p class="faint">
-          {step.attempts_total! - (step.attempts?.length ?? 0)} more review{step.attempts_total! - (step.attempts?.length ?? 0) === 1 ? "" : "s"} by the agent itself, of which no text is kept.
+          {step.attempts_total! - (step.attempts?.length ?? 0)} more self-review{step.attempts_total! - (step.attempts?.length ?? 0) === 1 ? "" : "s"} by the agent, stored without text.
         </p>
       )}
     </li>
   );
 }
 
-/** Each review of a step: what was asked, what passed, and what was said. */
+/** The reviews of a step, with criteria, results and feedback. */
 export function Attempts({ attempts }: { attempts: Attempt[] }) {
   return (
     <>

@@ -1,4 +1,4 @@
-/** The tasks of a run as a table: sorted, filtered, thousands of them. */
+/** The tasks of a run as a table that can be sorted and filtered. */
 
 import { useMemo } from "preact/hooks";
 import { ago, duration, now } from "../clock";
@@ -6,9 +6,9 @@ import type { TaskRow, TaskTable } from "../data/tasks";
 import { go, query, withQuery } from "../router";
 import { Empty, many } from "../ui/parts";
 import { Rows } from "../ui/rows";
-import { lookOf, State } from "../ui/state";
-import { shownStatus } from "../view/tree";
-import { Choice, useTyped } from "./runs";
+import { getLook, State } from "../ui/state";
+import { getDisplayStatus } from "../view/tree";
+import { Choice, useQueryText } from "./runs";
 
 const COLUMNS: [string, string][] = [
   ["status", "State"],
@@ -16,7 +16,7 @@ const COLUMNS: [string, string][] = [
   ["phase", "Phase"],
   ["agent", "Agent"],
   ["started", "Started"],
-  ["took", "Took"],
+  ["took", "Duration"],
   ["files", "Files"],
   ["notes", "Notes"],
 ];
@@ -25,13 +25,13 @@ export function TasksTab({ table }: { table: TaskTable }) {
   const sort = query.value.get("sort") ?? "";
   const isDown = query.value.get("order") === "desc";
   const status = query.value.get("status") ?? "";
-  const [typed, setTyped] = useTyped("q");
+  const [typed, setTyped] = useQueryText("q");
   const text = (query.value.get("q") ?? "").toLowerCase();
-  const states = useMemo(() => [...new Set(table.rows.map(shownStatus))].sort(), [table.rows]);
+  const states = useMemo(() => [...new Set(table.rows.map(getDisplayStatus))].sort(), [table.rows]);
   const items = useMemo(() => {
     const parts = text.split(/\s+/).filter(Boolean);
     const found = table.rows.filter((task) => {
-      if (status && shownStatus(task) !== status) return false;
+      if (status && getDisplayStatus(task) !== status) return false;
       const words = parts.length ? `${task.name} ${task.agent ?? ""} ${task.id} ${task.milestone ?? ""}`.toLowerCase() : "";
       return parts.every((part) => words.includes(part));
     });
@@ -42,14 +42,14 @@ export function TasksTab({ table }: { table: TaskTable }) {
     <>
       <div class="tools" role="toolbar" aria-label="Tasks">
         <input type="search" data-search placeholder="Filter tasks" aria-label="Filter tasks" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
-        <Choice name="status" label="State" none="Every state" options={states.map((each) => [each, lookOf(each).word])} />
+        <Choice name="status" label="State" none="All states" options={states.map((each) => [each, getLook(each).word])} />
         <span class="faint numbers">
-          {items.length === table.rows.length ? many(items.length, "task") : `${items.length.toLocaleString()} of ${many(table.rows.length, "task")}`}
-          {table.total > table.rows.length && ` (${table.total.toLocaleString()} in all)`}
+          {items.length === table.rows.length ? formatCount(items.length, "task") : `${items.length.toLocaleString()} of ${formatCount(table.rows.length, "task")}`}
+          {table.total > table.rows.length && ` (${table.total.toLocaleString()} in total)`}
         </span>
       </div>
       {items.length === 0 ? (
-        <Empty title={table.rows.length ? "No task matches" : "There are no tasks yet"} />
+        <Empty title={table.rows.length ? "No matching tasks" : "No tasks yet"} />
       ) : (
         <Rows
           items={items}
@@ -76,11 +76,11 @@ export function TasksTab({ table }: { table: TaskTable }) {
 }
 
 function Cells({ task }: { task: TaskRow }) {
-  const notes = [task.decisions && many(task.decisions, "decision"), task.issues && many(task.issues, "issue")].filter(Boolean).join(", ");
+  const notes = [task.decisions && formatCount(task.decisions, "decision"), task.issues && formatCount(task.issues, "issue")].filter(Boolean).join(", ");
   return (
     <>
       <div role="gridcell" class="c0">
-        <State status={shownStatus(task)} isSmall />
+        <State status={getDisplayStatus(task)} isSmall />
       </div>
       <div role="gridcell" class="c1" title={task.milestone ? `${task.name}\n${task.milestone}` : task.name}>
         <span class="task-name">{task.name}</span>
@@ -101,7 +101,7 @@ function Cells({ task }: { task: TaskRow }) {
 function value(task: TaskRow, by: string): string | number | null {
   switch (by) {
     case "status":
-      return shownStatus(task);
+      return getDisplayStatus(task);
     case "phase":
       return task.phase;
     case "agent":
@@ -119,7 +119,7 @@ function value(task: TaskRow, by: string): string | number | null {
   }
 }
 
-/** What has no value comes last. */
+/** Compares two values; null sorts after all others. */
 function compare(a: string | number | null, b: string | number | null): number {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });

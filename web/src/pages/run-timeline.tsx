@@ -1,21 +1,21 @@
-/** The timeline: phases, tasks and subtasks as rows, when each ran as bars. */
+/** The timeline: phases, tasks and subtasks as rows, with bars for when they ran. */
 
 import { useMemo } from "preact/hooks";
 import { day, duration, now, shortClock, clockTime } from "../clock";
-import { of, useResource } from "../data/resource";
-import type { EventsAnswer, Issue, RunWhole } from "../data/shapes";
-import { moment, type Mark, type TaskTable } from "../data/tasks";
+import { ofRun, useResource } from "../data/resource";
+import type { EventsAnswer, Issue, RunDetails } from "../data/shapes";
+import { parseTime, type Mark, type TaskTable } from "../data/tasks";
 import { go, query, replace, withQuery } from "../router";
 import { Empty, many } from "../ui/parts";
 import { Rows } from "../ui/rows";
-import { lookOf, Shape, StateMark } from "../ui/state";
+import { getLook, Shape, StateMark } from "../ui/state";
 import { ticks, timeScale, type Scale, type Span } from "../view/timescale";
-import { rowsOf, shownStatus, type TreeRow } from "../view/tree";
-import { Choice, useTyped } from "./runs";
+import { rowsOf, getDisplayStatus, type TreeRow } from "../view/tree";
+import { Choice, useQueryText } from "./runs";
 
 const ROW = 30;
 
-export function Timeline({ run, table }: { run: RunWhole; table: TaskTable }) {
+export function Timeline({ run, table }: { run: RunDetails; table: TaskTable }) {
   const asked = query.value;
   const groupBy = (asked.get("group") ?? "phase") as "phase" | "agent" | "none";
   const failuresOnly = asked.get("fail") === "1";
@@ -28,7 +28,7 @@ export function Timeline({ run, table }: { run: RunWhole; table: TaskTable }) {
     () => rowsOf(table.rows, run.phases ?? [], { groupBy, folded, failuresOnly, words: text, status: "" }),
     [table.rows, run.phases, groupBy, folded, failuresOnly, text],
   );
-  const present = isOver ? (moment(run.ended_at) ?? now.value) : now.value;
+  const present = isOver ? (parseTime(run.ended_at) ?? now.value) : now.value;
   const scale = useMemo(() => {
     const spans: Span[] = [];
     for (const task of table.rows) if (task.started !== null) spans.push({ start: task.started, end: task.ended ?? Math.max(task.started, present) });
@@ -53,8 +53,8 @@ export function Timeline({ run, table }: { run: RunWhole; table: TaskTable }) {
 
   if (table.rows.length === 0 && !(run.phases ?? []).length) {
     return (
-      <Empty title="No task has begun">
-        <p>Tasks appear here the moment they start.</p>
+      <Empty title="No task has started">
+        <p>Tasks appear here as soon as they start.</p>
       </Empty>
     );
   }
@@ -77,12 +77,12 @@ export function Timeline({ run, table }: { run: RunWhole; table: TaskTable }) {
         head={
           <>
             <div role="columnheader" class="tl-name">
-              {many(table.rows.length, "task")}
+              {formatCount(table.rows.length, "task")}
             </div>
             <div
               role="columnheader"
               class="tl-track"
-              aria-label="When"
+              aria-label="Time"
               onWheel={(event) => {
                 if (!event.ctrlKey && !event.shiftKey) return;
                 event.preventDefault();
@@ -119,7 +119,7 @@ export function Timeline({ run, table }: { run: RunWhole; table: TaskTable }) {
 }
 
 function Tools(props: { failuresOnly: boolean; foldIdle: boolean; zoom: (factor: number, shift?: number) => void; isZoomed: boolean; count: number; gaps: Span[] }) {
-  const [words, setWords] = useTyped("q");
+  const [words, setWords] = useQueryText("q");
   const idle = props.gaps.reduce((sum, gap) => sum + gap.end - gap.start, 0);
   return (
     <div class="tools" role="toolbar" aria-label="Timeline">
@@ -129,7 +129,7 @@ function Tools(props: { failuresOnly: boolean; foldIdle: boolean; zoom: (factor:
         Failures only
       </button>
       <button type="button" class="button" aria-pressed={props.foldIdle} onClick={() => go(withQuery({ idle: props.foldIdle ? null : "fold" }))}>
-        {props.foldIdle && idle ? `Idle folded (${duration(idle)})` : "Fold idle time"}
+        {props.foldIdle && idle ? `Idle time folded (${duration(idle)})` : "Fold idle time"}
       </button>
       <span class="tools-group" role="group" aria-label="Zoom">
         <button type="button" class="button" aria-label="Earlier" disabled={!props.isZoomed} onClick={() => props.zoom(1, -0.4)}>
@@ -148,18 +148,18 @@ function Tools(props: { failuresOnly: boolean; foldIdle: boolean; zoom: (factor:
           ›
         </button>
       </span>
-      <span class="faint numbers">{many(props.count, "row")}</span>
+      <span class="faint numbers">{formatCount(props.count, "row")}</span>
     </div>
   );
 }
 
 function TimelineRow({ row, scale, from, to, present, marks, onFold }: { row: TreeRow; scale: Scale; from: number; to: number; present: number; marks: Mark[] | undefined; onFold: (row: TreeRow, isOpen: boolean) => void }) {
   const isGroup = row.kind === "group";
-  const status = isGroup ? row.status : shownStatus(row.task);
+  const status = isGroup ? row.status : getDisplayStatus(row.task);
   const start = isGroup ? row.start : row.task.started;
   const end = (isGroup ? row.end : row.task.ended) ?? present;
   const at = (when: number) => (scale.place(when) - from) / (to - from);
-  const look = lookOf(status);
+  const look = getLook(status);
   const name = isGroup ? row.name : row.task.name;
   const length = start === null ? "" : duration(end - start);
   return (
@@ -205,11 +205,11 @@ function TimelineRow({ row, scale, from, to, present, marks, onFold }: { row: Tr
   );
 }
 
-/** Milestones and problems of each task: those on record, and those told since. */
+/** Milestones and blockers by task: the stored ones, and those received since. */
 function useMarks(run: string, table: TaskTable): Map<string, Mark[]> {
   const address = `/runs/${encodeURIComponent(run)}`;
   const events = useResource<EventsAnswer>(`${address}/events?type=milestone:created&limit=500`);
-  const issues = useResource<{ issues: Issue[] }>(`${address}/issues?limit=500`, (event) => of(run)(event) && event.type.startsWith("issue:"));
+  const issues = useResource<{ issues: Issue[] }>(`${address}/issues?limit=500`, (event) => ofRun(run)(event) && event.type.startsWith("issue:"));
   return useMemo(() => {
     const marks = new Map<string, Mark[]>();
     const seen = new Set<string>();

@@ -1,14 +1,14 @@
-/** One run: what it is for, how far it is, and seven ways to look at it. */
+/** One run: its objective, its progress, and tabs with different views of it. */
 
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
-import { of, useResource, type Concerns } from "../data/resource";
-import type { RunWhole } from "../data/shapes";
+import { ofRun, useResource, type EventFilter } from "../data/resource";
+import type { RunDetails } from "../data/shapes";
 import { useTasks } from "../data/useTasks";
 import { go, query, withQuery } from "../router";
 import { Actions } from "../ui/actions";
 import { announce } from "../ui/announce";
-import { Ago, Bar, Copy, Field, Fields, Loaded, many, Prose, Skeleton, tokens, Took, Trouble, words } from "../ui/parts";
+import { Ago, Bar, Copy, Field, Fields, Loaded, formatCount, Prose, Skeleton, tokens, Duration, ErrorNotice, humanize } from "../ui/parts";
 import { PhaseDots } from "../ui/runlist";
 import { State } from "../ui/state";
 import { Tabs, type Tab } from "../ui/tabs";
@@ -22,14 +22,14 @@ import { Timeline } from "./run-timeline";
 import { TaskPeek } from "./task";
 
 export function RunPage({ id }: { id: string }) {
-  const concerns: Concerns = of(id);
-  const run = useResource<RunWhole>(`/runs/${encodeURIComponent(id)}`, concerns);
+  const affectsRun: EventFilter = ofRun(id);
+  const run = useResource<RunDetails>(`/runs/${encodeURIComponent(id)}`, affectsRun);
   const status = run.data?.status;
   useEffect(() => {
     if (run.data) subject.value = run.data.name;
   }, [run.data?.name]);
   useEffect(() => {
-    if (status) announce(`${run.data!.name} is ${words(status)}.`);
+    if (status) announce(`${run.data!.name} is ${humanize(status)}.`);
   }, [status]);
   return (
     <div class="page run-page">
@@ -46,7 +46,7 @@ export function RunPage({ id }: { id: string }) {
   );
 }
 
-function Header({ run, onDone }: { run: RunWhole; onDone: () => void }) {
+function Header({ run, onDone }: { run: RunDetails; onDone: () => void }) {
   const { total, done, failed, running } = run.tasks;
   return (
     <header class="run-head">
@@ -64,7 +64,7 @@ function Header({ run, onDone }: { run: RunWhole; onDone: () => void }) {
       {run.objective && <div class="objective"><Prose text={run.objective} longest={600} /></div>}
       <Fields>
         <Field name="Progress">
-          <Bar done={done} failed={failed} running={running} total={total} label={`${done} of ${many(total, "task")} done, ${failed} failed, ${running} running`} />{" "}
+          <Bar done={done} failed={failed} running={running} total={total} label={`${done} of ${formatCount(total, "task")} done, ${failed} failed, ${running} running`} />{" "}
           <span class="numbers">
             {done.toLocaleString()} of {total.toLocaleString()}
             {failed > 0 && <>, <span class="tone-bad">{failed} failed</span></>}
@@ -77,7 +77,7 @@ function Header({ run, onDone }: { run: RunWhole; onDone: () => void }) {
           </Field>
         )}
         <Field name="Time">
-          <Took from={run.started_at} to={run.ended_at} />
+          <Duration from={run.started_at} to={run.ended_at} />
         </Field>
         <Field name="Started">
           <Ago at={run.started_at} />
@@ -100,7 +100,7 @@ function Header({ run, onDone }: { run: RunWhole; onDone: () => void }) {
         {run.tokens ? <Field name="Tokens">{tokens(run.tokens)}</Field> : null}
         {run.cost ? <Field name="Cost">${run.cost.toFixed(2)}</Field> : null}
         {run.profile && <Field name="Profile">{run.profile}</Field>}
-        {run.created_by && <Field name="By">{run.created_by}</Field>}
+        {run.created_by && <Field name="Created by">{run.created_by}</Field>}
       </Fields>
       <Outcome run={run} />
       <More run={run} />
@@ -108,13 +108,13 @@ function Header({ run, onDone }: { run: RunWhole; onDone: () => void }) {
   );
 }
 
-function Outcome({ run }: { run: RunWhole }) {
+function Outcome({ run }: { run: RunDetails }) {
   if (!run.summary && !run.achievements?.length && !run.limitations?.length) return null;
   return (
     <div class="outcome">
       {run.summary && (
         <div>
-          <h2>{run.outcome ? `Ended: ${words(run.outcome)}` : "Summary"}</h2>
+          <h2>{run.outcome ? `Ended: ${humanize(run.outcome)}` : "Summary"}</h2>
           <Prose text={run.summary} longest={1200} />
         </div>
       )}
@@ -126,7 +126,7 @@ function Outcome({ run }: { run: RunWhole }) {
       )}
       {run.limitations && run.limitations.length > 0 && (
         <div>
-          <h2>Limits</h2>
+          <h2>Limitations</h2>
           <ul class="minus">{run.limitations.map((each) => <li><Prose text={each} /></li>)}</ul>
         </div>
       )}
@@ -134,16 +134,16 @@ function Outcome({ run }: { run: RunWhole }) {
   );
 }
 
-function More({ run }: { run: RunWhole }) {
+function More({ run }: { run: RunDetails }) {
   const plan = run.plan;
   const texts: [string, string | null | undefined][] = [
     ["Scope", run.scope],
     ["Constraints", run.constraints],
     ["Approach", plan?.approach],
-    ["Risks", listed(plan?.risks)],
-    ["Assumptions", listed(plan?.assumptions)],
+    ["Risks", formatList(plan?.risks)],
+    ["Assumptions", formatList(plan?.assumptions)],
     ["Repository", run.repository_path],
-    ["At once", plan?.max_parallel_tasks ? many(plan.max_parallel_tasks, "task") : null],
+    ["Max. parallel", plan?.max_parallel_tasks ? formatCount(plan.max_parallel_tasks, "task") : null],
   ];
   const shown = texts.filter(([, text]) => text);
   const workspaces = run.workspaces ?? [];
@@ -186,7 +186,7 @@ function More({ run }: { run: RunWhole }) {
                       <Ago at={each.at} />
                     </span>
                     <span>
-                      <span class={each.what.includes("plan") ? "kind is-shared" : "kind"}>{words(each.what)}</span> {[each.before, each.after].filter(Boolean).map((word) => words(word!)).join(" → ")}
+                      <span class={each.what.includes("plan") ? "kind is-shared" : "kind"}>{humanize(each.what)}</span> {[each.before, each.after].filter(Boolean).map((word) => humanize(word!)).join(" → ")}
                       {each.reason && <> · {each.reason}</>} {each.by_whom && <span class="faint">{each.by_whom}</span>}
                     </span>
                   </li>
@@ -200,12 +200,12 @@ function More({ run }: { run: RunWhole }) {
   );
 }
 
-function listed(list: unknown[] | null | undefined): string | null {
+function formatList(list: unknown[] | null | undefined): string | null {
   if (!list?.length) return null;
   return list.map((each) => `- ${typeof each === "string" ? each : JSON.stringify(each)}`).join("\n");
 }
 
-function Body({ run }: { run: RunWhole }) {
+function Body({ run }: { run: RunDetails }) {
   const tabs: Tab[] = [
     ...(run.session ? [{ key: "steps", name: "Steps", count: run.session.steps.length }] : []),
     { key: "timeline", name: "Timeline" },
@@ -239,9 +239,9 @@ function Body({ run }: { run: RunWhole }) {
   );
 }
 
-function WithTasks({ run, tab }: { run: RunWhole; tab: string }) {
+function WithTasks({ run, tab }: { run: RunDetails; tab: string }) {
   const { table, error, reload } = useTasks(run.id);
-  if (!table) return error ? <Trouble error={error} again={reload} /> : <Skeleton rows={10} />;
+  if (!table) return error ? <ErrorNotice error={error} onRetry={reload} /> : <Skeleton rows={10} />;
   if (tab === "timeline") return <Timeline run={run} table={table} />;
   if (tab === "graph") return <GraphTab run={run} table={table} />;
   return <TasksTab table={table} />;

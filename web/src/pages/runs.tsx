@@ -1,18 +1,18 @@
-/** All runs: searched, filtered and sorted by the server, page by page, all of it in the address. */
+/** All runs. The server searches, filters, sorts and paginates; the URL holds the settings. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { offers } from "../data/offers";
+import { supportsParameter } from "../data/openapi";
 import { anyOf, useResource } from "../data/resource";
 import type { RunLine, RunsAnswer } from "../data/shapes";
 import { go, query, replace, withQuery } from "../router";
 import { Empty, Loaded, many } from "../ui/parts";
 import { RunList } from "../ui/runlist";
-import { lookOf } from "../ui/state";
+import { getLook } from "../ui/state";
 
 const STATES = ["in_progress", "blocked", "completed", "failed", "planning", "ready", "paused", "abandoned", "active", "aborted"];
 const PASSED = ["kind", "status", "profile", "q", "agent", "since", "until", "sort", "order", "cursor"];
 
-const concerns = anyOf("workflow", "phase", "task", "plan", "plan_task", "session", "issue", "review");
+const affectsRuns = anyOf("workflow", "phase", "task", "plan", "plan_task", "session", "issue", "review");
 
 export function Runs({ kind, title = "Runs" }: { kind?: string; title?: string }) {
   const wanted = new URLSearchParams();
@@ -23,7 +23,7 @@ export function Runs({ kind, title = "Runs" }: { kind?: string; title?: string }
   if (kind) wanted.set("kind", kind);
   wanted.set("limit", "50");
   const address = `/runs?${wanted}`;
-  const runs = useResource<RunsAnswer>(address, concerns);
+  const runs = useResource<RunsAnswer>(address, affectsRuns);
   const isFiltered = PASSED.some((name) => !["sort", "order", "cursor"].includes(name) && query.value.has(name));
   return (
     <div class="page">
@@ -32,7 +32,7 @@ export function Runs({ kind, title = "Runs" }: { kind?: string; title?: string }
       <Loaded of={runs} rows={10}>
         {(data) =>
           data.runs.length === 0 ? (
-            <Empty title={isFiltered ? "No run matches" : "There are no runs yet"}>
+            <Empty title={isFiltered ? "No matching runs" : "No runs yet"}>
               {isFiltered ? (
                 <a class="button" href={location.pathname}>
                   Show all
@@ -42,7 +42,7 @@ export function Runs({ kind, title = "Runs" }: { kind?: string; title?: string }
               )}
             </Empty>
           ) : (
-            <Steady answer={data} key={address} />
+            <StableRunList answer={data} key={address} />
           )
         }
       </Loaded>
@@ -50,8 +50,8 @@ export function Runs({ kind, title = "Runs" }: { kind?: string; title?: string }
   );
 }
 
-/** The lines stay where they are while they change; new ones wait for a press. */
-function Steady({ answer }: { answer: RunsAnswer }) {
+/** Keeps rows in place while they change; new runs appear on request. */
+function StableRunList({ answer }: { answer: RunsAnswer }) {
   const [order, setOrder] = useState(() => answer.runs.map((run) => run.id));
   const known = useRef(new Map<string, RunLine>());
   for (const run of answer.runs) known.current.set(run.id, run);
@@ -59,10 +59,10 @@ function Steady({ answer }: { answer: RunsAnswer }) {
   return (
     <>
       <p class="faint list-note" aria-live="off">
-        {many(answer.total, "run")}
+        {formatCount(answer.total, "run")}
         {fresh > 0 && (
           <button type="button" class="button tiny" onClick={() => setOrder(answer.runs.map((run) => run.id))}>
-            Show {many(fresh, "new run")}
+            Show {formatCount(fresh, "new run")}
           </button>
         )}
       </p>
@@ -83,7 +83,7 @@ function Steady({ answer }: { answer: RunsAnswer }) {
   );
 }
 
-export function useTyped(name: string): [string, (text: string) => void] {
+export function useQueryText(name: string): [string, (text: string) => void] {
   const inAddress = query.value.get(name) ?? "";
   const [text, setText] = useState(inAddress);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -115,7 +115,7 @@ export function Choice({ name, label, options, none }: { name: string; label: st
 const ORDERS: [string, string][] = [
   ["-", "Newest first"],
   ["started-asc", "Oldest first"],
-  ["updated-", "Last changed first"],
+  ["updated-", "Recently updated first"],
   ["name-asc", "By name"],
 ];
 
@@ -140,15 +140,15 @@ function Order() {
 }
 
 function Filters({ kind }: { kind?: string }) {
-  const [words, setWords] = useTyped("q");
-  const [agent, setAgent] = useTyped("agent");
+  const [words, setWords] = useQueryText("q");
+  const [agent, setAgent] = useQueryText("agent");
   const set = (name: string) => (event: { currentTarget: HTMLInputElement }) => go(withQuery({ [name]: event.currentTarget.value, cursor: null }));
   return (
     <form class="filters" role="search" aria-label="Filter runs" onSubmit={(event) => event.preventDefault()}>
       <input type="search" data-search placeholder="Name or objective" aria-label="Name or objective" value={words} onInput={(event) => setWords(event.currentTarget.value)} />
-      {!kind && <Choice name="kind" label="Kind" none="Every kind" options={[["track", "Tracked"], ["plan", "Plans"], ["job", "Jobs"]]} />}
-      <Choice name="status" label="State" none="Every state" options={STATES.map((state) => [state, lookOf(state).word])} />
-      {!kind && offers("/runs", "profile") && <Choice name="profile" label="Profile" none="Every profile" options={[["simple", "Simple"], ["standard", "Standard"], ["complex", "Complex"]]} />}
+      {!kind && <Choice name="kind" label="Kind" none="All kinds" options={[["track", "Tracked"], ["plan", "Plans"], ["job", "Jobs"]]} />}
+      <Choice name="status" label="State" none="All states" options={STATES.map((state) => [state, getLook(state).word])} />
+      {!kind && supportsParameter("/runs", "profile") && <Choice name="profile" label="Profile" none="All profiles" options={[["simple", "Simple"], ["standard", "Standard"], ["complex", "Complex"]]} />}
       <input type="search" class="short" placeholder="Agent" aria-label="Agent" value={agent} onInput={(event) => setAgent(event.currentTarget.value)} />
       <label class="dated">
         <span>from</span>

@@ -1,15 +1,15 @@
-/** One task, as a page of its own or beside the list it is in. */
+/** One task, as a page or as a panel beside a list. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
 import { useResource } from "../data/resource";
-import type { Attempt, Checkpoint, Kin, Milestone, TaskAnswer } from "../data/shapes";
-import { moment } from "../data/tasks";
+import type { Attempt, Checkpoint, RelatedTask, Milestone, TaskAnswer } from "../data/shapes";
+import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
 import { TaskDiffs } from "../ui/diff";
-import { Ago, Copy, Field, Fields, Loaded, many, Prose, Section, tokens, Took, words } from "../ui/parts";
+import { Ago, Copy, Field, Fields, Loaded, formatCount, Prose, Section, tokens, Duration, humanize } from "../ui/parts";
 import { State, StateMark } from "../ui/state";
 import { DecisionCard, IssueCard } from "./run-notes";
 import { Attempts } from "./run-steps";
@@ -105,38 +105,38 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
         <Actions actions={answer.actions} onDone={onDone} />
         <Copy small label="Copy link" text={() => `${location.origin}${taskAddress(task.id)}`} />
         <Copy small label="Copy id" text={task.id} />
-        <Copy small label="Copy prompt" text={() => promptOf(answer, goal)} />
+        <Copy small label="Copy prompt" text={() => buildPrompt(answer, goal)} />
       </div>
       {goal && <Prose text={goal} longest={1500} />}
       <Fields>
         {str(task.agent_name) && <Field name="Agent">{str(task.agent_name)}</Field>}
-        {str(task.caller_type) && <Field name="As">{words(str(task.caller_type)!)}</Field>}
+        {str(task.caller_type) && <Field name="Caller">{humanize(str(task.caller_type)!)}</Field>}
         <Field name="Time">
-          <Took from={task.started_at} to={ended} />
+          <Duration from={task.started_at} to={ended} />
         </Field>
         <Field name="Started">
           <Ago at={task.started_at} />
         </Field>
-        {moment(ended) !== null && (
+        {parseTime(ended) !== null && (
           <Field name="Ended">
             <Ago at={ended} />
           </Field>
         )}
-        {typeof task.phase === "number" && <Field name={answer.run.kind === "track" ? "Phase" : "Place"}>{task.phase}{str(task.phase_name) && ` · ${str(task.phase_name)}`}</Field>}
+        {typeof task.phase === "number" && <Field name={{ track: "Phase", plan: "Level", job: "Step" }[answer.run.kind]}>{task.phase}{str(task.phase_name) && ` · ${str(task.phase_name)}`}</Field>}
         {typeof task.tokens === "number" && task.tokens > 0 && <Field name="Tokens">{tokens(task.tokens)}</Field>}
         {typeof task.attempts === "number" && task.attempts > 1 && <Field name="Attempts">{task.attempts}</Field>}
         {str(task.error) && <Field name="Error">{str(task.error)}</Field>}
       </Fields>
       {Boolean(get("manual_review_needed")) && (
         <div class="callout">
-          <State status="manual_review" /> <span>{str(get("manual_review_reason")) ?? str(get("review_reason")) ?? "The agent asks for a person's look."}</span>
+          <State status="manual_review" /> <span>{str(get("manual_review_reason")) ?? str(get("review_reason")) ?? "The agent asks a person to review this."}</span>
         </div>
       )}
       <OutcomeParts summary={summary} get={get} Heading={isPage ? "h2" : "h3"} />
       <Scope answer={answer} />
-      <KinList title="Subtasks" list={answer.children} />
-      <KinList title="Waits for" list={answer.depends_on} />
-      <KinList title="Waited for by" list={answer.dependents} />
+      <RelatedTasks title="Subtasks" list={answer.children} />
+      <RelatedTasks title="Depends on" list={answer.depends_on} />
+      <RelatedTasks title="Required by" list={answer.dependents} />
       {Array.isArray(task.attempts) && (
         <Section title="Reviews" count={task.attempts.length}>
           <Attempts attempts={task.attempts as Attempt[]} />
@@ -186,7 +186,7 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
   );
 }
 
-function KinList({ title, list: kin }: { title: string; list: Kin[] | null | undefined }) {
+function RelatedTasks({ title, list: kin }: { title: string; list: RelatedTask[] | null | undefined }) {
   if (!kin?.length) return null;
   return (
     <Section title={title} count={kin.length}>
@@ -204,7 +204,7 @@ function KinList({ title, list: kin }: { title: string; list: Kin[] | null | und
 function OutcomeParts({ summary, get, Heading }: { summary: string | null; get: (name: string) => unknown; Heading: "h2" | "h3" }) {
   const lists: [string, string[], string][] = [
     ["Achieved", list(get("achievements")), "plus"],
-    ["Limits", list(get("limitations")), "minus"],
+    ["Limitations", list(get("limitations")), "minus"],
     ["Next steps", list(get("next_steps")), "next"],
     ["Packages", list(get("packages_added")).concat(list(get("packages"))), "plain-list"],
     ["Commands", list(get("commands_executed")).concat(list(get("commands"))), "commands"],
@@ -221,7 +221,7 @@ function OutcomeParts({ summary, get, Heading }: { summary: string | null; get: 
       )}
       {testWord && (
         <Part Heading={Heading} title="Tests">
-          <State status={testWord === "not_run" ? "skipped" : testWord} word={words(testWord)} isSmall />
+          <State status={testWord === "not_run" ? "skipped" : testWord} word={humanize(testWord)} isSmall />
         </Part>
       )}
       {lists.map(
@@ -252,15 +252,15 @@ function Scope({ answer }: { answer: TaskAnswer }) {
   return (
     <Section title="Scope">
       <p>
-        {verdict && <State status={verdict.scope_match ? "passed" : "partial"} word={verdict.scope_match ? "within scope" : "left its scope"} isSmall />}{" "}
+        {verdict && <State status={verdict.scope_match ? "passed" : "partial"} word={verdict.scope_match ? "within scope" : "outside scope"} isSmall />}{" "}
         {areas.map((area) => (
           <code class="area">{area}</code>
         ))}
-        {areas.length === 0 && <span class="faint">No areas were declared: everything is in scope.</span>}
+        {areas.length === 0 && <span class="faint">No areas declared: everything is in scope.</span>}
       </p>
       {verdict?.unexpected_files && verdict.unexpected_files.length > 0 && (
         <>
-          <p class="label">{many(verdict.unexpected_files.length, "unexpected file")}</p>
+          <p class="label">{formatCount(verdict.unexpected_files.length, "unexpected file")}</p>
           <ul class="plain">{verdict.unexpected_files.slice(0, 100).map((path) => <li><code>{path}</code></li>)}</ul>
         </>
       )}
@@ -283,7 +283,7 @@ function Milestones({ list: all }: { list: Milestone[] }) {
             {typeof each.metadata?.verdict === "string" && typeof each.metadata.by === "string" && (
               <>
                 <span class="kind is-shared">
-                  {words(each.metadata.verdict)} by {each.metadata.by.replace(/^human:/, "")}
+                  {humanize(each.metadata.verdict)} by {each.metadata.by.replace(/^human:/, "")}
                 </span>{" "}
               </>
             )}
@@ -309,7 +309,7 @@ function Checkpoints({ list: all }: { list: Checkpoint[] }) {
             <Ago at={each.created_at} />
           </span>
           <span>
-            <span class={each.type === "replan" ? "kind is-shared" : "kind"}>{words(each.type)}</span> {each.summary}
+            <span class={each.type === "replan" ? "kind is-shared" : "kind"}>{humanize(each.type)}</span> {each.summary}
             {each.detail && (
               <details>
                 <summary>Detail</summary>
@@ -323,12 +323,12 @@ function Checkpoints({ list: all }: { list: Checkpoint[] }) {
   );
 }
 
-function promptOf(answer: TaskAnswer, goal: string | null): string {
+function buildPrompt(answer: TaskAnswer, goal: string | null): string {
   const { task, run } = answer;
   return [
-    `Go on with task ${task.id} ("${task.name}") of workflow ${run.id} ("${run.name}").`,
+    `Continue task ${task.id} ("${task.name}") of workflow ${run.id} ("${run.name}").`,
     goal ? `Its goal: ${goal}` : "",
-    `It is ${words(task.status)}. Read get_context for workflow ${run.id} first.`,
+    `It is ${humanize(task.status)}. Call get_context for workflow ${run.id} first.`,
   ]
     .filter(Boolean)
     .join("\n");

@@ -1,12 +1,12 @@
-/** What a person can do, where it is shown: each a tool of the server, asked for what it needs. */
+/** Buttons for the actions a person can take. Each calls a tool and asks for the missing arguments. */
 
 import { useState } from "preact/hooks";
-import { act, ApiError } from "../data/api";
+import { ApiError, callTool } from "../data/api";
 import { me } from "../data/live";
 import type { Action } from "../data/shapes";
 import { announce } from "./announce";
 import { Dialog } from "./dialog";
-import { words } from "./parts";
+import { humanize } from "./parts";
 
 const HARMFUL = new Set(["abandon_task", "abort_workflow"]);
 
@@ -29,20 +29,20 @@ function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () =
   const [key, setKey] = useState(() => crypto.randomUUID());
   const mustAsk = Boolean(action.asks?.length) || HARMFUL.has(action.tool) || Object.values(action.arguments).includes("abandoned");
 
-  const carryOut = async (given: Record<string, string>) => {
+  const execute = async (given: Record<string, string>) => {
     setBusy(true);
     setError("");
     try {
-      await act(action.tool, { ...action.arguments, ...given }, key);
+      await callTool(action.tool, { ...action.arguments, ...given }, key);
       announce(`${action.label}: done.`);
       setOpen(false);
       setKey(crypto.randomUUID());
       onDone?.();
-    } catch (trouble) {
-      const more = trouble instanceof ApiError && trouble.spoken.suggestion ? ` ${trouble.spoken.suggestion}` : "";
-      setError(`${(trouble as Error).message}${more}`);
-      // A refused call was not carried out; the next try is another one.
-      if (trouble instanceof ApiError && trouble.status < 500) setKey(crypto.randomUUID());
+    } catch (problem) {
+      const more = problem instanceof ApiError && problem.body.suggestion ? ` ${problem.body.suggestion}` : "";
+      setError(`${(problem as Error).message}${more}`);
+      // A rejected call had no effect, so the next attempt gets a new key.
+      if (problem instanceof ApiError && problem.status < 500) setKey(crypto.randomUUID());
       if (!mustAsk) setOpen(true);
     } finally {
       setBusy(false);
@@ -55,8 +55,8 @@ function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () =
         type="button"
         class={HARMFUL.has(action.tool) ? "button danger" : "button"}
         disabled={isBusy || isOff}
-        title={isOff ? "Your token may only read." : undefined}
-        onClick={() => (mustAsk ? setOpen(true) : void carryOut({}))}
+        title={isOff ? "Your token is read-only." : undefined}
+        onClick={() => (mustAsk ? setOpen(true) : void execute({}))}
       >
         {action.label}
       </button>
@@ -67,7 +67,7 @@ function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () =
               event.preventDefault();
               const given: Record<string, string> = {};
               for (const [name, value] of new FormData(event.currentTarget as HTMLFormElement)) if (String(value).trim()) given[name] = String(value);
-              void carryOut(given);
+              void execute(given);
             }}
           >
             {action.asks?.map((ask, index) => (
@@ -76,14 +76,14 @@ function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () =
                 <textarea name={ask.name} rows={3} required autoFocus={index === 0} />
               </label>
             ))}
-            {!action.asks?.length && <p>This is recorded under your name and cannot be taken back.</p>}
+            {!action.asks?.length && <p>This is recorded under your name and cannot be undone.</p>}
             {error && (
               <p class="form-error" role="alert">
                 {error}
               </p>
             )}
             <div class="dialog-foot">
-              <span class="faint">{words(action.tool)}</span>
+              <span class="faint">{humanize(action.tool)}</span>
               <button type="submit" class="button primary" disabled={isBusy}>
                 {isBusy ? "Working …" : action.label}
               </button>

@@ -1,8 +1,8 @@
-/** What screen readers are told: politely, and gathered, so that a busy run does not talk without end. */
+/** Announcements for screen readers, batched so that a busy run does not talk constantly. */
 
 import { signal } from "@preact/signals";
 
-const said = signal("");
+const announced = signal("");
 let waiting: string[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -12,7 +12,7 @@ export function announce(text: string): void {
   if (!waiting.includes(text)) waiting.push(text);
   timer ??= setTimeout(() => {
     timer = undefined;
-    said.value = waiting.length > 3 ? `${waiting.slice(0, 2).join(" ")} And ${waiting.length - 2} more changes.` : waiting.join(" ");
+    announced.value = waiting.length > 3 ? `${waiting.slice(0, 2).join(" ")} And ${waiting.length - 2} more changes.` : waiting.join(" ");
     waiting = [];
   }, PAUSE);
 }
@@ -20,7 +20,7 @@ export function announce(text: string): void {
 export function Announcer() {
   return (
     <div class="unseen" role="status" aria-live="polite" aria-atomic="true" id="announcer">
-      {said.value}
+      {announced.value}
     </div>
   );
 }

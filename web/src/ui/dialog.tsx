@@ -1,4 +1,4 @@
-/** A question in front of the page, on the browser's own dialog: it keeps the focus and Esc closes it. */
+/** A modal dialog. It uses the browser's <dialog>, which keeps the focus and closes on Esc. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";

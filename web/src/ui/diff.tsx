@@ -1,15 +1,15 @@
-/** A file's changes: unified or side by side, with the words that changed; what is huge waits for a click. */
+/** Diffs, unified or side by side, with the changed words marked; large ones open on click. */
 
 import { useMemo, useState } from "preact/hooks";
 import { useResource } from "../data/resource";
 import type { DiffAnswer, FileDiff } from "../data/shapes";
-import { keep, recall } from "../preferences";
+import { loadPreference, savePreference } from "../preferences";
 import { query, replace, withQuery } from "../router";
-import { foldedBecause, hunksOf, pairs, refined, type DiffLine, type Hunk } from "../view/diff";
-import { Empty, Loaded, many, words } from "./parts";
+import { getFoldReason, hunksOf, pairs, refineHunk, type DiffLine, type Hunk } from "../view/diff";
+import { Empty, Loaded, formatCount, humanize } from "./parts";
 
 const MOST_LINES = 600;
-/** How many files open by themselves: the rest wait, so that a large change does not stall the page. */
+/** How many files are open at first; the rest open on click, so that a large change does not stall the page. */
 const OPEN_FILES = 5;
 
 export function TaskDiffs({ task, only }: { task: string; only?: string }) {
@@ -18,14 +18,14 @@ export function TaskDiffs({ task, only }: { task: string; only?: string }) {
     <Loaded of={list} rows={3}>
       {(data) =>
         data.files.length === 0 ? (
-          <Empty title="No file was changed" />
+          <Empty title="No files changed" />
         ) : (
           <>
             <DiffTools />
             {data.warning && <p class="stale-note">{data.warning}</p>}
             {(data.files_count ?? 0) > data.files.length && (
               <p class="faint">
-                {data.files.length} of {many(data.files_count!, "file")} are shown.
+                Showing {data.files.length} of {formatCount(data.files_count!, "file")}.
               </p>
             )}
             {data.files.map((file, index) => (
@@ -38,7 +38,7 @@ export function TaskDiffs({ task, only }: { task: string; only?: string }) {
   );
 }
 
-const isSplit = (): boolean => (query.value.get("diff") ?? recall("diff", "unified")) === "split";
+const isSplit = (): boolean => (query.value.get("diff") ?? loadPreference("diff", "unified")) === "split";
 const ignoresSpace = (): boolean => query.value.get("space") === "ignore";
 
 function DiffTools() {
@@ -50,26 +50,26 @@ function DiffTools() {
         aria-pressed={isSplit()}
         onClick={() => {
           const next = isSplit() ? "unified" : "split";
-          keep("diff", next);
+          savePreference("diff", next);
           replace(withQuery({ diff: next }));
         }}
       >
         Side by side
       </button>
       <button type="button" class="button" aria-pressed={ignoresSpace()} onClick={() => replace(withQuery({ space: ignoresSpace() ? null : "ignore" }))}>
-        Ignore white space
+        Ignore whitespace
       </button>
     </div>
   );
 }
 
 function File({ task, file, isOpen: opensItself }: { task: string; file: FileDiff; isOpen: boolean }) {
-  const because = foldedBecause(file);
+  const because = getFoldReason(file);
   const [isOpen, setOpen] = useState(opensItself && because === null);
   return (
     <section class="file" aria-label={file.path}>
       <div class="file-head">
-        <button type="button" class={isOpen ? "twist is-open" : "twist"} aria-expanded={isOpen} aria-label={`Changes of ${file.path}`} disabled={Boolean(file.is_binary)} onClick={() => setOpen(!isOpen)}>
+        <button type="button" class={isOpen ? "twist is-open" : "twist"} aria-expanded={isOpen} aria-label={`Changes in ${file.path}`} disabled={Boolean(file.is_binary)} onClick={() => setOpen(!isOpen)}>
           <svg viewBox="0 0 10 10" aria-hidden="true"><path d="M3 1.5l4 3.5-4 3.5" /></svg>
         </button>
         <code class="file-path">
@@ -96,12 +96,12 @@ function File({ task, file, isOpen: opensItself }: { task: string; file: FileDif
 export function FileFacts({ file }: { file: FileDiff }) {
   return (
     <span class="file-facts">
-      <span class={`kind status-${file.status}`}>{words(file.status)}</span>
+      <span class={`kind status-${file.status}`}>{humanize(file.status)}</span>
       {file.added != null && <span class="tone-good">+{file.added.toLocaleString()}</span>}
       {file.removed != null && <span class="tone-bad">−{file.removed.toLocaleString()}</span>}
       {file.attribution && (
-        <span class={file.attribution === "exclusive" ? "kind" : "kind is-shared"} title={file.shared_with?.length ? `also: ${file.shared_with.join(", ")}` : undefined}>
-          {words(file.attribution)}
+        <span class={file.attribution === "exclusive" ? "kind" : "kind is-shared"} title={file.shared_with?.length ? `also changed by: ${file.shared_with.join(", ")}` : undefined}>
+          {humanize(file.attribution)}
         </span>
       )}
     </span>
@@ -117,13 +117,13 @@ function FileBody({ task, file }: { task: string; file: FileDiff }) {
     <Loaded of={answer} rows={3}>
       {(data) => {
         const found = data.files.find((each) => each.path === file.path) ?? data.files[0];
-        if (!found || found.diff == null) return <p class="faint file-note">{found?.is_binary ? "Binary file." : "There is no text to show."}</p>;
+        if (!found || found.diff == null) return <p class="faint file-note">{found?.is_binary ? "Binary file." : "No text to show."}</p>;
         return (
           <>
             <Hunks diff={found.diff} path={file.path} />
             {found.truncated && (
               <p class="faint file-note">
-                The end is cut off.{" "}
+                The diff is truncated.{" "}
                 {most < 1_000_000 && (
                   <button type="button" class="button tiny" onClick={() => setMost(1_000_000)}>
                     Show up to 1 MB
@@ -148,13 +148,13 @@ function Hunks({ diff, path }: { diff: string; path: string }) {
     return hunks.flatMap((hunk) => {
       const lines = hunk.lines.slice(0, Math.max(0, left));
       left -= lines.length;
-      return lines.length ? [refined({ ...hunk, lines }, space)] : [];
+      return lines.length ? [refineHunk({ ...hunk, lines }, space)] : [];
     });
   }, [hunks, most, space]);
-  if (hunks.length === 0) return <p class="faint file-note">{diff.trim() ? "Only its mode or name changed." : "Nothing changed in it."}</p>;
+  if (hunks.length === 0) return <p class="faint file-note">{diff.trim() ? "Only the mode or name changed." : "No changes."}</p>;
   return (
     <>
-      <div class="diff-scroll" tabIndex={0} role="region" aria-label={`Changed lines of ${path}`}>
+      <div class="diff-scroll" tabIndex={0} role="region" aria-label={`Changed lines in ${path}`}>
         <table class={isSplit() ? "diff is-split" : "diff"}>
           {isSplit() && (
             <colgroup>

@@ -1,17 +1,17 @@
-/** Small parts that every page is made of. */
+/** Small components that all pages use. */
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { absolute, ago, duration, now } from "../clock";
-import { ApiError, NoAnswer } from "../data/api";
+import { ApiError, NoResponse } from "../data/api";
 import type { Resource } from "../data/resource";
-import { moment } from "../data/tasks";
+import { parseTime } from "../data/tasks";
 import { blocksOf, inline, type Inline } from "../view/markup";
 import { announce } from "./announce";
 
-/** A time as "4 min ago"; the exact one on hover. */
+/** A time as "4 min ago"; hover shows the exact time. */
 export function Ago({ at }: { at: unknown }) {
-  const ms = moment(at);
+  const ms = parseTime(at);
   if (ms === null) return <span class="faint">–</span>;
   return (
     <time dateTime={new Date(ms).toISOString()} title={`${absolute(ms)} · ${new Date(ms).toISOString()}`}>
@@ -20,11 +20,11 @@ export function Ago({ at }: { at: unknown }) {
   );
 }
 
-/** From a moment to another, or to now. */
-export function Took({ from, to }: { from: unknown; to?: unknown }) {
-  const start = moment(from);
+/** The duration between two times, or until now. */
+export function Duration({ from, to }: { from: unknown; to?: unknown }) {
+  const start = parseTime(from);
   if (start === null) return <span class="faint">–</span>;
-  const end = moment(to);
+  const end = parseTime(to);
   const iso = `${new Date(start).toISOString()} – ${end === null ? "now" : new Date(end).toISOString()}`;
   return (
     <time dateTime={`PT${Math.max(0, Math.round(((end ?? now.value) - start) / 1000))}S`} title={iso}>
@@ -34,25 +34,25 @@ export function Took({ from, to }: { from: unknown; to?: unknown }) {
 }
 
 export function Copy({ text, label, small }: { text: string | (() => string); label: string; small?: boolean }) {
-  const [said, setSaid] = useState("");
-  const say = (word: string) => {
-    setSaid(word);
-    setTimeout(() => setSaid(""), 1500);
+  const [status, setStatus] = useState("");
+  const show = (word: string) => {
+    setStatus(word);
+    setTimeout(() => setStatus(""), 1500);
   };
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(typeof text === "string" ? text : text());
-      say("Copied");
+      show("Copied");
       announce("Copied.");
     } catch {
-      // Browsers let only pages of this machine or under https copy.
-      say("Not allowed");
+      // Browsers allow copying only on localhost and over HTTPS.
+      show("Not allowed");
       announce("The browser did not allow copying.");
     }
   };
   return (
     <button type="button" class={small ? "button tiny" : "button"} onClick={copy}>
-      {said || label}
+      {status || label}
     </button>
   );
 }
@@ -77,7 +77,7 @@ export function Inlines({ parts }: { parts: Inline[] }) {
   );
 }
 
-/** What an agent wrote, with a little Markdown; long texts begin folded. */
+/** Text written by an agent, with basic Markdown; long text is cut until the user expands it. */
 export function Prose({ text, longest = 4000 }: { text: string; longest?: number }) {
   const [isWhole, setWhole] = useState(false);
   const isLong = text.length > longest && !isWhole;
@@ -157,17 +157,17 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
   );
 }
 
-export function Trouble({ error, again }: { error: Error; again?: () => void }) {
-  const isGone = error instanceof NoAnswer;
-  const title = isGone ? "The server does not answer" : error instanceof ApiError && error.status === 404 ? "There is nothing here" : "This could not be read";
+export function ErrorNotice({ error, onRetry }: { error: Error; onRetry?: () => void }) {
+  const isGone = error instanceof NoResponse;
+  const title = isGone ? "The server is not responding" : error instanceof ApiError && error.status === 404 ? "Not found" : "Loading failed";
   return (
     <div class="trouble" role="alert">
       <p class="empty-title">{title}</p>
-      <p>{isGone ? "It is read as soon as the server is back." : error.message}</p>
-      {error instanceof ApiError && error.status !== 404 && error.spoken.suggestion && <p class="faint">{error.spoken.suggestion}</p>}
+      <p>{isGone ? "This loads as soon as the server responds." : error.message}</p>
+      {error instanceof ApiError && error.status !== 404 && error.body.suggestion && <p class="faint">{error.body.suggestion}</p>}
       <div class="actions">
-        {again && (
-          <button type="button" class="button" onClick={again}>
+        {onRetry && (
+          <button type="button" class="button" onClick={onRetry}>
             Try again
           </button>
         )}
@@ -181,17 +181,17 @@ export function Trouble({ error, again }: { error: Error; again?: () => void }) 
   );
 }
 
-/** Something that is read: its loading, its failing, and then itself. */
+/** Renders a resource: a skeleton while it loads, its error, or its data. */
 export function Loaded<T>({ of, children, rows }: { of: Resource<T>; children: (data: T) => ComponentChildren; rows?: number }) {
   if (of.data !== null) {
     return (
       <>
-        {of.error && !(of.error instanceof NoAnswer) && <p class="stale-note">Not up to date: {of.error.message}</p>}
+        {of.error && !(of.error instanceof NoResponse) && <p class="stale-note">Out of date: {of.error.message}</p>}
         {children(of.data)}
       </>
     );
   }
-  if (of.error) return <Trouble error={of.error} again={of.reload} />;
+  if (of.error) return <ErrorNotice error={of.error} onRetry={of.reload} />;
   return <Skeleton rows={rows} />;
 }
 
@@ -219,9 +219,9 @@ export function Field({ name, children }: { name: string; children: ComponentChi
   );
 }
 
-export const words = (text: string): string => text.replaceAll("_", " ");
+export const humanize = (text: string): string => text.replaceAll("_", " ");
 
-export const many = (n: number, one: string, more = `${one}s`): string => `${n.toLocaleString()} ${n === 1 ? one : more}`;
+export const formatCount = (n: number, one: string, more = `${one}s`): string => `${n.toLocaleString()} ${n === 1 ? one : more}`;
 
 export function tokens(n: number): string {
   if (n < 1000) return String(n);

@@ -1,4 +1,4 @@
-/** A long list in few elements: a pool of rows that are moved to where one looks. One stop for Tab, arrows within. */
+/** A virtual list: a small pool of row elements moves with the scroll position. One Tab stop; arrow keys move within. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -17,7 +17,7 @@ export interface RowsProps<T extends RowInfo> {
   label: string;
   rowHeight: number;
   isTree?: boolean;
-  /** What stands above the rows; its cells name the columns. */
+  /** The header row; its cells name the columns. */
   head?: ComponentChildren;
   columns: number;
   className?: string;
@@ -25,7 +25,7 @@ export interface RowsProps<T extends RowInfo> {
   children: (item: T) => ComponentChildren;
   onSelect?: (item: T) => void;
   onFold?: (item: T, isOpen: boolean) => void;
-  /** Stay at the end as rows arrive. */
+  /** Stay scrolled to the end as rows arrive. */
   follows?: boolean;
   onScrolled?: (atEnd: boolean, atStart: boolean) => void;
   above?: ComponentChildren;
@@ -52,7 +52,7 @@ export function Rows<T extends RowInfo>(props: RowsProps<T>) {
     if (props.follows) box.current!.scrollTop = box.current!.scrollHeight;
   }, [items, props.follows, view.height]);
 
-  // Bring what the address selects into sight, once it is there.
+  // Scroll the row that the URL selects into view, once it exists.
   const shown = useRef<string | null>(null);
   useEffect(() => {
     if (!props.selected || shown.current === props.selected) return;
@@ -110,7 +110,7 @@ export function Rows<T extends RowInfo>(props: RowsProps<T>) {
   const drawn: JSX.Element[] = [];
   const pool: [number, number][] = [];
   for (let at = first; at < last; at++) pool.push([slot(at, size), at]);
-  // In the order of the pool, so that scrolling moves elements and makes none.
+  // In pool order, so that scrolling moves elements instead of creating them.
   pool.sort((a, b) => a[0] - b[0]);
   for (const [place, at] of pool) {
     const item = items[at]!;

@@ -1,8 +1,8 @@
-/** Runs as lines: enough of each to know whether to open it. */
+/** A list of runs with a summary of each. */
 
 import type { RunLine } from "../data/shapes";
 import { runAddress } from "../router";
-import { Ago, Bar, many, tokens, Took } from "./parts";
+import { Ago, Bar, formatCount, tokens, Duration } from "./parts";
 import { State } from "./state";
 
 export function RunList({ runs, label }: { runs: RunLine[]; label: string }) {
@@ -34,28 +34,28 @@ function RunRow({ run }: { run: RunLine }) {
       </div>
       <div class="run-phase">{run.phase && run.phase.total > 0 && <PhaseDots current={run.phase.current} total={run.phase.total} isOver={run.status === "completed"} />}</div>
       <div class="run-tasks">
-        <Bar done={done} failed={failed} running={running} total={total} label={`${done} of ${many(total, "task")} done, ${failed} failed, ${running} running`} />
+        <Bar done={done} failed={failed} running={running} total={total} label={`${done} of ${formatCount(total, "task")} done, ${failed} failed, ${running} running`} />
         <span class="numbers">
           {done.toLocaleString()}/{total.toLocaleString()}
           {failed > 0 && <span class="tone-bad"> {failed} failed</span>}
         </span>
       </div>
       <div class="run-facts">
-        {run.blockers ? <span class="tone-warn">{many(run.blockers, "blocker")}</span> : null}
+        {run.blockers ? <span class="tone-warn">{formatCount(run.blockers, "blocker")}</span> : null}
         {run.files_changed ? (
           <span>
-            {many(run.files_changed, "file")}
+            {formatCount(run.files_changed, "file")}
             {run.lines_added != null && ` +${run.lines_added}`}
             {run.lines_removed != null && ` −${run.lines_removed}`}
           </span>
         ) : null}
         {run.tokens ? <span>{tokens(run.tokens)} tokens</span> : null}
         {run.cost ? <span>${run.cost.toFixed(2)}</span> : null}
-        {run.agents?.length ? <span title={run.agents.join(", ")}>{run.agents.length === 1 ? run.agents[0] : many(run.agents.length, "agent")}</span> : null}
+        {run.agents?.length ? <span title={run.agents.join(", ")}>{run.agents.length === 1 ? run.agents[0] : formatCount(run.agents.length, "agent")}</span> : null}
       </div>
       <div class="run-times">
         <span>
-          <Took from={run.started_at} to={run.ended_at} />
+          <Duration from={run.started_at} to={run.ended_at} />
         </span>
         <span class="faint">
           <Ago at={run.started_at} />
@@ -65,7 +65,7 @@ function RunRow({ run }: { run: RunLine }) {
   );
 }
 
-/** Phase k of n; as dots while they can be counted at a glance. */
+/** Phase k of n, as dots if there are few. */
 export function PhaseDots({ current, total, isOver }: { current: number; total: number; isOver?: boolean }) {
   const words = `phase ${Math.min(current, total)} of ${total}`;
   if (total > 12) return <span class="numbers">{words}</span>;

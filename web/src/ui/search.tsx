@@ -1,10 +1,10 @@
-/** Search over everything, from every page. */
+/** Global search, available on every page. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { read } from "../data/api";
 import type { RunRef } from "../data/shapes";
 import { go, runAddress, taskAddress } from "../router";
-import { words } from "./parts";
+import { humanize } from "./parts";
 
 interface Found {
   kind: string;
@@ -88,7 +88,7 @@ export function GlobalSearch() {
         }}
       />
       <ul id="search-results" role="listbox" aria-label="Results" class={isShown ? "search-results" : "search-results is-closed"}>
-        {isShown && found.length === 0 && <li role="option" aria-selected="false" aria-disabled="true" class="faint">Nothing found</li>}
+        {isShown && found.length === 0 && <li role="option" aria-selected="false" aria-disabled="true" class="faint">No results</li>}
         {isShown &&
           found.map((each, index) => (
             <li
@@ -100,7 +100,7 @@ export function GlobalSearch() {
                 leave(each);
               }}
             >
-              <span class="faint">{words(each.kind)}</span> <strong>{each.title}</strong>
+              <span class="faint">{humanize(each.kind)}</span> <strong>{each.title}</strong>
               {each.excerpt && <span class="excerpt">{each.excerpt}</span>}
               {each.run && <span class="faint excerpt">{each.run.name}</span>}
             </li>

@@ -1,4 +1,4 @@
-/** A state is a shape, a word and a colour; never a colour alone. */
+/** Shows a state as a shape, a word and a colour, never as a colour alone. */
 
 type Tone = "quiet" | "run" | "good" | "warn" | "bad" | "human";
 
@@ -8,7 +8,7 @@ interface Look {
   shape: string;
 }
 
-/** Shapes on a field of 16 by 16; stroked unless they end in "!", then filled. */
+/** Stroked SVG paths on a 16 by 16 grid. */
 const SHAPES: Record<string, string> = {
   dashes: "M8 1.8a6.2 6.2 0 0 1 3.1.8M13.4 4.9a6.2 6.2 0 0 1 .8 3.1M13.4 11.1a6.2 6.2 0 0 1-2.3 2.3M8 14.2a6.2 6.2 0 0 1-3.1-.8M2.6 11.1a6.2 6.2 0 0 1-.8-3.1M2.6 4.9a6.2 6.2 0 0 1 2.3-2.3",
   ring: "M8 1.8a6.2 6.2 0 1 0 0 12.4a6.2 6.2 0 1 0 0-12.4M8 7v2",
@@ -55,18 +55,18 @@ const LOOKS: Record<string, Look> = {
   busy: { tone: "run", word: "busy", shape: "play" },
   offline: { tone: "quiet", word: "offline", shape: "slash" },
   idle: { tone: "quiet", word: "idle", shape: "ring" },
-  // What waits for a person
+  // Items on the home page
   blocker: { tone: "warn", word: "blocker", shape: "flag" },
-  manual_review: { tone: "human", word: "review asked for", shape: "eye" },
+  manual_review: { tone: "human", word: "review requested", shape: "eye" },
   failed_task: { tone: "bad", word: "failed", shape: "cross" },
   partial_task: { tone: "warn", word: "partial", shape: "half" },
   stale_task: { tone: "warn", word: "silent", shape: "clock" },
   gate: { tone: "human", word: "needs work", shape: "shield" },
   lost_claim: { tone: "warn", word: "claim lost", shape: "unlink" },
-  waiting_plan: { tone: "human", word: "waits for a start", shape: "pause" },
+  waiting_plan: { tone: "human", word: "paused", shape: "pause" },
 };
 
-export function lookOf(status: string): Look {
+export function getLook(status: string): Look {
   return LOOKS[status] ?? { tone: "quiet", word: status.replaceAll("_", " "), shape: "dot" };
 }
 
@@ -79,7 +79,7 @@ export function Shape({ name }: { name: string }) {
 }
 
 export function State({ status, word, isSmall }: { status: string; word?: string; isSmall?: boolean }) {
-  const look = lookOf(status);
+  const look = getLook(status);
   return (
     <span class={`state tone-${look.tone}${isSmall ? " small" : ""}`}>
       <Shape name={look.shape} />
@@ -88,9 +88,9 @@ export function State({ status, word, isSmall }: { status: string; word?: string
   );
 }
 
-/** The shape alone, where the word stands elsewhere; its meaning is told to screen readers. */
+/** The shape alone; the word is a tooltip and available to screen readers. */
 export function StateMark({ status }: { status: string }) {
-  const look = lookOf(status);
+  const look = getLook(status);
   return (
     <span class={`mark tone-${look.tone}`} title={look.word}>
       <Shape name={look.shape} />

@@ -1,4 +1,4 @@
-/** Tabs that are addresses. */
+/** Tabs; the URL holds the selected one. */
 
 import { useEffect, useRef } from "preact/hooks";
 import { go, query, withQuery } from "../router";
@@ -11,7 +11,7 @@ export interface Tab {
 
 export function Tabs({ tabs, current, label, parameter = "tab" }: { tabs: Tab[]; current: string; label: string; parameter?: string }) {
   const box = useRef<HTMLDivElement>(null);
-  // On a narrow window the chosen tab may be beyond the edge.
+  // In a narrow window the selected tab may be outside the visible area.
   useEffect(() => {
     const bar = box.current;
     const tab = bar?.querySelector<HTMLElement>('[aria-selected="true"]');
@@ -47,7 +47,7 @@ export function Tabs({ tabs, current, label, parameter = "tab" }: { tabs: Tab[];
   );
 }
 
-/** `[` and `]`: the tab before, the tab after. */
+/** Goes to the previous or next tab, on `[` and `]`. */
 export function stepTab(step: number): void {
   const bar = document.querySelector<HTMLElement>("[data-tabs]");
   if (!bar) return;

@@ -1,4 +1,4 @@
-/** A unified diff, read into hunks and lines; what changed within a line, by words. */
+/** Parses a unified diff into hunks and lines, and marks the changed words within a line. */
 
 export type LineKind = "same" | "added" | "removed" | "note";
 
@@ -7,7 +7,7 @@ export interface DiffLine {
   text: string;
   old: number | null;
   new: number | null;
-  /** Parts of the text, the changed ones marked, when the line has a counterpart. */
+  /** The text in parts, with the changed ones marked; only if the line has a counterpart. */
   parts?: Part[];
 }
 
@@ -53,7 +53,7 @@ export interface Pair {
   right: DiffLine | null;
 }
 
-/** Old and new side by side: a run of removed lines stands next to the added ones that follow it. */
+/** Pairs old and new lines: removed lines are paired with the added lines that follow them. */
 export function pairs(hunk: Hunk): Pair[] {
   const found: Pair[] = [];
   let removed: DiffLine[] = [];
@@ -79,8 +79,8 @@ export function pairs(hunk: Hunk): Pair[] {
 
 const LONGEST_LINE = 400;
 
-/** The hunk with its changed words marked and, if wished, lines that differ only in white space taken as the same. */
-export function refined(hunk: Hunk, ignoreSpace: boolean): Hunk {
+/** Marks the changed words of a hunk; with `ignoreSpace`, lines that differ only in whitespace count as unchanged. */
+export function refineHunk(hunk: Hunk, ignoreSpace: boolean): Hunk {
   const replaced = new Map<DiffLine, DiffLine | null>();
   for (const { left, right } of pairs(hunk)) {
     if (!left || !right || left === right) continue;
@@ -98,7 +98,7 @@ export function refined(hunk: Hunk, ignoreSpace: boolean): Hunk {
   return { heading: hunk.heading, lines: hunk.lines.flatMap((line) => (replaced.has(line) ? (replaced.get(line) ?? []) : line)) };
 }
 
-/** Both lines in parts; nothing when they have too little in common to be the same line changed. */
+/** Splits both lines into parts; returns nulls if they have too little in common to be one changed line. */
 export function words(before: string, after: string): [Part[], Part[]] | [null, null] {
   const a = before.match(/\w+|\s+|[^\w\s]/g) ?? [];
   const b = after.match(/\w+|\s+|[^\w\s]/g) ?? [];
@@ -106,7 +106,7 @@ export function words(before: string, after: string): [Part[], Part[]] | [null, 
   const kept = common.reduce((sum, [i]) => sum + a[i]!.trim().length, 0);
   const longest = Math.max(before.replace(/\s/g, "").length, after.replace(/\s/g, "").length);
   if (kept * 3 < longest) return [null, null];
-  return [marked(a, new Set(common.map(([i]) => i))), marked(b, new Set(common.map(([, j]) => j)))];
+  return [markChanged(a, new Set(common.map(([i]) => i))), markChanged(b, new Set(common.map(([, j]) => j)))];
 }
 
 function longestCommon(a: string[], b: string[]): [number, number][] {
@@ -124,7 +124,7 @@ function longestCommon(a: string[], b: string[]): [number, number][] {
   return found;
 }
 
-function marked(tokens: string[], kept: Set<number>): Part[] {
+function markChanged(tokens: string[], kept: Set<number>): Part[] {
   const parts: Part[] = [];
   tokens.forEach((text, index) => {
     const isChanged = !kept.has(index);
@@ -138,10 +138,10 @@ function marked(tokens: string[], kept: Set<number>): Part[] {
 const LOCKS = /(^|\/)(package-lock\.json|yarn\.lock|pnpm-lock\.yaml|uv\.lock|poetry\.lock|Cargo\.lock|Gemfile\.lock|composer\.lock|go\.sum|.*\.min\.(js|css)|.*\.map)$/;
 const MANY_LINES = 400;
 
-/** Why a file's diff waits for a click; null when it is shown at once. */
-export function foldedBecause(file: { path: string; added?: number | null; removed?: number | null; is_binary?: boolean | null }): string | null {
+/** Returns why a file's diff is folded at first; null if it is shown immediately. */
+export function getFoldReason(file: { path: string; added?: number | null; removed?: number | null; is_binary?: boolean | null }): string | null {
   if (file.is_binary) return "Binary file";
-  if (LOCKS.test(file.path)) return "Made by a tool";
+  if (LOCKS.test(file.path)) return "Generated file";
   const lines = (file.added ?? 0) + (file.removed ?? 0);
   return lines > MANY_LINES ? `${lines.toLocaleString()} lines` : null;
 }

@@ -1,9 +1,9 @@
-/** Graphs in layers: fan-outs folded, the longest path first, few crossings. */
+/** Layered graph layout: folds fan-outs, reduces crossings, finds the critical path. */
 
 import type { GraphNode } from "../data/shapes";
 
 export interface Node extends GraphNode {
-  /** For a folded fan-out: who is in it. */
+  /** The nodes of a folded fan-out. */
   members?: GraphNode[];
 }
 
@@ -21,7 +21,7 @@ export interface Placed {
 export const FOLD_OVER = 60;
 export const MOST_DRAWN = 300;
 
-/** Siblings alike, waiting for the same and waited for by the same, as one node "×n" when they are many. */
+/** Folds more than `over` nodes with the same predecessors, successors and group into one node "×n". */
 export function fold(graph: Graph, opened: ReadonlySet<string>, over = FOLD_OVER): Graph {
   const before = neighbours(graph, 1);
   const after = neighbours(graph, 0);
@@ -32,21 +32,21 @@ export function fold(graph: Graph, opened: ReadonlySet<string>, over = FOLD_OVER
     if (list) list.push(node);
     else groups.set(key, [node]);
   }
-  const stands = new Map<string, string>();
+  const foldedInto = new Map<string, string>();
   const nodes: Node[] = [];
   for (const list of groups.values()) {
     const first = list[0]!;
     const id = `fold:${first.id}`;
     if (list.length > over && !opened.has(id)) {
       nodes.push({ id, name: commonName(list), status: foldedStatus(list), level: first.level, members: list });
-      for (const node of list) stands.set(node.id, id);
+      for (const node of list) foldedInto.set(node.id, id);
     } else nodes.push(...list);
   }
-  if (stands.size === 0) return graph;
+  if (foldedInto.size === 0) return graph;
   const seen = new Set<string>();
   const edges: [string, string][] = [];
   for (const [from, to] of graph.edges) {
-    const edge: [string, string] = [stands.get(from) ?? from, stands.get(to) ?? to];
+    const edge: [string, string] = [foldedInto.get(from) ?? from, foldedInto.get(to) ?? to];
     const key = edge.join(">");
     if (edge[0] === edge[1] || seen.has(key)) continue;
     seen.add(key);
@@ -55,8 +55,8 @@ export function fold(graph: Graph, opened: ReadonlySet<string>, over = FOLD_OVER
   return { nodes, edges };
 }
 
-/** What can be drawn: folds fewer siblings, then whole layers, until it is few enough; fewer than a handful stays as it is. */
-export function drawable(graph: Graph, opened: ReadonlySet<string>, most = MOST_DRAWN): Graph {
+/** Folds siblings, then whole layers, until at most `most` nodes remain. */
+export function foldToFit(graph: Graph, opened: ReadonlySet<string>, most = MOST_DRAWN): Graph {
   let folded = fold(graph, opened);
   for (const over of [20, 8, 3, 1]) {
     if (folded.nodes.length <= most) return folded;
@@ -71,19 +71,19 @@ export function drawable(graph: Graph, opened: ReadonlySet<string>, most = MOST_
     if (list) list.push(node);
     else byLayer.set(at, [node]);
   }
-  const stands = new Map<string, string>();
+  const foldedInto = new Map<string, string>();
   const nodes: Node[] = [];
   const room = Math.max(1, Math.floor(most / Math.max(1, byLayer.size)));
   for (const [at, list] of byLayer) {
     const id = `fold:layer:${at}`;
     if (list.length > room && !opened.has(id)) {
       nodes.push({ id, name: `layer ${at + 1}`, status: foldedStatus(list), members: list });
-      for (const node of list) stands.set(node.id, id);
+      for (const node of list) foldedInto.set(node.id, id);
     } else nodes.push(...list);
   }
   const seen = new Set<string>();
   const edges = graph.edges
-    .map(([from, to]): [string, string] => [stands.get(from) ?? from, stands.get(to) ?? to])
+    .map(([from, to]): [string, string] => [foldedInto.get(from) ?? from, foldedInto.get(to) ?? to])
     .filter(([from, to]) => {
       const key = `${from}>${to}`;
       if (from === to || seen.has(key)) return false;
@@ -94,8 +94,8 @@ export function drawable(graph: Graph, opened: ReadonlySet<string>, most = MOST_
 }
 
 /**
- * The layer of each node: one more than the deepest it waits for, and no earlier than the level it was given.
- * What waits in a circle stays where it was met.
+ * The layer of each node: one after its deepest dependency, and not before its own level.
+ * Nodes in a cycle keep the layer found so far.
  */
 export function layersOf(graph: Graph): Map<string, number> {
   const ids = new Set(graph.nodes.map((node) => node.id));
@@ -124,8 +124,8 @@ export function layersOf(graph: Graph): Map<string, number> {
 
 const SWEEPS = 4;
 
-/** Places in a grid: x is the layer, y the row within it, after sweeps that draw neighbours together. */
-export function place(graph: Graph): Map<string, Placed> {
+/** Grid positions: x is the layer, y the row within it. Several sweeps move neighbours close to each other. */
+export function placeNodes(graph: Graph): Map<string, Placed> {
   const layer = layersOf(graph);
   const layers: string[][] = [];
   for (const node of graph.nodes) (layers[layer.get(node.id)!] ??= []).push(node.id);
@@ -155,7 +155,7 @@ function barycentre(ids: string[] | undefined, row: Map<string, number>): number
   return ids.reduce((sum, id) => sum + (row.get(id) ?? 0), 0) / ids.length;
 }
 
-/** The chain that takes longest, by the time each node took or is expected to take. */
+/** The chain of nodes with the greatest total weight. */
 export function criticalPath(graph: Graph, weight: (id: string) => number): string[] {
   const layer = layersOf(graph);
   const order = [...graph.nodes].sort((a, b) => layer.get(a.id)! - layer.get(b.id)!);
@@ -181,7 +181,7 @@ export function criticalPath(graph: Graph, weight: (id: string) => number): stri
   return path;
 }
 
-/** Who comes after (0) or before (1) each node. */
+/** The successors (0) or predecessors (1) of each node. */
 function neighbours(graph: Graph, side: 0 | 1): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const edge of graph.edges) {
@@ -198,7 +198,7 @@ function commonName(nodes: Node[]): string {
   let common = nodes[0]!.name;
   for (const node of nodes) while (!node.name.startsWith(common)) common = common.slice(0, -1);
   common = common.replace(/[\s\d_\-–·:#.]+$/, "");
-  return common.length > 2 ? `${common} …` : "alike tasks";
+  return common.length > 2 ? `${common} …` : "similar tasks";
 }
 
 function foldedStatus(nodes: Node[]): string {

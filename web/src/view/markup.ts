@@ -1,4 +1,4 @@
-/** A little Markdown, as a tree: only what agents write most, and nothing that could be more than text. */
+/** Parses basic Markdown into a tree of text; it never produces HTML. */
 
 export type Inline = { kind: "text" | "code" | "strong"; text: string } | { kind: "link"; text: string; href: string };
 export type Block =
@@ -59,7 +59,7 @@ export function inline(text: string): Inline[] {
   return found;
 }
 
-/** Only addresses of the web are links. */
+/** Returns the URL if it is http or https, otherwise null. */
 function safe(address: string): string | null {
   try {
     const url = new URL(address);

@@ -1,4 +1,4 @@
-/** Changed files as a tree of folders; a folder with one child is drawn as one line with it. */
+/** Changed files as a tree of folders; a folder that contains only one folder is merged with it. */
 
 import type { ChangedFile } from "../data/shapes";
 

@@ -1,4 +1,4 @@
-/** From moments to places on the axis; long stretches in which nothing ran can be folded to a gap. */
+/** Maps times to positions on the axis; long idle periods can be folded to a gap. */
 
 export interface Span {
   start: number;
@@ -8,9 +8,9 @@ export interface Span {
 export interface Scale {
   from: number;
   to: number;
-  /** A place between 0 and 1. */
+  /** The position of a time, between 0 and 1. */
   place: (at: number) => number;
-  /** The moment at a place. */
+  /** The time at a position. */
   moment: (place: number) => number;
   gaps: Span[];
 }
@@ -20,7 +20,7 @@ interface Piece extends Span {
   width: number;
 }
 
-/** How much of the axis a folded gap takes, and how long a stretch must be to be folded. */
+/** The share of the axis that a folded gap takes, and the share that an idle period must have to be folded. */
 const GAP_SHARE = 0.015;
 const LEAST_IDLE = 0.04;
 
@@ -57,7 +57,7 @@ function extent(spans: readonly Span[], present: number): [number, number] {
   return [from, Math.max(to, from + 1000)];
 }
 
-/** Stretches in which nothing ran, long enough to be worth folding. */
+/** Idle periods that are long enough to fold. */
 export function idle(spans: readonly Span[], from: number, to: number): Span[] {
   const sorted = [...spans].sort((a, b) => a.start - b.start);
   const gaps: Span[] = [];
@@ -91,7 +91,7 @@ function piecesOf(from: number, to: number, gaps: Span[]): Piece[] {
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800];
 
-/** Round moments to write on the axis, about as many as fit. */
+/** Round times to label on the axis, at most about `most`. */
 export function ticks(from: number, to: number, most: number): number[] {
   const span = (to - from) / 1000;
   const step = (STEPS.find((each) => span / each <= most) ?? Math.ceil(span / most / 604_800) * 604_800) * 1000;

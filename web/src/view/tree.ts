@@ -1,4 +1,4 @@
-/** Tasks as rows of a tree: groups, their tasks, their subtasks; folded, filtered, in one pass. */
+/** Turns tasks into rows of a tree (groups, tasks, subtasks), filtered and folded. */
 
 import type { Phase } from "../data/shapes";
 import type { TaskRow } from "../data/tasks";
@@ -7,7 +7,7 @@ export type TreeRow =
   | { kind: "group"; key: string; name: string; status: string; level: 1; isOpen: boolean; size: number; failed: number; done: number; start: number | null; end: number | null; place: number; places: number }
   | { kind: "task"; key: string; task: TaskRow; level: number; isOpen: boolean | null; place: number; places: number };
 
-export interface TreeWish {
+export interface TreeOptions {
   groupBy: "phase" | "agent" | "none";
   folded: ReadonlySet<string>;
   failuresOnly: boolean;
@@ -20,8 +20,8 @@ export const isFailure = (task: TaskRow): boolean =>
 
 export const isDone = (status: string): boolean => ["completed", "success", "partial_success", "skipped"].includes(status);
 
-export function rowsOf(tasks: readonly TaskRow[], phases: readonly Phase[], wish: TreeWish): TreeRow[] {
-  const kept = keepMatching(tasks, wish);
+export function rowsOf(tasks: readonly TaskRow[], phases: readonly Phase[], options: TreeOptions): TreeRow[] {
+  const kept = keepMatching(tasks, options);
   const children = new Map<string, TaskRow[]>();
   const roots: TaskRow[] = [];
   const ids = new Set(kept.map((task) => task.id));
@@ -33,18 +33,18 @@ export function rowsOf(tasks: readonly TaskRow[], phases: readonly Phase[], wish
   const addAll = (siblings: TaskRow[], level: number) => {
     siblings.forEach((task, index) => {
       const below = level < 40 ? children.get(task.id) : undefined;
-      const isOpen = below ? !wish.folded.has(task.id) : null;
+      const isOpen = below ? !options.folded.has(task.id) : null;
       rows.push({ kind: "task", key: task.id, task, level, isOpen, place: index + 1, places: siblings.length });
       if (below && isOpen) addAll(below, level + 1);
     });
   };
-  if (wish.groupBy === "none") {
+  if (options.groupBy === "none") {
     addAll(roots, 1);
     return rows;
   }
-  const groups = groupsOf(roots, phases, wish.groupBy);
+  const groups = groupsOf(roots, phases, options.groupBy);
   groups.forEach((group, index) => {
-    const isOpen = !wish.folded.has(group.key);
+    const isOpen = !options.folded.has(group.key);
     const all = withChildren(group.tasks, children);
     rows.push({
       kind: "group", key: group.key, name: group.name, status: group.status ?? statusOf(all), level: 1, isOpen,
@@ -73,7 +73,7 @@ function groupsOf(roots: TaskRow[], phases: readonly Phase[], by: "phase" | "age
     const key = by === "phase" ? (task.phase === null ? "phase:" : `phase:${task.phase}`) : `agent:${task.agent ?? ""}`;
     let group = groups.get(key);
     if (!group) {
-      const name = by === "phase" ? (task.phase === null ? "Tasks" : `Phase ${task.phase}`) : (task.agent ?? "Nobody yet");
+      const name = by === "phase" ? (task.phase === null ? "Tasks" : `Phase ${task.phase}`) : (task.agent ?? "Unassigned");
       group = { key, name, status: null, tasks: [] };
       groups.set(key, group);
     }
@@ -85,15 +85,15 @@ function groupsOf(roots: TaskRow[], phases: readonly Phase[], by: "phase" | "age
 
 const phaseName = (phase: Phase): string => (phase.name ? `${phase.number} · ${phase.name}` : `Phase ${phase.number}`);
 
-/** What matches, with the way down to it. */
-function keepMatching(tasks: readonly TaskRow[], wish: TreeWish): readonly TaskRow[] {
-  const words = wish.words.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!wish.failuresOnly && words.length === 0 && !wish.status) return tasks;
+/** Keeps matching tasks and their ancestors. */
+function keepMatching(tasks: readonly TaskRow[], options: TreeOptions): readonly TaskRow[] {
+  const words = options.words.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!options.failuresOnly && words.length === 0 && !options.status) return tasks;
   const byId = new Map(tasks.map((task) => [task.id, task]));
   const kept = new Set<string>();
   for (const task of tasks) {
-    if (wish.failuresOnly && !isFailure(task)) continue;
-    if (wish.status && shownStatus(task) !== wish.status && task.status !== wish.status) continue;
+    if (options.failuresOnly && !isFailure(task)) continue;
+    if (options.status && getDisplayStatus(task) !== options.status && task.status !== options.status) continue;
     if (words.length) {
       const text = `${task.name} ${task.agent ?? ""} ${task.id} ${task.milestone ?? ""}`.toLowerCase();
       if (!words.every((word) => text.includes(word))) continue;
@@ -107,8 +107,8 @@ function keepMatching(tasks: readonly TaskRow[], wish: TreeWish): readonly TaskR
   return tasks.filter((task) => kept.has(task.id));
 }
 
-/** The one word for a task's state: what matters most to whoever looks. */
-export function shownStatus(task: Pick<TaskRow, "status" | "isBlocked" | "isStale">): string {
+/** Returns the most important state of a task, to show as one word. */
+export function getDisplayStatus(task: Pick<TaskRow, "status" | "isBlocked" | "isStale">): string {
   if (task.isStale) return "stale";
   if (task.isBlocked && task.status === "pending") return "waiting";
   if (task.isBlocked && !isDone(task.status) && task.status !== "failed") return "blocked";

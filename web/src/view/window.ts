@@ -1,9 +1,9 @@
-/** Which rows of a long list are in sight, and which element of the pool each of them gets. */
+/** Computes which rows of a long list are visible, and which pool element each one gets. */
 
 export interface Window {
   first: number;
   last: number;
-  /** How many elements the pool has: enough for the rows in sight and some beyond. */
+  /** The number of pool elements: enough for the visible rows and some beyond. */
   size: number;
 }
 
@@ -16,10 +16,10 @@ export function windowOf(scrolled: number, height: number, rowHeight: number, ro
   return { first, last: first + size, size };
 }
 
-/** The element of a row: it keeps it for as long as it is in sight, whatever scrolls in above or below. */
+/** The pool element of a row. A row keeps its element while it is visible. */
 export const slot = (row: number, size: number): number => (size === 0 ? 0 : row % size);
 
-/** Where to scroll to so that a row is in sight; null if it is. */
+/** The scroll position that makes a row visible; null if it already is. */
 export function scrollToShow(row: number, scrolled: number, height: number, rowHeight: number): number | null {
   const top = row * rowHeight;
   if (top < scrolled) return top;

@@ -1,1 +1,1 @@
-"""The server on the network: one application behind one guard."""
+"""The HTTP server: one ASGI application behind one guard."""

@@ -1,4 +1,4 @@
-"""Where to listen, and when that is too far."""
+"""Resolves and binds the listening address; refuses public ones without a token."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ NEXT_PORTS = 20
 MAX_PORT = 65_535
 
 
-def require_safe(host: str, *, has_token: bool) -> str:
-    """The address to bind; one that others can reach is refused unless they need a token."""
-    address = resolved(host)
+def require_safe_address(host: str, *, has_token: bool) -> str:
+    """Return the address to bind; raise if other machines can reach it and no token is set."""
+    address = resolve_host(host)
     if not is_loopback(address) and not has_token:
         raise DefinitionError(
             f"{host or 'an empty address'} can be reached by other machines, and no token is set.",
-            suggestion="Set DEEPWORK_TOKEN to a long random text, or listen on 127.0.0.1.",
+            suggestion="Set DEEPWORK_TOKEN to a long random string, or listen on 127.0.0.1.",
         )
     return address
 
 
-def resolved(host: str) -> str:
-    """The address that a host means, in whatever spelling: an empty text and `0` mean all there are."""
+def resolve_host(host: str) -> str:
+    """Resolve a host in any spelling; an empty string, `*` and `0` mean all interfaces."""
     text = unicodedata.normalize("NFKC", host).strip().strip("[]")
     if text in {"", "*"}:
-        return "0.0.0.0"  # noqa: S104 - to be refused
+        return "0.0.0.0"  # noqa: S104 - refused by the caller
     try:
         found = socket.getaddrinfo(text, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise DefinitionError(
-            f"There is no address {host!r}.", suggestion="Use 127.0.0.1, or an address of this machine."
+            f"Cannot resolve the address {host!r}.",
+            suggestion="Use 127.0.0.1, or an address of this machine.",
         ) from error
     addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
-    # A name that means several addresses is as safe as the least safe of them.
+    # A name with several addresses is only as safe as its least safe address.
     return next((address for address in addresses if not is_loopback(address)), addresses[0])
 
 
@@ -48,10 +49,10 @@ def is_loopback(address: str) -> bool:
     return bool((mapped or ip).is_loopback)
 
 
-def bound(address: str, port: int) -> socket.socket:
-    """A socket that listens there; a taken port is an error that names a free one."""
+def bind_socket(address: str, port: int) -> socket.socket:
+    """Bind a listening socket; the error for a used port suggests a free one."""
     try:
-        return _listening(address, port)
+        return _open_listener(address, port)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise DefinitionError(f"Cannot listen on {address}:{port}: {error.strerror}.") from error
@@ -59,18 +60,18 @@ def bound(address: str, port: int) -> socket.socket:
         free = next((each for each in candidates if _is_free(address, each)), None)
         raise DefinitionError(
             f"Port {port} is taken.",
-            suggestion=f"Use --port {free}." if free else "Name a free port with --port.",
+            suggestion=f"Use --port {free}." if free else "Choose a free port with --port.",
         ) from error
 
 
-def url(address: str, port: int) -> str:
-    """The address as a browser takes it."""
+def format_url(address: str, port: int) -> str:
+    """Format the URL of an address and port."""
     return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
-def _listening(address: str, port: int) -> socket.socket:
+def _open_listener(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # With the protocol named, asyncio switches off Nagle's algorithm; without it every answer waits 40 ms.
+    # asyncio disables Nagle's algorithm only if the protocol is named; otherwise every answer waits 40 ms.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -84,7 +85,7 @@ def _listening(address: str, port: int) -> socket.socket:
 
 def _is_free(address: str, port: int) -> bool:
     try:
-        _listening(address, port).close()
+        _open_listener(address, port).close()
     except OSError:
         return False
     return True

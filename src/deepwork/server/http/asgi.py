@@ -1,4 +1,4 @@
-"""One application for everything on the network, behind the guard."""
+"""Builds the ASGI application: guard, MCP, REST, events, metrics and dashboard."""
 
 from __future__ import annotations
 
@@ -18,48 +18,50 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deepwork.access.desk import TokenDesk
-from deepwork.dashboard.actions import Invoke
-from deepwork.dashboard.api import Api
-from deepwork.dashboard.pages import Pages, sign_in_page
-from deepwork.dashboard.streams import Streams
+from deepwork.access.token_cache import TokenCache
+from deepwork.dashboard.actions import InvokeTool
+from deepwork.dashboard.api import RestApi
+from deepwork.dashboard.pages import StaticPages, render_sign_in_page
+from deepwork.dashboard.streams import EventStreams
 from deepwork.database.call import Call
-from deepwork.events.hub import Hub
+from deepwork.events.hub import EventHub
 from deepwork.server.application import Application
 from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.metrics import CountRefusals, Metrics
-from deepwork.server.http.policy import Policy, is_mcp
-from deepwork.server.http.unreadable import AnswerUnreadable
-from deepwork.server.invocation import invoke, invoke_async, spoken
+from deepwork.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
+from deepwork.server.http.policy import AccessPolicy, is_mcp_path
+from deepwork.server.http.request_validation import RequestValidationMiddleware
+from deepwork.server.invocation import error_to_dict, invoke, invoke_async
 
 
 @dataclass(frozen=True)
-class Doors:
-    """What the guard lets through to: the protocol by its paths, everything else by the pages' router."""
+class RootRouter:
+    """Routes MCP paths to the MCP app and everything else to the dashboard's routes."""
 
     pages: Starlette
     protocol: Starlette | None
-    """None where only the dashboard is served."""
+    """The MCP app; None if only the dashboard is served."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.protocol is not None and scope["type"] == "http" and is_mcp(scope["path"]):
-            await AnswerUnreadable(self.protocol)(scope, receive, send)
+        if self.protocol is not None and scope["type"] == "http" and is_mcp_path(scope["path"]):
+            await RequestValidationMiddleware(self.protocol)(scope, receive, send)
         else:
             await self.pages(scope, receive, send)
 
 
-def application(app: Application, mcp: FastMCP | None, policy: Policy) -> ASGIApp:
-    """Everything, guarded."""
+def create_asgi_app(app: Application, mcp: FastMCP | None, policy: AccessPolicy) -> ASGIApp:
+    """Create the whole application, with the guard around it."""
     rate = app.settings.rate_limit
     limit = RateLimit(rate, 4 * rate) if rate else None
-    return CountRefusals(SignIn(Guard(doors(app, mcp), policy, limit, tokens=TokenDesk(app.database))))
+    return RefusalCounterMiddleware(
+        SignInPageMiddleware(Guard(build_router(app, mcp), policy, limit, tokens=TokenCache(app.database)))
+    )
 
 
-def doors(app: Application, mcp: FastMCP | None) -> Doors:
-    """Every address there is; without `mcp`, those of the dashboard."""
-    protocol = None if mcp is None else _protocol(app, mcp)
-    hub = Hub(app.feed)
+def build_router(app: Application, mcp: FastMCP | None) -> RootRouter:
+    """Build all routes; without `mcp` only those of the dashboard."""
+    protocol = None if mcp is None else _create_mcp_app(app, mcp)
+    hub = EventHub(app.feed)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -68,27 +70,27 @@ def doors(app: Application, mcp: FastMCP | None) -> Doors:
         hub.close()
 
     read_only = app.settings.read_only
-    api = Api(app.database, app.presence, spoken, invoker(app), is_read_only=read_only)
-    pages = Pages()
+    api = RestApi(app.database, app.presence, error_to_dict, build_tool_invoker(app), is_read_only=read_only)
+    pages = StaticPages()
     routes: list[BaseRoute] = [
-        Route("/health", _health(pages), methods=["GET"]),
-        *api.routes(),
-        *Metrics(app.database, app.presence, hub).routes(),
-        *Streams(hub).routes(),
-        api.missing(),
-        *pages.routes(),
+        Route("/health", _build_health_endpoint(pages), methods=["GET"]),
+        *api.build_routes(),
+        *MetricsEndpoint(app.database, app.presence, hub).build_routes(),
+        *EventStreams(hub).build_routes(),
+        api.build_not_found_route(),
+        *pages.build_routes(),
     ]
-    return Doors(Starlette(routes=routes, lifespan=lifespan), protocol)
+    return RootRouter(Starlette(routes=routes, lifespan=lifespan), protocol)
 
 
-def _protocol(app: Application, mcp: FastMCP) -> StarletteWithLifespan:
+def _create_mcp_app(app: Application, mcp: FastMCP) -> StarletteWithLifespan:
     if app.settings.transport == "sse":
         return mcp.http_app("/sse", transport="sse")
     return mcp.http_app("/mcp", json_response=True)
 
 
-def invoker(app: Application) -> Invoke:
-    """How the dashboard calls a tool: as every other front door does."""
+def build_tool_invoker(app: Application) -> InvokeTool:
+    """Build the function by which the dashboard calls tools."""
 
     async def call_tool(tool: str, given: Mapping[str, Any], call: Call) -> Any:
         spec = app.registry[tool]
@@ -99,33 +101,33 @@ def invoker(app: Application) -> Invoke:
     return call_tool
 
 
-def _health(pages: Pages) -> Callable[[Request], Awaitable[Response]]:
-    """Whether it lives: for a program in one word, for a person as a view of the page."""
+def _build_health_endpoint(pages: StaticPages) -> Callable[[Request], Awaitable[Response]]:
+    """Build the health endpoint: JSON for programs, the dashboard page for browsers."""
 
     async def health(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
-            return pages.index(request)
+            return pages.serve_index(request)
         return JSONResponse({"status": "ok"})
 
     return health
 
 
 @dataclass(frozen=True)
-class SignIn:
-    """Around the guard: a person without a token is told in words where to find it."""
+class SignInPageMiddleware:
+    """Shows browsers a sign-in page instead of the JSON error for a missing token."""
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_person = scope["type"] == "http" and "text/html" in Headers(scope=scope).get("accept", "")
-        await self.app(scope, receive, _in_words(send) if is_person else send)
+        wants_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get("accept", "")
+        await self.app(scope, receive, _replace_unauthorized(send) if wants_page else send)
 
 
-def _in_words(send: Send) -> Send:
-    """The same output, with a page in place of the error of a missing token."""
+def _replace_unauthorized(send: Send) -> Send:
+    """Wrap `send` to replace a 401 response with the sign-in page."""
     is_refused = False
 
-    async def told(message: Message) -> None:
+    async def send_page(message: Message) -> None:
         nonlocal is_refused
         if message["type"] == "http.response.start" and message["status"] == 401:
             is_refused = True
@@ -135,7 +137,7 @@ def _in_words(send: Send) -> Send:
             page = [(b"content-type", b"text/html; charset=utf-8")]
             message = {**message, "headers": [*kept, *page]}
         elif is_refused and message["type"] == "http.response.body":
-            message = {**message, "body": sign_in_page(json.loads(message["body"]))}
+            message = {**message, "body": render_sign_in_page(json.loads(message["body"]))}
         await send(message)
 
-    return told
+    return send_page

@@ -1,4 +1,4 @@
-"""The guard around the whole application, HTTP and WebSocket alike: nothing passes it unseen."""
+"""ASGI middleware that authorises every HTTP and WebSocket request."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from mcp.server.auth.provider import AccessToken
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deepwork.access.desk import TokenDesk
 from deepwork.access.models import Token
+from deepwork.access.token_cache import TokenCache
 from deepwork.errors import Code, StorageError
-from deepwork.server.http.limits import MAX_BODY, RateLimit, guess_limit
-from deepwork.server.http.policy import Admitted, Policy, Refused, Seen, asks_about, judge
+from deepwork.server.http.limits import MAX_BODY, RateLimit, create_guess_limit
+from deepwork.server.http.policy import (
+    AccessPolicy,
+    Admitted,
+    Refused,
+    RequestInfo,
+    authorize_request,
+    find_token_id,
+)
 
 _CONTENT = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -44,19 +51,19 @@ Answer = TypeVar("Answer")
 
 
 class Guard:
-    """Judges every request, then lets it in with its caller's name on it."""
+    """Authorises every request, then passes it on with the caller's name and scope."""
 
     def __init__(
         self,
         app: ASGIApp,
-        policy: Policy,
+        policy: AccessPolicy,
         rate: RateLimit | None,
         guesses: RateLimit | None = None,
-        tokens: TokenDesk | None = None,
+        tokens: TokenCache | None = None,
     ) -> None:
-        """Without `tokens` only the owner's token opens."""
+        """Without `tokens` only the owner's token is valid."""
         self._app, self._policy, self._rate = app, policy, rate
-        self._guesses = guesses or guess_limit()
+        self._guesses = guesses or create_guess_limit()
         self._tokens = tokens
         self._lookups: anyio.CapacityLimiter | None = None
 
@@ -64,66 +71,66 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        send = _with_headers(send)
-        seen = _seen(scope)
+        send = _add_security_headers(send)
+        request = _read_request(scope)
         try:
-            known = await self._known(asks_about(seen, self._policy))
+            token = await self._find_token(find_token_id(request, self._policy))
         except StorageError:
-            await refuse(scope, receive, send, NOT_NOW)
+            await send_refusal(scope, receive, send, LOOKUP_FAILED)
             return
-        verdict = self._verdict(scope, seen, known)
-        if isinstance(verdict, Refused):
-            await refuse(scope, receive, send, verdict)
-        elif verdict.logs_in:
-            await self._log_in(send, self._policy.cookie_of(known) if known else self._policy.cookie)
+        decision = self._decide(scope, request, token)
+        if isinstance(decision, Refused):
+            await send_refusal(scope, receive, send, decision)
+        elif decision.logs_in:
+            await self._log_in(send, self._policy.build_cookie(token) if token else self._policy.cookie)
         else:
-            await self._let_in(scope, _limited(receive, scope), send, verdict)
+            await self._admit(scope, _limit_body(receive, scope), send, decision)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send, admitted: Admitted) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, admitted: Admitted) -> None:
         scope["deepwork.principal"], scope["deepwork.scope"] = admitted.principal, admitted.scope
         if admitted.principal is not None:
-            scope["user"] = _session_owner(admitted)
+            scope["user"] = _build_session_user(admitted)
         if admitted.token_id is None:
             await self._app(scope, receive, send)
             return
-        await self._note_use(admitted.token_id)
-        stream = Revocable(send, lambda: self._known(admitted.token_id))
+        await self._record_use(admitted.token_id)
+        stream = RevocableSend(send, lambda: self._find_token(admitted.token_id))
         try:
             await self._app(scope, receive, stream)
         except ClientDisconnect:
             if not stream.is_ended:
                 raise
 
-    async def _known(self, id: str | None) -> Token | None:
-        """The valid token with this id; the store is asked in a thread, and by few at a time."""
+    async def _find_token(self, id: str | None) -> Token | None:
+        """Find the valid token with this id; cached, or read from the store in one of few threads."""
         if id is None or self._tokens is None:
             return None
-        if self._tokens.remembers(id):
-            return self._tokens.valid(id)
-        return await self._in_thread(self._tokens.valid, id)
+        if self._tokens.is_cached(id):
+            return self._tokens.find_valid(id)
+        return await self._run_in_thread(self._tokens.find_valid, id)
 
-    async def _note_use(self, id: str) -> None:
-        if self._tokens is not None and self._tokens.wants_use_noted(id):
-            await self._in_thread(self._tokens.used, id)
+    async def _record_use(self, id: str) -> None:
+        if self._tokens is not None and self._tokens.should_record_use(id):
+            await self._run_in_thread(self._tokens.record_use, id)
 
-    async def _in_thread(self, act: Callable[[str], Answer], id: str) -> Answer:
-        # Threads of our own: whoever tries out tokens does not take those that tools run in.
+    async def _run_in_thread(self, act: Callable[[str], Answer], id: str) -> Answer:
+        # A separate limiter: token guessing must not use up the threads that tools run in.
         self._lookups = self._lookups or anyio.CapacityLimiter(LOOKUPS_AT_ONCE)
         return await anyio.to_thread.run_sync(act, id, limiter=self._lookups)
 
-    def _verdict(self, scope: Scope, seen: Seen, known: Token | None) -> Admitted | Refused:
+    def _decide(self, scope: Scope, request: RequestInfo, token: Token | None) -> Admitted | Refused:
         address = (scope.get("client") or ("unknown",))[0]
-        if _declared_size(seen) > MAX_BODY:
+        if _get_declared_size(request) > MAX_BODY:
             return TOO_LARGE
-        verdict = judge(seen, self._policy, known)
-        if isinstance(verdict, Refused):
-            # Only whoever guesses is counted: a right token, and calls that need none, go on.
-            if verdict.is_guess and not self._guesses.allows(address):
+        decision = authorize_request(request, self._policy, token)
+        if isinstance(decision, Refused):
+            # Count only wrong tokens, so that valid callers behind the same address are not locked out.
+            if decision.is_guess and not self._guesses.try_acquire(address):
                 return Refused(429, "Too many wrong tokens.", "Wait a minute.")
-            return verdict
-        if self._rate is not None and not self._rate.allows(verdict.principal or address):
-            return Refused(429, "Too many requests.", "Wait a second, then go on.")
-        return verdict
+            return decision
+        if self._rate is not None and not self._rate.try_acquire(decision.principal or address):
+            return Refused(429, "Too many requests.", "Wait a second, then try again.")
+        return decision
 
     async def _log_in(self, send: Send, proof: str) -> None:
         cookie = f"{self._policy.cookie_name}={proof}; Path=/; HttpOnly; SameSite=Strict"
@@ -132,18 +139,18 @@ class Guard:
         await send({"type": "http.response.body", "body": b""})
 
 
-class Revocable:
-    """An output that ends when its token does: a stream lives longer than the request that opened it."""
+class RevocableSend:
+    """Wraps `send` to end a stream when its token is revoked, because streams outlive the authorisation."""
 
-    def __init__(self, send: Send, known: Callable[[], Awaitable[Token | None]]) -> None:
-        self._send, self._known = send, known
+    def __init__(self, send: Send, find_token: Callable[[], Awaitable[Token | None]]) -> None:
+        self._send, self._find_token = send, find_token
         self.is_ended = False
 
     async def __call__(self, message: Message) -> None:
-        if _is_part_of_stream(message) and await self._known() is None:
+        if _is_part_of_stream(message) and await self._find_token() is None:
             self.is_ended = True
-            await self._send(_end_of(message))
-            raise OSError("the token is no longer valid")  # what servers raise when a client is gone
+            await self._send(_build_end_message(message))
+            raise OSError("the token is no longer valid")  # what servers raise when a client disconnects
         await self._send(message)
 
 
@@ -151,20 +158,20 @@ def _is_part_of_stream(message: Message) -> bool:
     return message["type"] == "websocket.send" or bool(message.get("more_body"))
 
 
-def _end_of(message: Message) -> Message:
+def _build_end_message(message: Message) -> Message:
     if message["type"] == "websocket.send":
         return {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "the token is no longer valid"}
     return {"type": "http.response.body", "body": b"", "more_body": False}
 
 
-def _session_owner(admitted: Admitted) -> AuthenticatedUser:
-    """Who opened an MCP session, in the form by which the SDK keeps all others out of it."""
+def _build_session_user(admitted: Admitted) -> AuthenticatedUser:
+    """Build the user that owns an MCP session; the SDK refuses the session to other users."""
     id = admitted.token_id or admitted.principal or ""
     return AuthenticatedUser(AccessToken(token="", client_id=id, scopes=[admitted.scope]))
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:
-    """Say no: to a program with the error object, to a WebSocket before it is one."""
+async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:
+    """Send a refusal as a JSON error; a WebSocket is refused before the handshake completes."""
     body = json.dumps(
         {
             "code": _CODES.get(refused.status, Code.INVALID_INPUT).value,
@@ -177,19 +184,19 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) -
     if refused.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="deepwork"'))
     if refused.needs is not None:
-        asked = f'Bearer realm="deepwork", error="insufficient_scope", scope="{refused.needs}"'
-        headers.append((b"www-authenticate", asked.encode()))
+        challenge = f'Bearer realm="deepwork", error="insufficient_scope", scope="{refused.needs}"'
+        headers.append((b"www-authenticate", challenge.encode()))
     kind = "http"
     if scope["type"] == "websocket":
-        await receive()  # the handshake, which is answered by a plain response
+        await receive()  # the handshake, answered by a plain response
         kind = "websocket.http"
     await send({"type": f"{kind}.response.start", "status": refused.status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body})
 
 
-def _seen(scope: Scope) -> Seen:
+def _read_request(scope: Scope) -> RequestInfo:
     tokens = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")
-    return Seen(
+    return RequestInfo(
         method=scope.get("method", "GET"),
         path=scope["path"],
         headers=HTTPConnection(scope).headers,
@@ -198,17 +205,19 @@ def _seen(scope: Scope) -> Seen:
     )
 
 
-def _declared_size(seen: Seen) -> int:
-    declared = seen.headers.get("content-length", "0")
+def _get_declared_size(request: RequestInfo) -> int:
+    declared = request.headers.get("content-length", "0")
     return int(declared) if declared.isdecimal() else 0
 
 
-NOT_NOW = Refused(503, "Whether this token is valid cannot be looked up.", "Try again in a moment.")
-TOO_LARGE = Refused(413, f"A request has at most {MAX_BODY} bytes.", "Send less.")
+LOOKUP_FAILED = Refused(
+    503, "Cannot check this token because the store is unavailable.", "Try again in a moment."
+)
+TOO_LARGE = Refused(413, f"The request is larger than {MAX_BODY} bytes.", "Send less.")
 
 
-def _limited(receive: Receive, scope: Scope) -> Receive:
-    """The same input, ended when it grows over the limit without having said so."""
+def _limit_body(receive: Receive, scope: Scope) -> Receive:
+    """Wrap `receive` to disconnect when a body without a declared size exceeds the limit."""
     received = 0
 
     async def counted() -> Message:
@@ -223,8 +232,8 @@ def _limited(receive: Receive, scope: Scope) -> Receive:
     return counted
 
 
-def _with_headers(send: Send) -> Send:
-    """The same output, with the headers that every answer carries."""
+def _add_security_headers(send: Send) -> Send:
+    """Wrap `send` to add the security headers to every response."""
 
     async def guarded(message: Message) -> None:
         if message["type"] in {"http.response.start", "websocket.http.response.start"}:

@@ -1,4 +1,4 @@
-"""How much one caller may ask for."""
+"""Limits on requests: sizes, connections and rates."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class _Bucket:
 
 
 class RateLimit:
-    """So many a second, and a burst of more, for each caller by name."""
+    """A token bucket per caller: a number of requests per second, with a burst."""
 
     def __init__(self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second, self._burst, self._clock = per_second, burst, clock
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def allows(self, name: str) -> bool:
-        """Count one; False if it was one too many."""
-        bucket = self._filled(name)
+    def try_acquire(self, name: str) -> bool:
+        """Take one token; return False if none is left."""
+        bucket = self._refill_bucket(name)
         if bucket.tokens < 1:
             return False
         bucket.tokens -= 1
         return True
 
-    def _filled(self, name: str) -> _Bucket:
+    def _refill_bucket(self, name: str) -> _Bucket:
         now = self._clock()
         bucket = self._buckets.pop(name, None) or _Bucket(self._burst, now)
         bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.filled_at) * self._per_second)
@@ -46,6 +46,6 @@ class RateLimit:
         return bucket
 
 
-def guess_limit() -> RateLimit:
-    """Wrong tokens from one address."""
+def create_guess_limit() -> RateLimit:
+    """Create the limit for wrong tokens from one address."""
     return RateLimit(GUESSES_PER_MINUTE / 60, GUESSES_PER_MINUTE)

@@ -1,4 +1,4 @@
-"""Who may pass: every request judged by its headers alone, before anything else sees it."""
+"""Authorises requests by their headers alone; pure functions without ASGI."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MCP_PATHS = ("/mcp", "/sse", "/messages")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the guard sees of a request."""
+class RequestInfo:
+    """The parts of a request that decide whether it is authorised."""
 
     method: str
     path: str
@@ -27,8 +27,8 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Policy:
-    """What is allowed here."""
+class AccessPolicy:
+    """The allowed hosts, the owner's token, and whether MCP needs a token."""
 
     hosts: frozenset[str]
     token: str = field(repr=False)
@@ -41,31 +41,34 @@ class Policy:
 
     @property
     def cookie(self) -> str:
-        """What a browser keeps after its login: proof of the token, not the token."""
-        return self._proof("deepwork cookie")
+        """The cookie of a browser that logged in with the owner's token: an HMAC, not the token."""
+        return self._sign("deepwork cookie")
 
-    def cookie_of(self, token: Token) -> str:
-        """The same for a named token; made with the owner's, so that nobody makes it of what is stored."""
-        return f"{token.id}.{self._proof(f'deepwork cookie {token.id} {token.digest}')}"
+    def build_cookie(self, token: Token) -> str:
+        """Build the cookie for a named token.
 
-    def _proof(self, text: str) -> str:
+        Signed with the owner's token, so that the stored digest alone is not enough to forge it.
+        """
+        return f"{token.id}.{self._sign(f'deepwork cookie {token.id} {token.digest}')}"
+
+    def _sign(self, text: str) -> str:
         return hmac.new(self.token.encode(), text.encode(), sha256).hexdigest()
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """May pass; `principal` is whoever's token it showed, if any, and `scope` what it covers."""
+    """An authorised request; `principal` is the name of its token, if any, and `scope` what it covers."""
 
     principal: str | None = None
     logs_in: bool = False
     scope: Scope = Scope.ADMIN
-    """Whoever needs no token is the owner of this machine."""
+    """Requests without a token come from this machine's owner."""
     token_id: str | None = None
 
 
 @dataclass(frozen=True)
 class Refused:
-    """May not pass."""
+    """A refused request."""
 
     status: int
     message: str
@@ -74,32 +77,34 @@ class Refused:
     needs: Scope | None = None
 
 
-def asks_about(seen: Seen, policy: Policy) -> str | None:
-    """The id of the named token that a request shows; None where the store need not be asked."""
-    if _wrong_address(seen, policy) or _foreign(seen, policy) or seen.path in OPEN_PATHS:
+def find_token_id(request: RequestInfo, policy: AccessPolicy) -> str | None:
+    """Find the id of the named token in a request; None if no lookup in the store is needed."""
+    if _check_host(request, policy) or _check_origin(request, policy) or request.path in OPEN_PATHS:
         return None
-    if (text := _token_text(seen)) is not None:
-        parts = None if _same(text, policy.token) else rules.split(text)
+    if (text := _read_token(request)) is not None:
+        parts = None if _equals_securely(text, policy.token) else rules.parse_token(text)
         return parts[0] if parts else None
-    id, dot, _ = (_cookie(seen.headers.get("cookie", ""), policy.cookie_name) or "").partition(".")
+    id, dot, _ = (_find_cookie(request.headers.get("cookie", ""), policy.cookie_name) or "").partition(".")
     return id if dot and rules.is_token_id(id) else None
 
 
-def judge(seen: Seen, policy: Policy, known: Token | None = None) -> Admitted | Refused:
-    """Whether a request may pass: the right host, no foreign origin, and a token where one is needed.
+def authorize_request(
+    request: RequestInfo, policy: AccessPolicy, token: Token | None = None
+) -> Admitted | Refused:
+    """Authorise a request: an allowed host, no foreign origin, and a token where one is needed.
 
-    `known` is the valid token with the id that `asks_about` told.
+    `token` is the valid token with the id that `find_token_id` returned.
     """
-    if refused := _wrong_address(seen, policy) or _foreign(seen, policy):
+    if refused := _check_host(request, policy) or _check_origin(request, policy):
         return refused
-    if seen.path in OPEN_PATHS:
+    if request.path in OPEN_PATHS:
         return Admitted()
-    holder = _shown(seen, policy, known)
+    holder = _authenticate(request, policy, token)
     if isinstance(holder, Refused):
         return holder
     if holder is not None:
-        return _too_little(seen, holder) or holder
-    if is_mcp(seen.path) and not policy.mcp_needs_token:
+        return _check_scope(request, holder) or holder
+    if is_mcp_path(request.path) and not policy.mcp_needs_token:
         return Admitted()
     return Refused(
         401,
@@ -108,91 +113,97 @@ def judge(seen: Seen, policy: Policy, known: Token | None = None) -> Admitted | 
     )
 
 
-def is_mcp(path: str) -> bool:
-    """Whether the path is the protocol's."""
+def is_mcp_path(path: str) -> bool:
+    """Whether the path belongs to MCP."""
     return any(path == each or path.startswith(each + "/") for each in MCP_PATHS)
 
 
-def _wrong_address(seen: Seen, policy: Policy) -> Refused | None:
-    """A page that made its own name point here asks under that name: DNS rebinding."""
-    if seen.headers.get("host", "").lower() in policy.hosts:
+def _check_host(request: RequestInfo, policy: AccessPolicy) -> Refused | None:
+    """Refuse unknown host names. Prevents DNS rebinding, where a site points its own name at this machine."""
+    if request.headers.get("host", "").lower() in policy.hosts:
         return None
-    return Refused(421, "This server does not answer to that host name.", "Use the address it printed.")
+    return Refused(421, "This server does not accept that host name.", "Use the address it printed.")
 
 
-def _foreign(seen: Seen, policy: Policy) -> Refused | None:
-    """A page of another site, which a browser marks as such."""
-    origin = seen.headers.get("origin")
-    is_foreign = origin is not None and _normal(origin) not in policy.origins
-    if is_foreign or seen.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
-        return Refused(403, "Requests from other sites are not answered.")
+def _check_origin(request: RequestInfo, policy: AccessPolicy) -> Refused | None:
+    """Refuse requests that a browser marks as coming from another site."""
+    origin = request.headers.get("origin")
+    is_foreign = origin is not None and _normalize_origin(origin) not in policy.origins
+    if is_foreign or request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+        return Refused(403, "Requests from other sites are refused.")
     return None
 
 
-def _token_text(seen: Seen) -> str | None:
-    """The token that a request shows: in its header, or in the link that logs a browser in."""
-    scheme, _, bearer = seen.headers.get("authorization", "").partition(" ")
+def _read_token(request: RequestInfo) -> str | None:
+    """Read the token from the Authorization header or from the login link."""
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     if scheme:
         return bearer.strip() if scheme.lower() == "bearer" else ""
-    return seen.query_token if seen.path == "/" and seen.method == "GET" else None
+    return request.query_token if request.path == "/" and request.method == "GET" else None
 
 
-def _shown(seen: Seen, policy: Policy, known: Token | None) -> Admitted | Refused | None:
-    """Whose token the request shows; None if it shows none."""
-    if (text := _token_text(seen)) is not None:
-        holder = _holder(text, policy, known)
-        return replace(holder, logs_in="authorization" not in seen.headers) if holder else _wrong_token()
-    # A cookie of another day, or of another project on this port, is no guess: it is no token at all.
-    cookie = _cookie(seen.headers.get("cookie", ""), policy.cookie_name)
-    if cookie is None or not _same(cookie, policy.cookie_of(known) if known else policy.cookie):
+def _authenticate(
+    request: RequestInfo, policy: AccessPolicy, token: Token | None
+) -> Admitted | Refused | None:
+    """Authenticate by token or cookie; None if the request has neither."""
+    if (text := _read_token(request)) is not None:
+        holder = _match_token(text, policy, token)
+        return (
+            replace(holder, logs_in="authorization" not in request.headers)
+            if holder
+            else _build_wrong_token()
+        )
+    # An old cookie, or one of another project on this port, is ignored and does not count as a guess.
+    cookie = _find_cookie(request.headers.get("cookie", ""), policy.cookie_name)
+    if cookie is None or not _equals_securely(cookie, policy.build_cookie(token) if token else policy.cookie):
         return None
-    # A browser sends its cookie whoever asks it to: what changes something must come from our own page.
-    if _changes_something(seen) and "origin" not in seen.headers:
+    # Browsers send cookies with requests of any site, so a change must come from our own page.
+    if _changes_state(request) and "origin" not in request.headers:
         return Refused(403, "Requests with a cookie must come from this server's own pages.")
-    return _named(known) if known else Admitted(OWNER)
+    return _admit_token_holder(token) if token else Admitted(OWNER)
 
 
-def _holder(text: str, policy: Policy, known: Token | None) -> Admitted | None:
-    if _same(text, policy.token):
+def _match_token(text: str, policy: AccessPolicy, token: Token | None) -> Admitted | None:
+    if _equals_securely(text, policy.token):
         return Admitted(OWNER)
-    parts = rules.split(text)
-    is_right = rules.is_secret(parts[1] if parts else "", known.digest if known else None)
-    return _named(known) if known and is_right else None
+    parts = rules.parse_token(text)
+    is_right = rules.matches_secret(parts[1] if parts else "", token.digest if token else None)
+    return _admit_token_holder(token) if token and is_right else None
 
 
-def _named(token: Token) -> Admitted:
+def _admit_token_holder(token: Token) -> Admitted:
     return Admitted(token.name, scope=token.scope, token_id=token.id)
 
 
-def _too_little(seen: Seen, holder: Admitted) -> Refused | None:
-    """What changes something takes more than reading; over MCP each tool says how much."""
+def _check_scope(request: RequestInfo, holder: Admitted) -> Refused | None:
+    """Refuse changes with a read-only token; over MCP each tool checks its own scope."""
     if (
-        is_mcp(seen.path)
-        or seen.is_websocket
-        or not _changes_something(seen)
+        is_mcp_path(request.path)
+        or request.is_websocket
+        or not _changes_state(request)
         or holder.scope.covers(Scope.WORK)
     ):
         return None
-    way_out = "Ask whoever runs this server for a token with that scope."
+    way_out = "Ask the owner of this server for a token with that scope."
     return Refused(403, f"This needs the scope {Scope.WORK}.", way_out, needs=Scope.WORK)
 
 
-def _changes_something(seen: Seen) -> bool:
-    return seen.is_websocket or seen.method not in {"GET", "HEAD"}
+def _changes_state(request: RequestInfo) -> bool:
+    return request.is_websocket or request.method not in {"GET", "HEAD"}
 
 
-def _wrong_token() -> Refused:
+def _build_wrong_token() -> Refused:
     return Refused(
-        401, "This token is not valid here.", "Look for the link in the server's output.", is_guess=True
+        401, "This token is not valid here.", "Use the link in the server's output.", is_guess=True
     )
 
 
-def _same(given: str, expected: str) -> bool:
+def _equals_securely(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
-def _normal(origin: str) -> str:
-    """Scheme, host and port as one text; anything more, such as a user name, makes it unknown."""
+def _normalize_origin(origin: str) -> str:
+    """Normalise an origin to scheme, host and port; return "" for anything else, such as a user name."""
     try:
         parts = urlsplit(origin)
     except ValueError:
@@ -200,7 +211,7 @@ def _normal(origin: str) -> str:
     return origin.lower() if origin.lower() == f"{parts.scheme}://{parts.netloc}".lower() else ""
 
 
-def _cookie(header: str, name: str) -> str | None:
-    """One cookie by hand: other programs of this machine send us theirs, in forms that parsers give up on."""
+def _find_cookie(header: str, name: str) -> str | None:
+    """Find one cookie. Parsed by hand: other programs on this host set cookies that strict parsers reject."""
     pairs = (part.strip().partition("=") for part in header.split(";"))
     return next((value for key, _, value in pairs if key == name), None)

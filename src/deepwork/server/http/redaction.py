@@ -1,4 +1,4 @@
-"""Tokens kept out of the log, whoever writes it: some libraries show whole requests."""
+"""Redacts tokens in log lines, because some libraries log whole requests."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ _TOKEN = re.compile(r"dw_[0-9a-z]{12}_[A-Za-z0-9_-]{43}")
 HIDDEN = "dw_…"
 
 
-class HideTokens(logging.Filter):
-    """Shortens named tokens, and the owner's, in every line."""
+class TokenRedactionFilter(logging.Filter):
+    """Replaces named tokens and the owner's token in every line."""
 
-    def __init__(self, owners: str) -> None:
+    def __init__(self, owner_token: str) -> None:
         super().__init__()
-        self._owners = {owners, repr(owners)[1:-1]}  # as it is, and as a traceback shows it
+        self._owner_forms = {owner_token, repr(owner_token)[1:-1]}  # plain, and escaped as in a traceback
 
     def filter(self, record: logging.LogRecord) -> bool:
         line = record.getMessage()
         hidden = _TOKEN.sub(HIDDEN, line)
-        for form in self._owners:
+        for form in self._owner_forms:
             hidden = hidden.replace(form, HIDDEN)
         if hidden != line:
             record.msg, record.args = hidden, ()
         return True
 
 
-def hide_tokens(owners: str) -> None:
-    """From now on, for every line that this process logs."""
+def redact_tokens_in_logs(owner_token: str) -> None:
+    """Add the filter to all log handlers of this process."""
     for handler in logging.getLogger().handlers:
-        handler.addFilter(HideTokens(owners))
+        handler.addFilter(TokenRedactionFilter(owner_token))

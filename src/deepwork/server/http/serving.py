@@ -1,4 +1,4 @@
-"""Listening on the network until told to stop."""
+"""Runs the HTTP server until a signal stops it."""
 
 from __future__ import annotations
 
@@ -13,41 +13,47 @@ from fastmcp import FastMCP
 from deepwork.config import Settings
 from deepwork.files.state import make_state_folder
 from deepwork.server.application import Application
-from deepwork.server.http.addresses import LOOPBACK_NAMES, bound, is_loopback, require_safe, url
-from deepwork.server.http.asgi import application
+from deepwork.server.http.addresses import (
+    LOOPBACK_NAMES,
+    bind_socket,
+    format_url,
+    is_loopback,
+    require_safe_address,
+)
+from deepwork.server.http.asgi import create_asgi_app
 from deepwork.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
-from deepwork.server.http.policy import Policy
-from deepwork.server.http.redaction import hide_tokens
-from deepwork.server.http.tokens import token_of
+from deepwork.server.http.owner_token import load_token
+from deepwork.server.http.policy import AccessPolicy
+from deepwork.server.http.redaction import redact_tokens_in_logs
 
 GRACE_SECONDS = 3
 PING_SECONDS = 20
-USUAL_PORT = 80  # clients leave it out of the host they ask for
+USUAL_PORT = 80  # clients omit this port in the Host header
 KEEP_ALIVE_SECONDS = 30  # agents think for a while between two calls
 
 
 async def serve_http(
-    app: Application, mcp: FastMCP | None, opened: Callable[[str], object] | None = None
+    app: Application, mcp: FastMCP | None, on_ready: Callable[[str], object] | None = None
 ) -> None:
-    """Serve MCP, REST, events and the page; without `mcp` all but that.
+    """Serve MCP, REST, events and the dashboard; without `mcp` everything but MCP.
 
-    `opened` is given the link by which a browser logs in, once it can be opened.
+    `on_ready` is called with the login link as soon as the port is open.
     """
     settings = app.settings
-    address = require_safe(settings.host, has_token=bool(settings.token))
+    address = require_safe_address(settings.host, has_token=bool(settings.token))
     make_state_folder(settings.token_file.parent)
-    policy = policy_of(settings, address)
+    policy = build_policy(settings, address)
     if mcp is None:
         policy = replace(policy, mcp_needs_token=True)
-    hide_tokens(policy.token)
-    served = application(app, mcp, policy)
-    socket = bound(address, settings.port)
+    redact_tokens_in_logs(policy.token)
+    asgi_app = create_asgi_app(app, mcp, policy)
+    socket = bind_socket(address, settings.port)
     _announce(settings, policy, address, has_mcp=mcp is not None)
-    if opened is not None:
-        opened(f"{url(address, settings.port)}/?token={policy.token}")
+    if on_ready is not None:
+        on_ready(f"{format_url(address, settings.port)}/?token={policy.token}")
     server = uvicorn.Server(
         uvicorn.Config(
-            served,
+            asgi_app,
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -62,36 +68,36 @@ async def serve_http(
             ws_max_size=65536,
         )
     )
-    # uvicorn raises the signal again once it has ended in order; it has done its work by then.
+    # uvicorn raises the signal again after a graceful shutdown; ignore it then.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     await server.serve(sockets=[socket])
 
 
-def policy_of(settings: Settings, address: str) -> Policy:
-    """Who may pass, at this address."""
-    own = _own_names(settings, address)
+def build_policy(settings: Settings, address: str) -> AccessPolicy:
+    """Build the access policy for this address."""
+    own = _list_own_names(settings, address)
     names = {*settings.allowed_hosts, *(f"{name}:{settings.port}" for name in own)}
     names |= set(own) if settings.port == USUAL_PORT else set()
-    return Policy(
+    return AccessPolicy(
         hosts=frozenset(name.lower() for name in names),
-        token=token_of(settings.token, settings.token_file),
+        token=load_token(settings.token, settings.token_file),
         mcp_needs_token=bool(settings.token) or not is_loopback(address),
         cookie_name=f"deepwork_{settings.port}",
     )
 
 
-def _own_names(settings: Settings, address: str) -> list[str]:
+def _list_own_names(settings: Settings, address: str) -> list[str]:
     own = f"[{address}]" if ":" in address else address
     return [own, settings.host, *LOOPBACK_NAMES]
 
 
-def _announce(settings: Settings, policy: Policy, address: str, *, has_mcp: bool) -> None:
-    base = url(address, settings.port)
+def _announce(settings: Settings, policy: AccessPolicy, address: str, *, has_mcp: bool) -> None:
+    base = format_url(address, settings.port)
     if has_mcp:
         endpoint = "sse" if settings.transport == "sse" else "mcp"
         sys.stderr.write(f"deepwork serves MCP at {base}/{endpoint}\n")
-    # A token that was set is its owner's secret; one that we made is told once, or nobody would know it.
-    shown = "DEEPWORK_TOKEN" if settings.token else policy.token
-    sys.stderr.write(f"To look in with a browser: {base}/?token={shown}\n")
+    # Do not print a configured token; a generated one must be printed, or nobody would know it.
+    token = "DEEPWORK_TOKEN" if settings.token else policy.token
+    sys.stderr.write(f"Open the dashboard: {base}/?token={token}\n")
     sys.stderr.flush()

@@ -1,0 +1,72 @@
+"""Writes the audit entry of a call in the transaction with its effect, so that both are stored or neither."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from deepwork.access import audit_chain
+from deepwork.access.models import AuditEntry
+from deepwork.access.store import AuditStore
+from deepwork.database.call import Call, use_call
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import Code, DeepworkError
+
+log = logging.getLogger("deepwork")
+
+
+class AuditRecord:
+    """The audit entry of one call; `Database` calls it at the end of each writing transaction of the call."""
+
+    def __init__(self, call: Call, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        self._call = call
+        self._arguments = audit_chain.summarize_arguments(parameters, given)
+        self._digest = audit_chain.compute_digest(given)
+        self.outcome = audit_chain.DONE
+        self._is_written = False
+        self.is_saved = False
+
+    def __call__(self, tx: Transaction) -> None:
+        """Write the entry before the commit, unless an earlier transaction of this call did."""
+        if not self._is_written:
+            self._is_written = True
+            self._write(tx)
+            tx.afterwards(self._mark_saved)
+
+    def save(self, database: Database) -> None:
+        """Write the entry in its own transaction; a failure is logged and does not fail the call."""
+        try:
+            with use_call(Call()), database.transaction() as tx:
+                self._write(tx)
+        except DeepworkError as error:
+            log.error("A call of %s could not be recorded: %s", self._call.tool, error)  # noqa: TRY400
+
+    def save_failure(self, database: Database, error: Exception) -> None:
+        """Write an entry that the call failed, in addition to entries for its earlier effects."""
+        self.outcome = (error.code if isinstance(error, DeepworkError) else Code.INTERNAL_ERROR).value
+        self.save(database)
+
+    def _mark_saved(self) -> None:
+        self.is_saved = True
+
+    def _write(self, tx: Transaction) -> None:
+        AuditStore(tx).append(
+            AuditEntry(
+                at=tx.now,
+                account=self._call.account,
+                caller=self._call.caller,
+                host=_get_host(),
+                tool=self._call.tool,
+                arguments=self._arguments,
+                digest=self._digest,
+                outcome=self.outcome,
+            )
+        )
+
+
+@cache
+def _get_host() -> str:
+    return socket.gethostname()

@@ -1,0 +1,91 @@
+"""The hash chain of the audit log: each hash covers the entry before, so none can be changed alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead
+
+MAX_IDS = 20
+DONE, REPEATED = "done", "repeated"
+_ID = re.compile(r"(wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv)_[0-9a-z]{12}")
+
+
+@dataclass(frozen=True)
+class ChainVerdict:
+    """The result of verifying the whole audit log."""
+
+    rows: int
+    chain: str
+    """The hash of the last good row; a copy kept elsewhere proves that nothing before it was rewritten."""
+    bad_row: int | None = None
+    problem: str | None = None
+
+
+def serialize_entry(entry: AuditEntry) -> str:
+    """Serialise an entry to JSON, identically in Python and in SQL."""
+    # Not `astuple`, which copies every value and takes longer than everything else here.
+    return json.dumps(list(vars(entry).values()), separators=(",", ":"))
+
+
+def compute_chain(before: str, seq: int, entry: AuditEntry) -> str:
+    """Compute the hash of the entry with this number from the hash before it."""
+    return sha256(f"{before}:{seq}:{serialize_entry(entry)}".encode()).hexdigest()
+
+
+def verify_chain(links: Iterable[ChainedEntry], head: ChainHead) -> ChainVerdict:
+    """Verify the chain up to the first row that is missing or was changed."""
+    seq, chain = 0, ""
+    for link in links:
+        if link.seq != seq + 1:
+            return ChainVerdict(seq, chain, seq + 1, f"row {seq + 1} is missing")
+        if not _is_linked(chain, link):
+            return ChainVerdict(seq, chain, link.seq, f"row {link.seq} is not what was written")
+        seq, chain = link.seq, link.chain
+    if seq < head.seq:
+        return ChainVerdict(seq, chain, seq + 1, f"rows {seq + 1} to {head.seq} are missing at the end")
+    if ChainHead(seq, chain) != head:
+        return ChainVerdict(
+            seq, chain, head.seq + 1, f"the record should end with row {head.seq}, and does not"
+        )
+    return ChainVerdict(seq, chain)
+
+
+def _is_linked(before: str, link: ChainedEntry) -> bool:
+    try:
+        return compute_chain(before, link.seq, link.entry) == link.chain
+    except TypeError:  # a stored value is not text
+        return False
+
+
+def summarize_arguments(parameters: Iterable[str], given: Mapping[str, Any]) -> str:
+    """Serialise the names of known arguments, and values that are ids; never free text."""
+    return json.dumps(
+        {name: _extract_ids(given[name]) for name in parameters if name in given}, separators=(",", ":")
+    )
+
+
+def compute_digest(given: Mapping[str, Any]) -> str:
+    """Hash the arguments, so that someone who knows them can prove which they were."""
+    return sha256(json.dumps(given, sort_keys=True, separators=(",", ":"), default=str).encode()).hexdigest()
+
+
+def classify_outcome(answer: Any) -> str:
+    """Return the outcome of a call from its answer: done or refused, with the reason if known."""
+    if isinstance(answer, dict) and answer.get("success") is False:
+        return f"refused:{answer['reason']}" if isinstance(answer.get("reason"), str) else "refused"
+    return DONE
+
+
+def _extract_ids(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _ID.fullmatch(value) else None
+    if isinstance(value, list):
+        found = [item for item in value[:MAX_IDS] if isinstance(item, str) and _ID.fullmatch(item)]
+        return found or None
+    return None

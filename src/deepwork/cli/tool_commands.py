@@ -1,0 +1,272 @@
+"""Builds commands from tools: `agent_register` becomes `deepwork agents register`, from the same registry."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepwork.cli.command_groups import CommandGroup, format_short_help, sort_parameters
+from deepwork.cli.options import json_option, key_option, load_command_settings, place_options
+from deepwork.cli.output import print_answer
+
+if TYPE_CHECKING:
+    from deepwork.server.application import Application
+    from deepwork.server.registry import Tools, ToolSpec
+    from deepwork.tool_types import Preset
+
+
+@dataclass(frozen=True)
+class CommandOverrides:
+    """How a command differs from the one that would be generated from the tool's schema."""
+
+    parameters: Mapping[str, click.Parameter] = field(default_factory=dict)
+    """Parameters that replace the generated ones, by field of the schema."""
+    note: str = ""
+    """A paragraph to add to the help."""
+    prepare: Callable[[dict[str, Any], bool], dict[str, Any]] = lambda arguments, _: arguments
+    """Changes the tool's arguments; its second parameter is whether --json was given."""
+    render: Callable[[Any], Sequence[str]] | None = None
+    """Renders the answer as lines for people; None means a generic table."""
+
+
+class ToolGroup(CommandGroup):
+    """A group of commands generated from a toolset; commands added by hand take precedence."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        tools: Callable[[], Sequence[type[Tools]]] = list,
+        prefix: str = "",
+        help: str | None = None,
+        overrides: Mapping[str, CommandOverrides] | None = None,
+        *,
+        only: Collection[str] = (),
+        aliases: Mapping[str, str] | None = None,
+        **group: Any,
+    ) -> None:
+        """`tools`: called when first needed. `only`: include only these tools. `aliases`: more names."""
+        super().__init__(name, help=help, **group)
+        self._tools, self._only, self._prefix = tools, only, prefix
+        self._overrides, self._aliases = overrides or {}, aliases or {}
+
+    @cached_property
+    def _specs(self) -> dict[str, tuple[ToolSpec, Preset | None]]:
+        from deepwork.server.registry import list_specs
+
+        made: dict[str, tuple[ToolSpec, Preset | None]] = {}
+        for tools in self._tools():
+            found = [spec for spec in list_specs(tools) if not self._only or spec.name in self._only]
+            verbs = {to_command_name(spec.name, self._prefix): spec for spec in found}
+            made |= {name: (spec, None) for name, spec in verbs.items()}
+            friendly = {**tools.traits.aliases, **self._aliases}
+            made |= {alias: (verbs[name], None) for alias, name in friendly.items() if name in verbs}
+            made |= {name: (verbs[preset.verb], preset) for name, preset in tools.traits.presets.items()}
+        return made
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted({*self._specs, *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if own := super().get_command(ctx, cmd_name):
+            return own
+        if cmd_name not in self._specs:
+            return None
+        spec, preset = self._specs[cmd_name]
+        return build_command(cmd_name, spec, self._overrides.get(cmd_name, CommandOverrides()), preset)
+
+    def build_help_rows(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return one row per tool with all its names, the shortest first."""
+        names: dict[Any, list[str]] = {}
+        for name in self.list_commands(ctx):
+            spec, preset = self._specs.get(name, (None, None))
+            is_own = spec is None or preset is not None or name in self.commands
+            names.setdefault(name if is_own else spec.name, []).append(name)  # type: ignore[union-attr]
+        listed = [sorted(each, key=len) for each in names.values()]
+        found = [(each, self.get_command(ctx, each[0])) for each in listed]
+        return sorted((", ".join(each), format_short_help(made)) for each, made in found if made is not None)
+
+
+def to_command_name(tool: str, prefix: str) -> str:
+    """Return a tool's name without its slice's prefix, with hyphens."""
+    return tool.removeprefix(prefix).replace("_", "-")
+
+
+class ToolCommand(click.Command):
+    """A command generated from a tool."""
+
+    tool: str = ""
+
+
+def build_command(
+    name: str, spec: ToolSpec, overrides: CommandOverrides, preset: Preset | None = None
+) -> click.Command:
+    """Build a command from a tool: required fields become arguments, the others options."""
+    schema = spec.input_schema
+    required = schema.get("required", [])
+    preset_arguments = dict(preset.arguments) if preset else {}
+    left_out = preset_arguments.keys() | (preset.without if preset else set())
+    parameters: list[click.Parameter] = []
+    for field_, shape in schema["properties"].items():
+        if field_ in left_out:
+            continue
+        if field_ in overrides.parameters:
+            parameters.append(overrides.parameters[field_])
+        elif field_ in required:
+            parameters.append(_build_argument(field_, shape))
+        else:
+            parameters += _build_options(field_, shape)
+
+    @partial(place_options, project="project")  # some tools have a parameter `path`
+    @json_option
+    def run(
+        project: str,
+        database: str | None,
+        global_store: bool,
+        as_json: bool,
+        idempotency_key: str | None = None,
+        **given: Any,
+    ) -> None:
+        from deepwork.server.application import Application
+
+        app = Application(load_command_settings(project, database=database, global_store=global_store))
+        arguments = preset_arguments | _build_arguments(given)
+        try:
+            answer = call_tool(app, spec, overrides.prepare(arguments, as_json), idempotency_key)
+        finally:
+            app.close()
+        if overrides.render is None or as_json:
+            print_answer(answer, as_json=as_json)
+        else:
+            print("\n".join(overrides.render(answer)))
+        if isinstance(answer, dict) and answer.get("success") is False:
+            sys.exit(1)  # so that `&&` stops after a refusal, although that is a regular answer
+
+    help_text = preset.help if preset else _build_help(spec, overrides)
+    run = run if spec.read_only else key_option(run)
+    made = click.command(name, cls=ToolCommand, help="\n\n".join(filter(None, [help_text, overrides.note])))(
+        run
+    )
+    made.tool = spec.name
+    made.params += parameters
+    return sort_parameters(made)
+
+
+def call_tool(app: Application, spec: ToolSpec, arguments: Mapping[str, Any], key: str | None = None) -> Any:
+    """Call a tool, synchronous or asynchronous, and return its answer."""
+    from deepwork.database.call import Call
+    from deepwork.database.idempotency import check_key
+    from deepwork.server.invocation import invoke, invoke_async
+
+    bound = app.build_toolset(spec.toolset)[spec.name]
+    call = Call("local", spec.name, None if key is None else check_key(key))
+    if not spec.is_async:
+        return invoke(app.database, bound, arguments, call)
+    import asyncio
+
+    return asyncio.run(invoke_async(bound, arguments, call, app.database))
+
+
+def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the tool's arguments: the values given, and null for fields cleared by `--no-FIELD`."""
+    clears = (name for name, value in given.items() if name.startswith(_CLEAR) and value)
+    cleared = {name.removeprefix(_CLEAR): None for name in clears}
+    values = {
+        name: _to_json_value(value)
+        for name, value in given.items()
+        if value not in (None, ()) and not name.startswith(_CLEAR)
+    }
+    if both := values.keys() & cleared.keys():
+        flag = f"--{min(both).replace('_', '-')}"
+        raise click.UsageError(f"{flag} and --no-{flag[2:]} exclude each other.")
+    return values | cleared
+
+
+_CLEAR = "clear_"
+
+
+def _build_help(spec: ToolSpec, overrides: CommandOverrides) -> str:
+    """Build the help: the tool's description, and the choices of its arguments."""
+    shapes = spec.input_schema["properties"]
+    choices = [
+        f"{field.upper()}: {', '.join(shapes[field]['enum'])}."
+        for field in spec.input_schema.get("required", [])
+        if "enum" in shapes[field] and field not in overrides.parameters
+    ]
+    return "\n\n".join([spec.description, *choices])
+
+
+def _build_argument(field: str, shape: dict[str, Any]) -> click.Parameter:
+    several = shape.get("type") == "array"
+    name = f"{field.upper()}..." if several else field.upper()
+    return click.Argument(
+        [field], nargs=-1 if several else 1, required=True, type=_choose_type(shape), metavar=name
+    )
+
+
+def _build_options(field: str, shape: dict[str, Any]) -> Iterator[click.Parameter]:
+    flag = f"--{field.replace('_', '-')}"
+    text = " ".join(_build_remarks(shape)) or None
+    kind = shape.get("type")
+    if field == "path":  # `--path` is always the project; a tool's `path` is a file
+        yield click.Argument([field], required=False, metavar="[FILE]")
+    elif kind == "boolean":
+        yield click.Option([f"{flag}/--no-{flag[2:]}", field], default=None, help=text)
+    else:
+        how: dict[str, Any] = {"multiple": kind == "array", "type": _choose_type(shape)}
+        yield click.Option([flag, field], help=text, metavar=_choose_metavar(field, shape), **how)
+    if isinstance(kind, list) and "null" in kind:
+        yield click.Option([f"--no-{flag[2:]}", f"{_CLEAR}{field}"], is_flag=True, help="Clear it.")
+
+
+def _choose_metavar(field: str, shape: dict[str, Any]) -> str | None:
+    """Choose the placeholder for the value in the help; None for choices, which click lists."""
+    shape = shape["items"] if shape.get("type") == "array" else shape
+    if "enum" in shape:
+        return None
+    if field.endswith(("_id", "_ids")):
+        return "ID"
+    return {"integer": "N", "number": "N", "object": "JSON"}.get(str(shape.get("type")), "TEXT")
+
+
+def _build_remarks(shape: dict[str, Any]) -> Iterator[str]:
+    is_nullable = isinstance(shape.get("type"), list)
+    if shape.get("description") and not is_nullable:  # it describes null, which is a flag of its own here
+        yield f"{shape['description']}."
+    if shape.get("properties"):
+        yield f"Keys: {', '.join(shape['properties'])}."
+    if shape.get("type") == "array":
+        yield "Give it once for each."
+    if shape.get("default") is not None:
+        default = shape["default"]
+        yield f"Default: {('no', 'yes')[default] if isinstance(default, bool) else default}."
+
+
+def _choose_type(shape: dict[str, Any]) -> click.ParamType[Any]:
+    shape = shape["items"] if shape.get("type") == "array" else shape
+    if "enum" in shape:
+        return click.Choice(shape["enum"], case_sensitive=False)
+    if shape.get("type") in ("integer", "number"):
+        return click.INT if shape["type"] == "integer" else click.FLOAT
+    return JsonParam() if shape.get("type") == "object" else click.STRING
+
+
+class JsonParam(click.ParamType[Any]):
+    """A click parameter that takes JSON."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            self.fail(f"not JSON: {error}", param, ctx)
+
+
+def _to_json_value(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

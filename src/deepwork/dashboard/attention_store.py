@@ -1,0 +1,124 @@
+"""Queries for what needs a person's attention; each has a limit and an index."""
+
+from __future__ import annotations
+
+from deepwork.database.engine import Row
+from deepwork.database.transaction import Transaction
+
+
+class AttentionStore:
+    """Reads blockers, tasks to review, failed and stale tasks, lost claims and paused plans.
+
+    Each method returns up to `limit` rows and the total.
+    """
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def list_blockers(self, limit: int) -> tuple[list[Row], int]:
+        """List open issues that need a person, newest first."""
+        rows = self._tx.fetch_all(
+            f"SELECT * FROM issues WHERE {_OPEN_BLOCKER}"
+            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit",
+            limit=limit,
+        )
+        return rows, self._count_all(rows, limit, f"issues WHERE {_OPEN_BLOCKER}")
+
+    def list_reviews(self, since: int, limit: int) -> tuple[list[Row], int]:
+        """List ended tracked tasks with `manual_review_needed` that nobody reviewed, newest first."""
+        source = f"tracked_tasks AS task WHERE {_NEEDS_REVIEW} AND completed_at >= :since AND {_NOT_REVIEWED}"
+        rows = self._tx.fetch_all(
+            f"SELECT {_TRACKED_COLUMNS}, task.outcome FROM {source}"
+            " ORDER BY completed_at DESC, created_seq DESC LIMIT :limit",
+            since=since, limit=limit,
+        )  # fmt: skip
+        return rows, self._count_all(rows, limit, source, since=since)
+
+    def list_failed_tracked(self, limit: int) -> tuple[list[Row], int]:
+        """List tracked tasks of active workflows that failed and were neither retried nor reviewed."""
+        source = f"""{_ACTIVE_TRACKED_TASKS} AND task.status IN ('failed', 'partial_success') AND NOT EXISTS (
+            SELECT 1 FROM tracked_tasks AS again WHERE again.workflow_id = task.workflow_id
+               AND again.name = task.name AND again.started_at >= task.completed_at AND again.id <> task.id
+            ) AND {_NOT_REVIEWED}"""
+        rows = self._tx.fetch_all(
+            f"SELECT {_TRACKED_COLUMNS}, task.outcome FROM {source}"
+            " ORDER BY task.completed_at DESC, task.created_seq DESC LIMIT :limit",
+            limit=limit,
+        )  # fmt: skip
+        return rows, self._count_all(rows, limit, source)
+
+    def list_stale(self, silent_since: int, limit: int) -> tuple[list[Row], int]:
+        """List running tracked tasks without a sign of life since `silent_since`, longest silent first."""
+        source = (
+            f"{_ACTIVE_TRACKED_TASKS} AND task.status = 'in_progress' AND task.last_sign_at < :silent_since"
+        )
+        rows = self._tx.fetch_all(
+            f"SELECT {_TRACKED_COLUMNS} FROM {source}"
+            " ORDER BY task.last_sign_at, task.created_seq LIMIT :limit",
+            silent_since=silent_since,
+            limit=limit,
+        )
+        return rows, self._count_all(rows, limit, source, silent_since=silent_since)
+
+    def list_failed_planned(self, limit: int) -> tuple[list[Row], int]:
+        """List the failed tasks of active plans."""
+        source = """plans JOIN plan_tasks AS task ON task.workflow_id = plans.id
+            WHERE plans.status IN ('ready', 'in_progress', 'paused', 'failed') AND task.status = 'failed'"""
+        rows = self._tx.fetch_all(
+            "SELECT task.id, task.name, task.workflow_id, task.error, task.updated_at"
+            f" FROM {source} ORDER BY task.updated_at DESC, plans.created_seq DESC, task.position DESC"
+            " LIMIT :limit",
+            limit=limit,
+        )
+        return rows, self._count_all(rows, limit, source)
+
+    def list_lost_claims(self, limit: int) -> tuple[list[Row], int]:
+        """List started tasks of active plans whose claim has expired."""
+        source = """leases JOIN plan_tasks AS task ON task.id = leases.what
+            JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
+            WHERE leases.who IS NOT NULL AND leases.until < :now AND task.claimed_by = leases.who
+              AND task.status IN ('planning', 'in_progress', 'paused')
+              AND plans.status IN ('ready', 'in_progress')"""
+        rows = self._tx.fetch_all(
+            "SELECT task.id, task.name, task.workflow_id, leases.who, leases.until,"
+            f" agents.name AS agent_name, agents.last_heartbeat FROM {source}"
+            " ORDER BY leases.until DESC, plans.created_seq, task.position LIMIT :limit",
+            now=self._tx.now, limit=limit,
+        )  # fmt: skip
+        return rows, self._count_all(rows, limit, source, now=self._tx.now)
+
+    def list_paused_plans(self, limit: int) -> tuple[list[Row], int]:
+        """List paused plans with the reason given."""
+        rows = self._tx.fetch_all(
+            """
+            SELECT id, name, updated_at, (
+                   SELECT reason FROM plan_history WHERE workflow_id = plans.id AND after = 'paused'
+                    ORDER BY number DESC LIMIT 1) AS reason
+              FROM plans WHERE status = 'paused' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
+            """,
+            limit=limit,
+        )
+        return rows, self._count_all(rows, limit, "plans WHERE status = 'paused'")
+
+    def _count_all(self, rows: list[Row], limit: int, source: str, **values: object) -> int:
+        """Return the total; counts in the database only if `rows` reached the limit."""
+        if len(rows) < limit:
+            return len(rows)
+        found: int = self._tx.fetch_value(f"SELECT count(*) FROM {source}", **values)
+        return found
+
+
+_OPEN_BLOCKER = "requires_human_review AND resolved_at IS NULL"
+# Must equal the condition of the index word for word. It matches the JSON as `json.dumps` writes it: inside a
+# JSON string the quotes would be escaped, so text that an agent wrote cannot match.
+_NEEDS_REVIEW = """task.outcome LIKE '%"manual_review_needed": true%'"""
+# A person reviewed a task by logging a milestone after it ended; see `actions._add_author` for the mark.
+_NOT_REVIEWED = """NOT EXISTS (
+    SELECT 1 FROM milestones WHERE milestones.task_id = task.id
+       AND milestones.created_at >= task.completed_at AND milestones.metadata LIKE '%"by": "human:%')"""
+_TRACKED_COLUMNS = (
+    "task.id, task.name, task.workflow_id, task.agent_name, task.started_at, task.completed_at, task.status,"
+    " task.last_sign_at"
+)
+_ACTIVE_TRACKED_TASKS = """tracked_workflows AS run JOIN tracked_tasks AS task ON task.workflow_id = run.id
+    WHERE run.status = 'in_progress'"""

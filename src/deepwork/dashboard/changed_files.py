@@ -1,0 +1,83 @@
+"""REST endpoint for the files that a run changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deepwork.dashboard.changed_file_store import ChangedFileStore
+from deepwork.dashboard.endpoints import (
+    Endpoint,
+    PagedAnswer,
+    PageQuery,
+    ReadContext,
+    decode_cursor,
+    encode_cursor,
+)
+from deepwork.dashboard.run_details import get_run_row
+from deepwork.database.engine import Row
+from deepwork.tool_types import Answer
+
+MAX_TASKS_PER_FILE = 50
+
+
+class FileTask(Answer):
+    id: str
+    name: str
+    attribution: str
+
+
+class FileLine(Answer):
+    path: str
+    status: str
+    added: int | None = None
+    removed: int | None = None
+    tasks: list[FileTask]
+    tasks_total: int
+
+
+class Files(PagedAnswer):
+    files: list[FileLine]
+
+
+def read_changed_files(context: ReadContext, query: PageQuery) -> Files:
+    """Read the files that a run changed, with the tasks that changed each."""
+    get_run_row(context.tx, context.id)
+    store = ChangedFileStore(context.tx)
+    [after] = decode_cursor(query.cursor, str) if query.cursor else [None]
+    paths = store.list_paths(context.id, after, query.limit + 1)
+    page = paths[: query.limit]
+    changes: dict[str, list[Row]] = {path: [] for path in page}
+    for row in store.list_changes(context.id, page) if page else ():
+        changes[row["path"]].append(row)
+    return Files(
+        files=[_build_file_line(path, rows) for path, rows in changes.items()],
+        total=store.count_paths(context.id),
+        cursor=encode_cursor([page[-1]]) if len(paths) > query.limit else None,
+    )
+
+
+def _build_file_line(path: str, rows: Sequence[Row]) -> FileLine:
+    details = [json.loads(row["details"]) for row in rows]
+    return FileLine(
+        path=path,
+        status=rows[-1]["status"],
+        added=_sum_lines(details, "added"),
+        removed=_sum_lines(details, "removed"),
+        tasks=[
+            FileTask(id=row["task_id"], name=row["task_name"], attribution=row["attribution"])
+            for row in rows[-MAX_TASKS_PER_FILE:]
+        ],
+        tasks_total=len(rows),
+    )
+
+
+def _sum_lines(details: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    counted = [each[name] for each in details if each.get(name) is not None]
+    return sum(counted) if counted else None
+
+
+ENDPOINTS = (
+    Endpoint("/api/v1/runs/{id}/files", "Files that a run changed.", PageQuery, Files, read_changed_files),
+)

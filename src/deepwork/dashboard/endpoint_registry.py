@@ -1,0 +1,47 @@
+"""All endpoints of the REST API, in the order in which they are documented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepwork.dashboard import (
+    agents,
+    changed_files,
+    home,
+    issues_and_decisions,
+    run_details,
+    run_events,
+    runs,
+    search,
+    task_details,
+    tasks,
+)
+from deepwork.dashboard.endpoints import Endpoint, ToolEndpoint
+from deepwork.dashboard.health import Status
+from deepwork.tool_types import Answer
+
+
+class Me(Answer):
+    """The caller's name and scope."""
+
+    name: str
+    scope: str
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *home.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *run_details.ENDPOINTS,
+    *tasks.ENDPOINTS,
+    *changed_files.ENDPOINTS,
+    *issues_and_decisions.ENDPOINTS,
+    *run_events.ENDPOINTS,
+    *task_details.ENDPOINTS,
+    *agents.ENDPOINTS,
+    *search.ENDPOINTS,
+)
+TOOL_ENDPOINTS: tuple[ToolEndpoint, ...] = (task_details.DIFF, task_details.JOBS)
+SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
+    "/api/v1/status": ("State of the server.", Status),
+    "/api/v1/me": ("Your name and scope.", Me),
+}

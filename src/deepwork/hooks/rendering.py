@@ -1,0 +1,218 @@
+"""Renders current work as short text for an agent that lost its context, with the next tool call to make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from deepwork.database.engine import Row
+from deepwork.hooks.store import MOST_COUNTED
+
+if TYPE_CHECKING:
+    from deepwork.hooks.current_work import CurrentWork
+
+MAX_TOKENS = 2000
+"""Token budget of one hook answer."""
+_MAX_LINE = 200
+_MAX_BODY = 1000
+
+
+def render_current_work(work: CurrentWork) -> str:
+    """Render all parts within the budget; empty if there is no current work."""
+    if work.is_empty:
+        return ""
+    parts = [
+        "Open work recorded in deepwork:",
+        *_render_identity(work),
+        *(_render_own_jobs(work.jobs) if work.jobs_are_own else _render_other_jobs(work.jobs)),
+        *_render_held_tasks(work),
+        *_format_lost_claims(work.lost),
+        *_render_tracked_workflows(work),
+        *_render_plans(work),
+        *_render_unread(work.unread),
+    ]
+    return cut_to_budget("\n".join(parts))
+
+
+def cut_to_budget(text: str) -> str:
+    """Cut text that exceeds the token budget."""
+    if len(text.encode()) <= MAX_TOKENS:  # a token has at least one byte
+        return text
+    from deepwork.plans.tokens import fits, measure_head  # noqa: PLC0415 - most texts are short
+
+    if fits(text, MAX_TOKENS):
+        return text
+    return text[: measure_head(text, MAX_TOKENS - 20)] + "\n… (cut; deepwork's tools return the rest)"
+
+
+def render_urgent_messages(messages: Iterable[Any], names: dict[str, str]) -> str:
+    """Render urgent messages, each with its sender and how to answer."""
+    notices = []
+    for message in messages:
+        sender = names.get(message.sender_id or "", message.sender_id) or "deepwork"
+        body = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
+        subject = f": {format_one_line(message.subject)}" if message.subject else ""
+        cut = " … (cut)" if len(body) > _MAX_BODY else ""
+        notices.append(
+            f"URGENT message {message.id} for you from {format_one_line(sender)}"
+            f" ({message.sender_id}){subject}\n"
+            f"{_quote(body[:_MAX_BODY] + cut)}\n"
+            f'Mark it with message_mark_read(message_ids=["{message.id}"]); answer with message_send.'
+        )
+    return cut_to_budget("\n\n".join(notices))
+
+
+def _quote(body: str) -> str:
+    """Quote every line, so that a message cannot imitate text of deepwork."""
+    return "\n".join(f"> {line}" for line in body.splitlines())
+
+
+def render_offline_notice(agent_id: str, name: str) -> str:
+    """Render the notice for an agent that counts as offline."""
+    return (
+        f"Agent {format_one_line(name)} ({agent_id}) is offline: it was silent for too long. "
+        f'Call agent_heartbeat(agent_id="{agent_id}") to come back; it returns the lost claims.'
+    )
+
+
+def render_lost_claims(rows: Iterable[Row]) -> str:
+    """Render claims that other agents took over."""
+    return "\n".join(_format_lost_claims(rows))
+
+
+def render_stop_reminder(job: Row | None, held: Iterable[Row]) -> str:
+    """Render unfinished work for an agent about to stop; empty if all is finished."""
+    lines = [*_render_own_jobs([job] if job else []), *(_render_held_task(row) for row in held)]
+    if not lines:
+        return ""
+    end = "If you stop because a person must decide, say so and stop; deepwork keeps the state."
+    return cut_to_budget("\n".join(["Before you stop: this work is not finished in deepwork.", *lines, end]))
+
+
+def parse_session_data(row: Row) -> dict[str, Any]:
+    """Parse the JSON data of a job session row."""
+    data = json.loads(row["data"])
+    return data if isinstance(data, dict) else {}
+
+
+def format_one_line(text: Any, limit: int = _MAX_LINE) -> str:
+    """Collapse white space and shorten the text to one line."""
+    line = " ".join(str(text or "").split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _render_identity(work: CurrentWork) -> Iterator[str]:
+    if work.agents:
+        yield f"You are agent {_format_agents(work.agents)}: use that id, do not register again."
+    if work.possible_agents:
+        tasks = [f'{row["id"]} "{format_one_line(row["name"], 60)}"' for row in work.possibly_held]
+        holding = f" and holds {', '.join(tasks)}" if tasks else ""
+        yield (
+            "If this is the conversation that acted as agent"
+            f" {_format_agents(work.possible_agents)}{holding}, keep that id;"
+            " otherwise register: another session may be using it."
+        )
+
+
+def _format_agents(agents: dict[str, str]) -> str:
+    return ", ".join(f"{format_one_line(name, 60)} ({id})" for id, name in agents.items())
+
+
+def _render_own_jobs(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        data = parse_session_data(row)
+        progress = (data.get("step_progress") or {}).get(row["step_id"]) or {}
+        waits = "its review sent it back: fix it" if progress.get("quality_attempts") else "do it"
+        named = f'session_id="{row["id"]}"'
+        yield (
+            f"Job session {_format_job_position(row, data)}; {waits}, then"
+            f" call finished_step({named}). get_session({named}) returns the instructions and outputs."
+            f" Goal: {format_one_line(data.get('goal'))}"
+        )
+
+
+def _render_other_jobs(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        data = parse_session_data(row)
+        yield (
+            "Open here, perhaps in another session: job session"
+            f" {_format_job_position(row, data)}."
+            " Continue it only if you are asked to:"
+            f' get_session(session_id="{row["id"]}") returns the instructions.'
+            f" Goal: {format_one_line(data.get('goal'))}"
+        )
+
+
+def _format_job_position(row: Row, data: dict[str, Any]) -> str:
+    """Format a job session's id, workflow and current step."""
+    step = f"{row['id']}, {row['job_name']}/{row['workflow_name']}: at step {row['step_id']}"
+    if isinstance(entries := data.get("entries"), list):
+        step += f" ({int(data.get('current_entry_index') or 0) + 1} of {len(entries)})"
+    return step
+
+
+def _render_held_tasks(work: CurrentWork) -> Iterator[str]:
+    for place, row in enumerate(work.held):
+        yield _render_held_task(row)
+        if place == 0 and work.context is not None:
+            context = json.dumps(work.context, ensure_ascii=False, separators=(",", ":"))
+            yield f"  Its context: {context}"
+
+
+def _render_held_task(row: Row) -> str:
+    begin = "" if row["status"] in ("in_progress", "paused") else ', set it to "in_progress"'
+    return (
+        f'You hold task {row["id"]} "{format_one_line(row["name"], 100)}" ({row["status"]}) of plan'
+        f' "{format_one_line(row["plan_name"], 100)}" ({row["workflow_id"]}): continue it{begin},'
+        " record progress with checkpoint_add, finish it with task_update_status,"
+        " or give it up with task_release."
+    )
+
+
+def _format_lost_claims(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        name = f' "{format_one_line(row["name"], 100)}"' if row["name"] else ""
+        yield (
+            f"Your claim on task {row['what']}{name} expired and another agent took it: stop working on it, and"
+            f' call agent_heartbeat(agent_id="{row["who"]}").'
+        )
+
+
+def _render_tracked_workflows(work: CurrentWork) -> Iterator[str]:
+    for row in work.tracked:
+        tasks = [task for task in work.tracked_tasks if task["workflow_id"] == row["id"]]
+        named = "; ".join(
+            f'{task["id"]} "{format_one_line(task["name"], 60)}"'
+            + (f" by {format_one_line(task['agent_name'], 40)}" if task["agent_name"] else "")
+            for task in tasks
+        )
+        parts = 'include=["tasks","decisions","blockers"]'
+        yield (
+            f'Tracked workflow {row["id"]} "{format_one_line(row["name"], 100)}":'
+            f" phase {row['current_phase']} of {row['total_phases']};"
+            f" {'open tasks: ' + named if named else 'no open tasks'}."
+            f' get_context(workflow_id="{row["id"]}", {parts}) returns the rest.'
+        )
+
+
+def _render_plans(work: CurrentWork) -> Iterator[str]:
+    """Render open plans, except those whose held tasks were rendered before."""
+    mine = {row["workflow_id"] for row in work.held}
+    for row in work.plans:
+        if row["id"] not in mine:
+            yield (
+                f'Plan {row["id"]} "{format_one_line(row["name"], 100)}": {_format_count(row["done"])} of'
+                f" {_format_count(row['total'])} tasks done."
+                f' workflow_next_tasks(workflow_id="{row["id"]}") lists the tasks to claim.'
+            )
+
+
+def _format_count(number: int) -> str:
+    return str(number) if number <= MOST_COUNTED else f"over {MOST_COUNTED}"
+
+
+def _render_unread(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        urgent = f", {row['urgent']} urgent" if row["urgent"] else ""
+        yield f'{row["waiting"]} unread messages{urgent}: message_list(agent_id="{row["id"]}").'

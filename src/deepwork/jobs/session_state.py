@@ -1,0 +1,186 @@
+"""The state of a job session, and pure functions that return the next state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from deepwork.names import CaseInsensitiveEnum
+
+Outputs = Mapping[str, str | list[str]]
+
+
+class SessionStatus(CaseInsensitiveEnum):
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+
+
+class SessionEvent(CaseInsensitiveEnum):
+    """Events about job sessions."""
+
+    STARTED = "session:started"
+    UPDATED = "session:updated"
+    COMPLETED = "session:completed"
+    ABORTED = "session:aborted"
+
+
+@dataclass(frozen=True)
+class Override:
+    """A review that was skipped, and the reason given."""
+
+    step_id: str
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True)
+class StepProgress:
+    """The progress of one step of a session."""
+
+    step_id: str
+    started_at: str | None = None
+    completed_at: str | None = None
+    outputs: Outputs = field(default_factory=dict)
+    notes: str | None = None
+    quality_attempts: int = 0
+
+
+@dataclass(frozen=True)
+class PinnedEntry:
+    """An entry of the workflow as it was when the session started; editing job.yml does not change it."""
+
+    steps: tuple[str, ...]
+    is_concurrent: bool = False
+
+
+@dataclass(frozen=True)
+class LastAnswer:
+    """The last answer that a tool gave to a call with an idempotency key."""
+
+    key: str
+    digest: str
+    answer: Mapping[str, Any]
+    before: tuple[str, ...] = ()
+    """Keys of earlier calls, whose answers are no longer stored."""
+
+    def has(self, key: str) -> bool:
+        """Whether a call with this key was executed."""
+        return key == self.key or key in self.before
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of a job's workflow; times are ISO 8601 in UTC."""
+
+    session_id: str
+    job_name: str
+    workflow_name: str
+    goal: str
+    entries: tuple[PinnedEntry, ...]
+    current_step_id: str
+    started_at: str
+    caller: str
+    owner: str
+    """The process that works on it; after that has exited, another may take the session over."""
+    instance_id: str | None = None
+    branch: str | None = None
+    current_entry_index: int = 0
+    step_progress: Mapping[str, StepProgress] = field(default_factory=dict)
+    completed_at: str | None = None
+    status: SessionStatus = SessionStatus.ACTIVE
+    abort_reason: str | None = None
+    overrides: tuple[Override, ...] = ()
+    last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)
+    """By tool, so that a late retry still gets its own answer."""
+    generation: int = 0
+    created_seq: int = 0
+    """Orders sessions that started in the same millisecond."""
+
+    @property
+    def workflow(self) -> str:
+        """`job/workflow`, as the stack shows it."""
+        return f"{self.job_name}/{self.workflow_name}"
+
+    @property
+    def is_active(self) -> bool:
+        return self.status is SessionStatus.ACTIVE
+
+    @property
+    def current_entry(self) -> PinnedEntry:
+        return self.entries[self.current_entry_index]
+
+    @property
+    def next_entry(self) -> PinnedEntry | None:
+        """The entry after the current one; None at the end."""
+        following = self.entries[self.current_entry_index + 1 :]
+        return following[0] if following else None
+
+    def get_progress(self, step_id: str) -> StepProgress:
+        return self.step_progress.get(step_id, StepProgress(step_id))
+
+
+def collect_outputs(session: Session) -> dict[str, str | list[str]]:
+    """Collect the outputs of all completed steps; a later step overrides an earlier one of the same name."""
+    order = [step for entry in session.entries for step in entry.steps]
+    done = [session.step_progress[step] for step in order if step in session.step_progress]
+    return {name: value for each in done if each.completed_at for name, value in each.outputs.items()}
+
+
+def start_step(session: Session, step_id: str, now: str) -> Session:
+    """Mark a step as started and make it the current one."""
+    begun = replace(session.get_progress(step_id), started_at=now)
+    return replace(_replace_progress(session, begun), current_step_id=step_id)
+
+
+def complete_step(session: Session, step_id: str, outputs: Outputs, notes: str | None, now: str) -> Session:
+    """Mark a step as completed with these outputs."""
+    done = replace(session.get_progress(step_id), outputs=dict(outputs), notes=notes, completed_at=now)
+    return _replace_progress(session, replace(done, started_at=done.started_at or now))
+
+
+def advance(session: Session, now: str) -> Session:
+    """Move to the next entry, or complete the session after the last one."""
+    entry = session.next_entry
+    if entry is None:
+        return replace(session, status=SessionStatus.COMPLETED, completed_at=now)
+    moved = replace(session, current_entry_index=session.current_entry_index + 1)
+    return start_step(moved, entry.steps[0], now)
+
+
+def add_attempt(session: Session, step_id: str, by: int = 1) -> Session:
+    """Count one more review attempt of a step; `by=-1` takes one back."""
+    progress = session.get_progress(step_id)
+    return _replace_progress(
+        session, replace(progress, quality_attempts=max(0, progress.quality_attempts + by))
+    )
+
+
+def add_override(session: Session, step_id: str, reason: str, now: str) -> Session:
+    """Record that the review of a step was skipped, and why."""
+    return replace(session, overrides=(*session.overrides, Override(step_id, reason, now)))
+
+
+def abort(session: Session, reason: str, now: str) -> Session:
+    """Mark the session as aborted."""
+    return replace(session, status=SessionStatus.ABORTED, abort_reason=reason, completed_at=now)
+
+
+def go_back(session: Session, entry_index: int, step_id: str, now: str) -> tuple[Session, list[str]]:
+    """Return to an earlier entry; also return the steps whose progress this clears."""
+    later = [step for entry in session.entries[entry_index:] for step in entry.steps]
+    cleared = [step for step in later if step in session.step_progress]
+    kept = {step: progress for step, progress in session.step_progress.items() if step not in cleared}
+    moved = replace(session, current_entry_index=entry_index, step_progress=kept)
+    return start_step(moved, step_id, now), cleared
+
+
+def _replace_progress(session: Session, progress: StepProgress) -> Session:
+    return replace(session, step_progress={**session.step_progress, progress.step_id: progress})
+
+
+def format_now() -> str:
+    """Format the current time as sessions store it: ISO 8601 in UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,38 @@
+"""What plans need from the workspaces package, which plans must not import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from deepwork.database.transaction import Transaction
+from deepwork.plans.models import Task, Workflow
+
+
+@dataclass(frozen=True)
+class TaskWorkspace:
+    """The workspace of a task, or why there is none."""
+
+    id: str | None = None
+    path: str | None = None
+    branch: str | None = None
+    problem: str | None = None
+
+
+class WorkspaceProvider(Protocol):
+    """Assigns workspaces to claimed tasks."""
+
+    def provide_for_task(
+        self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
+    ) -> TaskWorkspace | None:
+        """Return the workspace for a task that was just claimed, while `others` tasks are active."""
+
+
+class RepositoryRegistry(Protocol):
+    """Resolves and records the repositories that plans are for."""
+
+    def locate(self, repository_path: str | None) -> str:
+        """Return the real path; without an argument, that of this project."""
+
+    def ensure_known(self, tx: Transaction, path: str) -> None:
+        """Record the repository of a new plan."""

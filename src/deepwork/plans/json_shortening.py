@@ -1,0 +1,106 @@
+"""Shorten JSON values: the type stays the same, long strings are shortened and long lists are cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from deepwork.plans.text_shortening import shorten_text
+from deepwork.plans.tokens import estimate_tokens, fits
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_MAX_DEPTH = 6
+_LEAST = 8  # tokens; fewer than that cannot say anything useful
+_ENOUGH = 60
+_QUOTES = 3
+_SAMPLE = 1024
+
+
+def to_compact_json(value: Any) -> str:
+    """Serialize the value as a client receives it."""
+    return _ENCODER.encode(value)
+
+
+def count_json_tokens(value: Any) -> int:
+    """Estimate how many tokens the value costs in an answer."""
+    return estimate_tokens(to_compact_json(value))
+
+
+def fits_whole(value: Any, max_tokens: int) -> bool:
+    """Whether the value fits unshortened; a value that is far too large is not read to its end."""
+    return _estimate_size(value, 16 * max_tokens) <= 16 * max_tokens and fits(
+        to_compact_json(value), max_tokens
+    )
+
+
+def shorten_json(value: Any, max_tokens: int, shorten: Callable[[str, int], str] = shorten_text) -> Any:
+    """Return the value if it fits, else as much of it as does: empty at worst, but of the same type."""
+    room = max_tokens - _QUOTES
+    if isinstance(value, str):
+        sample = value[:_SAMPLE]
+        room = room * estimate_tokens(sample) // count_json_tokens(sample)  # JSON adds escapes
+    while room > 0:
+        small = shorten(value, room) if isinstance(value, str) else _shorten_value(value, room)
+        if (spent := count_json_tokens(small)) <= max_tokens:
+            return small
+        room = min(room * max_tokens // spent, room - 1 - room // 32)
+    return type(value)()
+
+
+def compute_share(room: int, waiting: int) -> int:
+    """Return the share of the next of `waiting` items: at least a quarter, and never a useless minimum."""
+    return max(room // min(waiting, 4), min(room, _ENOUGH))
+
+
+def _shorten_value(value: Any, room: int, depth: int = 0) -> Any:
+    """Shorten a nested value to about `room` tokens; the exact cost is known only for the whole value."""
+    if isinstance(value, str):
+        return shorten_text(value, room)
+    if fits_whole(value, room):
+        return value
+    if depth < _MAX_DEPTH and isinstance(value, dict):
+        return _shorten_dict(value, room, depth + 1)
+    if depth < _MAX_DEPTH and isinstance(value, list):
+        return _shorten_list(value, room, depth + 1)
+    return "…"
+
+
+def _shorten_dict(value: dict[str, Any], room: int, depth: int) -> dict[str, Any]:
+    """Shorten entries, small ones first, so that their unused shares go to the large ones."""
+    names = list(islice(value, room // _LEAST))
+    kept: dict[str, Any] = {}
+    for done, name in enumerate(sorted(names, key=lambda name: _estimate_size(value[name], room))):
+        share = room // (len(names) - done) - count_json_tokens(name) - _QUOTES
+        if share > 0:
+            kept[name] = _shorten_value(value[name], share, depth)
+            room -= count_json_tokens({name: kept[name]})
+    shown = {name: kept[name] for name in names if name in kept}
+    return shown if len(shown) == len(value) else shown | {"…": f"and {len(value) - len(shown)} more"}
+
+
+def _shorten_list(value: list[Any], room: int, depth: int) -> list[Any]:
+    """Keep as many leading items as fit, none larger than its share while others wait."""
+    kept: list[Any] = []
+    room -= _LEAST
+    while (left_out := len(value) - len(kept)) and room >= _LEAST:
+        kept.append(_shorten_value(value[len(kept)], compute_share(room, left_out), depth))
+        room -= count_json_tokens(kept[-1]) + 1
+    return [*kept, f"and {left_out} more"] if left_out else kept
+
+
+def _estimate_size(value: Any, limit: int) -> int:
+    """Estimate the length of the value as JSON, reading little more than `limit` characters."""
+    weight, waiting = 0, [value]
+    while waiting and weight <= limit:
+        inner = waiting.pop()
+        weight += 4
+        if isinstance(inner, str):
+            weight += len(inner)
+        elif isinstance(inner, dict):
+            weight += sum(map(len, islice(inner, limit)))
+            waiting += islice(inner.values(), limit)
+        elif isinstance(inner, list):
+            waiting += inner[:limit]
+    return weight

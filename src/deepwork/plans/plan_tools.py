@@ -1,0 +1,429 @@
+"""Tools for planned workflows: creating, planning, monitoring and searching them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from deepwork.agents.presence import Presence
+from deepwork.database.engine import Row
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import NotFound
+from deepwork.names import new_id
+from deepwork.plans import summary as summaries
+from deepwork.plans import tokens
+from deepwork.plans.checkpoint_store import CheckpointStore
+from deepwork.plans.claims import ClaimService
+from deepwork.plans.inputs import Plan, PlannedTask
+from deepwork.plans.interfaces import RepositoryRegistry
+from deepwork.plans.levels import Levels
+from deepwork.plans.models import (
+    FileConflicts,
+    SourceType,
+    Task,
+    TaskStatus,
+    Workflow,
+    WorkflowStatus,
+)
+from deepwork.plans.planning import Planner
+from deepwork.plans.recorder import PlanRecorder
+from deepwork.plans.responses import (
+    Found,
+    HistoryLine,
+    NextTasks,
+    PlanSet,
+    ProgressView,
+    Replanned,
+    SearchResults,
+    Summary,
+    TaskAdded,
+    TaskLine,
+    TaskRelations,
+    TaskRemoved,
+    TaskView,
+    WorkflowCreated,
+    WorkflowLine,
+    Workflows,
+    WorkflowView,
+    truncate_to_line,
+)
+from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
+from deepwork.plans.search_store import SearchStore
+from deepwork.plans.store import PlanStore
+from deepwork.plans.task_store import TaskStore
+from deepwork.plans.transitions import check_workflow_transition
+from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text, Traits
+
+Parallelism = Annotated[int, Field(ge=1, le=10_000, description="1 = one after another")]
+
+_HISTORY = 50
+_DEPENDENCIES = 100
+_DEPENDENCIES_IN_LIST = 10
+_SUMMARIZED = 50
+
+
+class PlanTools:
+    """Tools with which agents create workflows, plan them and follow their progress."""
+
+    traits: ClassVar = Traits(
+        toolset="plans",
+        read_only=frozenset(
+            {
+                "workflow_get", "workflow_list", "workflow_get_summary", "workflow_next_tasks",
+                "workflow_progress", "workflow_search",
+            }
+        ),
+        idempotent=frozenset({"workflow_update_status", "workflow_set_parallelism"}),
+        destructive=frozenset({"workflow_remove_task", "workflow_replan"}),
+        aliases={"show": "get", "next": "next-tasks", "summary": "get-summary"},
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        database: Database,
+        presence: Presence,
+        repositories: RepositoryRegistry,
+        *,
+        has_many_projects: bool = False,
+        file_conflicts: FileConflicts = FileConflicts.WARN,
+    ) -> None:
+        """`has_many_projects`: the store is shared by projects, so lists default to this project."""
+        self._database = database
+        self._presence = presence
+        self._repositories = repositories
+        self._has_many_projects = has_many_projects
+        self._file_conflicts = file_conflicts
+
+    def workflow_create(
+        self,
+        name: Name,
+        source_type: SourceType,
+        source_content: Annotated[Text, Field(description="The prompt or issue itself")],
+        source_ref: Annotated[str | None, Field(description="URL or identifier")] = None,
+        repository_path: Annotated[str | None, Field(description="Default: this project")] = None,
+        max_parallel_tasks: Parallelism = 1,
+        auto_create_workspaces: Annotated[
+            bool, Field(description="A worktree for each parallel task")
+        ] = False,
+    ) -> WorkflowCreated:
+        """Create a workflow for a request; next, set its plan."""
+        located = self._repositories.locate(repository_path)
+        with self._database.transaction() as tx:
+            self._repositories.ensure_known(tx, located)
+            workflow = Planner(tx).create(
+                Workflow(
+                    id=new_id("wf"), name=name, source_type=source_type, source_ref=source_ref,
+                    source_content=source_content, status=WorkflowStatus.PLANNING, plan_summary=None,
+                    initial_plan=None, repository_path=located,
+                    max_parallel_tasks=max_parallel_tasks, auto_create_workspaces=auto_create_workspaces,
+                    file_conflicts=self._file_conflicts, created_by=tx.caller,
+                    created_at=tx.now, updated_at=tx.now,
+                )
+            )  # fmt: skip
+            return WorkflowCreated(
+                id=workflow.id, name=workflow.name, status=workflow.status,
+                max_parallel_tasks=workflow.max_parallel_tasks,
+            )  # fmt: skip
+
+    def workflow_get(
+        self,
+        id: Id,
+        include_tasks: bool = False,
+        include_task_summaries: Annotated[bool, Field(description="false: full tasks")] = True,
+        include_history: bool = False,
+        task_limit: Limit1000 = 100,
+    ) -> WorkflowView:
+        """Get a workflow: its request, plan and status."""
+        with self._database.reading() as tx:
+            workflow = PlanStore(tx).get(id)
+            more: dict[str, Any] = {}
+            if include_tasks:
+                tasks, total = TaskStore(tx).list_by_workflow(id, task_limit)
+                more |= {
+                    "tasks": _build_task_views(tx, tasks, in_full=not include_task_summaries),
+                    "tasks_total": total,
+                }
+            if include_history:
+                more["history"] = _build_history(PlanStore(tx).list_history(id, _HISTORY), task_limit)
+            return WorkflowView.from_workflow(workflow, **more)
+
+    def workflow_list(
+        self,
+        repository_path: Annotated[str | None, Field(description="`*`: all repositories")] = None,
+        status: list[WorkflowStatus] | None = None,
+        limit: Limit200 = 20,
+        offset: Annotated[int, Field(ge=0)] = 0,
+    ) -> Workflows:
+        """List workflows, newest first."""
+        located = self._resolve_repository_filter(repository_path)
+        with self._database.reading() as tx:
+            found, total = PlanStore(tx).list_matching(
+                statuses=status, repository_path=located, limit=limit, offset=offset
+            )
+            return Workflows(
+                workflows=[WorkflowLine.from_workflow(workflow) for workflow in found], total=total
+            )
+
+    def workflow_set_plan(self, id: Id, plan: Plan) -> PlanSet:
+        """Set a workflow's plan: creates all tasks and makes it ready."""
+        with self._database.transaction() as tx:
+            details = plan.model_dump(include={"approach", "risks", "assumptions"}, exclude_none=True)
+            outlines = [task.to_outline() for task in plan.tasks]
+            workflow = Planner(tx).set_plan(PlanStore(tx).get_for_update(id), plan.summary, outlines, details)
+            groups = {outline.parallel_group for outline in outlines} - {None}
+            return PlanSet(
+                workflow_id=id, tasks_created=len(outlines), parallelizable_groups=len(groups),
+                status=workflow.status,
+            )  # fmt: skip
+
+    def workflow_add_task(
+        self,
+        workflow_id: Id,
+        task: PlannedTask,
+        after: Annotated[list[str] | None, Field(description="Names or ids it waits for")] = None,
+    ) -> TaskAdded:
+        """Add a task to an existing plan."""
+        with self._database.transaction() as tx:
+            workflow = PlanStore(tx).get_for_update(workflow_id)
+            outline = task.to_outline(None if after is None else _resolve_names(tx, workflow_id, after))
+            has_sequence = "sequence" in task.model_fields_set
+            return TaskAdded(task_id=Planner(tx).add_task(workflow, outline, has_sequence=has_sequence).id)
+
+    def workflow_remove_task(self, workflow_id: Id, task_id: Id) -> TaskRemoved:
+        """Remove a task that was never started; its dependents inherit its dependencies."""
+        with self._database.transaction() as tx:
+            workflow = PlanStore(tx).get_for_update(workflow_id)
+            ClaimService(tx, self._presence).reclaim_expired(workflow)
+            task = TaskStore(tx).get_for_update(task_id)
+            if task.workflow_id != workflow_id:
+                raise NotFound("task", task_id, suggestion=f"It belongs to workflow {task.workflow_id}.")
+            rewired = Planner(tx).remove_task(workflow, task)
+            return TaskRemoved(rewired=[node.id for node in rewired[:100]])
+
+    def workflow_replan(
+        self, workflow_id: Id, reason: Text, tasks: list[PlannedTask], summary: str | None = None
+    ) -> Replanned:
+        """Replace all tasks not yet started; the others stay, and the old plan is recorded."""
+        with self._database.transaction() as tx:
+            workflow = PlanStore(tx).get_for_update(workflow_id)
+            ClaimService(tx, self._presence).reclaim_expired(workflow)
+            outlines = [task.to_outline() for task in tasks]
+            made, removed, kept = Planner(tx).replan(workflow, reason, outlines, summary)
+            return Replanned(tasks_created=len(made), tasks_removed=len(removed), tasks_kept=kept)
+
+    def workflow_update_status(
+        self,
+        id: Id,
+        status: WorkflowStatus,
+        reason: str | None = None,
+        force: Annotated[bool, Field(description="Complete it despite open tasks")] = False,
+    ) -> Done:
+        """Pause, resume, complete, fail or abandon a workflow; usually its status follows its tasks."""
+        with self._database.transaction() as tx:
+            workflow, tasks = PlanStore(tx).get_for_update(id), TaskStore(tx)
+            after = check_workflow_transition(
+                workflow, status, task_count=tasks.count(id), open_count=tasks.count_open(id), force=force
+            )
+            if after is None:
+                return Done()
+            changed = PlanRecorder(tx).save_workflow(workflow, replace(workflow, status=after), reason)
+            if after.is_final:
+                ClaimService(tx, self._presence).release_all(changed, f"the workflow is {after}")
+            return Done()
+
+    def workflow_set_parallelism(
+        self,
+        id: Id,
+        max_parallel_tasks: Parallelism,
+        auto_create_workspaces: bool | None = None,
+        file_conflicts: Annotated[
+            FileConflicts | None, Field(description="If a claim shares files with a running task")
+        ] = None,
+    ) -> Done:
+        """Set how many tasks may run in parallel."""
+        with self._database.transaction() as tx:
+            workflow = PlanStore(tx).get_for_update(id)
+            changed = replace(
+                workflow,
+                max_parallel_tasks=max_parallel_tasks,
+                auto_create_workspaces=(
+                    workflow.auto_create_workspaces
+                    if auto_create_workspaces is None
+                    else auto_create_workspaces
+                ),
+                file_conflicts=file_conflicts or workflow.file_conflicts,
+            )
+            if changed != workflow:
+                recorder = PlanRecorder(tx)
+                recorder.save_workflow(workflow, changed)
+                before, after = _format_parallelism(workflow), _format_parallelism(changed)
+                recorder.record_history(id, None, "parallelism", before=before, after=after)
+            return Done()
+
+    def workflow_next_tasks(
+        self,
+        workflow_id: Id,
+        include_failed: Annotated[bool, Field(description="Offer failed tasks again")] = True,
+        limit: Annotated[Limit200 | None, Field(description="Default: 20, or max_parallel_tasks")] = None,
+    ) -> NextTasks:
+        """List tasks that can start now: unclaimed, with all dependencies done."""
+        with self._database.reading() as tx:
+            workflow = PlanStore(tx).get(workflow_id)
+            offered = limit or min(MAX_LIMIT, max(DEFAULT_LIMIT, workflow.max_parallel_tasks))
+            return Scheduler(tx).list_next_tasks(workflow, include_failed=include_failed, limit=offered)
+
+    def workflow_progress(self, workflow_id: Id, limit: Limit1000 = 100) -> ProgressView:
+        """A workflow's progress, and what blocks which tasks."""
+        with self._database.reading() as tx:
+            return Scheduler(tx).build_progress(PlanStore(tx).get(workflow_id), limit=limit)
+
+    def workflow_get_summary(self, id: Id, format: Literal["json", "markdown"] = "json") -> Summary:
+        """Summarize a workflow briefly, e.g. for CLAUDE.md."""
+        with self._database.reading() as tx:
+            overview = _load_overview(tx, PlanStore(tx).get(id))
+        shown: str | dict[str, Any] = (
+            summaries.build_summary(overview) if format == "json" else summaries.render_markdown(overview)
+        )
+        return Summary(
+            summary=shown, token_estimate=tokens.estimate_tokens(json.dumps(shown, ensure_ascii=False))
+        )
+
+    def workflow_search(
+        self, query: Text, limit: Limit200 = 20, workflow_id: Id | None = None
+    ) -> SearchResults:
+        """Find workflows, tasks and checkpoints by words in names, descriptions, outcomes and notes."""
+        with self._database.reading() as tx:
+            if workflow_id is not None:
+                PlanStore(tx).get(workflow_id)
+            ids, total = SearchStore(tx).find(query, workflow_id, limit)
+            return SearchResults(results=_load_results(tx, ids, query), total=total)
+
+    def _resolve_repository_filter(self, repository_path: str | None) -> str | None:
+        """Return the repository whose plans a list shows; None for all."""
+        if repository_path == "*" or (repository_path is None and not self._has_many_projects):
+            return None
+        return self._repositories.locate(repository_path)
+
+
+def load_task_relations(tx: Transaction, tasks: Sequence[Task]) -> TaskRelations:
+    """Load the facts about these tasks that are not in their rows."""
+    store = TaskStore(tx)
+    levels = {id: Levels(store.count_by_status(id)) for id in {task.workflow_id for task in tasks}}
+    previous = {sequence: before for level in levels.values() for sequence, before in level.previous.items()}
+    waiting = {
+        task.id
+        for task in tasks
+        if task.status is TaskStatus.PENDING and levels[task.workflow_id].is_blocked(task)
+    }
+    explicit = [task.id for task in tasks if task.is_explicit]
+    most = _DEPENDENCIES if len(tasks) == 1 else _DEPENDENCIES_IN_LIST
+    return TaskRelations(
+        blocked=waiting,
+        names=store.list_dependency_names(explicit, most),
+        counts=store.count_dependencies(explicit),
+        holders=store.find_holders([task.id for task in tasks if task.claimed_by]),
+        previous=previous,
+    )
+
+
+def _build_task_views(tx: Transaction, tasks: Sequence[Task], *, in_full: bool) -> list[TaskLine | TaskView]:
+    relations = load_task_relations(tx, tasks)
+    return [
+        TaskView.from_task(task, relations) if in_full else TaskLine.from_task(task, relations)
+        for task in tasks
+    ]
+
+
+def _resolve_names(tx: Transaction, workflow_id: str, named: Sequence[str]) -> list[str]:
+    """Convert references to tasks of the workflow, by name or by id, to names."""
+    found = TaskStore(tx).find_by_ids([each for each in named if each.startswith("tk_")]).values()
+    names = {task.id: task.name for task in found if task.workflow_id == workflow_id}
+    return [names.get(each, each) for each in named]
+
+
+def _format_parallelism(workflow: Workflow) -> str:
+    workspaces = ", a workspace for each" if workflow.auto_create_workspaces else ""
+    return f"{workflow.max_parallel_tasks} in parallel, files {workflow.file_conflicts}{workspaces}"
+
+
+def _build_history(rows: Sequence[Row], most_tasks: int) -> list[HistoryLine]:
+    """Build the history entries; replaced plans are shown as tasks, at most `most_tasks` in all."""
+    lines = []
+    for row in rows:
+        entry = dict(row)
+        if row["what"] in ("replanned", "removed"):
+            tasks = json.loads(entry.pop("before"))
+            entry |= {"old_tasks": tasks[:most_tasks], "old_tasks_total": len(tasks)}
+            most_tasks -= len(entry["old_tasks"])
+        lines.append(HistoryLine.model_validate(entry))
+    return lines
+
+
+def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOverview:
+    store, scheduler = TaskStore(tx), Scheduler(tx)
+    running, expired = scheduler.list_active(workflow.id)
+    levels = Levels(store.count_by_status(workflow.id)).with_released(expired)
+    ready, ready_total = scheduler.list_ready(workflow, levels, expired, include_failed=False)
+    return summaries.WorkflowOverview(
+        workflow=workflow,
+        by_status=levels.by_status,
+        running=running[:_SUMMARIZED],
+        holders=store.find_holders([task.id for task in running]),
+        ready=ready[:_SUMMARIZED],
+        ready_total=ready_total,
+        blocked=store.list_blocked(workflow.id, levels.free, _SUMMARIZED),
+        failed=store.list_by_status(workflow.id, [TaskStatus.FAILED], _SUMMARIZED),
+        done=store.list_by_status(
+            workflow.id, [TaskStatus.COMPLETED, TaskStatus.SKIPPED], _SUMMARIZED, newest_first=True
+        ),
+    )
+
+
+def _load_results(tx: Transaction, ids: Sequence[str], query: str) -> list[Found]:
+    """Load what these ids refer to, in the same order; ids that no longer exist are left out."""
+    tasks = TaskStore(tx).find_by_ids([id for id in ids if id.startswith("tk_")])
+    checkpoints = CheckpointStore(tx).find_by_ids([id for id in ids if id.startswith("cp_")])
+    checkpoint_tasks = TaskStore(tx).find_by_ids([checkpoint.task_id for checkpoint in checkpoints.values()])
+    workflows = PlanStore(tx).find_by_ids([id for id in ids if id.startswith("wf_")])
+    found: list[Found] = []
+    for id in ids:
+        if id in tasks:
+            task = tasks[id]
+            text = "\n".join(filter(None, [task.outcome, task.error, task.description]))
+            found.append(
+                _build_result("task", id, task.workflow_id, task.name, _extract_snippet(text, query))
+            )
+        elif id in checkpoints and checkpoints[id].task_id in checkpoint_tasks:
+            task = checkpoint_tasks[checkpoints[id].task_id]
+            snippet = _extract_snippet(checkpoints[id].summary, query)
+            found.append(
+                _build_result("checkpoint", id, task.workflow_id, task.name, snippet, task_id=task.id)
+            )
+        elif id in workflows:
+            workflow = workflows[id]
+            text = "\n".join(filter(None, [workflow.plan_summary, workflow.source_content]))
+            found.append(_build_result("workflow", id, id, workflow.name, _extract_snippet(text, query)))
+    return found
+
+
+def _build_result(
+    kind: Literal["workflow", "task", "checkpoint"],
+    id: str,
+    workflow_id: str,
+    name: str,
+    snippet: str,
+    task_id: str | None = None,
+) -> Found:
+    return Found(kind=kind, id=id, workflow_id=workflow_id, task_id=task_id, name=name, snippet=snippet)
+
+
+def _extract_snippet(text: str, query: str) -> str:
+    """Return the text around the first word of the query that occurs in it."""
+    folded = text.casefold()
+    places = [place for word in query.casefold().split() if (place := folded.find(word)) >= 0]
+    start = max(0, min(places, default=0) - 60)
+    return ("…" if start else "") + (truncate_to_line(text[start:]) or "")

@@ -1,0 +1,91 @@
+"""Saves changes of plans: each is stored, emitted as an event and, where useful, added to the history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deepwork.database.transaction import Transaction
+from deepwork.plans.models import Checkpoint, PlanChange, PlanEvent, Task, Workflow
+from deepwork.plans.responses import CheckpointView, TaskView, WorkflowView, truncate_to_line
+from deepwork.plans.store import PlanStore
+from deepwork.plans.task_store import TaskStore
+from deepwork.plans.transitions import derive_workflow_status
+
+_LONGEST_REASON = 500
+
+
+class PlanRecorder:
+    """Saves workflows and tasks, and emits their events.
+
+    `by_whom` is the agent the history names; without a known agent it is the caller.
+    """
+
+    def __init__(self, tx: Transaction, by_whom: str | None = None) -> None:
+        self._tx = tx
+        self._by_whom = by_whom or tx.caller
+        self._plans = PlanStore(tx)
+
+    def save_workflow(self, before: Workflow, after: Workflow, reason: str | None = None) -> Workflow:
+        """Save a changed workflow; a change of status, or one with a reason, goes into the history."""
+        after = replace(after, updated_at=self._tx.now)
+        self._plans.save(before, after)
+        if before.status != after.status or reason:
+            self.record_history(
+                after.id, None, "status", before=before.status, after=after.status, reason=reason
+            )
+        self.emit_workflow_event(PlanEvent.UPDATED, after)
+        return after
+
+    def save_task(
+        self,
+        before: Task,
+        after: Task,
+        reason: str | None = None,
+        *,
+        event: PlanEvent = PlanEvent.TASK_UPDATED,
+    ) -> Task:
+        """Save a changed task; a change of status, or another event than `updated`, is in the history."""
+        after = replace(after, updated_at=self._tx.now)
+        TaskStore(self._tx).save(before, after)
+        what = event.value.removeprefix("plan_task:")
+        if before.status != after.status or event is not PlanEvent.TASK_UPDATED:
+            self.record_history(
+                after.workflow_id, after.id, what, before=before.status, after=after.status, reason=reason
+            )
+        self.emit_task_event(event, after)
+        return after
+
+    def update_workflow_status(self, workflow: Workflow, *, any_started: bool, may_be_done: bool) -> Workflow:
+        """Derive the workflow's status from its tasks, and save it if it changes."""
+        all_done = may_be_done and TaskStore(self._tx).are_all_done(workflow.id)
+        status = derive_workflow_status(workflow.status, any_started=any_started, all_done=all_done)
+        if status is workflow.status:
+            return workflow
+        reason = "every task is done" if all_done else "the first task was started"
+        return self.save_workflow(workflow, replace(workflow, status=status), reason)
+
+    def record_history(
+        self,
+        workflow_id: str,
+        task_id: str | None,
+        what: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Add an entry to the workflow's history; a long reason is cut to one line."""
+        short_reason = truncate_to_line(reason, _LONGEST_REASON)
+        self._plans.add_history(
+            PlanChange(workflow_id, task_id, what, before, after, short_reason, self._by_whom)
+        )
+
+    def emit_workflow_event(self, event: PlanEvent, workflow: Workflow) -> None:
+        self._tx.emit(event, WorkflowView.from_workflow(workflow).model_dump(mode="json"), workflow.id)
+
+    def emit_task_event(self, event: PlanEvent, task: Task) -> None:
+        self._tx.emit(event, TaskView.from_task(task).model_dump(mode="json"), task.workflow_id)
+
+    def emit_checkpoint_event(self, task: Task, checkpoint: Checkpoint) -> None:
+        payload = {"task_id": task.id, **CheckpointView.from_checkpoint(checkpoint).model_dump(mode="json")}
+        self._tx.emit(PlanEvent.CHECKPOINT, payload, task.workflow_id)

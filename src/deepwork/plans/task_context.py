@@ -1,0 +1,306 @@
+"""Build the context an agent needs to continue a task, within a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepwork.plans.json_shortening import count_json_tokens
+from deepwork.plans.models import Checkpoint, Task, Workflow
+from deepwork.plans.text_shortening import shorten_text, shorten_to_sentence, summarize_text
+from deepwork.plans.token_budget import (
+    ContentSection,
+    FittedSection,
+    ListItem,
+    ListSection,
+    Section,
+    fit_sections,
+)
+
+MIN_TOKENS = 200
+"""Enough for ids, names and statuses, and for a short note on what is missing."""
+
+_ROOMY = 500
+_SHOWN_FILES = 10
+_BRIEF = 40
+_NEVER_SHORTENED = frozenset({"id", "task_id", "sequence", "type", "status", "created_at"})
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """What the context should contain."""
+
+    workflow_plan: bool = True
+    workflow_summary: bool = True
+    prior_task_outcomes: bool = True
+    prior_task_full: bool = False
+    sibling_status: bool = True
+    dependency_outcomes: bool = True
+    all_checkpoints: bool = False
+    recent_checkpoints: int = 5
+
+
+@dataclass(frozen=True)
+class ContextSource:
+    """The data a context is built from; lists may be incomplete, their totals count everything."""
+
+    workflow: Workflow
+    task: Task
+    checkpoints: Sequence[Checkpoint]
+    """Newest last."""
+    checkpoints_total: int
+    prior_tasks: Sequence[Task]
+    """Most relevant first."""
+    prior_total: int
+    siblings: Sequence[Task]
+    siblings_total: int
+    dependencies: Sequence[Task]
+    dependencies_total: int
+    blocked: bool = False
+
+
+def build_context(source: ContextSource, options: ContextOptions, max_tokens: int) -> dict[str, Any]:
+    """Build the task's context; as compact JSON it costs at most `max_tokens`.
+
+    `truncated` lists what is missing and the tool call that returns it. Fitting the sections is repeated with
+    a smaller budget until the whole answer fits, because separators and truncations add to its cost.
+    """
+    sections = list(_build_sections(source, options))
+    skeleton = _build_skeleton(source, options)
+    reserve = _build_combined_truncation(source, [section.name for section in sections], max_tokens)
+    room = max_tokens - count_json_tokens(skeleton | {"truncated": [reserve]})
+    while True:
+        fitted = fit_sections(sections, room)
+        truncations = _list_truncations(source, fitted, max_tokens)
+        answer = _fill_skeleton(skeleton, sections, fitted) | (
+            {"truncated": truncations} if truncations else {}
+        )
+        if (over := (total := _count_tokens_with_estimate(answer)) - max_tokens) <= 0 or room <= 0:
+            return answer | {"token_estimate": total}
+        room -= over
+
+
+def _fill_skeleton(
+    skeleton: dict[str, Any], sections: Sequence[Section], fitted: Sequence[FittedSection]
+) -> dict[str, Any]:
+    answer = {key: dict(group) if isinstance(group, dict) else group for key, group in skeleton.items()}
+    for section, each in zip(sections, fitted, strict=True):
+        if each.value or not section.is_optional:
+            *groups, key = section.path
+            place = answer[groups[0]] if groups else answer
+            place[key] = each.value
+    return answer
+
+
+def _list_truncations(
+    source: ContextSource, fitted: Sequence[FittedSection], max_tokens: int
+) -> list[dict[str, Any]]:
+    own = [each.truncation for each in fitted if each.truncation and each.includes_truncation]
+    others = [
+        each.truncation["section"] for each in fitted if each.truncation and not each.includes_truncation
+    ]
+    return [*own, _build_combined_truncation(source, others, max_tokens)] if others else own
+
+
+def _build_combined_truncation(
+    source: ContextSource, names: Sequence[str], max_tokens: int
+) -> dict[str, Any]:
+    """Build one truncation for all sections whose own truncation does not fit."""
+    how = f"task_get(id={source.task.id!r})"
+    if max_tokens >= _ROOMY:
+        how += f", workflow_get(id={source.workflow.id!r}, include_tasks=true)"
+    named = shorten_text(", ".join(names), max_tokens // 25)
+    return {"section": named, "kept": 0, "total": len(names), "how": how}
+
+
+def _count_tokens_with_estimate(answer: dict[str, Any]) -> int:
+    """Count the tokens of the answer including `token_estimate` itself: three digits are one token."""
+    without = count_json_tokens(answer | {"token_estimate": 0}) - 1
+    return next(total for digits in range(1, 9) if (total := without + digits) < 1000**digits)
+
+
+def _build_skeleton(source: ContextSource, options: ContextOptions) -> dict[str, Any]:
+    """Build the answer with empty values where the sections go."""
+    workflow, task = source.workflow, source.task
+    return {
+        "workflow": {
+            "id": workflow.id,
+            "name": "",
+            "source_type": workflow.source_type.value,
+            **({"source_summary": ""} if options.workflow_summary else {}),
+            **({"plan_summary": ""} if options.workflow_plan else {}),
+            "status": workflow.status.value,
+            "max_parallel_tasks": workflow.max_parallel_tasks,
+        },
+        "current_task": {
+            "id": task.id,
+            "name": "",
+            "description": "",
+            "plan": None if task.plan is None else {},
+            "context": {},
+            "checkpoints": [],
+            "status": task.status.value,
+            "sequence": task.sequence,
+            **({"blocked": True} if source.blocked else {}),
+            **({"attempts": task.attempts} if task.error else {}),
+        },
+        "prior_tasks": [],
+        "token_estimate": 0,
+    }
+
+
+def _build_sections(source: ContextSource, options: ContextOptions) -> Iterator[Section]:
+    """Yield the sections, most important first; the shares matter when not everything fits."""
+    yield from _build_task_sections(source.task)
+    if options.dependency_outcomes and source.dependencies_total:
+        yield _build_dependency_section(source)
+    yield _build_checkpoint_section(source, options)
+    yield from _build_workflow_sections(source.workflow, options)
+    if options.prior_task_outcomes:
+        yield _build_prior_task_section(source, in_full=options.prior_task_full)
+    if options.sibling_status and source.siblings_total:
+        yield _build_sibling_section(source)
+
+
+def _build_task_sections(task: Task) -> Iterator[ContentSection]:
+    how = f"task_get(id={task.id!r})"
+    yield ContentSection("name", ("current_task", "name"), 20, how, task.name)
+    yield ContentSection("description", ("current_task", "description"), 20, how, task.description)
+    if task.error:
+        yield ContentSection("error", ("current_task", "error"), 5, how, task.error, is_optional=True)
+    if task.plan is not None:
+        yield ContentSection("plan", ("current_task", "plan"), 15, how, dict(task.plan))
+    yield ContentSection("context", ("current_task", "context"), 5, how, dict(task.context))
+
+
+def _build_workflow_sections(workflow: Workflow, options: ContextOptions) -> Iterator[ContentSection]:
+    how = f"workflow_get(id={workflow.id!r})"
+    yield ContentSection("workflow_name", ("workflow", "name"), 5, how, workflow.name)
+    if options.workflow_plan:
+        yield ContentSection(
+            "plan_summary", ("workflow", "plan_summary"), 5, how, workflow.plan_summary or ""
+        )
+        yield ContentSection(
+            "workflow_plan", ("workflow", "plan"), 5, how, _select_plan_fields(workflow), is_optional=True
+        )
+    if options.workflow_summary:
+        yield ContentSection(
+            "source", ("workflow", "source_summary"), 10, how, workflow.source_content, summarize_text
+        )
+
+
+def _select_plan_fields(workflow: Workflow) -> dict[str, Any]:
+    plan = workflow.initial_plan or {}
+    return {key: plan[key] for key in ("approach", "risks", "assumptions") if plan.get(key)}
+
+
+def _build_dependency_section(source: ContextSource) -> ListSection[Task]:
+    name = "dependency_outcomes"
+    how = f"task_check_dependencies(task_id={source.task.id!r})"
+    total = source.dependencies_total
+    return ListSection(
+        name, (name,), 10, how, source.dependencies, _build_dependency_item, total, is_optional=True
+    )
+
+
+def _build_checkpoint_section(
+    source: ContextSource, options: ContextOptions
+) -> ListSection[tuple[int, Checkpoint]]:
+    """Show the newest checkpoints in full; older ones, if all are requested, in one line each."""
+    newest_first = list(enumerate(reversed(source.checkpoints)))
+    wanted = newest_first if options.all_checkpoints else newest_first[: options.recent_checkpoints]
+
+    def build_item(numbered: tuple[int, Checkpoint]) -> ListItem:
+        place, checkpoint = numbered
+        return (
+            _build_checkpoint_item(checkpoint)
+            if place < options.recent_checkpoints
+            else _build_brief_checkpoint_item(checkpoint)
+        )
+
+    how = f"checkpoint_list(task_id={source.task.id!r})"
+    place, total = ("current_task", "checkpoints"), source.checkpoints_total
+    return ListSection("checkpoints", place, 15, how, wanted, build_item, total, is_reversed=True)
+
+
+def _build_checkpoint_item(checkpoint: Checkpoint) -> ListItem:
+    files = list(checkpoint.files_changed[:_SHOWN_FILES])
+    if more := len(checkpoint.files_changed) - len(files):
+        files.append(f"and {more} more")
+    value = {
+        "id": checkpoint.id,
+        "sequence": checkpoint.sequence,
+        "type": checkpoint.type.value,
+        "summary": checkpoint.summary,
+        "detail": dict(checkpoint.detail or {}),
+        "files_changed": files,
+        "created_at": checkpoint.created_at,
+    }
+    shown = {key: inner for key, inner in value.items() if inner not in ({}, [])}
+    return ListItem(shown, _NEVER_SHORTENED, _format_checkpoint_call(checkpoint), is_whole=not more)
+
+
+def _build_brief_checkpoint_item(checkpoint: Checkpoint) -> ListItem:
+    value = {"sequence": checkpoint.sequence, "type": checkpoint.type.value, "summary": checkpoint.summary}
+    is_whole = not checkpoint.detail and not checkpoint.files_changed
+    return ListItem(value, _NEVER_SHORTENED, _format_checkpoint_call(checkpoint), is_whole=is_whole)
+
+
+def _format_checkpoint_call(checkpoint: Checkpoint) -> str:
+    return f"checkpoint_list(task_id={checkpoint.task_id!r}, since_sequence={checkpoint.sequence - 1})"
+
+
+def _build_prior_task_section(source: ContextSource, *, in_full: bool) -> ListSection[Task]:
+    how = f"workflow_get(id={source.workflow.id!r}, include_tasks=true)"
+    build_item = _build_full_prior_task_item if in_full else _build_prior_task_item
+    return ListSection(
+        "prior_tasks", ("prior_tasks",), 15, how, source.prior_tasks, build_item, source.prior_total
+    )
+
+
+def _build_sibling_section(source: ContextSource) -> ListSection[Task]:
+    name = "sibling_tasks"
+    how = f"workflow_get(id={source.workflow.id!r}, include_tasks=true)"
+    return ListSection(
+        name,
+        (name,),
+        5,
+        how,
+        source.siblings,
+        _build_sibling_item,
+        source.siblings_total,
+        is_optional=True,
+    )
+
+
+def _build_dependency_item(task: Task) -> ListItem:
+    outcome = task.outcome or task.error or f"({task.status})"
+    return _build_task_item(task, task_id=task.id, task_name=task.name, outcome=outcome)
+
+
+def _build_prior_task_item(task: Task) -> ListItem:
+    return _build_task_item(
+        task, id=task.id, name=task.name, outcome=task.outcome or "", status=task.status.value
+    )
+
+
+def _build_full_prior_task_item(task: Task) -> ListItem:
+    detail = {
+        "description": task.description,
+        "outcome_detail": dict(task.outcome_detail or {}),
+        "error": task.error,
+    }
+    return _build_task_item(
+        task, **_build_prior_task_item(task).value, **{key: value for key, value in detail.items() if value}
+    )
+
+
+def _build_sibling_item(task: Task) -> ListItem:
+    brief = shorten_to_sentence(task.outcome or task.error or task.description, _BRIEF)
+    summary = {"brief_summary": brief} if brief else {}
+    return _build_task_item(task, id=task.id, name=task.name, status=task.status.value, **summary)
+
+
+def _build_task_item(task: Task, **value: Any) -> ListItem:
+    return ListItem(value, _NEVER_SHORTENED, f"task_get(id={task.id!r})")

@@ -1,0 +1,192 @@
+"""Plans the reviews of changed files, for `get_review_instructions` and `deepwork review`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepwork.config import STATE_FOLDER
+from deepwork.database.transaction import Database
+from deepwork.errors import Code, InvalidInput, NotARepository, StorageError
+from deepwork.files.stamps import to_printable_name
+from deepwork.git.changes import find_changed_files
+from deepwork.git.command import Git
+from deepwork.reviews import rendering, rules
+from deepwork.reviews.catalog import RuleCatalog
+from deepwork.reviews.discovery import RuleFinder, filter_rule_files, list_project_files
+from deepwork.reviews.instructions import InstructionFiles, PreparedReview, format_path
+from deepwork.reviews.models import RuleProblem, RuleSet
+from deepwork.reviews.store import PassedReviews
+
+log = logging.getLogger("deepwork")
+
+_MAX_LISTED = 20
+_OWN_FILE = f"{STATE_FOLDER}/.gitignore"
+
+
+@dataclass(frozen=True)
+class ReviewPlan:
+    """The reviews to do now, or the reason why there are none."""
+
+    reviews: tuple[PreparedReview, ...]
+    passed: int
+    """How many reviews were left out because they passed before."""
+    reason: str
+    """Why there is nothing to review; empty if there is."""
+    problems: tuple[RuleProblem, ...]
+    missing: tuple[str, ...]
+    """Requested files that do not exist."""
+    base: str | None
+    """The commit git compared with; None for an explicit list of files and before the first commit."""
+
+    def render(self, platform: str) -> str:
+        """Render the plan as text for an agent."""
+        parts = [*_format_problems(self.problems), *_format_missing(self.missing)]
+        parts.append(self.reason or rendering.render_tasks(self.reviews, platform))
+        if self.passed and self.reviews:
+            parts.append(rendering.format_passed_count(self.passed))
+        return "\n\n".join(parts)
+
+
+@dataclass(frozen=True)
+class _FileSelection:
+    """All files of the project, and those to review."""
+
+    present: Sequence[str]
+    changed: Sequence[str]
+    missing: tuple[str, ...] = ()
+    base: str | None = None
+
+
+class ReviewPlanner:
+    """Finds the reviews that are due and writes their instructions."""
+
+    def __init__(self, git: Git, database: Database) -> None:
+        self._git = git
+        self._database = database
+        self._catalog = RuleCatalog(git.root)
+        self._finder = RuleFinder(git)
+        self.root = git.root
+        self.instructions = InstructionFiles(git.root)
+
+    def load_rules(self) -> RuleSet:
+        """Load every rule of the project."""
+        return self._catalog.load_rules(self._finder.find_files())
+
+    def plan(
+        self, files: Sequence[str] | None = None, base_ref: str | None = None, *, again: bool = False
+    ) -> ReviewPlan:
+        """Plan the reviews of these files, or by default of the files that git reports as changed.
+
+        Reviews that already passed on the same content are left out unless `again` is set.
+        """
+        selection = self._select_named(files) if files is not None else self._select_changed(base_ref)
+        found = self._catalog.load_rules(filter_rule_files(selection.present))
+        reviews = rules.build_reviews(found.rules, selection.changed, selection.present)
+        prepared = self.instructions.prepare(reviews)
+        passed = set() if again else self._find_passed(prepared)
+        due = [each for each in prepared if each.id not in passed]
+        if due:
+            self.instructions.write(due, selection.changed)
+        left_out = len(prepared) - len(due)
+        reason = "" if due else _explain_empty_plan(found, selection, left_out)
+        return ReviewPlan(tuple(due), left_out, reason, found.problems, selection.missing, selection.base)
+
+    def _select_changed(self, base_ref: str | None) -> _FileSelection:
+        try:
+            changes = find_changed_files(self._git, base_ref)
+        except NotARepository as error:
+            raise NotARepository(
+                error.message,
+                suggestion="Name the files to review, or run `git init` so that changes can be seen.",
+            ) from error
+        return _FileSelection(
+            _exclude_own_file(changes.listing.files), _exclude_own_file(changes.files), base=changes.base
+        )
+
+    def _select_named(self, files: Sequence[str]) -> _FileSelection:
+        present = _exclude_own_file(list_project_files(self._git))
+        expanded = {
+            file: self._expand_path(file, present)
+            for file in {resolve_path(self.root, file) for file in files}
+        }
+        missing = sorted(to_printable_name(file) for file, found in expanded.items() if not found)
+        return _FileSelection(
+            present, sorted({each for found in expanded.values() for each in found}), tuple(missing)
+        )
+
+    def _expand_path(self, file: str, present: Sequence[str]) -> Sequence[str]:
+        """Return the file itself, the files of a folder, or nothing if the path does not exist."""
+        try:
+            mode = (self.root / file).lstat().st_mode
+        except OSError:
+            return ()
+        if not stat.S_ISDIR(mode):
+            return (file,) if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else ()
+        if file in present:  # a submodule
+            return (file,)
+        return [each for each in present if file == os.curdir or each.startswith(f"{file}/")]
+
+    def _find_passed(self, prepared: Sequence[PreparedReview]) -> set[str]:
+        if not prepared:
+            return set()
+        try:
+            with self._database.reading() as tx:
+                return PassedReviews(tx).find_passed([each.id for each in prepared])
+        except StorageError as error:  # at worst a review is done twice
+            log.warning("Whether a review passed before cannot be looked up: %s", error)
+            return set()
+
+
+def resolve_path(root: Path, file: str) -> str:
+    """Return the path as git names it, relative to the project; refuse a path outside of it."""
+    folder, name = os.path.split(os.path.normpath(root / file))  # a symbolic link is not followed
+    path = "" if "\0" in file else os.path.relpath(f"{os.path.realpath(folder)}{os.sep}{name}", root)
+    if not file.strip() or not path or path.split(os.sep, 1)[0] == os.pardir:
+        raise InvalidInput(
+            f"The file {to_printable_name(file)[:200]!r} is not inside the project.",
+            code=Code.PATH_OUTSIDE_PROJECT,
+            suggestion="Name files inside the project, relative to its root.",
+        )
+    return path
+
+
+def _exclude_own_file(files: Sequence[str]) -> Sequence[str]:
+    """Drop the .gitignore that deepwork writes itself, possibly during this very call."""
+    return [file for file in files if file != _OWN_FILE]
+
+
+def _explain_empty_plan(found: RuleSet, selection: _FileSelection, passed: int) -> str:
+    if not found.rules and not found.problems:
+        return "No .deepreview configuration files found: there is no rule to review by."
+    if not found.rules:
+        return "No review rule can be used until the files above are mended."
+    if not selection.changed:
+        base = f": nothing differs from {selection.base}" if selection.base else ""
+        return f"No changed files detected{base}."
+    if not passed:
+        return "No review rules matched the changed files."
+    which = "1 review that applies has" if passed == 1 else f"{passed} reviews that apply have"
+    return f"Nothing is left to review: the {which} passed, and the rules and files have not changed since."
+
+
+def _format_problems(problems: Sequence[RuleProblem]) -> list[str]:
+    if not problems:
+        return []
+    more = len(problems) - _MAX_LISTED
+    lines = [f"- {problem}" for problem in problems[:_MAX_LISTED]] + (
+        [f"- and {more} more"] if more > 0 else []
+    )
+    return ["\n".join(["Warning: these rules cannot be used and are left out:", *lines])]
+
+
+def _format_missing(missing: Sequence[str]) -> list[str]:
+    if not missing:
+        return []
+    more = len(missing) - _MAX_LISTED
+    names = [format_path(file) for file in missing[:_MAX_LISTED]] + ([f"{more} more"] if more > 0 else [])
+    return [f"Left out, because no file of this project is there: {', '.join(names)}."]

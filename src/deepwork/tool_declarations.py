@@ -1,0 +1,119 @@
+"""What a tool declares about itself, beside its signature and its docstring.
+
+Everything else derives from it: the scope that a token needs, MCP's annotations, the actions that the dashboard
+offers, how the call is committed and whose agent it acts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+ScopeName = Literal["read", "work", "admin"]
+
+
+@dataclass(frozen=True)
+class WhenFalse:
+    """A narrower scope for calls in which an argument is exactly `False`.
+
+    No other value counts as false: a tool may accept "true" in more than one spelling.
+    """
+
+    argument: str
+    default: bool
+    scope: ScopeName
+
+
+@dataclass(frozen=True)
+class ToolDeclaration:
+    """The traits of one tool."""
+
+    scope: ScopeName
+    """What a token must allow."""
+    when_false: WhenFalse | None = None
+    read_only: bool = False
+    idempotent: bool = False
+    destructive: bool = False
+    acts_as: str | None = None
+    """The parameter that names the agent on whose behalf the call is made."""
+    for_people: bool = False
+    """Whether the dashboard offers the tool as an action."""
+    offered_read_only: bool = False
+    """Whether a read-only server offers the tool, too: there it changes nothing."""
+    own_keys: bool = False
+    """Whether the tool runs programs between transactions and handles idempotency keys itself."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A friendly verb of the command line: another verb with some of its arguments fixed."""
+
+    verb: str
+    arguments: Mapping[str, Any]
+    help: str
+    without: frozenset[str] = frozenset()
+    """Further arguments of that verb that do not apply here."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the tools of one class have in common."""
+
+    toolset: str
+    one_transaction: bool = False
+    """Whether each tool does all its work in one transaction.
+
+    It then begins before the tool and ends after it, so that the audit log can record the answer. Other tools
+    open transactions of their own, between runs of other programs.
+    """
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Friendly verbs of the command line, beside the one derived from the tool's name."""
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    """Friendly verbs that fix some arguments, such as `tasks done` for a status."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__tool_declaration__"
+
+
+def tool(
+    scope: ScopeName,
+    *,
+    when_false: WhenFalse | None = None,
+    read_only: bool | None = None,
+    idempotent: bool = False,
+    destructive: bool = False,
+    acts_as: str | None = None,
+    for_people: bool = False,
+    offered_read_only: bool = False,
+    own_keys: bool = False,
+) -> Callable[[Method], Method]:
+    """Declare a method as a tool; one that needs only the scope `read` is read-only unless it says otherwise."""
+    is_read_only = scope == "read" if read_only is None else read_only
+    declaration = ToolDeclaration(
+        scope,
+        when_false=when_false,
+        read_only=is_read_only,
+        idempotent=idempotent or is_read_only,
+        destructive=destructive,
+        acts_as=acts_as,
+        for_people=for_people,
+        offered_read_only=offered_read_only,
+        own_keys=own_keys,
+    )
+
+    def declare(method: Method) -> Method:
+        setattr(method, _ATTRIBUTE, declaration)
+        return method
+
+    return declare
+
+
+def get_declaration(method: Callable[..., Any]) -> ToolDeclaration:
+    """Return what a tool declares; a public method that declares nothing is a mistake of the programmer."""
+    declaration = getattr(method, _ATTRIBUTE, None)
+    if not isinstance(declaration, ToolDeclaration):
+        raise TypeError(f"{method.__qualname__} is a public method of a class of tools: add @tool(...).")
+    return declaration

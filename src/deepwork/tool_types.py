@@ -1,0 +1,187 @@
+"""Shared types of tool parameters and answers, and the input checks that apply to every tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_serializer
+from pydantic_core.core_schema import SerializerFunctionWrapHandler
+
+from deepwork.errors import Code, InvalidInput
+
+MAX_NAME = 200
+MAX_TEXT = 1024 * 1024
+MAX_LIST = 10_000
+MAX_DEPTH = 64
+_MAX_LIST_BY_PATH = {"plan.tasks": 20_000, "template.tasks": 20_000, "tasks": 20_000}
+MAX_INTEGER = 2**53
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+Text = Annotated[str, StringConstraints(min_length=1)]
+Limit200 = Annotated[int, Field(ge=1, le=200)]
+Limit1000 = Annotated[int, Field(ge=1, le=1000)]
+
+
+def check_object(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return a caller-defined object if its JSON is at most MAX_TEXT bytes; raises otherwise."""
+    if (size := len(json.dumps(value, ensure_ascii=False).encode())) > MAX_TEXT:
+        raise _build_too_large_error(name, f"{size} bytes", f"{MAX_TEXT} bytes")
+    return value
+
+
+UNCHANGED: Final[Any] = type("Unchanged", (), {"__repr__": lambda _: "UNCHANGED"})()
+"""Default of a parameter for which null is a value: leaving it out keeps the current value."""
+
+
+class Answer(BaseModel):
+    """Base class of tool answers; serialised without null values."""
+
+    # Schemas are built on first use: a process uses only a few of the answer classes.
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    @model_serializer(mode="wrap")
+    def _drop_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in dump(self).items() if value is not None}
+
+
+class Done(Answer):
+    """It was done, and there is no more to say."""
+
+    success: bool = True
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A CLI alias: another verb with some of its arguments preset."""
+
+    verb: str
+    arguments: Mapping[str, Any]
+    help: str
+    without: frozenset[str] = frozenset()
+    """Other arguments of that verb that do not apply."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Properties of the tools in a class, sent to clients as tool annotations."""
+
+    toolset: str
+    read_only: frozenset[str] = frozenset()
+    read_only_if_asked: frozenset[str] = frozenset()
+    """These write only if the server is not read-only, so a read-only server offers them too."""
+    idempotent: frozenset[str] = frozenset()
+    destructive: frozenset[str] = frozenset()
+    own_keys: frozenset[str] = frozenset()
+    """These run programs between transactions and handle idempotency keys themselves."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """CLI aliases, in addition to the verb derived from the tool's name."""
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    """CLI aliases that preset some arguments, such as `tasks done` for a status."""
+
+
+def check_input(arguments: dict[str, Any]) -> None:
+    """Reject arguments that cannot be stored: too large, too deeply nested, or invalid text.
+
+    Runs before every tool, so that both databases receive the same values.
+    """
+    if _is_obviously_valid(arguments):
+        return
+    for path, value, depth in _walk_values(arguments):
+        if depth > MAX_DEPTH:
+            raise InvalidInput(f"`{_get_first_part(path)}` is nested more than {MAX_DEPTH} levels deep.")
+        if isinstance(value, str):
+            _check_text(path, value)
+        elif isinstance(value, list) and len(value) > (most := _MAX_LIST_BY_PATH.get(path, MAX_LIST)):
+            raise _build_too_large_error(path, f"{len(value)} items", f"{most} items")
+        elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+            raise InvalidInput(f"`{path}` is beyond ±2**53, more than JSON numbers can carry exactly.")
+        elif isinstance(value, float) and value - value != 0:
+            raise InvalidInput(f"`{path}` is {value}, which is no JSON number.")
+
+
+def _is_obviously_valid(arguments: dict[str, Any]) -> bool:
+    """Fast path: check a large plan level by level instead of value by value; False if in doubt."""
+    level: list[Any] = [arguments]
+    for _ in range(MAX_DEPTH + 1):
+        mappings = [value for value in level if type(value) is dict]
+        lists = [value for value in level if type(value) is list]
+        texts = [value for value in level if type(value) is str]
+        others = [value for value in level if type(value) not in (dict, list, str)]
+        if max(map(len, lists), default=0) > MAX_LIST or not (
+            _are_valid_texts(texts) and all(map(_is_valid_scalar, others))
+        ):
+            return False
+        level = [*chain(*mappings), *chain(*map(dict.values, mappings)), *chain(*lists)]
+        if not level:
+            return True
+    return False
+
+
+def _are_valid_texts(texts: list[str]) -> bool:
+    joined = "".join(texts)
+    fits = max(map(len, texts), default=0) * 4 <= MAX_TEXT
+    return fits and "\0" not in joined and (joined.isascii() or _is_unicode(joined))
+
+
+def _is_valid_scalar(value: Any) -> bool:
+    if type(value) is int:
+        return abs(value) <= MAX_INTEGER
+    return value is None or type(value) is bool
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_text(path: str, text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise _build_unstorable_error(path, text[error.start]) from None
+    if "\0" in text:
+        raise _build_unstorable_error(path, "\0")
+    if size > MAX_TEXT:
+        raise _build_too_large_error(path, f"{size} bytes", f"{MAX_TEXT} bytes")
+
+
+def _build_unstorable_error(path: str, character: str) -> InvalidInput:
+    return InvalidInput(
+        f"`{path}` holds the character U+{ord(character):04X}, which cannot be stored.",
+        suggestion="Remove NUL characters and lone surrogates, then call again.",
+    )
+
+
+def _build_too_large_error(path: str, size: str, cap: str) -> InvalidInput:
+    return InvalidInput(
+        f"`{path}` has {size}; at most {cap} are accepted.",
+        code=Code.TOO_LARGE,
+        suggestion="Send less, or keep it in a file and send the path.",
+    )
+
+
+def _walk_values(arguments: dict[str, Any]) -> Iterator[tuple[str, Any, int]]:
+    """Yield every value with its path and depth; keys count as values, because they are stored too."""
+    waiting: list[tuple[str, Any, int]] = [(key, value, 1) for key, value in arguments.items()]
+    while waiting:
+        path, value, depth = waiting.pop()
+        yield path, value, depth
+        if depth > MAX_DEPTH:
+            continue
+        if isinstance(value, dict):
+            yield from ((f"{path} (a key)", key, depth) for key in value)
+            waiting += [(f"{path}.{key}", inner, depth + 1) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{place}]", inner, depth + 1) for place, inner in enumerate(value)]
+
+
+def _get_first_part(path: str) -> str:
+    return path.split(".", maxsplit=1)[0].split("[", maxsplit=1)[0]

@@ -1,0 +1,95 @@
+"""Tracking the files that planned tasks change, from their claim or start to their end.
+
+Each snapshot is taken after the commit and before the answer, so that nothing an agent does after an answer
+counts as older than it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from deepwork.database.transaction import Database, PendingEvent
+from deepwork.errors import DeepworkError
+from deepwork.plans.models import PlanEvent, TaskStatus, Workflow
+from deepwork.plans.store import PlanStore
+from deepwork.plans.task_store import TaskStore
+from deepwork.tracking.attribution_service import AttributionService
+from deepwork.tracking.watch_store import Watch, WatchStore
+from deepwork.workspaces.models import Workspace, WorkspaceStatus
+from deepwork.workspaces.paths import find_repository
+from deepwork.workspaces.store import WorkspaceStore
+
+log = logging.getLogger("deepwork")
+
+_TASK_CHANGES = frozenset({PlanEvent.TASK_CLAIMED, PlanEvent.TASK_UPDATED, PlanEvent.TASK_RELEASED})
+_RUNNING_STATUSES = frozenset({TaskStatus.IN_PROGRESS, TaskStatus.PAUSED, TaskStatus.PLANNING})
+
+
+class PlanTaskTracker:
+    """Takes snapshots of the working tree when planned tasks start and end."""
+
+    def __init__(
+        self, database: Database, attribution: AttributionService, host: str, repository: Path
+    ) -> None:
+        self._repository = repository
+        self._database = database
+        self._attribution = attribution
+        self._host = host
+
+    def handle_events(self, events: Sequence[PendingEvent]) -> None:
+        """Start or end the watch of every task that these events started or ended."""
+        moved = [{**each.data, "type": each.type} for each in events if each.type in _TASK_CHANGES]
+        if not any("workspace_id" in task for task in moved) and find_repository(self._repository) is None:
+            return  # neither a workspace nor a git repository
+        for task in moved:
+            status = TaskStatus(task["status"])
+            is_taken = task["type"] == PlanEvent.TASK_CLAIMED or status is TaskStatus.IN_PROGRESS
+            if is_taken or status not in _RUNNING_STATUSES:
+                self._update_watch(task["id"], has_begun=is_taken)
+
+    def _update_watch(self, task_id: str, *, has_begun: bool) -> None:
+        try:
+            with self._database.reading() as tx:
+                watch = WatchStore(tx).find_latest(task_id)
+            is_watched = watch is not None and watch.ended_at is None
+            if has_begun and not is_watched:
+                self._start_watch(task_id, watch)
+            elif is_watched and not has_begun:
+                self._end_watch(task_id)
+        except DeepworkError as error:
+            log.warning("What task %s changes was not looked at: %s", task_id, error)
+        except Exception:
+            log.exception("What task %s changes was not looked at", task_id)
+
+    def _start_watch(self, task_id: str, last: Watch | None) -> None:
+        with self._database.reading() as tx:
+            task = TaskStore(tx).get(task_id)
+            workflow = PlanStore(tx).get(task.workflow_id)
+            workspace = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
+        tree = self._find_tree(workflow, workspace)
+        if tree is None:
+            return
+        snapshot = self._attribution.take_snapshot(tree)
+        with self._database.transaction() as tx:
+            attempt = last.attempt + 1 if last else 1
+            self._attribution.record_start(
+                tx, task_id, task.workflow_id, snapshot, areas=task.files, attempt=attempt
+            )
+
+    def _end_watch(self, task_id: str) -> None:
+        changes = self._attribution.find_changes(task_id)
+        with self._database.transaction() as tx:
+            workflow_id = TaskStore(tx).get(task_id).workflow_id
+            self._attribution.record_end(tx, task_id, workflow_id, changes)
+        if changes.ended is not None:
+            self._attribution.prune_snapshots(changes.ended.tree)
+
+    def _find_tree(self, workflow: Workflow, workspace: Workspace | None) -> Path | None:
+        """Return the task's working tree, if it is a git tree on this machine."""
+        if workspace and workspace.status is WorkspaceStatus.ACTIVE and workspace.host == self._host:
+            tree = Path(workspace.path)
+        else:
+            tree = Path(workflow.repository_path or "")
+        return tree if tree.is_absolute() and tree.is_dir() and find_repository(tree) is not None else None

@@ -1,0 +1,70 @@
+"""Resolving and checking paths on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepwork.config import STATE_FOLDER, find_main_tree
+from deepwork.errors import MAX_ECHOED, Code, InvalidInput
+
+WORKTREES = f"{STATE_FOLDER}/worktrees"
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+
+
+def resolve_path(field: str, given: str, relative_to: Path | None = None) -> str:
+    """Resolve a path that a caller gave in parameter `field`: no links, no dots, absolute.
+
+    Raises InvalidInput for a relative path without `relative_to`, and for paths that cannot exist.
+    """
+    path = _expand_path(field, given)
+    if not path.is_absolute():
+        if relative_to is None:
+            raise InvalidInput(
+                f"`{field}` must be an absolute path; {given[:200]!r} is relative.",
+                suggestion="Give the whole path, from / on.",
+            )
+        path = relative_to / path
+    try:
+        real = str(path.resolve())
+        if any(len(part) > _LONGEST_NAME for part in real.encode().split(b"/")) or len(real) > _LONGEST_PATH:
+            raise InvalidInput(f"`{field}` is longer than a path can be.", suggestion="Choose a shorter one.")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"`{field}` leads to a name that is no text, and cannot be stored.") from None
+    except (OSError, RuntimeError) as error:  # for example a loop of links
+        raise InvalidInput(f"`{field}` leads nowhere: {error}.") from None
+    return real
+
+
+def require_allowed_tree_path(repository: Path, path: Path) -> None:
+    """Raise InvalidInput unless the path is in the repository's worktree folder or beside the repository.
+
+    Never inside another repository, and never inside a `.git` folder, where git runs hooks from.
+    """
+    is_inside = path.is_relative_to(repository / WORKTREES) and path != repository / WORKTREES
+    beside = repository.parent
+    is_beside = path.is_relative_to(beside) and path != beside and not path.is_relative_to(repository)
+    between = [folder for folder in path.parents if folder.is_relative_to(beside) and folder != beside]
+    is_taken = is_beside and any((folder / ".git").exists() for folder in between)
+    if not (is_inside or is_beside) or is_taken or ".git" in path.parts:
+        raise InvalidInput(
+            f"No tree is made at {str(path)[:MAX_ECHOED]!r}: trees go to {WORKTREES}/ or beside it.",
+            code=Code.PATH_OUTSIDE_PROJECT,
+            suggestion=f"Choose a path such as {WORKTREES}/NAME or ../{repository.name}-NAME.",
+        )
+
+
+def find_repository(path: Path) -> Path | None:
+    """Return the main tree of the git repository that contains the path; reads files, does not run git."""
+    for folder in (path, *path.parents):
+        if (folder / ".git").exists():
+            return find_main_tree(folder) or folder
+    return None
+
+
+def _expand_path(field: str, given: str) -> Path:
+    if not given.strip():
+        raise InvalidInput(f"`{field}` is empty.")
+    try:
+        return Path(given.strip()).expanduser()
+    except RuntimeError as error:  # `~user` without such a user
+        raise InvalidInput(f"`{field}` leads nowhere: {error}.") from None

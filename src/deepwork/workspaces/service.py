@@ -1,0 +1,177 @@
+"""Opening and closing workspaces: decided in a transaction, carried out by git after the commit.
+
+The row is stored before git creates the tree, so a crash in between leaves a row that states the intent, not
+a tree that nothing refers to. Repeating the call completes what was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from deepwork.database.idempotency import forget_key
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import DeepworkError, NotAllowed
+from deepwork.names import new_id
+from deepwork.plans.interfaces import TaskWorkspace
+from deepwork.plans.models import Task, Workflow
+from deepwork.workspaces import rules
+from deepwork.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
+from deepwork.workspaces.paths import WORKTREES, find_repository
+from deepwork.workspaces.responses import WorkspaceView
+from deepwork.workspaces.store import WorkspaceStore
+from deepwork.workspaces.worktrees import WorktreeManager
+
+_NOT_MADE = "No worktree was made:"
+
+
+@dataclass
+class ClosingResult:
+    """The outcome of closing a workspace; filled in after the commit, when git has removed the tree."""
+
+    rescue_branch: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+class WorkspaceService:
+    """Opens and closes workspaces on this machine."""
+
+    def __init__(self, database: Database, worktrees: WorktreeManager, host: str) -> None:
+        self._database = database
+        self.worktrees = worktrees
+        self.host = host
+
+    def is_local(self, workspace: Workspace) -> bool:
+        """Return whether the workspace's tree is on this machine."""
+        return workspace.host == self.host
+
+    # Opening
+
+    def register(self, tx: Transaction, workspace: Workspace, task_ids: Sequence[str]) -> None:
+        """Insert a new workspace and assign tasks to it."""
+        store = WorkspaceStore(tx)
+        if not store.add(workspace):
+            raise _build_conflict_error(workspace, store.find_conflicting(workspace))
+        if task_ids:
+            store.assign(workspace.id, task_ids)
+        self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, task_ids)
+
+    def create_tree(self, workspace: Workspace) -> None:
+        """Create the tree of a stored workspace; if git fails, remove the workspace and raise."""
+        try:
+            base_branch, base_commit = self.worktrees.create(workspace)
+        except DeepworkError:
+            with self._database.transaction() as tx:
+                WorkspaceStore(tx).remove(workspace.id)
+                self._emit(tx, WorkspaceEvent.WORKSPACE_REMOVED, workspace)
+                forget_key(tx)
+            raise
+        with self._database.transaction() as tx:
+            began = replace(workspace, base_branch=base_branch, base_commit=base_commit)
+            store = WorkspaceStore(tx)
+            store.save(workspace, began)
+            self._emit(
+                tx, WorkspaceEvent.WORKSPACE_UPDATED, began, store.list_task_ids([began.id]).get(began.id, ())
+            )
+
+    def provide_for_task(
+        self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
+    ) -> TaskWorkspace | None:
+        """Return where a newly claimed task is worked on: its workspace, or a new one if other tasks run.
+
+        None means in the project itself. A new tree is created after the commit.
+        """
+        store = WorkspaceStore(tx)
+        known = store.find(task.workspace_id) if task.workspace_id else None
+        if known is not None and known.status is WorkspaceStatus.ACTIVE:
+            return self._reuse(tx, known)
+        if not workflow.auto_create_workspaces or not others or workflow.repository_path is None:
+            return None
+        main = find_repository(Path(workflow.repository_path))
+        if main is None:
+            return TaskWorkspace(problem=f"{_NOT_MADE} {workflow.repository_path} is no git repository here.")
+        workspace = self._build_workspace(tx, main, task)
+        if not store.add(workspace):
+            taken = _build_conflict_error(workspace, store.find_conflicting(workspace))
+            return TaskWorkspace(problem=f"{_NOT_MADE} {taken.message}")
+        store.assign(workspace.id, [task.id])
+        self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, [task.id])
+        return self._create_tree_after_commit(tx, workspace)
+
+    def _build_workspace(self, tx: Transaction, main: Path, task: Task) -> Workspace:
+        name = rules.build_slug(task.name, task.id)
+        return Workspace(
+            id=new_id("ws"), workflow_id=task.workflow_id, host=self.host, repository_path=str(main),
+            path=str(main / WORKTREES / name), branch=f"deepwork/{name}", base_branch=None, base_commit=None,
+            status=WorkspaceStatus.ACTIVE, merge_commit=None, rescue_branch=None, is_made=True,
+            created_by=tx.caller, created_at=tx.now, updated_at=tx.now,
+        )  # fmt: skip
+
+    def _reuse(self, tx: Transaction, workspace: Workspace) -> TaskWorkspace:
+        if workspace.is_made and self.is_local(workspace) and not Path(workspace.path).exists():
+            return self._create_tree_after_commit(tx, workspace)
+        return TaskWorkspace(workspace.id, workspace.path, workspace.branch)
+
+    def _create_tree_after_commit(self, tx: Transaction, workspace: Workspace) -> TaskWorkspace:
+        def create() -> None:
+            try:
+                self.create_tree(workspace)
+            except DeepworkError as error:
+                tx.remark("warning", f"{_NOT_MADE} {error.message} Work in the project itself.")
+                tx.take_back("workspace_id", "workspace_path", "branch")
+
+        tx.afterwards(create)
+        return TaskWorkspace(workspace.id, workspace.path, workspace.branch)
+
+    # ClosingResult
+
+    def close(self, tx: Transaction, workspace: Workspace) -> ClosingResult:
+        """Remove the tree after the commit, if deepwork created it; the result is complete after that."""
+        closing = ClosingResult()
+        if workspace.is_made and self.is_local(workspace):
+            tx.afterwards(lambda: self._remove_tree(workspace, closing))
+        elif workspace.is_made:
+            closing.warnings.append(f"Its tree is on {workspace.host}; run this there to remove it.")
+        return closing
+
+    def require_reopenable(self, tx: Transaction, workspace: Workspace) -> None:
+        """Raise NotAllowed if another workspace uses the tree or branch now, or if the tree is gone."""
+        if rival := WorkspaceStore(tx).find_conflicting(workspace):
+            raise _build_conflict_error(workspace, rival)
+        if workspace.is_made and self.is_local(workspace) and not Path(workspace.path).is_dir():
+            raise NotAllowed(
+                f"The tree of workspace {workspace.id} was removed when it was abandoned.",
+                suggestion=f"Create a workspace anew; its branch {workspace.branch!r} is still there.",
+            )
+
+    def _remove_tree(self, workspace: Workspace, closing: ClosingResult) -> None:
+        if find_repository(Path(workspace.repository_path)) is None:
+            return  # the repository is gone, and its trees with it
+        try:
+            closing.rescue_branch = self.worktrees.remove(workspace)
+        except DeepworkError as error:
+            closing.warnings.append(f"Its tree was not removed: {error.message}")
+            return
+        with self._database.transaction() as tx:
+            store = WorkspaceStore(tx)
+            kept = store.get_for_update(workspace.id)
+            rescued = replace(kept, rescue_branch=closing.rescue_branch or kept.rescue_branch)
+            store.save(kept, rescued)
+            self._emit(tx, WorkspaceEvent.WORKSPACE_REMOVED, rescued)
+
+    def _emit(
+        self, tx: Transaction, event: WorkspaceEvent, workspace: Workspace, task_ids: Sequence[str] = ()
+    ) -> None:
+        view = WorkspaceView.from_workspace(workspace, task_ids).model_dump(mode="json")
+        tx.emit(event, view, workspace.workflow_id)
+
+
+def _build_conflict_error(workspace: Workspace, rival: Workspace | None) -> NotAllowed:
+    if rival is None:  # it was there a moment ago
+        return NotAllowed("Another workspace had the same tree or branch just now.", suggestion="Try again.")
+    what = f"tree {rival.path!r}" if rival.path == workspace.path else f"branch {rival.branch!r}"
+    return NotAllowed(
+        f"The active workspace {rival.id} has the {what}.",
+        suggestion="Use that one, end it with workspace_update, or choose another path and branch.",
+    )

@@ -1,0 +1,145 @@
+"""Controls worker processes from a test: send orders, start them together, kill them, get the outcomes."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parent.parent
+PATIENCE = 6 * 3600.0 if os.environ.get("DEEPWORK_CHAOS") == "long" else 600.0
+"""Seconds without output after which a process counts as hanging."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an order ended: with an answer, a deepwork error, another error, or a signal."""
+
+    answer: Any = None
+    error: dict[str, Any] | None = None
+    fault: str | None = None
+    signal: int | None = None
+
+    @property
+    def is_well(self) -> bool:
+        return self.error is None and self.fault is None and self.signal is None
+
+
+class Worker:
+    """A process that executes orders one after another, each in a forked process."""
+
+    def __init__(self, folder: Path, *before: Path) -> None:
+        """`before`: folders whose modules take precedence over the installed ones."""
+        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        path = os.pathsep.join(map(str, filter(None, [*before, TESTS, *inherited])))
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("worker_process.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": path},
+            bufsize=0,
+        )
+        self._buffer = bytearray()
+        self._handle: int | None = None
+        self.number = 0
+        """The pid of the process that executes the order."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all its orders have ended."""
+        return self._handle is None
+
+    def order(self, do: str, **arguments: Any) -> None:
+        """Fork a process for an order; it waits for `go`."""
+        self._send({"do": do, **arguments})
+        self.number = self._receive_message()["pid"]
+        # Unlike a pid, this handle can never refer to another process.
+        self._handle = os.pidfd_open(self.number)
+
+    def go(self) -> None:
+        self._send({})
+
+    def kill(self) -> None:
+        """kill -9, unless it has ended by itself."""
+        if self._handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def wait_for_outcome(self) -> Outcome:
+        """Wait for the end of the order."""
+        heard: dict[str, Any] = {}
+        while "signal" not in heard:
+            heard |= self._receive_message()
+        self._forget_child()
+        return Outcome(**heard)
+
+    def do(self, do: str, **arguments: Any) -> Outcome:
+        """Execute an order from beginning to end."""
+        self.order(do, **arguments)
+        self.go()
+        return self.wait_for_outcome()
+
+    def close(self) -> None:
+        self.kill()
+        self._forget_child()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait(timeout=PATIENCE)
+
+    def _forget_child(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    def _receive_message(self) -> dict[str, Any]:
+        end = time.monotonic() + PATIENCE
+        while True:
+            line, found, rest = self._buffer.partition(b"\n")
+            if found:
+                self._buffer = rest
+                if heard := _parse_message(bytes(line)):
+                    return heard
+            else:
+                self._receive(end)
+
+    def _receive(self, end: float) -> None:
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            raise AssertionError(f"The process hangs: nothing was heard of it for {PATIENCE:g} s.")
+        received = os.read(self._process.stdout.fileno(), 1024 * 1024)
+        if not received:
+            raise AssertionError("The process ended without an answer.")
+        self._buffer += received
+
+
+def run_together(workers: Sequence[Worker], orders: Sequence[dict[str, Any]]) -> list[Outcome]:
+    """Execute one order per worker, all starting at the same moment."""
+    for worker, order in zip(workers, orders, strict=True):
+        worker.order(**order)
+    for worker in workers:
+        worker.go()
+    return [worker.wait_for_outcome() for worker in workers]
+
+
+def _parse_message(line: bytes) -> dict[str, Any] | None:
+    try:
+        heard: dict[str, Any] = json.loads(line)
+    except ValueError:  # empty, or cut short by a kill
+        return None
+    return heard

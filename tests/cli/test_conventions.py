@@ -1,0 +1,191 @@
+"""Conventions of all commands: the same options, JSON answers, exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.command_tree import is_runnable, walk_commands
+from cli.run import run_deepwork
+from deepwork.cli import main
+from deepwork.cli.shell_completion import INDEX, build_index
+from deepwork.cli.tool_commands import ToolCommand
+
+PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+
+NO_ANSWER = {
+    ("serve",): "runs until it is stopped",
+    ("dashboard",): "runs until it is stopped",
+    ("completion",): "prints a script",
+    ("hook",): "answers in the form that the client asks for",
+}
+"""Commands without --json, each with the reason."""
+
+SHARED = {
+    "--path": "The project. Default: the one that this folder is in.",
+    "--db": "A SQLite file, or a postgresql:// URL.",
+    "--global": "Use ~/.deepwork, for all projects.",
+    "--json": "Print the answer as JSON.",
+    "--idempotency-key": "Repeating the command with this key changes nothing.",
+}
+OTHERWISE = {
+    ("events", "tail", "--json"): "One JSON object a line.",
+    ("hook", "--path"): "The project. Default: the folder that the event names.",
+}
+"""Where a shared option says more of itself."""
+
+
+def list_runnable() -> list[tuple[tuple[str, ...], click.Command]]:
+    return [(words, each) for words, each in walk_commands() if words and is_runnable(each)]
+
+
+def list_flags(command: click.Command) -> list[str]:
+    return [name for each in command.params if isinstance(each, click.Option) for name in each.opts]
+
+
+def test_every_command_that_answers_does_so_as_json_too():
+    for words, command in list_runnable():
+        expected = words[:1] not in NO_ANSWER
+        assert ("--json" in list_flags(command)) == expected, words
+
+
+def test_an_option_that_many_have_means_one_thing_and_stands_in_one_place():
+    order = list(SHARED)
+    for words, command in list_runnable():
+        shared = [name for name in list_flags(command) if name in SHARED]
+        assert shared == sorted(shared, key=order.index), words
+        assert (
+            list_flags(command)[len(list_flags(command)) - len(shared) :] == shared or words[:1] in NO_ANSWER
+        ), words
+        for option in command.params:
+            if isinstance(option, click.Option) and (name := option.opts[0]) in SHARED:
+                assert option.help == OTHERWISE.get((*words, name), SHARED[name]), words
+
+
+def test_no_option_hides_another_behind_a_name_of_its_own():
+    for words, command in list_runnable():
+        names = list_flags(command)
+        assert len(names) == len(set(names)), words
+
+
+def test_every_command_says_what_it_is_for_in_a_sentence():
+    for words, command in walk_commands():
+        said = (command.help or "").split("\n\n")[0].strip()
+        assert re.match(r"[A-Z`.]", said), words
+        assert said.endswith("."), (words, said)
+
+
+def test_every_option_that_takes_a_value_says_what_kind():
+    for words, command in list_runnable():
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.is_flag and isinstance(command, ToolCommand):
+                assert option.metavar or isinstance(option.type, click.Choice), (words, option.name)
+
+
+def test_help_sorts_every_command_by_what_it_is_for():
+    sorted_in = [name for names in main.COMMANDS_BY_PURPOSE.values() for name in names.split()]
+
+    assert len(sorted_in) == len(set(sorted_in))
+    assert set(main.COMMANDS) <= set(sorted_in)
+    told = CliRunner().invoke(main.deepwork, []).stdout
+    assert [told.index(f"\n{purpose}:") for purpose in main.COMMANDS_BY_PURPOSE] == sorted(
+        told.index(f"\n{purpose}:") for purpose in main.COMMANDS_BY_PURPOSE
+    )
+    assert all(f"\n  {name} " in told for name in main.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("plan list", "plans"),
+        ("agents regster", "register"),
+        ("db backp", "backup"),
+        ("agents list --limt 3", "--limit"),
+    ],
+)
+def test_what_is_mistyped_is_answered_with_the_nearest(typed: str, meant: str):
+    ran = CliRunner().invoke(main.deepwork, typed.split())
+
+    assert ran.exit_code == 2
+    assert f"'{meant}'" in ran.stderr or f"{meant}?" in ran.stderr
+
+
+def test_options_count_wherever_they_stand_or_are_refused(tmp_path: Path):
+    project = tmp_path / "project"
+    project.mkdir()
+
+    before = CliRunner().invoke(main.deepwork, ["audit", "--path", str(project), "--json", "verify"])
+    lost = CliRunner().invoke(main.deepwork, ["audit", "--tool", "x", "verify"])
+
+    assert json.loads(before.stdout)["intact"] is True
+    assert (project / ".deepwork").exists()
+    assert (lost.exit_code, "--tool means nothing for verify" in lost.stderr) == (2, True)
+
+
+def test_completion_knows_what_the_commands_take():
+    assert json.loads(INDEX.read_text()) == build_index(main.deepwork), (
+        "run `python -m deepwork.cli.shell_completion`"
+    )
+
+
+def list_documented_exit_codes() -> set[int]:
+    return {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.MULTILINE)}
+
+
+def run_interrupted(project: Path) -> int:
+    tail = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deepwork", "events", "tail", "--since", "0", "--json"],
+        cwd=project, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert tail.stdout is not None
+    tail.stdout.readline()
+    tail.send_signal(signal.SIGINT)
+    tail.stdout.close()
+    return tail.wait(timeout=60)
+
+
+def run_broken(project: Path) -> subprocess.CompletedProcess[str]:
+    """A command with a mistake of ours in it."""
+    code = (
+        "import sys, deepwork.cli.doctor as it; from deepwork.cli.main import main\n"
+        "it._collect_facts = lambda settings: 1 / 0; sys.argv = ['deepwork', 'doctor', '--json']\n"
+        "main()"
+    )
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=project, capture_output=True, text=True, check=False
+    )
+
+
+def test_each_exit_code_of_the_page_is_produced_by_a_command_and_errors_go_to_standard_error(tmp_path: Path):
+    done = run_deepwork(tmp_path, "agents", "register", "Ada", "codex", "--json")
+    refused = run_deepwork(tmp_path, "agents", "get", "ag_x", "--json")
+    misused = run_deepwork(tmp_path, "agents", "list", "--xyzzy", "--json")
+    unusable = run_deepwork(tmp_path, "agents", "list", environment={"DEEPWORK_PORT": "many"})
+    failed = run_broken(tmp_path)
+
+    codes = {
+        done.code,
+        refused.code,
+        misused.code,
+        unusable.code,
+        failed.returncode,
+        run_interrupted(tmp_path),
+    }
+    assert codes == list_documented_exit_codes() == {0, 1, 2, 70, 130}
+    assert (misused.code, unusable.code) == (2, 2)
+    assert refused.out == misused.out == unusable.out == failed.stdout == ""
+    assert json.loads(refused.err)["code"] == "AGENT_NOT_FOUND"
+    assert json.loads(misused.err) == {
+        "code": "INVALID_INPUT", "message": "No such option '--xyzzy'.", "recoverable": True,
+        "suggestion": "See `deepwork agents list --help`.",
+    }  # fmt: skip
+    assert unusable.err.startswith("Error: DEEPWORK_PORT is 'many'")
+    assert json.loads(failed.stderr)["code"] == "INTERNAL_ERROR"

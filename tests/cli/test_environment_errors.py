@@ -1,0 +1,286 @@
+"""Errors of the environment (closed output, full disk, deleted folder, ...) are reported as such."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.command_tree import map_tool_commands
+from deepwork.cli import command_hints, main, servers
+from deepwork.cli.terminal import is_terminal
+from deepwork.database import processes
+from deepwork.errors import DefinitionError, NotAllowed, NotFound
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[None]:
+    """A test that changes its folder, to one that it removes."""
+    before = Path.cwd()
+    yield
+    os.chdir(before)
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["deepwork", *words])
+    return main._run()
+
+
+def run_doctor(project: Path) -> tuple[int, dict[str, str], list[str]]:
+    done = CliRunner().invoke(main.deepwork, ["doctor", "--json", "--path", str(project)])
+    answer = json.loads(done.stdout)
+    return done.exit_code, answer["facts"], answer["problems"]
+
+
+def write_config(project: Path, text: str) -> Path:
+    (project / ".deepwork").mkdir()
+    (project / ".deepwork" / "config.yml").write_text(text)
+    return project
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_folder_that_was_removed_is_named_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (gone := tmp_path / "gone").mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+
+    code = run_main(monkeypatch, "status")
+
+    assert code == 1
+    assert capsys.readouterr().err.startswith("Error: This folder does not exist any more.\n")
+
+
+def test_a_closed_output_is_refused_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        code = run_main(closed, "agents", "list", "--path", str(tmp_path))
+        assert not is_terminal(None)
+
+    assert code == 1
+    assert "Standard output is closed" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_an_output_that_takes_nothing_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as filled:
+        filled.setattr(sys, "stdout", full)
+        code = run_main(filled, command, "--path", str(tmp_path))
+
+    err = capsys.readouterr().err
+    assert code == 1
+    assert "The answer could not be written: No space left on device." in err
+    assert "our fault" not in err
+
+
+def test_a_disk_that_is_full_is_no_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails(**_: object) -> None:
+        raise OSError(28, "No space left on device", "notes.txt")
+
+    monkeypatch.setattr(main.deepwork, "main", fails)
+
+    assert run_main(monkeypatch, "status") == 1
+    assert "notes.txt could not be written: No space left on device." in capsys.readouterr().err
+
+
+def test_another_missing_file_is_still_our_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails(**_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "x")
+
+    monkeypatch.setattr(main.deepwork, "main", fails)
+
+    assert run_main(monkeypatch, "status") == main.INTERNAL_FAILURE
+    assert "our fault" in capsys.readouterr().err
+
+
+def test_every_tool_is_called_by_a_verb_of_its_own_at_a_shell():
+    spoken_of = command_hints.map_tools_to_commands([])
+
+    assert spoken_of.keys() == map_tool_commands().keys()
+    for tool, verb in spoken_of.items():
+        assert tuple(verb.strip("`").split()[1:]) in [words for words, _ in map_tool_commands()[tool]]
+    assert spoken_of["task_update_status"] == "`deepwork tasks update-status`"
+    assert spoken_of["start_workflow"] == "`deepwork sessions start`"
+    assert command_hints.map_tools_to_commands(["track"])["start_workflow"] == "`deepwork track start`"
+
+
+def test_errors_advise_a_person_in_verbs_and_a_program_in_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run_main(monkeypatch, "plans", "show", "nope", "--path", str(tmp_path)) == 1
+    to_people = capsys.readouterr().err
+    assert run_main(monkeypatch, "plans", "show", "nope", "--json", "--path", str(tmp_path)) == 1
+    to_programs = json.loads(capsys.readouterr().err)
+
+    assert to_people == (
+        "Error: There is no workflow 'nope'.\nSee `deepwork plans list` for the workflows there are.\n"
+    )
+    assert to_programs["suggestion"] == "List workflows with workflow_list."
+
+
+def test_only_names_of_tools_become_verbs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["deepwork", "plans"])
+
+    main.print_error(NotFound("workflow", "task_claim", suggestion="See `task_get` with include_tasks."))
+    main.print_error(
+        NotAllowed("a/task_get is not task_get-2.", suggestion="Ask task_claim, or task_release.")
+    )
+    main.print_error(
+        DefinitionError("There is no tool 'x'.", suggestion="The tools are: task_claim, task_get.")
+    )
+
+    assert capsys.readouterr().err.splitlines() == [
+        "Error: There is no workflow 'task_claim'.",
+        "See `deepwork tasks get` with include_tasks.",
+        "Error: a/task_get is not task_get-2.",
+        "Ask `deepwork tasks claim`, or `deepwork tasks release`.",
+        "Error: There is no tool 'x'.",
+        "The tools are: task_claim, task_get.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("toolsets: [jbs]\n", "There is no toolset 'jbs'."),
+        ("tools: [agent_gte]\n", "There is no tool 'agent_gte'."),
+        ("exclude_tools: [agent_gte]\n", "There is no tool 'agent_gte'."),
+    ],
+)
+def test_the_doctor_knows_what_keeps_a_server_from_starting(text: str, unknown: str, tmp_path: Path):
+    code, _, [problem] = run_doctor(write_config(tmp_path, text))
+
+    assert code == 1
+    assert problem.startswith(f"`deepwork serve` would not start: {unknown} The tool")
+
+
+def test_the_doctor_is_content_with_a_choice_of_tools_and_opens_nothing_for_it(tmp_path: Path):
+    code, _, problems = run_doctor(write_config(tmp_path, "toolsets: [jobs]\nexclude_tools: [agent_get]\n"))
+
+    assert (code, problems) == (0, [])
+    assert [file.name for file in (tmp_path / ".deepwork").iterdir()] == ["config.yml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [("version: [", "config.yml"), ("port: 99999\n", "`port` in .deepwork/config.yml is 99999")],
+)
+def test_the_doctor_looks_on_where_the_settings_are_wrong(text: str, wrong: str, tmp_path: Path):
+    code, facts, [problem] = run_doctor(write_config(tmp_path, text))
+
+    assert code == 1
+    assert wrong in problem
+    assert facts["database"] == str(tmp_path / ".deepwork" / "deepwork.db")
+    assert facts["git"]
+
+
+def test_the_doctor_looks_at_the_store_that_settings_with_a_mistake_name(tmp_path: Path):
+    _, facts, _ = run_doctor(write_config(tmp_path, "port: 99999\ntools: 5\ndatabase: other.db\n"))
+
+    assert facts["database"] == str(tmp_path / "other.db")
+
+
+def test_the_doctor_says_that_a_file_is_where_our_folder_should_be(tmp_path: Path):
+    (tmp_path / ".deepwork").write_text("")
+
+    code, facts, [problem] = run_doctor(tmp_path)
+
+    assert code == 1
+    assert problem.startswith(f"{tmp_path / '.deepwork'} is no folder")
+    assert facts["project"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["nowhere", "~nobody-at-all"])
+def test_the_doctor_cannot_look_at_a_project_that_is_not_there(place: str):
+    done = CliRunner().invoke(main.deepwork, ["doctor", "--path", place])
+
+    assert isinstance(done.exception, DefinitionError)
+    assert "does not exist" in done.exception.message
+
+
+def test_a_folder_in_place_of_the_store_is_no_empty_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / ".deepwork" / "deepwork.db").mkdir(parents=True)
+
+    code = run_main(monkeypatch, "status", "--path", str(tmp_path))
+
+    told = capsys.readouterr()
+    assert (code, told.out) == (1, "")
+    assert "deepwork.db is no regular file." in told.err
+
+
+class System:
+    """A system's own folder of processes, with these in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "self" / "fd").mkdir(parents=True)
+
+    def runs(
+        self, number: int, words: str, at: Path, environment: str = "", holds: Path | None = None
+    ) -> None:
+        process = self.folder / str(number)
+        (process / "fd").mkdir(parents=True)
+        (process / "cmdline").write_bytes(words.replace(" ", "\0").encode() + b"\0")
+        (process / "environ").write_bytes(environment.encode() + b"\0")
+        (process / "cwd").symlink_to(at)
+        if holds:
+            (process / "fd" / "7").symlink_to(holds)
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    made = System(tmp_path / "proc")
+    monkeypatch.setattr(servers, "PROCESSES", made.folder)
+    monkeypatch.setattr(processes, "_PROCESSES", made.folder)
+    return made
+
+
+def test_the_servers_of_a_store_are_distinguished_from_other_processes(tmp_path: Path, system: System):
+    for name in ("ours/.deepwork", "ours/src", "theirs"):
+        (tmp_path / name).mkdir(parents=True)
+    ours, theirs, store = tmp_path / "ours", tmp_path / "theirs", tmp_path / "ours/.deepwork/deepwork.db"
+    system.runs(11, "/venv/bin/python3 /venv/bin/deepwork serve", ours)
+    system.runs(12, f"/venv/bin/python -P -m deepwork dashboard --path {ours} --port 9", theirs)
+    system.runs(13, f"deepwork serve --db {store}", theirs)
+    system.runs(14, "deepwork serve", theirs, f"DEEPWORK_DATABASE_URL={store}")
+    system.runs(16, "deepwork serve", ours / "src")
+    system.runs(15, "deepwork serve --path gone", theirs, holds=store)
+    system.runs(21, "deepwork serve", theirs)
+    system.runs(22, f"deepwork serve --path {theirs}", ours)
+    system.runs(23, "timeout 40 deepwork serve", ours)
+    system.runs(24, "python -m another deepwork serve", ours)
+    system.runs(25, "deepwork status", ours, holds=store)
+    system.runs(26, "deepwork serve", ours, "DEEPWORK_DATABASE_URL=postgresql://db/work")
+
+    assert servers.list_servers(str(store)) == [
+        "pid 11 serve", "pid 12 dashboard", "pid 13 serve", "pid 14 serve", "pid 15 serve",
+        "pid 16 serve",
+    ]  # fmt: skip
+    assert servers.list_servers("postgresql://db/work") == ["pid 26 serve"]
+    assert run_doctor(ours)[1]["servers"].startswith("pid 11 serve, pid 12 dashboard")
+
+
+def test_where_processes_cannot_be_seen_the_doctor_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(servers, "PROCESSES", tmp_path / "none")
+
+    assert run_doctor(tmp_path)[1]["servers"] == "cannot be told here"

@@ -1,0 +1,153 @@
+"""Every way to the page: other servers, other stores, a token that may only read, a network without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from fastmcp import Client
+
+from application import empty_database, make_app
+from dashboard.make import create_token
+from deepwork.server.application import Application
+from e2e.browser import Dashboard, Visitor, run_in_thread
+from e2e.make import MadeProject, open_app
+from tracking import make as track
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture
+def app(dashboard: Dashboard) -> Iterator[Application]:
+    """The same store, as an agent's server would have it open."""
+    app, _ = open_app(dashboard.project)
+    yield app
+    app.close()
+
+
+def test_a_read_only_visitor_sees_actions_but_cannot_use_them(
+    browser: Browser, dashboard: Dashboard, made: MadeProject, app: Application
+) -> None:
+    token = create_token(app, "guest", "read")
+    with Visitor(browser, dashboard, token) as guest:
+        guest.open("/")
+        resolve = guest.page.locator(f'[data-need="{made.blocker}"]').get_by_role("button", name="Resolve")
+
+        assert resolve.is_disabled()
+        assert resolve.get_attribute("title") == "Your token may only read."
+        answer = guest.page.evaluate(
+            """async issue => {
+                const answer = await fetch('/api/v1/actions/resolve_issue', {
+                    method: 'POST', headers: {'content-type': 'application/json'},
+                    body: JSON.stringify({issue_id: issue, note: 'As I like it.'}),
+                });
+                return {status: answer.status, ...await answer.json()};
+            }""",
+            made.blocker,
+        )
+        assert (answer["status"], answer["code"]) == (403, "UNAUTHORIZED")
+        assert answer["message"] == "This needs the scope work."
+
+
+def test_where_sockets_do_not_get_through_events_still_come(
+    browser: Browser, dashboard: Dashboard, made: MadeProject, app: Application
+) -> None:
+    with Visitor(browser, dashboard) as visitor:
+        # As behind a proxy that knows no sockets: each is refused, by a real server.
+        visitor.page.add_init_script(
+            """window.sockets = 0;
+            window.WebSocket = class extends WebSocket {
+                constructor(url) { super(url.replace('/ws', '/no-socket')); window.sockets += 1; }
+            }"""
+        )
+        with visitor.page.expect_request("**/api/v1/events?since=*"):
+            visitor.page.goto(f"{dashboard.url}/")
+        visitor.wait_until_loaded()
+
+        track.create_blocker(app, made.tasks["running"], "Does this get through?")
+
+        visitor.page.wait_for_selector("text=Does this get through?")
+        assert visitor.page.evaluate("window.sockets") == 2
+
+
+def test_a_review_that_was_asked_for_is_given_in_place(visitor: Visitor, made: MadeProject) -> None:
+    task = made.tasks["unsure"]
+    visitor.open("/")
+    card = visitor.page.locator(f'[data-need="{task}"]')
+    card.get_by_role("button", name="Approve").click()
+    dialog = visitor.page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill("Half up is legal there.")
+    dialog.get_by_role("button", name="Approve").click()
+
+    card.wait_for(state="detached")
+    visitor.open(f"/tasks/{task}")
+    said = visitor.page.locator(".milestones li", has_text="Half up is legal there.").inner_text()
+    assert "approved by owner" in said
+    assert visitor.page.get_by_role("button", name="Approve").count() == 0
+
+
+def test_lists_are_filtered_and_turned_round_by_what_the_server_offers(
+    visitor: Visitor, made: MadeProject
+) -> None:
+    visitor.open("/runs")
+    visitor.page.get_by_label("Profile").select_option("simple")
+    visitor.page.wait_for_selector("[data-run]:has-text('Handbook')")
+    visitor.page.wait_for_selector("[data-run]:has-text('Payments')", state="detached")
+    visitor.open(f"/blockers?run={made.done}&state=all")
+    visitor.page.wait_for_selector("text=Nothing is blocked")
+    visitor.page.get_by_role("link", name="Only one run").click()
+    visitor.page.wait_for_selector(f'[data-issue="{made.blocker}"]')
+
+    visitor.page.get_by_label("Order").select_option("asc")
+
+    visitor.page.wait_for_url("**/blockers?*order=asc*")
+    visitor.page.wait_for_selector(f'[data-issue="{made.blocker}"]')
+
+
+def test_the_page_of_a_team_stands_before_postgresql(
+    browser: Browser, postgres_url: str, tmp_path: Path
+) -> None:
+    empty_database(postgres_url)
+    with Dashboard(tmp_path, database=postgres_url) as dashboard, Visitor(browser, dashboard) as visitor:
+        visitor.open("/health")
+        visitor.page.wait_for_selector("text=postgresql")
+        visitor.open("/")
+        team = make_app(tmp_path, postgres_url)
+        try:
+            id = track.create_workflow(team, name="From another machine", objective="Be seen.")
+            task = track.create_task(team, (id, track.create_phase(team, id, 1)), "speak up")
+            track.create_blocker(team, task, "Is anybody there?")
+        finally:
+            team.close()
+
+        visitor.page.wait_for_selector("text=Is anybody there?")
+        visitor.open(f"/runs/{id}")
+        visitor.page.wait_for_selector(f'.timeline .row[data-key="{task}"]')
+        assert visitor.troubles == []
+
+
+def test_a_server_on_the_network_shows_what_its_own_clients_do(browser: Browser, tmp_path: Path) -> None:
+    with (
+        Dashboard(tmp_path, "serve", "--transport", "http") as server,
+        Visitor(browser, server) as visitor,
+    ):
+        visitor.open("/")
+
+        id = run_in_thread(lambda: anyio.run(_track, f"{server.url}/mcp"))
+
+        visitor.page.wait_for_selector("[data-run]:has-text('By a client')")
+        visitor.open(f"/runs/{id}")
+        assert visitor.page.locator("h1").inner_text() == "By a client"
+        assert visitor.troubles == []
+
+
+async def _track(url: str) -> str:
+    async with Client(url) as client:
+        given: dict[str, Any] = {"name": "By a client", "objective": "Be seen."}
+        answer = await client.call_tool("start_workflow", given)
+        id: str = answer.structured_content["workflow_id"]
+        return id

@@ -1,0 +1,137 @@
+"""Counting calls, and writing figures so that Prometheus reads them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from application import call_tool
+from deepwork.database.call import Call
+from deepwork.errors import Code, InvalidInput
+from deepwork.observability import calls
+from deepwork.observability.calls import CANCELLED, CallRecorder, get_error_code
+from deepwork.observability.counters import BOUNDS, Counters, Histogram
+from deepwork.observability.prometheus import Metric, create_single_metric, render_metrics
+from effort import measure_effort
+from observability.prometheus_reader import get_value, parse_metrics
+
+ODD = 'a "quoted" \\ back\nslash'
+
+
+def test_a_duration_falls_under_the_first_bound_that_it_does_not_exceed():
+    spread = Histogram()
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1] + 1):
+        spread.add(seconds)
+
+    assert (spread.counts[0], spread.counts[1], spread.counts[-1]) == (2, 1, 1)
+    assert spread.total == pytest.approx(BOUNDS[0] * 2.01 + BOUNDS[-1] + 1)
+
+
+def test_calls_from_many_threads_are_all_counted():
+    counters = Counters()
+
+    def call() -> None:
+        for number in range(2000):
+            counters.record_call("t", 0.01, "X" if number % 2 else None)
+
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(8):
+            threads.submit(call)
+
+    seen = counters.take_snapshot()
+    assert sum(seen.durations["t"].counts) == 16_000
+    assert seen.errors == {("t", "X"): 8_000}
+
+
+def test_what_was_seen_does_not_change_afterwards():
+    counters = Counters()
+    counters.record_call("t", 1)
+    seen = counters.take_snapshot()
+
+    counters.record_call("t", 1, "X")
+    counters.record_delivery(1)
+    counters.record_refusal(401)
+
+    assert (sum(seen.durations["t"].counts), seen.errors, seen.refusals) == (1, {}, {})
+    assert sum(seen.deliveries.counts) == 0
+
+
+def test_figures_are_read_back_as_they_were_written():
+    spread = Histogram()
+    spread.add(0.003)
+    text = render_metrics(
+        [
+            create_single_metric("up", "gauge", "With a \\ in it.", 1),
+            Metric("calls_total", "counter", "Calls.", [({"tool": ODD}, 3), ({"tool": "b"}, 0)]),
+            Metric(
+                "took_seconds", "histogram", "Time.", [({"tool": "a"}, spread), ({"tool": "b"}, Histogram())]
+            ),
+            Metric("never_total", "counter", "Nothing yet.", []),
+        ]
+    )
+
+    found = parse_metrics(text)
+
+    assert get_value(found, "up") == 1
+    assert get_value(found, "calls_total", tool=ODD) == 3
+    assert get_value(found, "took_seconds", "_count", tool="a") == 1
+    assert get_value(found, "took_seconds", "_bucket", tool="a", le="0.0025") == 0
+    assert get_value(found, "took_seconds", "_bucket", tool="a", le="0.005") == 1
+    assert found["never_total"].samples == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "# TYPE a gauge\na 1\n",
+        "# HELP a A.\n# TYPE a gauge\na 1",
+        "# HELP a A.\n# TYPE a number\na 1\n",
+        "# HELP a A.\n# TYPE a gauge\nb 1\n",
+        "# HELP a A.\n# TYPE a gauge\na one\n",
+        '# HELP a A.\n# TYPE a gauge\na{b="1",b="2"} 1\n',
+        '# HELP a A.\n# TYPE a gauge\na{b="1} 1\n',
+        "# HELP a A.\n# TYPE a gauge\na 1\na 2\n",
+        "# HELP a A.\n# TYPE a counter\na 1\n",
+        '# HELP a A.\n# TYPE a histogram\na_bucket{le="1"} 1\na_sum 1\na_count 1\n',
+        '# HELP a A.\n# TYPE a histogram\na_bucket{le="1"} 2\na_bucket{le="+Inf"} 1\na_sum 1\na_count 1\n',
+    ],
+)
+def test_the_reader_is_strict(wrong: str):
+    with pytest.raises((AssertionError, KeyError, ValueError)):
+        parse_metrics(wrong)
+
+
+def test_every_call_is_counted_with_what_came_of_it(app, monkeypatch: pytest.MonkeyPatch):
+    counters = Counters()
+    monkeypatch.setattr(calls, "COUNTERS", counters)
+
+    call_tool(app, "agent_register", name="Ada", runtime="codex")
+    call_tool(app, "agent_list")
+    for wrong in ({"id": "ag_no"}, {"id": 3}):
+        with pytest.raises(Exception, match=r"id|ag_no"):
+            call_tool(app, "agent_get", **wrong)
+
+    seen = counters.take_snapshot()
+    assert {tool: sum(spread.counts) for tool, spread in seen.durations.items()} == {
+        "agent_register": 1, "agent_list": 1, "agent_get": 2,
+    }  # fmt: skip
+    assert seen.errors == {("agent_get", "AGENT_NOT_FOUND"): 1, ("agent_get", "INVALID_INPUT"): 1}
+
+
+def test_each_end_of_a_call_has_one_word():
+    assert get_error_code(InvalidInput("no")) == Code.INVALID_INPUT
+    assert get_error_code(KeyError("a fault")) == Code.INTERNAL_ERROR
+    assert get_error_code(KeyboardInterrupt()) == CANCELLED
+
+
+def test_a_call_is_watched_for_next_to_nothing():
+    call = Call("local", "agent_list")
+
+    def watch() -> None:
+        for _ in range(10_000):
+            with CallRecorder("agent_list", call):
+                pass
+
+    # 20 microseconds each would be 40 to 100 of these units.
+    assert measure_effort(watch, enough=10) < 25

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deepwork.server.jsonrpc_validation import MAX_FRAME, reject_if_invalid
+
+
+def build_call(arguments: str, id: str = "7") -> bytes:
+    return (
+        f'{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}\n'
+    ).encode()
+
+
+def reject(line: bytes) -> Any:
+    answer = reject_if_invalid(line)
+    assert answer is not None
+    assert answer.endswith(b"\n")
+    return json.loads(answer)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [build_call("{}"), build_call("null"), build_call('{"a":"\\ud83d\\ude00"}'), build_call('{"a":[1,2]}')],
+)
+def test_what_can_be_read_is_left_to_the_sdk(line: bytes):
+    assert reject_if_invalid(line) is None
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"a":"\\ud800"}', '{"a":NaN}', '{"a":-Infinity}', "[1]", '"x"', '{"a":']
+)
+def test_an_unreadable_call_is_answered_as_every_refused_call(arguments: str):
+    answer = reject(build_call(arguments))
+
+    assert answer["id"] == 7
+    assert answer["result"]["isError"] is True
+    error = json.loads(answer["result"]["content"][0]["text"])
+    assert error["code"] == "INVALID_INPUT"
+    assert set(error) == {"code", "message", "recoverable", "suggestion"}
+
+
+def test_a_call_that_is_too_large_is_answered_by_its_id():
+    answer = reject(build_call('{"a":"' + "x" * MAX_FRAME + '"}', id='"abc"'))
+
+    assert answer["id"] == "abc"
+    assert json.loads(answer["result"]["content"][0]["text"])["code"] == "TOO_LARGE"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"garbage\n", -32700),
+        (b"[]\n", -32600),
+        (b'{"id":1}\n', -32600),
+        (b"\xff\xfe\n", -32700),
+        (b"5\n", -32600),
+    ],
+)
+def test_what_is_no_request_is_answered_to_nobody(line: bytes, code: int):
+    answer = reject(line)
+
+    assert answer["error"]["code"] == code
+    assert answer["error"]["data"]["code"] == "INVALID_INPUT"
+
+
+def test_endless_nesting_is_refused():
+    assert reject(build_call('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"))["id"] == 7
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":2}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":5}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":[]}\n',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}\n',
+        b'{"jsonrpc":"2.0","id":true,"method":"tools/list"}\n',
+        b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":7}}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":[]}}\n',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":false}}\n',
+    ],
+)
+def test_a_request_that_is_not_quite_one_is_answered_too(line: bytes):
+    answer = reject(line)
+
+    assert answer["id"] in (2, None)
+    assert "error" in answer or answer["result"]["isError"]
+
+
+def test_an_id_among_the_arguments_is_not_the_requests():
+    broken = b'{"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{"id":"ag_x"'
+
+    assert reject(broken)["id"] is None
+
+
+def test_notifications_and_answers_are_left_to_the_sdk():
+    assert reject_if_invalid(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n') is None
+    assert reject_if_invalid(b'{"jsonrpc":"2.0","id":3,"result":{}}\n') is None

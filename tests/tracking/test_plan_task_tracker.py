@@ -1,0 +1,153 @@
+"""The files that a planned task changes are recorded when it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from application import LEASE_MS, Clock, call_tool, make_app
+from deepwork.errors import NotFound
+from deepwork.server.application import Application
+from workspaces.make import create_plan, create_repository, run_git
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return create_repository(tmp_path)
+
+
+def set_status(app: Application, task_id: str, status: str, **more: Any) -> None:
+    call_tool(app, "task_update_status", id=task_id, status=status, **more)
+
+
+def get_changed_files(app: Application, task_id: str) -> dict[str, str]:
+    files = call_tool(app, "get_task_diff", task_id=task_id)["files"]
+    return {file["path"]: f"{file['status']} {file['attribution']}" for file in files}
+
+
+def test_a_planned_task_is_charged_with_what_changed_while_it_ran(app: Application, project: Path):
+    (project / "before.txt").write_text("mine\n")
+    _, (task,) = create_plan(app, "one")
+    set_status(app, task, "in_progress")
+    (project / "new.txt").write_text("new\n")
+    (project / "a.txt").write_text("two\n")
+
+    set_status(app, task, "completed", outcome="done")
+    (project / "after.txt").write_text("later\n")
+
+    assert get_changed_files(app, task) == {"a.txt": "modified exclusive", "new.txt": "added exclusive"}
+    shown = call_tool(app, "get_task_diff", task_id=task, path="a.txt")["files"][0]
+    assert "-one\n+two\n" in shown["diff"]
+
+
+def test_a_task_that_is_begun_again_is_charged_with_its_last_time(app: Application, project: Path):
+    _, (task,) = create_plan(app, "one")
+    set_status(app, task, "in_progress")
+    (project / "first.txt").write_text("x\n")
+    set_status(app, task, "failed", error="no")
+    (project / "between.txt").write_text("x\n")
+    set_status(app, task, "in_progress")
+    (project / "second.txt").write_text("x\n")
+
+    set_status(app, task, "completed", outcome="done")
+
+    assert get_changed_files(app, task) == {"second.txt": "added exclusive"}
+
+
+def test_a_task_in_a_workspace_is_watched_there(app: Application, project: Path):
+    id, (task,) = create_plan(app, "one")
+    tree = Path(
+        call_tool(
+            app, "workspace_create", workflow_id=id, path=".deepwork/worktrees/x", branch="x", create=True,
+            task_ids=[task],
+        )["path"]
+    )  # fmt: skip
+    set_status(app, task, "in_progress")
+    (tree / "there.txt").write_text("x\n")
+    (project / "here.txt").write_text("x\n")
+
+    set_status(app, task, "completed", outcome="done")
+
+    assert get_changed_files(app, task) == {"there.txt": "added exclusive"}
+
+
+def test_a_task_that_was_taken_back_is_not_charged_with_what_came_after(
+    app: Application, project: Path, clock: Clock
+):
+    _, (task,) = create_plan(app, "one")
+    ada = call_tool(app, "agent_register", name="Ada", runtime="codex", caller="ada")["id"]
+    bob = call_tool(app, "agent_register", name="Bob", runtime="codex", caller="bob")["id"]
+    call_tool(app, "task_claim", task_id=task, agent_id=ada, caller="ada")
+    call_tool(app, "task_update_status", id=task, status="in_progress", agent_id=ada, caller="ada")
+    (project / "ada.txt").write_text("x\n")
+    clock.advance(seconds=LEASE_MS / 1000 + 1)
+
+    call_tool(app, "task_claim", task_id=task, agent_id=bob, caller="bob")
+
+    assert get_changed_files(app, task) == {"ada.txt": "added exclusive"}
+
+
+def test_planned_and_tracked_tasks_in_one_tree_know_of_each_other(app: Application, project: Path):
+    tracker = make_app(project, app.settings.database, toolsets=("tracking",))
+    started = call_tool(tracker, "start_workflow", name="w", objective="o")
+    phase = call_tool(app, "start_phase", workflow_id=started["workflow_id"], number=1, name="p")["phase_id"]
+    _, (planned,) = create_plan(app, "one")
+    set_status(app, planned, "in_progress")
+    tracked = call_tool(
+        app, "start_task", workflow_id=started["workflow_id"], phase_id=phase, caller_type="orchestrator",
+        name="t", goal="g",
+    )["task_id"]  # fmt: skip
+    (project / "both.txt").write_text("x\n")
+
+    answer = call_tool(app, "complete_task", task_id=tracked, status="success", outcome={"summary": "s"})
+    set_status(app, planned, "completed", outcome="done")
+
+    assert answer["shared_with"] == {"both.txt": [planned]}
+    assert get_changed_files(app, planned) == {"both.txt": "added shared"}
+    tracker.close()
+
+
+def test_without_git_nothing_is_looked_at(app: Application, tmp_path: Path):
+    _, (task,) = create_plan(app, "one")
+    set_status(app, task, "in_progress")
+    (tmp_path / "new.txt").write_text("x\n")
+    set_status(app, task, "completed", outcome="done")
+
+    told = call_tool(app, "get_task_diff", task_id=task)
+    assert (told["files"], told["files_count"]) == ([], 0)
+    assert told["warning"].startswith("Its beginning was not seen")
+    with pytest.raises(NotFound):
+        call_tool(app, "get_task_diff", task_id="tk_no")
+
+
+def test_a_task_is_watched_from_its_claim_on(app: Application, project: Path):
+    _, (task,) = create_plan(app, "one")
+    agent = call_tool(app, "agent_register", name="Ada", runtime="codex")["id"]
+    call_tool(app, "task_claim", task_id=task, agent_id=agent)
+    (project / "early.txt").write_text("x\n")
+    set_status(app, task, "in_progress", agent_id=agent)
+    (project / "late.txt").write_text("x\n")
+    under_way = call_tool(app, "get_task_diff", task_id=task, path="early.txt")
+
+    set_status(app, task, "completed", outcome="done", agent_id=agent)
+
+    assert under_way["warning"] == "The task is still under way: files are told when it ends."
+    assert get_changed_files(app, task).keys() == {"early.txt", "late.txt"}
+
+
+def test_what_was_begun_is_finished_before_the_application_closes(project: Path, tmp_path: Path):
+    app = make_app(project, str(tmp_path / "deepwork.db"))
+    _, (task,) = create_plan(app, "one")
+    call_tool(app, "task_update_status", id=task, status="in_progress")
+    app.close()
+    (project / "new.txt").write_text("x\n")
+    again = make_app(project, str(tmp_path / "deepwork.db"))
+    call_tool(again, "task_update_status", id=task, status="completed", outcome="done")
+    again.close()
+
+    last = make_app(project, str(tmp_path / "deepwork.db"))
+    assert get_changed_files(last, task) == {"new.txt": "added exclusive"}
+    assert run_git(project, "status", "--porcelain") == "?? new.txt"
+    last.close()

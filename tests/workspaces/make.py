@@ -1,0 +1,72 @@
+"""Builders for the tests of workspaces: a real repository, and workflows in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from application import call_tool
+from deepwork.server.application import Application
+
+_NOBODY = {
+    "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
+}  # fmt: skip
+
+
+def run_git(folder: Path, *arguments: str) -> str:
+    """What git says in this folder."""
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        env={**os.environ, **_NOBODY},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def commit(folder: Path, message: str = "work", **files: str) -> str:
+    """Write these files, `a_txt` for a.txt, and commit them."""
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    run_git(folder, "add", "-A")
+    run_git(folder, "commit", "-qm", message)
+    return run_git(folder, "rev-parse", "HEAD")
+
+
+def create_repository(folder: Path) -> Path:
+    """A new repository with one commit on main."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run_git(folder, "init", "-q", "-b", "main")
+    (folder / ".gitignore").write_text("/.deepwork/\n/deepwork.db*\n")
+    commit(folder, "first", a_txt="one\n")
+    return folder
+
+
+def create_plan(app: Application, *names: str, **given: Any) -> tuple[str, list[str]]:
+    """Create a workflow with these tasks, which may all run in parallel; return the ids."""
+    made: dict[str, Any] = {
+        "name": "Release",
+        "source_type": "prompt",
+        "source_content": "Ship it.",
+        "max_parallel_tasks": 9,
+    }
+    id = call_tool(app, "workflow_create", **(made | given))["id"]
+    if not names:
+        return id, []
+    tasks = [{"name": name, "description": "", "sequence": 1, "parallel_group": "g"} for name in names]
+    call_tool(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
+    shown = call_tool(app, "workflow_get", id=id, include_tasks=True)["tasks"]
+    return id, [task["id"] for task in shown]
+
+
+def list_workspaces(app: Application, workflow_id: str, **given: Any) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = call_tool(app, "workspace_list", workflow_id=workflow_id, **given)[
+        "workspaces"
+    ]
+    return listed

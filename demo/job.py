@@ -16,7 +16,7 @@ from fastmcp.client.transports import StdioTransport
 
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 
-# It only looks for a word. A real reviewer is Claude Code, which deepwork starts in the same way.
+# Only searches for a word. A real reviewer is Claude Code, which deepwork starts in the same way.
 REVIEWER = """#!{python}
 import json, sys
 text = sys.stdin.read().partition("BEGIN OUTPUTS")[2].partition("END OUTPUTS")[0]
@@ -49,7 +49,7 @@ def write_job(project: Path, name: str, summary: str, *steps: dict[str, Any]) ->
 
 
 def set_up(project: Path, programs: Path) -> None:
-    """Write two jobs, and a stand-in for the program `claude`."""
+    """Write two jobs, and a fake `claude` program."""
     criteria = {"run_each": "step", "quality_criteria": {"When": "Does it say when?"}}
     write_job(
         project, "announce", "Write an announcement",
@@ -58,7 +58,7 @@ def set_up(project: Path, programs: Path) -> None:
         build_step("send", "Write down to whom it went"),
     )  # fmt: skip
     write_job(
-        project, "ask_around", "Find out something", build_step("answer", "Ask, and write down the answer")
+        project, "ask_around", "Find something out", build_step("answer", "Ask, and write down the answer")
     )
     program = programs / "claude"
     program.write_text(REVIEWER.format(python=sys.executable))
@@ -101,11 +101,11 @@ async def work(project: Path, programs: Path) -> Any:
         agent = Agent(client, project)
         await agent.start("Invite everybody to the party", "announce")
         await agent.deliver("facts.md", "There is a party.")
-        print("\n  When is it? A workflow inside the workflow finds out:")
+        print("\n  When is it? A nested workflow finds out:")
         await agent.start("When is the party?", "ask_around")
-        print("\n  Meanwhile the first is not forgotten; the innermost goes first:")
+        print("\n  Both are on the stack; the innermost continues first:")
         await agent.deliver("answer.md", "On Tuesday.")
-        print("\n  Now the announcement. Its step has a review:")
+        print("\n  Now the announcement, whose step has a review:")
         await agent.deliver("announcement.md", "Come to our party!")
         await agent.deliver("announcement.md", "Come to our party on Tuesday!")
         print()
@@ -119,20 +119,20 @@ def show(project: Path) -> None:
         programs = Path(folder)
         set_up(project, programs)
         print(
-            "An agent runs a job of three steps. The reviewer is no model here but a stand-in of ten lines,"
+            "An agent runs a job of three steps. The reviewer is not a model here but a script of ten lines,"
         )
-        print("put on the PATH as `claude`: it looks whether the text names the day.\n")
+        print("on the PATH as `claude`: it checks whether the text names the day.\n")
         done = anyio.run(work, project, programs)
         words = ["sessions", "list", "--all", "--path", str(project)]
         listed = subprocess.run(
             [*DEEPWORK, *words], check=True, capture_output=True, text=True, timeout=60
         ).stdout
         print(
-            f"\nEvery step was kept before it was answered. From a terminal:\n\n$ deepwork sessions list --all\n{listed}"
+            f"\nEvery step was stored before it was answered. From a terminal:\n\n$ deepwork sessions list --all\n{listed}"
         )
         print(
-            f"Summary: 2 workflows, one inside the other; {len(done['all_outputs'])} outputs of the outer one; "
-            f"{done['failed']} review failed and was passed at the second attempt."
+            f"Summary: 2 workflows, one nested in the other; {len(done['all_outputs'])} outputs of the outer one; "
+            f"{done['failed']} review failed and passed at the second attempt."
         )
 
 

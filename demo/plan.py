@@ -71,7 +71,7 @@ async def do(client: Client[Any], task: dict[str, Any], me: str, name: str) -> N
     context = await call(client, "task_load_context", task_id=task["id"], max_tokens=2000)
     checkpoints = context["current_task"]["checkpoints"]
     notes = [note["summary"] for note in checkpoints if note["type"] == "progress"]
-    again = f" and goes on from the note: {notes[-1]}" if notes else ""
+    again = f" and continues from the checkpoint: {notes[-1]}" if notes else ""
     print(f"  {name:<4} takes {task['name']!r}{again}", flush=True)
     await call(client, "task_update_status", id=task["id"], status="in_progress", agent_id=me)
     summary = f"{name} wrote the first half of {task['name']!r}"
@@ -124,7 +124,7 @@ async def main(project: Path) -> None:
 
 def show(project: Path) -> None:
     """Run a plan with three agents in this project."""
-    print("A plan, three agents, and one of them dies\n")
+    print("A plan and three agents, one of which dies\n")
     anyio.run(main, project)
 
 

@@ -18,7 +18,7 @@ DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 
 RULES = """\
 python:
-  description: No password stands in the code.
+  description: The code contains no passwords.
   match: {include: ["src/**/*.py"]}
   review:
     strategy: individual
@@ -59,14 +59,14 @@ def set_up(project: Path) -> None:
 
 
 def review_files(project: Path, instructions: str) -> str:
-    """Review as a stand-in for a model: check the files in the instructions for two problems."""
+    """Review in place of a model: check the files in the instructions for two problems."""
     under_review = instructions.partition("## Files to Review")[2].partition("\n## ")[0]
     for file in re.findall(r"^- @(.+)$", under_review, re.MULTILINE):
         text = (project / file).read_text()
         if file.endswith(".py") and "password" in text:
-            return f"{file}:1: a password stands in the code"
+            return f"{file}:1: the code contains a password"
         if file.endswith(".md") and not text.startswith("# "):
-            return f"{file}:1: there is no heading"
+            return f"{file}:1: the heading is missing"
     return ""
 
 
@@ -98,21 +98,21 @@ async def work(project: Path) -> list[int]:
     async with Client(transport) as client:
         agent = Agent(client, project)
         rounds = [await agent.review()]
-        print("\n  The password goes. What passed and has not changed is not asked for again:")
+        print("\n  The password is removed. Reviews that passed are not due again unless their files change:")
         write(project, "src/login.py", "import getpass\n")
         rounds.append(await agent.review())
-        print("\n  And once more:")
+        print("\n  Once more:")
         rounds.append(await agent.review())
         return rounds
 
 
 def show(_: Path) -> None:
-    """Review a change, in a repository of its own so that nothing else has changed there."""
+    """Review a change, in a separate repository without other changes."""
     with tempfile.TemporaryDirectory(prefix="deepwork-demo-") as folder:
         project = Path(folder)
         set_up(project)
         print("An agent has changed three files. Two rules in .deepreview say who must look at them;")
-        print("the reviewers are no models here but a stand-in of ten lines.\n")
+        print("the reviewer is not a model here but a function of ten lines.\n")
         rounds = anyio.run(work, project)
         command = [*DEEPWORK, "review", "--check", "--path", folder]
         checked = subprocess.run(
@@ -120,7 +120,7 @@ def show(_: Path) -> None:
         )
     print(f"\n$ deepwork review --check; echo $?\n{checked.stdout.decode()}{checked.returncode}\n")
     print(
-        f"Summary: 2 rules, {rounds[0]} reviews at first, {rounds[1]} after the mending, {rounds[2]} in the end."
+        f"Summary: 2 rules, {rounds[0]} reviews at first, {rounds[1]} after the fix, {rounds[2]} at the end."
     )
 
 

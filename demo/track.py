@@ -40,7 +40,7 @@ async def call(client: Client[Any], tool: str, **arguments: Any) -> Any:
 async def run_subagent(
     project: Path, ids: dict[str, str], name: str, area: str, begun: anyio.Event, go: anyio.Event
 ) -> None:
-    """Start a task, write into its area, log a decision and complete the task, with a server of its own."""
+    """Start a task, write into its area, log a decision and complete the task, with its own server."""
     async with Client(build_transport(project)) as client:
         task = await call(
             client, "start_task", **ids, caller_type="subagent", agent_name=name, name=f"write the {area}",
@@ -57,7 +57,7 @@ async def run_subagent(
         )  # fmt: skip
         done = await call(
             client, "complete_task", task_id=task["task_id"], status="success",
-            outcome={"summary": f"The {area} is there."},
+            outcome={"summary": f"The {area} is written."},
         )  # fmt: skip
         for path, how in done["attribution"].items():
             print(f"  {name:<4} changed {path:<14} ({how})", flush=True)
@@ -102,7 +102,7 @@ async def main(project: Path) -> None:
         context = await call(client, "get_context", workflow_id=workflow["workflow_id"], include=["tasks"])
         last = context["tasks"][-1]["id"]
         shown = await call(client, "get_task_diff", task_id=last, path="notes.md")
-        print(f"\nWhat the last task did to notes.md:\n\n{shown['files'][0]['diff']}", end="")
+        print(f"\nWhat the last task changed in notes.md:\n\n{shown['files'][0]['diff']}", end="")
 
 
 def show(project: Path) -> None:

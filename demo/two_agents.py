@@ -62,7 +62,7 @@ async def hold_conversation(project: str) -> None:
         thread = await ada.call("message_list", agent_id=ada.id, thread_id=asked["thread_id"])
         print(f"  Ada    reads the thread: {len(thread['messages'])} messages, both directions")
         await bob.call("agent_unregister", id=bob.id)
-        print("  Bob    takes his leave\n")
+        print("  Bob    unregisters\n")
 
 
 def run_deepwork(project: str, *words: str) -> str:
@@ -81,7 +81,7 @@ def show(folder: Path) -> None:
     anyio.run(hold_conversation, project)
     print_command("Everything was stored before it was answered. From a terminal:", project, "agents", "list")
     print_command(
-        "Every change was told once, in order:", project, "events", "tail", "--since", "0", "--no-follow"
+        "Every change was published once, in order:", project, "events", "tail", "--since", "0", "--no-follow"
     )
     events = run_deepwork(project, "events", "tail", "--since", "0", "--no-follow", "--json").splitlines()
     kinds = Counter(json.loads(line)["type"] for line in events)

@@ -53,20 +53,20 @@ class Round:
 
 
 def plan_round(number: int, locales: list[str]) -> Round:
-    """The round with this number: always the same on machines with the same locales."""
+    """Build the round with this number: always the same on machines with the same locales."""
     draw = random.Random(number)
     return Round(number, draw.choice(TIME_ZONES), draw.choice(locales), UMASKS[number % len(UMASKS)])
 
 
 def list_locales() -> list[str]:
-    """The locales this machine has."""
+    """List the locales of this machine."""
     listed = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=True).stdout
     return sorted(listed.split())
 
 
 @contextmanager
 def keep_core_busy() -> Iterator[None]:
-    """One more process that never rests, so that tests get less than the whole machine."""
+    """Keep one core busy with another process, so that tests do not have the whole machine."""
     load = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -76,7 +76,7 @@ def keep_core_busy() -> Iterator[None]:
 
 
 def run_round(round: Round, arguments: list[str]) -> int:
-    """Run all tests once; their output is shown and kept in `reports/flaky`."""
+    """Run all tests once; print their output and save it in `reports/flaky`."""
     workers = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
     command = [sys.executable, "-m", "pytest", *workers, *arguments]
     log = REPORTS / f"round-{round.number}.log"

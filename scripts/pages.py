@@ -96,7 +96,7 @@ def _parse_attributes(text: str, place: str) -> dict[str, str]:
     found: dict[str, str] = dict(_ATTRIBUTE.findall(text))
     unknown = set(found) - KNOWN
     if unknown:
-        raise FenceError(f"{place}: a fence cannot say {', '.join(sorted(unknown))}.")
+        raise FenceError(f"{place}: a fence has no attribute {', '.join(sorted(unknown))}.")
     if "not-run" in found and not found["not-run"]:
         raise FenceError(f"{place}: not-run needs its reason.")
     return found

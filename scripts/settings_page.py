@@ -19,7 +19,7 @@ def render_page() -> str:
 
 
 def _render_row(option: Option) -> str:
-    where = " Only as a variable." if option.is_secret else "" if option.in_file else " Not in config.yml."
+    where = " Environment only." if option.is_secret else "" if option.in_file else " Not in config.yml."
     default = _format_value(getattr(Settings(Path()), option.name))
     allowed = option.allowed.replace("|", "\\|")
     return (

@@ -15,7 +15,7 @@ mcp: FastMCP = FastMCP("echo")
 
 @mcp.tool
 def echo(text: str) -> dict[str, str]:
-    """Say it again."""
+    """Return the text."""
     return {"text": text}
 
 

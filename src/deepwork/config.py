@@ -169,7 +169,7 @@ def _build_integer_parser(lowest: int, highest: int) -> Callable[[Any], int]:
 
 OPTIONS: Final = (
     Option(
-        "toolsets", _parse_words, "names of toolsets, or `all`", "Which groups of tools the server offers.",
+        "toolsets", _parse_words, "names of toolsets, or `all`", "Which toolsets the server offers.",
     ),
     Option("tools", _parse_words, "names of tools", "Offer only these tools."),
     Option("exclude_tools", _parse_words, "names of tools", "Leave these tools out."),
@@ -179,34 +179,34 @@ OPTIONS: Final = (
     ),
     Option(
         "transport", _build_choice_parser("stdio", "sse", "http"), "stdio, sse or http",
-        "How clients reach the server.",
+        "How clients connect to the server.",
     ),
     Option(
         "host", _parse_text, "an address or a name",
-        "Where to listen, with transport sse or http.", in_file=False,
+        "The address to listen on, with transport sse or http.", in_file=False,
     ),
     Option(
         "port", _build_integer_parser(1, 65_535), "a whole number from 1 to 65535", "The port to listen on.",
     ),
     Option(
         "token", _parse_text, "at least 16 characters",
-        "What every request must show; needed to listen beyond this machine.", is_secret=True, in_file=False,
+        "The token that every request must carry; required to listen beyond this machine.", is_secret=True, in_file=False,
     ),
     Option(
-        "allowed_hosts", _parse_words, "host names, with their port unless it is the usual one",
-        "Further names this server answers to, such as that of a proxy.", in_file=False,
+        "allowed_hosts", _parse_words, "host names, with their port unless it is the default one",
+        "Additional host names that requests may use, such as a proxy's.", in_file=False,
     ),
     Option(
-        "rate_limit", _build_integer_parser(0, 1_000_000), "a whole number, 0 for none",
-        "How many requests a second one caller may send, with bursts of four times that.", in_file=False,
+        "rate_limit", _build_integer_parser(0, 1_000_000), "a whole number, 0 for no limit",
+        "How many requests per second a caller may send, with bursts of four times that.", in_file=False,
     ),
     Option(
         "database", _parse_database, "a file path or a postgresql:// URL",
-        "Where everything is kept; default is a file in the project.", variable="DEEPWORK_DATABASE_URL",
+        "Where the store is; default is a file in the project.", variable="DEEPWORK_DATABASE_URL",
     ),
     Option(
         "global_store", _parse_bool, "true or false",
-        "Keep everything in ~/.deepwork, one store for all projects.", ("global",), "DEEPWORK_GLOBAL",
+        "Use one store for all projects, in ~/.deepwork.", ("global",), "DEEPWORK_GLOBAL",
     ),
     Option(
         "platform", _parse_first_word, "a name such as claude",
@@ -214,11 +214,11 @@ OPTIONS: Final = (
     ),
     Option(
         "lease_seconds", _build_integer_parser(1, 86_400), "a whole number from 1 to 86400",
-        "An agent silent for this long is offline, and its claims are free.",
+        "After this long without a call, an agent is offline and its claims expire.",
     ),
     Option(
         "additional_jobs_folders", _parse_folders, "folders, separated by colons",
-        "Further places to look for jobs, after the project's and the shipped ones.",
+        "Additional folders to search for jobs, after the project's and the built-in ones.",
     ),
     Option(
         "git_branch", _build_choice_parser("switch", "create", "off"), "switch, create or off",
@@ -226,13 +226,13 @@ OPTIONS: Final = (
     ),
     Option(
         "file_conflicts", _build_choice_parser("warn", "refuse", "ignore"), "warn, refuse or ignore",
-        "What claiming a task does about files of running tasks, in new plans.",
+        "What claiming a task does about files of running tasks; applies to new plans.",
     ),
     Option(
-        "quality_gate", _parse_bool, "true or false", "Review a step's outputs.", ("quality_gate", "enabled"),
+        "quality_gate", _parse_bool, "true or false", "Review the outputs of each step.", ("quality_gate", "enabled"),
     ),
     Option(
-        "external_runner", _build_choice_parser("", "claude"), "claude, or nothing for self-review",
+        "external_runner", _build_choice_parser("", "claude"), "claude, or empty for self-review",
         "Who reviews a step.", ("quality_gate", "external_runner"),
     ),
     Option(
@@ -245,12 +245,12 @@ OPTIONS: Final = (
     ),
     Option(
         "max_parallel_reviews", _build_integer_parser(1, 64), "a whole number from 1 to 64",
-        "How many external reviewers run at once.", ("quality_gate", "max_parallel_reviews"),
+        "How many external reviewers run at the same time.", ("quality_gate", "max_parallel_reviews"),
     ),
     Option(
         "log_level", _build_choice_parser("debug", "info", "warning", "error"),
         "debug, info, warning or error",
-        "How much is written to standard error.",
+        "The lowest level that is logged to standard error.",
     ),
 )  # fmt: skip
 
@@ -391,7 +391,7 @@ def _load_config_file(root: Path) -> dict[str, Any]:
         return {}
     except NotADirectoryError:
         raise DefinitionError(
-            f"{path.parent} is no folder.", suggestion="Move it away, then call again."
+            f"{path.parent} is not a folder.", suggestion="Move it away, then try again."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{STATE_FOLDER}/config.yml cannot be read: {error}.") from error

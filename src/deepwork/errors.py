@@ -6,12 +6,12 @@ DeepworkError
 │   ├── NotAllowed       it exists, but its state forbids this
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
 │   │   └── HttpError    a malformed HTTP request; carries its own status
-│   ├── Conflict         somebody else was first
+│   ├── Conflict         another caller was first
 │   └── ReviewerError    the external reviewer failed
 ├── StateError           no job session is active, or its file is damaged
 ├── DefinitionError      a job.yml, .deepreview or config.yml is wrong
 ├── GitError             git failed, was missing or took too long
-│   └── NotARepository   there is no repository here
+│   └── NotARepository   the directory is not in a git repository
 └── StorageError         the database or a file cannot be read or written
 
 Every error has a code, a message that names its subject, whether the caller can recover, and a suggestion.
@@ -176,13 +176,13 @@ class GitError(DeepworkError):
 
 
 class NotARepository(GitError):
-    """The directory belongs to no git repository."""
+    """The directory is not in a git repository."""
 
-    suggestion = "Run `git init` there, or work in a directory that belongs to a repository."
+    suggestion = "Run `git init` there, or work in a directory inside a repository."
 
 
 class StorageError(DeepworkError):
     """The database or a file cannot be read or written."""
 
     code = Code.STORAGE_ERROR
-    suggestion = "Run `deepwork doctor` to see what is wrong and how to mend it."
+    suggestion = "Run `deepwork doctor` to see what is wrong and how to fix it."

@@ -58,7 +58,7 @@ def run_bounded(
 ) -> ProgramResult:
     """Run a program; at a limit, kill it with its children and raise TimeoutError or OutputTooLarge.
 
-    With `is_wanted` also when that turns false, as ProgramCancelled.
+    If `should_continue` returns false, kill it too and raise ProgramCancelled.
     """
     deadline = time.monotonic() + bounds.seconds
     with _open_stdin(input) as stdin, _start(argv, cwd, env, stdin) as process:
@@ -99,7 +99,7 @@ def _open_stdin(content: bytes | None) -> Iterator[IO[bytes] | int]:
 
 
 def _read_output(
-    process: subprocess.Popen[bytes], deadline: float, max_output: int, is_wanted: Callable[[], bool] | None
+    process: subprocess.Popen[bytes], deadline: float, max_output: int, should_continue: Callable[[], bool] | None
 ) -> tuple[bytes, bytes]:
     stdout, stderr = bytearray(), bytearray()
     with selectors.DefaultSelector() as pipes:
@@ -113,7 +113,7 @@ def _read_output(
                 break  # a leftover child keeps the pipe open, but no more output is coming
             if time.monotonic() >= deadline:
                 raise TimeoutError
-            if is_wanted is not None and not is_wanted():
+            if should_continue is not None and not should_continue():
                 raise ProgramCancelled
             for key, _ in ready:
                 _receive(pipes, key)

@@ -1,7 +1,7 @@
 """What a tool declares about itself, beside its signature and its docstring.
 
-Everything else derives from it: the scope that a token needs, MCP's annotations, the actions that the dashboard
-offers, how the call is committed and whose agent it acts for.
+Everything else derives from it: the scope that a token needs, MCP's annotations, the actions that the
+dashboard offers, how a call is committed and which agent it acts for.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def tool(
     offered_read_only: bool = False,
     own_keys: bool = False,
 ) -> Callable[[Method], Method]:
-    """Declare a method as a tool; one that needs only the scope `read` is read-only unless it says otherwise."""
+    """Declare a method as a tool. A tool with the scope `read` is read-only."""
     is_read_only = scope == "read" if read_only is None else read_only
     declaration = ToolDeclaration(
         scope,
@@ -112,7 +112,7 @@ def tool(
 
 
 def get_declaration(method: Callable[..., Any]) -> ToolDeclaration:
-    """Return what a tool declares; a public method that declares nothing is a mistake of the programmer."""
+    """Return what a tool declares; raise if it declares nothing."""
     declaration = getattr(method, _ATTRIBUTE, None)
     if not isinstance(declaration, ToolDeclaration):
         raise TypeError(f"{method.__qualname__} is a public method of a class of tools: add @tool(...).")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import chain
 from typing import Annotated, Any, Final
 
@@ -50,38 +49,9 @@ class Answer(BaseModel):
 
 
 class Done(Answer):
-    """It was done, and there is no more to say."""
+    """Success, with no further data."""
 
     success: bool = True
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A CLI alias: another verb with some of its arguments preset."""
-
-    verb: str
-    arguments: Mapping[str, Any]
-    help: str
-    without: frozenset[str] = frozenset()
-    """Other arguments of that verb that do not apply."""
-
-
-@dataclass(frozen=True)
-class Traits:
-    """Properties of the tools in a class, sent to clients as tool annotations."""
-
-    toolset: str
-    read_only: frozenset[str] = frozenset()
-    read_only_if_asked: frozenset[str] = frozenset()
-    """These write only if the server is not read-only, so a read-only server offers them too."""
-    idempotent: frozenset[str] = frozenset()
-    destructive: frozenset[str] = frozenset()
-    own_keys: frozenset[str] = frozenset()
-    """These run programs between transactions and handle idempotency keys themselves."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """CLI aliases, in addition to the verb derived from the tool's name."""
-    presets: Mapping[str, Preset] = field(default_factory=dict)
-    """CLI aliases that preset some arguments, such as `tasks done` for a status."""
 
 
 def check_input(arguments: dict[str, Any]) -> None:
@@ -99,9 +69,9 @@ def check_input(arguments: dict[str, Any]) -> None:
         elif isinstance(value, list) and len(value) > (most := _MAX_LIST_BY_PATH.get(path, MAX_LIST)):
             raise _build_too_large_error(path, f"{len(value)} items", f"{most} items")
         elif isinstance(value, int) and abs(value) > MAX_INTEGER:
-            raise InvalidInput(f"`{path}` is beyond ±2**53, more than JSON numbers can carry exactly.")
+            raise InvalidInput(f"`{path}` is outside ±2**53, the range in which JSON numbers are exact.")
         elif isinstance(value, float) and value - value != 0:
-            raise InvalidInput(f"`{path}` is {value}, which is no JSON number.")
+            raise InvalidInput(f"`{path}` is {value}, which is not a JSON number.")
 
 
 def _is_obviously_valid(arguments: dict[str, Any]) -> bool:
@@ -155,7 +125,7 @@ def _check_text(path: str, text: str) -> None:
 
 def _build_unstorable_error(path: str, character: str) -> InvalidInput:
     return InvalidInput(
-        f"`{path}` holds the character U+{ord(character):04X}, which cannot be stored.",
+        f"`{path}` contains the character U+{ord(character):04X}, which cannot be stored.",
         suggestion="Remove NUL characters and lone surrogates, then call again.",
     )
 
@@ -164,7 +134,7 @@ def _build_too_large_error(path: str, size: str, cap: str) -> InvalidInput:
     return InvalidInput(
         f"`{path}` has {size}; at most {cap} are accepted.",
         code=Code.TOO_LARGE,
-        suggestion="Send less, or keep it in a file and send the path.",
+        suggestion="Send less, or write it to a file and send the path.",
     )
 
 

@@ -74,7 +74,7 @@ def test_a_record_that_was_touched_ends_with_code_1_and_names_the_row(tmp_path: 
     broken = run_deepwork(tmp_path, "audit", "verify")
 
     assert broken.code == 1
-    assert "row 2 is not what was written" in broken.out
+    assert "row 2 was changed after it was written" in broken.out
     assert run_deepwork(tmp_path, "audit", "verify", "--json").json["bad_row"] == 2
 
 
@@ -83,9 +83,9 @@ def test_a_moment_that_is_none_is_refused(tmp_path: Path, when: str):
     refused = run_deepwork(tmp_path, "audit", "--since", when)
 
     assert refused.code == 2
-    assert "is no moment" in refused.err
+    assert "is not a point in time" in refused.err
 
 
 def test_an_empty_record_says_so(tmp_path: Path):
-    assert run_deepwork(tmp_path, "audit").out == "Nothing is recorded.\n"
+    assert run_deepwork(tmp_path, "audit").out == "No calls are recorded.\n"
     assert run_deepwork(tmp_path, "audit", "verify").code == 0

@@ -306,7 +306,10 @@ def test_a_row_that_was_edited_is_found(app: Application, column: str, value: An
         register(app)
     run_sql(app, f"UPDATE audit SET {column} = :value WHERE seq = 2", value=value)
 
-    assert (verify_audit(app).bad_row, verify_audit(app).problem) == (2, "row 2 is not what was written")
+    assert (verify_audit(app).bad_row, verify_audit(app).problem) == (
+        2,
+        "row 2 was changed after it was written",
+    )
 
 
 @pytest.mark.parametrize(("gone", "bad_row"), [(1, 1), (2, 2), (4, 4)])

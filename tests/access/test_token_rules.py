@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hmac
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,6 +11,7 @@ from deepwork.access import rules
 from deepwork.access.models import Scope, Token
 from deepwork.access.tools import TokenTools
 from deepwork.server.registry import ToolSpec, list_specs
+from deepwork.tool_declarations import Traits
 
 SECRET = "s" * 43
 ID = "3k9x0q2m7b1z"
@@ -21,24 +22,25 @@ def registry(tmp_path: Path) -> dict[str, ToolSpec]:
     return make_app(tmp_path, str(tmp_path / "deepwork.db")).registry
 
 
-def test_every_tool_that_may_change_something_has_a_scope(registry: dict[str, ToolSpec]):
-    unmapped = {name for name, spec in registry.items() if not spec.read_only} - rules.WORK - rules.ADMIN
+def test_a_public_method_without_a_declaration_is_refused():
+    class Undeclared:
+        traits: ClassVar = Traits(toolset="agents")
 
-    assert unmapped == set(), "say in access/rules.py which scope they need"
+        def brand_new(self) -> None:
+            """A tool whose author forgot to declare its scope."""
+
+    with pytest.raises(TypeError, match=r"brand_new is a public method .* add @tool"):
+        list_specs(Undeclared())
 
 
-def test_no_tool_has_two_scopes(registry: dict[str, ToolSpec]):
-    assert set() == rules.WORK & rules.ADMIN
-    assert [name for name in rules.WORK if name in registry and registry[name].read_only] == []
-
-
-def test_a_tool_that_nobody_has_thought_of_is_for_admins():
-    assert rules.get_required_scope("brand_new", read_only=False, arguments={}) is Scope.ADMIN
+def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry: dict[str, ToolSpec]):
+    assert {spec.declaration.scope for spec in registry.values() if spec.read_only} == {"read"}
+    assert "read" not in {spec.declaration.scope for spec in registry.values() if not spec.read_only}
 
 
 def test_tokens_are_for_admins_even_to_look_at():
     for spec in list_specs(TokenTools):
-        assert rules.get_required_scope(spec.name, read_only=spec.read_only, arguments={}) is Scope.ADMIN
+        assert rules.get_required_scope(spec.declaration, {}) is Scope.ADMIN
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_tokens_are_for_admins_even_to_look_at():
     ],
 )  # fmt: skip
 def test_what_a_call_needs(registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str):
-    assert rules.get_required_scope(tool, read_only=registry[tool].read_only, arguments=arguments) == scope
+    assert rules.get_required_scope(registry[tool].declaration, arguments) == scope
 
 
 @pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
@@ -63,15 +65,15 @@ def test_no_spelling_of_true_gets_past_the_rule(registry: dict[str, ToolSpec], f
     """What a tool would take as true needs what true needs."""
     given = {"id": "wf_1", "status": "failed", "force": force}
 
-    assert rules.get_required_scope("workflow_update_status", read_only=False, arguments=given) is Scope.ADMIN
+    assert rules.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
 
 
 @pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
-def test_no_spelling_of_false_makes_a_write_of_a_read(mark_read: Any):
+def test_no_spelling_of_false_makes_a_write_of_a_read(registry: dict[str, ToolSpec], mark_read: Any):
     """Only what is false for certain spares the scope."""
     given = {"id": "msg_1", "mark_read": mark_read}
 
-    assert rules.get_required_scope("message_get", read_only=False, arguments=given) is Scope.WORK
+    assert rules.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
 
 
 def test_a_scope_includes_those_before_it():
@@ -80,43 +82,43 @@ def test_a_scope_includes_those_before_it():
     assert covered == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_a_tool_is_offered_if_any_call_of_it_is_covered():
-    assert rules.is_offered_to(Scope.READ, "agent_list", read_only=True)
-    assert rules.is_offered_to(Scope.READ, "message_get", read_only=False)
-    assert not rules.is_offered_to(Scope.READ, "message_send", read_only=False)
-    assert rules.is_offered_to(Scope.WORK, "workflow_update_status", read_only=False)
-    assert not rules.is_offered_to(Scope.WORK, "repository_register", read_only=False)
+def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, ToolSpec]):
+    assert rules.is_offered_to(Scope.READ, registry["agent_list"].declaration)
+    assert rules.is_offered_to(Scope.READ, registry["message_get"].declaration)
+    assert not rules.is_offered_to(Scope.READ, registry["message_send"].declaration)
+    assert rules.is_offered_to(Scope.WORK, registry["workflow_update_status"].declaration)
+    assert not rules.is_offered_to(Scope.WORK, registry["repository_register"].declaration)
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "named"),
     [
-        ("agent_heartbeat", {"agent_id": "ag_1"}, ["ag_1"]),
-        ("agent_update", {"id": "ag_1"}, ["ag_1"]),
-        ("agent_unregister", {"id": "ag_1"}, ["ag_1"]),
-        ("message_send", {"sender_id": "ag_1", "recipient_id": "ag_2"}, ["ag_1"]),
-        ("task_claim", {"task_id": "tk_1", "agent_id": "ag_1"}, ["ag_1"]),
-        ("task_update_status", {"id": "tk_1"}, []),
-        ("agent_heartbeat", {"agent_id": ["ag_1"]}, []),
+        ("agent_heartbeat", {"agent_id": "ag_1"}, "ag_1"),
+        ("agent_update", {"id": "ag_1"}, "ag_1"),
+        ("agent_unregister", {"id": "ag_1"}, "ag_1"),
+        ("message_send", {"sender_id": "ag_1", "recipient_id": "ag_2"}, "ag_1"),
+        ("task_claim", {"task_id": "tk_1", "agent_id": "ag_1"}, "ag_1"),
+        ("task_update_status", {"id": "tk_1"}, None),
+        ("agent_heartbeat", {"agent_id": ["ag_1"]}, None),
+        ("message_list", {"agent_id": "ag_1"}, None),
     ],
 )
-def test_in_whose_name_a_call_is_made(tool: str, arguments: dict[str, Any], named: list[str]):
-    assert rules.list_acting_agents(tool, arguments, read_only=False) == named
-    assert rules.list_acting_agents(tool, arguments, read_only=True) == []
+def test_in_whose_name_a_call_is_made(
+    registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], named: str | None
+):
+    assert rules.find_acting_agent(registry[tool].declaration, arguments) == named
 
 
-def test_every_tool_that_acts_for_an_agent_says_so_in_a_word_we_know(registry: dict[str, ToolSpec]):
-    """A new name for the acting agent, such as `by_agent`, must be added to the rule."""
-    words = {
-        name for spec in registry.values() if not spec.read_only for name in spec.parameters.model_fields
-    }
-    about_agents = {
-        word
-        for word in words
-        if word.endswith("_id") and any(who in word for who in ("agent", "sender", "holder"))
-    }
-
-    assert about_agents == {"agent_id", "sender_id"}
+def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str, ToolSpec]):
+    """A tool that forgot `acts_as` would let one token act for an agent of another."""
+    for name, spec in registry.items():
+        agents = {
+            word
+            for word in spec.parameters.model_fields
+            if word.endswith("_id") and any(who in word for who in ("agent", "sender", "holder"))
+        }
+        if agents and not spec.read_only:
+            assert {spec.declaration.acts_as} == agents, name
 
 
 @pytest.mark.parametrize("name", ["ci", "Ada-laptop", "build.7", "x" * 63, "0"])

@@ -53,7 +53,7 @@ def test_no_two_tokens_are_alike(app: Application):
 def test_a_name_is_taken_while_its_token_is_valid(app: Application):
     make_token(app, "ci")
 
-    with pytest.raises(NotAllowed, match="'ci' already"):
+    with pytest.raises(NotAllowed, match="'ci' already exists"):
         make_token(app, "ci", "read")
 
 

@@ -84,10 +84,10 @@ def find_faults(entries: Iterable[Entry], effects: Iterable[str], *, acknowledge
     # A run in which most calls failed loses nothing, but proves nothing either.
     idle = [] if acks >= acknowledged * len(entries) and acks else [f"{acks} of {len(entries)} calls"]
     return [
-        *(f"was acknowledged and is lost: {effect}" for effect in lost),
-        *(f"is there {found[effect]} times: {effect}" for effect in doubled),
-        *(f"is there and nobody meant it: {effect}" for effect in found if effect not in meant),
-        *(f"too few were acknowledged to say anything: {count}" for count in idle),
+        *(f"was acknowledged but is missing: {effect}" for effect in lost),
+        *(f"exists {found[effect]} times: {effect}" for effect in doubled),
+        *(f"exists but was not intended: {effect}" for effect in found if effect not in meant),
+        *(f"too few were acknowledged to prove anything: {count}" for count in idle),
     ]
 
 

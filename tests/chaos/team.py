@@ -97,7 +97,7 @@ class Storm:
         ]  # fmt: skip
 
     def _register_crowd(self, team: Team, folder: Path) -> tuple[list[str], list[ledger.Entry]]:
-        """Register agents that both hosts write to; the first of them broadcasts."""
+        """Register agents that both hosts write to; the first one broadcasts."""
         kept = ledger.Ledger(folder / "founder")
         calls = [
             kept.intend(
@@ -119,7 +119,7 @@ class Storm:
         while (done := sum(member.done for member in self.members)) < calls:
             if done > before:
                 deadline, before = time.monotonic() + PATIENCE, done
-            assert time.monotonic() < deadline, f"nothing moves after {done} calls"
+            assert time.monotonic() < deadline, f"no progress after {done} calls"
             time.sleep(0.01)
 
 

@@ -13,7 +13,7 @@ from typing import Self
 
 from chaos.team_hosts import Host
 
-TOKEN = "what every member of the team must show"
+TOKEN = "token of every member of the team"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 START_SECONDS = 120
 

@@ -24,7 +24,7 @@ LARGEST = 10_000
 
 
 def create_plans(app: Application, count: int) -> list[str]:
-    """Plans of so many tasks together, none of which waits for another."""
+    """Create plans with this many independent tasks in total."""
     sizes = [min(LARGEST, count - start) for start in range(0, count, LARGEST)]
     return [_create_plan(app, size) for size in sizes]
 
@@ -45,7 +45,7 @@ def _create_plan(app: Application, size: int) -> str:
 
 
 class Storm:
-    """Claimers at work, some of which are killed and replaced."""
+    """Running claimers, some of which are killed and replaced."""
 
     def __init__(self, crew: list[Worker], folder: Path, location: str, plans: list[str], seed: int) -> None:
         self._crew, self._folder, self._chance = crew, folder, random.Random(seed)
@@ -56,7 +56,7 @@ class Storm:
             self._begin(worker)
 
     def kill_some(self, kills: int) -> None:
-        """Kill claimers at any moment, and put new ones in their place."""
+        """Kill claimers at random moments, and start new ones in their place."""
         for _ in range(kills):
             time.sleep(self._chance.uniform(0.05, 0.4))
             place = self._chance.randrange(len(self._crew))
@@ -124,11 +124,13 @@ def assert_each_was_done_once(app: Application, count: int, notes: list[tuple[st
         held = tx.fetch_value("SELECT count(*) FROM leases WHERE who IS NOT NULL")
     last = {row["id"]: (row["outcome"], row["epoch"]) for row in rows}
     assert len(last) == count
-    assert all(last[task] == (agent, epoch) for task, agent, epoch in completed), "a stale holder completed"
-    assert held == 0, "somebody still holds a task that is done"
+    assert all(last[task] == (agent, epoch) for task, agent, epoch in completed), (
+        "a stale holder completed a task"
+    )
+    assert held == 0, "a completed task is still held"
 
 
-def test_a_holder_that_slept_through_its_lease_cannot_finish_what_another_took(
+def test_a_stopped_holder_cannot_finish_a_task_after_its_lease_expired(
     crew: list[Worker],
     new_location: Callable[[], str],
     open_app: Callable[[str], Application],
@@ -154,7 +156,7 @@ def test_a_holder_that_slept_through_its_lease_cannot_finish_what_another_took(
 def claim_while_stopped(
     app: Application, crew: list[Worker], location: str, task_ids: list[str]
 ) -> list[str]:
-    """Holders claim, are stopped until their lease has run out and another is done, and then go on."""
+    """Stop holders after they claimed, until another agent has completed their task; then let them continue."""
     sleepers = list(zip(crew, task_ids, strict=False))
     for worker, task_id in sleepers:
         worker.order("hold_and_finish", location=location, task_id=task_id, lease_seconds=SHORTEST_LEASE)
@@ -177,5 +179,5 @@ def claim_while_stopped(
 def wait_for(file: Path) -> None:
     end = time.monotonic() + 120
     while not file.exists():
-        assert time.monotonic() < end, f"{file.name} did not come"
+        assert time.monotonic() < end, f"{file.name} did not appear"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A damaged file is reported and kept: no crash, no hang, no wrong answer, no new store in its place."""
+"""A damaged file is reported and left in place: no crash, no hang, no wrong answer, no new store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMES = 3
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database of a hundred pages or so, all of it in the file."""
+    """A database of about a hundred pages, fully checkpointed into its file."""
     path = tmp_path_factory.mktemp("sound") / "deepwork.db"
     app = make_app(path.parent, str(path), lease_seconds=86_400)
     agents = [register(app, number) for number in range(AGENTS)]
@@ -35,7 +35,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def right(sound: Path, tmp_path: Path, worker: Worker) -> list[Any]:
-    """What a sound file answers."""
+    """The answers from an intact file."""
     answers: list[Any] = worker.do("look", location=str(copy_store(sound, tmp_path / "right"))).answer
     assert all("answer" in each for each in answers)
     return answers
@@ -65,7 +65,7 @@ def test_a_damaged_file_gives_right_answers_or_an_error_that_names_it(
 
 
 @pytest.mark.parametrize("how", corruption.UNSEEN, ids=lambda how: how.__name__)
-def test_damage_that_no_checksum_shows_gives_answers_or_one_of_our_errors(
+def test_undetectable_damage_gives_answers_or_deepwork_errors(
     how: corruption.Damage, sound: Path, tmp_path: Path, worker: Worker, seed: int
 ):
     for number in range(TIMES):
@@ -79,9 +79,7 @@ def test_damage_that_no_checksum_shows_gives_answers_or_one_of_our_errors(
         assert path.exists()
 
 
-def test_a_stored_value_that_is_no_longer_what_it_was_is_an_error_that_names_the_file(
-    sound: Path, tmp_path: Path, worker: Worker
-):
+def test_an_invalid_stored_value_is_an_error_that_names_the_file(sound: Path, tmp_path: Path, worker: Worker):
     path = copy_store(sound, tmp_path / "value")
     file = path.read_bytes()
     assert file.count(b'{"number": 7,')
@@ -96,7 +94,7 @@ def test_a_stored_value_that_is_no_longer_what_it_was_is_an_error_that_names_the
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
-def test_garbage_beside_a_sound_file_changes_nothing(
+def test_garbage_next_to_an_intact_file_changes_nothing(
     suffix: str, sound: Path, right: list[Any], tmp_path: Path, worker: Worker, seed: int
 ):
     for number in range(TIMES):
@@ -124,7 +122,7 @@ def copy_store(sound: Path, folder: Path) -> Path:
 
 
 def is_honest(said: dict[str, Any], right: dict[str, Any]) -> bool:
-    """The right answer, or an error that names the file."""
+    """Whether the outcome is the right answer, or an error that names the file."""
     return is_same(said, right) if "answer" in said else "error" in said and is_named(said["error"])
 
 

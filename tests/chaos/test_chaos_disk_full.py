@@ -18,7 +18,7 @@ from deepwork.server.application import Application
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own, of two megabytes."""
+    """Mounts a disk of two megabytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.geteuid() != 0:
@@ -32,7 +32,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Take all the room that is left on a disk."""
+    """Fill a disk."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (65_536, 4096):
@@ -79,9 +79,9 @@ def test_a_full_disk_refuses_writes_answers_reads_and_recovers(
     assert find_damage(app) == []
 
 
-# Room in KiB. Between 0 and 32 lies the shared index of the log, of which SQLite only says "I/O error".
+# Free space in KiB. Between 0 and 32, writing the log's shared index fails, which SQLite reports as "I/O error".
 @pytest.mark.parametrize("room", [0, 48, 64, 96, 128])
-def test_a_process_that_starts_on_a_full_disk_says_so_and_works_once_there_is_room(
+def test_a_process_that_starts_on_a_full_disk_reports_it_and_works_once_there_is_space(
     room: int, small_disk: Path, open_app: Callable[[str], Application]
 ):
     location, ballast = str(small_disk / "deepwork.db"), fill(small_disk)

@@ -45,7 +45,7 @@ def test_eight_commands_can_start_together_in_a_new_project(
         project.mkdir()
         gate, start = os.pipe()
 
-        # `read` waits for the end of the gate's pipe: closing it lets all of them go at once.
+        # `read` waits for the end of the pipe: closing it starts all of them at the same time.
         commands = [
             subprocess.Popen(
                 ["/bin/sh", "-c", 'read -r _; exec "$@"', "sh", sys.executable, "-P", "-m", "deepwork",

@@ -55,7 +55,7 @@ def test_a_flush_that_another_thread_interrupted_counts_from_its_end():
     assert check_lines(WRITE, begun, ended, REPLY) == [Reply(3, 1, is_safe=True)]
 
 
-def test_only_the_wire_counts_as_an_answer():
+def test_only_writes_to_the_client_count_as_answers():
     assert check_lines(WRITE, REPLY.replace("pipe:[11]", "pipe:[12]")) == []
 
 
@@ -72,13 +72,13 @@ def test_every_answer_of_a_real_server_comes_after_its_flush(tmp_path: Path):
     answered = find_replies(trace.read_text(), pipe, "deepwork.db-wal")
     assert len(answered) == mutations + 1
     assert [reply for reply in answered if not reply.is_safe] == []
-    # Each wrote something of its own, so none was safe for want of a write; and a read wrote nothing.
+    # Each call wrote something, so none passed for lack of a write; and a read wrote nothing.
     assert all(reply.writes > 0 for reply in answered[:-1])
     assert answered[-1].writes == 0
 
 
 def call_all_writing_tools(wire: StdioServer) -> int:
-    """Call every tool that writes, with a key and without; how many calls that were."""
+    """Call every tool that writes, with a key and without; return the number of calls."""
     count = 0
 
     def call(tool: str, **arguments: Any) -> Any:

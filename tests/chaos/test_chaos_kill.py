@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, and a repeated call has one effect."""
+"""kill -9 at any moment: acknowledged calls are stored, and a repeated call has one effect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def size(path: Path) -> int:
 
 
 def wait_until_longer(path: Path, before: int) -> None:
-    """Until its writer is at work, however busy the machine: a kill before that would say nothing."""
+    """Wait until the writer has started to write: a kill before that would prove nothing."""
     deadline = time.monotonic() + 120
     while size(path) <= before:
         assert time.monotonic() < deadline, f"{path.name} is not written"

@@ -16,42 +16,42 @@ def entry(name: str, *, acknowledged: bool = True) -> Entry:
     return Entry(name, "agent_register", arguments, {"id": f"ag_{name}"} if acknowledged else None)
 
 
-def test_a_store_that_kept_everything_is_without_fault():
+def test_a_complete_store_has_no_faults():
     entries = [entry("a-0"), entry("a-1")]
 
     assert find_faults(entries, [each.effect for each in entries]) == []
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_was_not_acknowledged_may_be_there_or_not(is_there: bool):
+def test_an_unacknowledged_write_may_exist_or_not(is_there: bool):
     sure, perhaps = entry("a-0"), entry("a-1", acknowledged=False)
 
     assert find_faults([sure, perhaps], [sure.effect, perhaps.effect][: 1 + is_there]) == []
 
 
-def test_an_acknowledged_write_that_is_gone_is_noticed():
+def test_a_lost_acknowledged_write_is_reported():
     [fault] = find_faults([entry("a-0"), entry("a-1")], [entry("a-0").effect])
 
-    assert fault.startswith("was acknowledged and is lost")
+    assert fault.startswith("was acknowledged but is missing")
     assert "a-1" in fault
 
 
-def test_a_write_that_came_back_changed_is_noticed():
+def test_a_changed_write_is_reported():
     changed = Entry("a-0", "agent_register", CALL | {"metadata": {"other": 1}})
 
     assert len(find_faults([entry("a-0")], [changed.effect])) == 2
 
 
-def test_a_second_effect_of_one_call_is_noticed():
+def test_a_second_effect_of_one_call_is_reported():
     [fault] = find_faults([entry("a-0")], [entry("a-0").effect] * 2)
 
-    assert fault.startswith("is there 2 times")
+    assert fault.startswith("exists 2 times")
 
 
 def test_an_unintended_effect_is_reported():
     [fault] = find_faults([entry("a-0")], [entry("a-0").effect, entry("b-0").effect])
 
-    assert fault.startswith("is there and nobody meant it")
+    assert fault.startswith("exists but was not intended")
 
 
 def test_a_run_in_which_too_little_was_acknowledged_proves_nothing():

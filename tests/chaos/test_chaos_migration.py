@@ -31,7 +31,7 @@ Schema = frozenset[tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def successor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    """A worker that runs the next version."""
+    """Starts a worker that runs the next version."""
     folder = tmp_path_factory.mktemp("tomorrow")
     worker = Worker(folder, next_version.build_next_version(folder))
     yield worker
@@ -40,7 +40,7 @@ def successor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 @pytest.fixture
 def used(tmp_path: Path, open_app: Callable[[str], Application]) -> Path:
-    """A database of today's program, with agents in it."""
+    """Creates a database of the current version, with agents."""
     path = tmp_path / "used" / "deepwork.db"
     app = open_app(str(path))
     for number in range(5):
@@ -50,7 +50,7 @@ def used(tmp_path: Path, open_app: Callable[[str], Application]) -> Path:
 
 
 @pytest.mark.needs("strace")
-def test_a_crash_while_a_new_database_is_made_leaves_none_or_all_of_it(
+def test_a_crash_during_creation_leaves_no_database_or_a_complete_one(
     tmp_path: Path, worker: Worker, open_app: Callable[[str], Application], seed: int
 ):
     path, trace = tmp_path / "whole" / "deepwork.db", tmp_path / "trace"
@@ -72,7 +72,7 @@ def test_a_crash_while_a_new_database_is_made_leaves_none_or_all_of_it(
 
 
 @pytest.mark.needs("strace")
-def test_a_crash_while_an_old_database_is_brought_forward_leaves_the_old_schema_or_the_new(
+def test_a_crash_during_an_upgrade_leaves_the_old_schema_or_the_new(
     tmp_path: Path, used: Path, successor: Worker, seed: int
 ):
     trace = tmp_path / "trace"
@@ -94,7 +94,7 @@ def test_a_crash_while_an_old_database_is_brought_forward_leaves_the_old_schema_
 
 
 @pytest.mark.needs("strace")
-def test_whatever_is_named_a_backup_is_whole_even_after_a_crash(
+def test_every_backup_file_is_complete_even_after_a_crash(
     tmp_path: Path, used: Path, successor: Worker, seed: int
 ):
     trace = tmp_path / "trace"
@@ -111,7 +111,7 @@ def test_whatever_is_named_a_backup_is_whole_even_after_a_crash(
             assert list_agents(backup) == list_agents(used)
 
 
-def test_a_process_killed_while_it_migrates_a_server_leaves_none_or_all_of_it(
+def test_a_kill_during_a_postgresql_migration_leaves_all_of_it_or_none(
     new_database: Callable[[], str], worker: Worker, open_app: Callable[[str], Application], seed: int
 ):
     chance, whole = random.Random(seed), new_database()
@@ -132,7 +132,7 @@ def test_a_process_killed_while_it_migrates_a_server_leaves_none_or_all_of_it(
         assert tables(url) == tables(whole)
 
 
-def test_an_old_database_is_backed_up_before_it_is_brought_forward(
+def test_an_old_database_is_backed_up_before_it_is_upgraded(
     used: Path, successor: Worker, open_app: Callable[[str], Application]
 ):
     before = read_schema(used)
@@ -153,7 +153,7 @@ def test_a_new_database_has_nothing_to_back_up(tmp_path: Path, worker: Worker):
     assert list(tmp_path.glob("*.backup")) == []
 
 
-def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left_alone(
+def test_a_file_of_a_newer_version_is_refused_and_left_untouched(
     used: Path, successor: Worker, open_app: Callable[[str], Application]
 ):
     successor.do("prepare", location=str(used))
@@ -166,7 +166,7 @@ def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left_alone(
     assert used.read_bytes() == before
 
 
-def test_a_database_server_of_a_newer_version_is_refused_with_both_versions_and_left_alone(
+def test_a_database_server_of_a_newer_version_is_refused_and_left_untouched(
     new_database: Callable[[], str], successor: Worker, open_app: Callable[[str], Application]
 ):
     url = new_database()
@@ -182,14 +182,14 @@ def test_a_database_server_of_a_newer_version_is_refused_with_both_versions_and_
 
 
 def choose_points(counts: dict[str, int], seed: int) -> list[tuple[str, int]]:
-    """Some of the calls, evenly spread over all there were."""
+    """Choose some of the calls, evenly spread."""
     every = [(call, number) for call, count in counts.items() for number in range(1, count + 1)]
     assert len(every) > 10
     return every if len(every) <= POINTS else random.Random(seed).sample(every, POINTS)
 
 
 def read_schema(path: Path) -> Schema:
-    """The schema in a file as its next user will find it, without touching the file."""
+    """Read the schema of a copy of the file, because opening the file could change it."""
     if not path.exists():
         return frozenset()
     seen = copy(path, path.parent / "seen")
@@ -210,7 +210,7 @@ def list_agents(path: Path) -> list[str]:
 
 
 def copy(path: Path, folder: Path) -> Path:
-    """The file and its log, in another place."""
+    """Copy the file and its log."""
     folder.mkdir()
     for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-journal")):
         if each.exists():
@@ -219,7 +219,7 @@ def copy(path: Path, folder: Path) -> Path:
 
 
 def tables(url: str) -> list[tuple[str, str]]:
-    """Every table of a server's database with its columns, and the version."""
+    """Return every table of a PostgreSQL database with its columns, and the schema version."""
     with psycopg.connect(url) as connection:
         columns: list[tuple[str, str]] = connection.execute(
             "SELECT table_name::text, column_name::text FROM information_schema.columns"

@@ -49,7 +49,7 @@ def test_restarts_of_the_database_under_load_lose_and_double_nothing(
         storm.break_often(restarts, restart)
         storm.finish()
 
-        # `finish` has already said no to every refusal but one: the database was away, call again.
+        # `finish` raises for every refusal but one: the database was unavailable.
         print({message: count for member in storm.members for message, count in member.cuts.items()})
         assert len(starts) == restarts + 1
         assert storm.find_faults(open_app(team_postgres.local_url)) == []
@@ -57,7 +57,7 @@ def test_restarts_of_the_database_under_load_lose_and_double_nothing(
         assert "Traceback" not in team.left.log() + team.right.log()
 
 
-def test_a_server_that_was_there_before_its_database_works_once_that_is_up(
+def test_a_server_started_before_its_database_works_once_that_is_up(
     network: Network, team_postgres: TeamPostgres, tmp_path: Path
 ):
     team_postgres.empty()
@@ -108,11 +108,11 @@ def test_a_tail_waits_until_the_database_is_back_and_misses_nothing(
     assert "going on after event 1" in noted[1]
 
 
-def test_a_call_to_a_database_that_fell_silent_fails_in_bounded_time(
+def test_a_call_to_an_unresponsive_database_fails_in_bounded_time(
     network: Network, team_postgres: TeamPostgres, tmp_path: Path
 ):
     if not network.is_real:
-        skip_or_fail("network namespaces cannot be made")
+        skip_or_fail("network namespaces cannot be created")
     team_postgres.empty()
     url = f"{team_postgres.url(network.left)}?{SILENCE}"
     with TeamServer(network.left, tmp_path, url) as server:
@@ -143,7 +143,7 @@ def test_a_call_to_a_database_that_fell_silent_fails_in_bounded_time(
 
 @contextmanager
 def stop_database(postgres: TeamPostgres) -> Iterator[None]:
-    """The database is down at the beginning of the block, and surely up at its end."""
+    """Stop the database for the block; at its end the database is up again."""
     postgres.stop()
     try:
         yield

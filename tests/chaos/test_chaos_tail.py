@@ -23,7 +23,7 @@ def emit_twice_and_follow(crew: list[Worker], location: str, total: int, seed: i
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int]:
-    """A new database, and how many events to emit on it."""
+    """A new database, and the number of events to emit."""
     if request.param == "sqlite":
         return str(tmp_path / "deepwork.db"), 400
     make: Callable[[], str] = request.getfixturevalue("new_database")

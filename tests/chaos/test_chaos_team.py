@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(0 if os.environ.get("DEEPWORK_CHAOS") else 900)
 def team(
     network: Network, team_postgres: TeamPostgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Team]:
-    """Two servers whose agents must not be silent for long."""
+    """Two servers with short leases."""
     with assemble_team(network, team_postgres, tmp_path_factory.mktemp("team"), LEASE_SECONDS) as made:
         yield made
 
@@ -60,10 +60,12 @@ def test_tasks_are_each_done_once_by_agents_of_two_hosts(team: Team):
     assert set(claims.values()) == {1}, "a claim was given to two agents"
     assert sum(claimer.done for claimer in claimers) == len(done) == count
     assert team.call(team.right, "workflow_get", id=plan)["status"] == "completed"
-    assert {claimer.server for claimer in claimers if claimer.done} == set(team.servers), "one host did all"
+    assert {claimer.server for claimer in claimers if claimer.done} == set(team.servers), (
+        "one host did all tasks"
+    )
 
 
-def test_what_an_agent_of_a_dead_host_held_passes_to_one_of_the_other(team: Team):
+def test_tasks_of_a_dead_host_pass_to_agents_of_the_other(team: Team):
     followers = [Follower(server) for server in team.servers]
     ada = team.call(team.left, "agent_register", name="Ada", runtime="custom")["id"]
     bob = team.call(team.right, "agent_register", name="Bob", runtime="custom")["id"]
@@ -93,7 +95,7 @@ def test_what_an_agent_of_a_dead_host_held_passes_to_one_of_the_other(team: Team
     assert second["claim_epoch"] == first["claim_epoch"] + 1
     assert late.value.error["code"] == "STALE_CLAIM"
     team.call(team.right, "agent_unregister", id=bob)
-    # What comes after it, as when agents of other tests fall silent, one may have seen and the other not yet.
+    # Later events, such as agents of other tests going silent, may have reached only one of them.
     [last] = {follower.wait_for_type("agent:unregistered") for follower in followers}
     for follower in followers:
         follower.close()
@@ -117,7 +119,7 @@ def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
         connections = iter(range(1, kills + 1))
 
         def kill() -> None:
-            # A follower that is not connected again could not notice the next kill.
+            # A follower that has not reconnected could not notice the next kill.
             cut.wait_for_connections(next(connections))
             team.left.kill_and_start()
 
@@ -128,4 +130,4 @@ def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
         assert storm.find_faults(app) == []
         assert app.feed.get_last_seq() >= scale(2_000, 20_000)
         assert cut.cuts >= kills, "the kills were not noticed"
-        assert spared.cuts == 0, "a server that lived let its follower down"
+        assert spared.cuts == 0, "a follower of the running server was disconnected"

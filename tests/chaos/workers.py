@@ -121,7 +121,7 @@ class Worker:
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
         if not ready:
-            raise AssertionError(f"The process hangs: nothing was heard of it for {PATIENCE:g} s.")
+            raise AssertionError(f"The process hangs: no output for {PATIENCE:g} s.")
         received = os.read(self._process.stdout.fileno(), 1024 * 1024)
         if not received:
             raise AssertionError("The process ended without an answer.")

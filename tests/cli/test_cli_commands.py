@@ -52,17 +52,17 @@ def test_importing_the_package_imports_nothing_heavy():
     )
 
 
-def test_the_doctor_says_what_is_there_and_that_it_is_well(tmp_path: Path):
+def test_the_doctor_reports_facts_and_no_problems(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
 
     ran = run_deepwork(tmp_path, "doctor")
 
     assert ran.code == 0
-    for fact in ("deepwork.db", "SQLite 3.", HEAD, "git", "Everything is in order."):
+    for fact in ("deepwork.db", "SQLite 3.", HEAD, "git", "No problems found."):
         assert fact in ran.out
 
 
-def test_the_doctor_makes_nothing(tmp_path: Path):
+def test_the_doctor_creates_nothing(tmp_path: Path):
     assert run_deepwork(tmp_path, "doctor").code == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -89,7 +89,7 @@ def test_events_can_be_printed_and_filtered(tmp_path: Path):
     assert [json.loads(line)["type"] for line in told] == ["agent:registered", "agent:updated"]
     assert "agent:registered" in run_deepwork(tmp_path, "events", "tail", "--since", "0", "--no-follow").out
     assert run_deepwork(tmp_path, "events", "tail", "--since", "2", "--no-follow").out == ""
-    assert "no longer kept" in run_deepwork(tmp_path, "events", "tail", "--since", "99", "--no-follow").out
+    assert "no longer stored" in run_deepwork(tmp_path, "events", "tail", "--since", "99", "--no-follow").out
 
 
 def test_events_are_followed_as_they_happen(tmp_path: Path):

@@ -12,7 +12,7 @@ def register(project: Path, name: str) -> str:
     return id
 
 
-def test_a_conversation_can_be_had_from_a_terminal(tmp_path: Path):
+def test_agents_can_exchange_messages_from_a_terminal(tmp_path: Path):
     ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
 
     sent = run_deepwork(
@@ -27,7 +27,7 @@ def test_a_conversation_can_be_had_from_a_terminal(tmp_path: Path):
     assert run_deepwork(tmp_path, "messages", "count-unread", bob, "--json").json["count"] == 0
 
 
-def test_options_carry_lists_objects_flags_and_numbers(tmp_path: Path):
+def test_options_take_lists_objects_flags_and_numbers(tmp_path: Path):
     run_deepwork(
         tmp_path, "agents", "register", "Ada", "codex", "--capabilities", "python", "--capabilities", "sql",
         "--metadata", '{"model": "x"}',
@@ -40,7 +40,7 @@ def test_options_carry_lists_objects_flags_and_numbers(tmp_path: Path):
     assert (agent["capabilities"], agent["metadata"]) == (["python", "sql"], {"model": "x"})
 
 
-def test_a_message_can_be_looked_at_without_reading_it(tmp_path: Path):
+def test_a_message_can_be_shown_without_marking_it_read(tmp_path: Path):
     ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
     sent = run_deepwork(tmp_path, "messages", "send", ada, bob, "query", "up?", "--json").json
 
@@ -50,7 +50,7 @@ def test_a_message_can_be_looked_at_without_reading_it(tmp_path: Path):
     )
 
 
-def test_an_error_is_a_sentence_and_what_to_do(tmp_path: Path):
+def test_an_error_has_a_message_and_a_suggestion(tmp_path: Path):
     ran = run_deepwork(tmp_path, "agents", "get", "ag_x")
 
     assert ran.code == 1
@@ -60,13 +60,13 @@ def test_an_error_is_a_sentence_and_what_to_do(tmp_path: Path):
     )
 
 
-def test_an_error_can_be_had_as_json(tmp_path: Path):
+def test_an_error_can_be_printed_as_json(tmp_path: Path):
     ran = run_deepwork(tmp_path, "agents", "get", "ag_x", "--json")
 
     assert (ran.code, '"AGENT_NOT_FOUND"' in ran.err) == (1, True)
 
 
-def test_bad_words_are_answered_with_usage(tmp_path: Path):
+def test_invalid_arguments_are_usage_errors(tmp_path: Path):
     assert "Missing argument 'RUNTIME'" in run_deepwork(tmp_path, "agents", "register", "Ada").err
     assert "not JSON" in run_deepwork(tmp_path, "agents", "register", "Ada", "codex", "--metadata", "{").err
     assert "'cobol' is not one of" in run_deepwork(tmp_path, "agents", "register", "Ada", "cobol").err
@@ -80,7 +80,7 @@ def test_a_repeated_command_with_one_key_has_one_effect(tmp_path: Path):
     assert run_deepwork(tmp_path, "agents", "list", "--json").json["total"] == 1
 
 
-def test_text_that_would_drive_the_terminal_is_shown_not_sent(tmp_path: Path):
+def test_control_characters_are_escaped(tmp_path: Path):
     ada, bob = register(tmp_path, "Ada"), register(tmp_path, "Bob")
     run_deepwork(tmp_path, "messages", "send", ada, bob, "query", "\x1b[2Jgone\u202e")
 
@@ -111,7 +111,7 @@ def test_another_database_can_be_named(tmp_path: Path, postgres_url: str):
     assert (tmp_path / "other.db").exists()
 
 
-def test_a_password_on_the_command_line_is_refused_unseen(tmp_path: Path):
+def test_a_password_on_the_command_line_is_refused_and_not_printed(tmp_path: Path):
     ran = run_deepwork(tmp_path, "agents", "list", "--db", "postgresql://ada:geheim@host/db")
 
     assert ran.code == 2

@@ -40,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def complete_with_bash(project: Path, *lines: str) -> list[list[str]]:
-    """What a real bash offers after each of these lines, TAB pressed at the end."""
+    """Return what a real bash offers when TAB is pressed after each of these lines."""
     asked = "\n".join(
         f'COMP_LINE="{line}"; read -ra COMP_WORDS <<< "$COMP_LINE"; [[ "$COMP_LINE" == *" " ]] && COMP_WORDS+=("")\n'
         "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()\n"
@@ -114,7 +114,7 @@ def test_a_key_press_imports_nothing_heavy_and_changes_nothing(project: Path):
     assert sorted(path.name for path in (project / ".deepwork").iterdir()) == before
 
 
-def test_where_there_is_no_store_nothing_is_offered_and_nothing_made(tmp_path: Path):
+def test_without_a_store_nothing_is_offered_or_created(tmp_path: Path):
     asked = {"_DEEPWORK_COMPLETE": "bash_complete", "COMP_WORDS": "deepwork agents get a", "COMP_CWORD": "3"}
 
     for words in ((), ("--db", "postgresql://nowhere.invalid/x")):

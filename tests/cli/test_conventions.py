@@ -25,22 +25,22 @@ NO_ANSWER = {
     ("serve",): "runs until it is stopped",
     ("dashboard",): "runs until it is stopped",
     ("completion",): "prints a script",
-    ("hook",): "answers in the form that the client asks for",
+    ("hook",): "answers in the client's format",
 }
 """Commands without --json, each with the reason."""
 
 SHARED = {
-    "--path": "The project. Default: the one that this folder is in.",
-    "--db": "A SQLite file, or a postgresql:// URL.",
-    "--global": "Use ~/.deepwork, for all projects.",
+    "--path": "The project. Default: the one that contains the current folder.",
+    "--db": "The store: a SQLite file or a postgresql:// URL.",
+    "--global": "Use the store in ~/.deepwork, shared by all projects.",
     "--json": "Print the answer as JSON.",
-    "--idempotency-key": "Repeating the command with this key changes nothing.",
+    "--idempotency-key": "Re-running with the same key returns the first result instead of repeating the change.",
 }
 OTHERWISE = {
-    ("events", "tail", "--json"): "One JSON object a line.",
+    ("events", "tail", "--json"): "Print one JSON object per line.",
     ("hook", "--path"): "The project. Default: the folder that the event names.",
 }
-"""Where a shared option says more of itself."""
+"""Commands in which a shared option has another help text."""
 
 
 def list_runnable() -> list[tuple[tuple[str, ...], click.Command]]:
@@ -57,7 +57,7 @@ def test_every_command_that_answers_does_so_as_json_too():
         assert ("--json" in list_flags(command)) == expected, words
 
 
-def test_an_option_that_many_have_means_one_thing_and_stands_in_one_place():
+def test_a_shared_option_has_one_meaning_and_one_place():
     order = list(SHARED)
     for words, command in list_runnable():
         shared = [name for name in list_flags(command) if name in SHARED]
@@ -70,27 +70,27 @@ def test_an_option_that_many_have_means_one_thing_and_stands_in_one_place():
                 assert option.help == OTHERWISE.get((*words, name), SHARED[name]), words
 
 
-def test_no_option_hides_another_behind_a_name_of_its_own():
+def test_no_command_has_two_options_of_one_name():
     for words, command in list_runnable():
         names = list_flags(command)
         assert len(names) == len(set(names)), words
 
 
-def test_every_command_says_what_it_is_for_in_a_sentence():
+def test_every_command_has_one_sentence_of_help():
     for words, command in walk_commands():
         said = (command.help or "").split("\n\n")[0].strip()
         assert re.match(r"[A-Z`.]", said), words
         assert said.endswith("."), (words, said)
 
 
-def test_every_option_that_takes_a_value_says_what_kind():
+def test_every_option_with_a_value_has_a_placeholder():
     for words, command in list_runnable():
         for option in command.params:
             if isinstance(option, click.Option) and not option.is_flag and isinstance(command, ToolCommand):
                 assert option.metavar or isinstance(option.type, click.Choice), (words, option.name)
 
 
-def test_help_sorts_every_command_by_what_it_is_for():
+def test_help_groups_commands_by_purpose():
     sorted_in = [name for names in main.COMMANDS_BY_PURPOSE.values() for name in names.split()]
 
     assert len(sorted_in) == len(set(sorted_in))
@@ -111,14 +111,14 @@ def test_help_sorts_every_command_by_what_it_is_for():
         ("agents list --limt 3", "--limit"),
     ],
 )
-def test_what_is_mistyped_is_answered_with_the_nearest(typed: str, meant: str):
+def test_mistyped_names_get_suggestions(typed: str, meant: str):
     ran = CliRunner().invoke(main.deepwork, typed.split())
 
     assert ran.exit_code == 2
     assert f"'{meant}'" in ran.stderr or f"{meant}?" in ran.stderr
 
 
-def test_options_count_wherever_they_stand_or_are_refused(tmp_path: Path):
+def test_options_before_a_subcommand_apply_or_are_refused(tmp_path: Path):
     project = tmp_path / "project"
     project.mkdir()
 
@@ -127,10 +127,10 @@ def test_options_count_wherever_they_stand_or_are_refused(tmp_path: Path):
 
     assert json.loads(before.stdout)["intact"] is True
     assert (project / ".deepwork").exists()
-    assert (lost.exit_code, "--tool means nothing for verify" in lost.stderr) == (2, True)
+    assert (lost.exit_code, "--tool does not apply to verify" in lost.stderr) == (2, True)
 
 
-def test_completion_knows_what_the_commands_take():
+def test_the_completion_index_matches_the_commands():
     assert json.loads(INDEX.read_text()) == build_index(main.deepwork), (
         "run `python -m deepwork.cli.shell_completion`"
     )
@@ -153,7 +153,7 @@ def run_interrupted(project: Path) -> int:
 
 
 def run_broken(project: Path) -> subprocess.CompletedProcess[str]:
-    """A command with a mistake of ours in it."""
+    """Run a command that has a bug."""
     code = (
         "import sys, deepwork.cli.doctor as it; from deepwork.cli.main import main\n"
         "it._collect_facts = lambda settings: 1 / 0; sys.argv = ['deepwork', 'doctor', '--json']\n"

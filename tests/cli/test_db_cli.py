@@ -26,7 +26,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def server(postgres_url: str) -> Iterator[Callable[[], str]]:
-    """Makes new databases on a server."""
+    """Returns a function that creates databases on a server."""
     made: list[str] = []
 
     def make() -> str:
@@ -51,7 +51,7 @@ def list_names(project: Path, *place: str) -> list[str]:
     ]
 
 
-def test_a_store_that_is_not_there_is_not_made_by_looking(tmp_path: Path):
+def test_info_does_not_create_a_missing_store(tmp_path: Path):
     ran = run_deepwork(tmp_path, "db", "info", "--json")
 
     assert ran.json == {
@@ -115,7 +115,7 @@ def test_info_lists_other_processes_that_have_the_store_open(tmp_path: Path, ser
         assert "://" in location or during == [f"pid {other.pid}"]
 
 
-def test_looking_at_a_known_store_imports_no_migration(tmp_path: Path):
+def test_info_on_a_current_store_imports_no_migration(tmp_path: Path):
     register(tmp_path, "Ada")
     code = (
         f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'db', 'info', '--path', {str(tmp_path)!r}]\n"
@@ -145,7 +145,7 @@ def test_a_project_moves_to_a_server_and_back(tmp_path: Path, server: Callable[[
     assert run_deepwork(back, "db", "info", "--json").json["last_event"] == 2
 
 
-def test_files_are_looked_for_from_here_and_words_mean_the_usual_places(tmp_path: Path, home: Path):
+def test_files_are_relative_and_words_mean_default_locations(tmp_path: Path, home: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     register(tmp_path, "Ada")
@@ -159,7 +159,7 @@ def test_files_are_looked_for_from_here_and_words_mean_the_usual_places(tmp_path
     assert list_names(elsewhere, "--db", str(elsewhere / "copy.db")) == ["Ada"]
 
 
-def test_a_copy_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path, server: Callable[[], str]):
+def test_an_impossible_copy_is_refused_with_an_error(tmp_path: Path, server: Callable[[], str]):
     register(tmp_path, "Ada")
     secret = server().replace("postgres@", "postgres:geheim@")
 
@@ -198,7 +198,7 @@ def test_the_password_of_a_url_is_taken_from_the_settings():
     assert not _is_configured_url("postgresql://ada@db.example/work", "own.db")
 
 
-def test_a_store_is_backed_up_and_put_back(tmp_path: Path, server: Callable[[], str]):
+def test_a_store_is_backed_up_and_restored(tmp_path: Path, server: Callable[[], str]):
     for number, place in enumerate(([], ["--db", server()])):
         file = f"{number}.backup"
         register(tmp_path, "Ada", *place)
@@ -214,7 +214,7 @@ def test_a_store_is_backed_up_and_put_back(tmp_path: Path, server: Callable[[], 
         assert list_names(tmp_path, "--db", done.json["kept"]) == ["Ada", "Bob"]
 
 
-def test_a_lost_store_is_put_back_where_the_project_keeps_it(tmp_path: Path):
+def test_a_lost_store_is_restored_to_its_place(tmp_path: Path):
     lost, new = tmp_path / "lost", tmp_path / "new"
     lost.mkdir()
     new.mkdir()
@@ -228,12 +228,12 @@ def test_a_lost_store_is_put_back_where_the_project_keeps_it(tmp_path: Path):
     assert (new / ".deepwork" / ".gitignore").exists()
 
 
-def test_a_wrong_file_makes_nothing(tmp_path: Path):
+def test_a_wrong_file_creates_nothing(tmp_path: Path):
     (tmp_path / "notes").write_text("notes")
 
     ran = run_deepwork(tmp_path, "db", "restore", "notes")
 
-    assert (ran.code, "is no SQLite file" in ran.err) == (1, True)
+    assert (ran.code, "is not a SQLite file" in ran.err) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 

@@ -20,7 +20,7 @@ from deepwork.errors import DefinitionError, NotAllowed, NotFound
 
 @pytest.fixture
 def elsewhere() -> Iterator[None]:
-    """A test that changes its folder, to one that it removes."""
+    """Restores the current folder after a test that deletes it."""
     before = Path.cwd()
     yield
     os.chdir(before)
@@ -44,7 +44,7 @@ def write_config(project: Path, text: str) -> Path:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_folder_that_was_removed_is_named_as_such(
+def test_a_deleted_current_folder_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (gone := tmp_path / "gone").mkdir()
@@ -54,7 +54,7 @@ def test_a_folder_that_was_removed_is_named_as_such(
     code = run_main(monkeypatch, "status")
 
     assert code == 1
-    assert capsys.readouterr().err.startswith("Error: This folder does not exist any more.\n")
+    assert capsys.readouterr().err.startswith("Error: The current folder no longer exists.\n")
 
 
 def test_a_closed_output_is_refused_before_anything_is_done(
@@ -72,7 +72,7 @@ def test_a_closed_output_is_refused_before_anything_is_done(
 
 @pytest.mark.parametrize("command", ["status", "doctor"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
-def test_an_output_that_takes_nothing_is_named(
+def test_an_unwritable_output_is_reported(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     with Path("/dev/full").open("w") as full, monkeypatch.context() as filled:
@@ -82,10 +82,10 @@ def test_an_output_that_takes_nothing_is_named(
     err = capsys.readouterr().err
     assert code == 1
     assert "The answer could not be written: No space left on device." in err
-    assert "our fault" not in err
+    assert "a bug in deepwork" not in err
 
 
-def test_a_disk_that_is_full_is_no_fault_of_ours(
+def test_a_full_disk_is_not_reported_as_a_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def fails(**_: object) -> None:
@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_is_no_fault_of_ours(
     assert "notes.txt could not be written: No space left on device." in capsys.readouterr().err
 
 
-def test_another_missing_file_is_still_our_fault(
+def test_another_missing_file_is_reported_as_a_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def fails(**_: object) -> None:
@@ -106,10 +106,10 @@ def test_another_missing_file_is_still_our_fault(
     monkeypatch.setattr(main.deepwork, "main", fails)
 
     assert run_main(monkeypatch, "status") == main.INTERNAL_FAILURE
-    assert "our fault" in capsys.readouterr().err
+    assert "a bug in deepwork" in capsys.readouterr().err
 
 
-def test_every_tool_is_called_by_a_verb_of_its_own_at_a_shell():
+def test_every_tool_has_its_own_command_in_a_shell():
     spoken_of = command_hints.map_tools_to_commands([])
 
     assert spoken_of.keys() == map_tool_commands().keys()
@@ -120,7 +120,7 @@ def test_every_tool_is_called_by_a_verb_of_its_own_at_a_shell():
     assert command_hints.map_tools_to_commands(["track"])["start_workflow"] == "`deepwork track start`"
 
 
-def test_errors_advise_a_person_in_verbs_and_a_program_in_tools(
+def test_errors_suggest_commands_to_people_and_tools_to_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert run_main(monkeypatch, "plans", "show", "nope", "--path", str(tmp_path)) == 1
@@ -134,9 +134,7 @@ def test_errors_advise_a_person_in_verbs_and_a_program_in_tools(
     assert to_programs["suggestion"] == "List workflows with workflow_list."
 
 
-def test_only_names_of_tools_become_verbs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_only_tool_names_become_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(sys, "argv", ["deepwork", "plans"])
 
     main.print_error(NotFound("workflow", "task_claim", suggestion="See `task_get` with include_tasks."))
@@ -165,14 +163,14 @@ def test_only_names_of_tools_become_verbs(
         ("exclude_tools: [agent_gte]\n", "There is no tool 'agent_gte'."),
     ],
 )
-def test_the_doctor_knows_what_keeps_a_server_from_starting(text: str, unknown: str, tmp_path: Path):
+def test_the_doctor_reports_what_would_keep_a_server_from_starting(text: str, unknown: str, tmp_path: Path):
     code, _, [problem] = run_doctor(write_config(tmp_path, text))
 
     assert code == 1
     assert problem.startswith(f"`deepwork serve` would not start: {unknown} The tool")
 
 
-def test_the_doctor_is_content_with_a_choice_of_tools_and_opens_nothing_for_it(tmp_path: Path):
+def test_the_doctor_accepts_a_choice_of_tools_and_opens_nothing(tmp_path: Path):
     code, _, problems = run_doctor(write_config(tmp_path, "toolsets: [jobs]\nexclude_tools: [agent_get]\n"))
 
     assert (code, problems) == (0, [])
@@ -183,7 +181,7 @@ def test_the_doctor_is_content_with_a_choice_of_tools_and_opens_nothing_for_it(t
     ("text", "wrong"),
     [("version: [", "config.yml"), ("port: 99999\n", "`port` in .deepwork/config.yml is 99999")],
 )
-def test_the_doctor_looks_on_where_the_settings_are_wrong(text: str, wrong: str, tmp_path: Path):
+def test_the_doctor_continues_if_settings_are_invalid(text: str, wrong: str, tmp_path: Path):
     code, facts, [problem] = run_doctor(write_config(tmp_path, text))
 
     assert code == 1
@@ -192,31 +190,31 @@ def test_the_doctor_looks_on_where_the_settings_are_wrong(text: str, wrong: str,
     assert facts["git"]
 
 
-def test_the_doctor_looks_at_the_store_that_settings_with_a_mistake_name(tmp_path: Path):
+def test_the_doctor_checks_the_store_even_if_other_settings_are_invalid(tmp_path: Path):
     _, facts, _ = run_doctor(write_config(tmp_path, "port: 99999\ntools: 5\ndatabase: other.db\n"))
 
     assert facts["database"] == str(tmp_path / "other.db")
 
 
-def test_the_doctor_says_that_a_file_is_where_our_folder_should_be(tmp_path: Path):
+def test_the_doctor_reports_a_file_in_place_of_the_state_folder(tmp_path: Path):
     (tmp_path / ".deepwork").write_text("")
 
     code, facts, [problem] = run_doctor(tmp_path)
 
     assert code == 1
-    assert problem.startswith(f"{tmp_path / '.deepwork'} is no folder")
+    assert problem.startswith(f"{tmp_path / '.deepwork'} is not a folder")
     assert facts["project"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["nowhere", "~nobody-at-all"])
-def test_the_doctor_cannot_look_at_a_project_that_is_not_there(place: str):
+def test_the_doctor_refuses_a_missing_project(place: str):
     done = CliRunner().invoke(main.deepwork, ["doctor", "--path", place])
 
     assert isinstance(done.exception, DefinitionError)
     assert "does not exist" in done.exception.message
 
 
-def test_a_folder_in_place_of_the_store_is_no_empty_project(
+def test_a_folder_in_place_of_the_store_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / ".deepwork" / "deepwork.db").mkdir(parents=True)
@@ -225,11 +223,11 @@ def test_a_folder_in_place_of_the_store_is_no_empty_project(
 
     told = capsys.readouterr()
     assert (code, told.out) == (1, "")
-    assert "deepwork.db is no regular file." in told.err
+    assert "deepwork.db is not a regular file." in told.err
 
 
 class System:
-    """A system's own folder of processes, with these in it."""
+    """A fake /proc with these processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -280,7 +278,7 @@ def test_the_servers_of_a_store_are_distinguished_from_other_processes(tmp_path:
     assert run_doctor(ours)[1]["servers"].startswith("pid 11 serve, pid 12 dashboard")
 
 
-def test_where_processes_cannot_be_seen_the_doctor_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_proc_the_doctor_reports_servers_as_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(servers, "PROCESSES", tmp_path / "none")
 
-    assert run_doctor(tmp_path)[1]["servers"] == "cannot be told here"
+    assert run_doctor(tmp_path)[1]["servers"] == "unknown on this system"

@@ -22,7 +22,7 @@ from jobs.project import make_step, write_job
 from workspaces.make import create_repository
 
 NO_VERB: dict[str, str] = {}
-"""Tools that no verb calls, each with the reason; there is none."""
+"""Tools without a command, each with the reason; there are none."""
 
 RULE = """
 python:
@@ -36,7 +36,7 @@ Do = Callable[..., Any]
 
 @dataclass
 class World:
-    """A project in which a story was played, by tools or by verbs."""
+    """A project after the same story, executed by tools or by commands."""
 
     app: Application
     project: Path
@@ -55,7 +55,7 @@ class World:
         return self.by_verbs(tool, arguments)[0]
 
     def by_verbs(self, tool: str, arguments: dict[str, Any], *, all: bool = False) -> list[Any]:
-        """What the verbs of a tool that take these arguments answer; one of them unless all are wanted."""
+        """Return the answers of the tool's commands that take these arguments: of one, or of all."""
         fitting = [
             (words, given)
             for words, command in map_tool_commands()[tool]
@@ -76,7 +76,7 @@ def prepared(folder: Path) -> World:
     (project / "a.py").write_text("print()\n")
     (project / ".deepreview").write_text(RULE)
     write_job(project, "report", [make_step("gather"), make_step("write")])
-    # A slow machine must not make an agent fall silent in one of the two stories.
+    # On a slow machine, no agent may go silent in one of the two stories.
     (project / ".deepwork" / "config.yml").write_text("git_branch: 'off'\nlease_seconds: 86400\n")
     (project / "gather.md").write_text("Facts.")
     (project / "write.md").write_text("Text.")
@@ -86,7 +86,7 @@ def prepared(folder: Path) -> World:
 
 
 def story(world: World, call: Do) -> None:
-    """One run of everything that changes something, each call on what those before it made."""
+    """Make every kind of change, each based on the earlier ones."""
 
     def do(tool: str, **arguments: Any) -> Any:
         said = call(tool, **arguments)
@@ -273,7 +273,7 @@ READS: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
 
 
 def shape(value: Any) -> Any:
-    """What an answer is made of, without what is different every time."""
+    """Reduce an answer to what is the same in every run."""
     if isinstance(value, dict):
         return {key: shape(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -303,9 +303,9 @@ def test_every_tool_is_part_of_this_comparison(worlds: tuple[World, World]):
     reading = {name for name, spec in registry.items() if spec.read_only}
     changing = {name for name, _ in worlds[0].answers} - reading
 
-    assert set(READS) == reading, "give a new tool that reads its arguments in READS"
+    assert set(READS) == reading, "add the arguments of a new tool that reads to READS"
     assert changing | set(NO_VERB) == set(registry) - reading, (
-        "give a new tool that changes something its place in the story"
+        "add a new tool that changes something to the story"
     )
 
 

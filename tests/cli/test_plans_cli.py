@@ -35,7 +35,7 @@ tasks:
 
 
 def run_with_stdin(project: Path, text: str, *words: str) -> CommandResult:
-    """The command with something on its standard input."""
+    """Run the command with this text on standard input."""
     done = subprocess.run(
         [*quick.build_command(), *words],
         cwd=project, input=text, capture_output=True, text=True, timeout=60, check=False,
@@ -45,7 +45,7 @@ def run_with_stdin(project: Path, text: str, *words: str) -> CommandResult:
 
 @pytest.fixture
 def workflow(tmp_path: Path) -> str:
-    """A workflow with a plan."""
+    """Create a workflow with a plan."""
     id: str = run_deepwork(
         tmp_path, "plans", "create", "SSO", "--prompt", "Let people log in.", "--json"
     ).json["id"]
@@ -60,7 +60,7 @@ def tasks(project: Path, workflow: str) -> dict[str, Any]:
     return {task["name"]: task for task in shown["tasks"]}
 
 
-def test_a_plan_is_made_worked_off_and_seen_to_its_end(tmp_path: Path, workflow: str):
+def test_a_plan_is_created_executed_and_completed(tmp_path: Path, workflow: str):
     ada = run_deepwork(tmp_path, "agents", "register", "Ada", "custom", "--json").json["id"]
     [first] = run_deepwork(tmp_path, "plans", "next", workflow, "--json").json["tasks"]
     design = first["id"]
@@ -96,7 +96,7 @@ def test_a_plan_is_made_worked_off_and_seen_to_its_end(tmp_path: Path, workflow:
     assert "SSO" in listed.out
 
 
-def test_a_friendly_verb_asks_only_for_what_it_needs(tmp_path: Path, workflow: str):
+def test_a_short_verb_requires_only_what_it_needs(tmp_path: Path, workflow: str):
     design = tasks(tmp_path, workflow)["Design"]["id"]
 
     without = run_deepwork(tmp_path, "tasks", "done", design, "--json")
@@ -106,7 +106,7 @@ def test_a_friendly_verb_asks_only_for_what_it_needs(tmp_path: Path, workflow: s
     assert "STATUS" not in run_deepwork(tmp_path, "tasks", "start", "--help").out
 
 
-def test_a_wish_can_come_on_standard_input_and_from_elsewhere(tmp_path: Path):
+def test_a_request_can_come_from_standard_input_and_other_sources(tmp_path: Path):
     made = run_with_stdin(
         tmp_path, "Line one\nLine two\n", "plans", "create", "W", "--prompt", "-", "--source-type", "github_issue",
         "--source-ref", "https://example.org/1", "--max-parallel-tasks", "3", "--json",
@@ -121,7 +121,7 @@ def test_a_wish_can_come_on_standard_input_and_from_elsewhere(tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", [(), ("-",)])
-def test_a_plan_can_come_on_standard_input(tmp_path: Path, words: tuple[str, ...]):
+def test_a_plan_can_be_read_from_standard_input(tmp_path: Path, words: tuple[str, ...]):
     id = run_deepwork(tmp_path, "plans", "create", "W", "--prompt", "x", "--json").json["id"]
 
     assert run_with_stdin(tmp_path, PLAN, "plans", "set-plan", id, *words, "--json").json == {
@@ -167,13 +167,13 @@ def test_problems_of_a_plan_are_reported_by_line(tmp_path: Path, text: str, said
     assert not (tmp_path / ".deepwork").exists()
 
 
-def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path):
+def test_a_missing_file_is_a_usage_error(tmp_path: Path):
     ran = run_deepwork(tmp_path, "plans", "set-plan", "wf_x", "none.yml")
 
     assert (ran.code, "none.yml: No such file or directory." in ran.err) == (2, True)
 
 
-def test_a_plan_changes_on_the_way(tmp_path: Path, workflow: str):
+def test_a_plan_can_change_during_its_execution(tmp_path: Path, workflow: str):
     added = run_with_stdin(
         tmp_path, "name: Tell\n", "plans", "add-task", workflow, "--after", "Ship", "--json"
     )
@@ -209,7 +209,7 @@ def test_a_plan_is_shown_and_drawn(tmp_path: Path, workflow: str):
     assert (as_json["id"], as_json["status"]) == (workflow, "ready")
 
 
-def test_names_cannot_drive_the_terminal(tmp_path: Path):
+def test_names_cannot_control_the_terminal(tmp_path: Path):
     id = run_deepwork(tmp_path, "plans", "create", "W\x1b[2J", "--prompt", "x", "--json").json["id"]
     run_with_stdin(tmp_path, '{"summary": "s", "tasks": [{"name": "a\\u001b[2J"}]}', "plans", "set-plan", id)
 

@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_folder_below_is_the_project(project: Path):
+def test_a_subfolder_belongs_to_the_project(project: Path):
     below = project / "src/deep"
     run_deepwork(below, "agents", "register", "Ada", "custom")
 
@@ -28,14 +28,14 @@ def test_a_folder_below_is_the_project(project: Path):
     assert not (below / ".deepwork").exists()
 
 
-def test_who_names_a_folder_means_that_folder(project: Path):
+def test_a_named_folder_is_used_unchanged(project: Path):
     below = project / "src"
 
     assert run_deepwork(below, "agents", "list", "--json", "--path", str(below)).json["total"] == 0
     assert (below / ".deepwork").is_dir()
 
 
-def test_a_repository_inside_is_a_project_of_its_own(project: Path):
+def test_a_nested_repository_is_a_separate_project(project: Path):
     inside = project / "vendor"
     subprocess.run(["git", "init", "--quiet", inside], check=True)
     (inside / "lib").mkdir()
@@ -44,9 +44,7 @@ def test_a_repository_inside_is_a_project_of_its_own(project: Path):
     assert find_project(project / "src/deep") == project
 
 
-def test_what_is_kept_for_all_projects_makes_no_project_of_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_global_store_does_not_make_the_home_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / "work").mkdir()

@@ -21,7 +21,7 @@ from reviews.make import ReviewProject, make_project, make_rule_data, parse_ids,
 
 @pytest.fixture
 def project(tmp_path: Path) -> ReviewProject:
-    """Two rules and a change under each."""
+    """Creates a project with two rules and a change for each."""
     project = make_project(
         tmp_path / "project",
         python=make_rule_data("*.py", agent={"codex": "coder"}),
@@ -54,7 +54,7 @@ def get_error(project: ReviewProject, *words: str, kind: type[DeepworkError]) ->
 def run_with_stdin(
     project: ReviewProject, *words: str, stdin: Any, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """The command in a process of its own, with this as its standard input: texts are in the pipe when it starts."""
+    """Run the command in a new process with this standard input, which is in the pipe before it starts."""
     reader, writer = os.pipe()
     try:
         os.write(writer, stdin if isinstance(stdin, bytes) else b"")
@@ -90,7 +90,7 @@ def test_files_can_be_named(project: ReviewProject):
 @pytest.mark.parametrize(
     "content", [b"b.py\nx.md\n", b"b.py\r\n\r\nx.md", b"b.py\0x.md\0", b"./b.py\nx.md\nx.md\n"]
 )
-def test_files_can_come_on_standard_input(project: ReviewProject, content: bytes):
+def test_files_can_be_read_from_standard_input(project: ReviewProject, content: bytes):
     assert list_reviewed_files(project, "--files", "-", input=content) == ["b.py", "x.md"]
 
 
@@ -101,11 +101,11 @@ def test_named_and_piped_files_add_up(project: ReviewProject):
     ]
 
 
-def test_no_file_on_standard_input_is_no_file(project: ReviewProject):
+def test_empty_standard_input_means_no_file(project: ReviewProject):
     assert run(project, "--files", "-", input=b"").stdout == "No changed files detected.\n"
 
 
-def test_a_pipe_need_not_be_asked_for(project: ReviewProject):
+def test_a_pipe_is_read_without_a_dash(project: ReviewProject):
     by_line = run_with_stdin(project, stdin=b"b.py\n")
     by_nul = run_with_stdin(project, stdin=b"b.py\0new\nline.py\0")
 
@@ -123,7 +123,7 @@ def test_a_file_as_standard_input_counts_too(project: ReviewProject, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["empty pipe", "nothing", "closed"])
-def test_without_a_name_on_standard_input_git_is_asked(project: ReviewProject, kind: str):
+def test_without_names_on_standard_input_git_is_used(project: ReviewProject, kind: str):
     if kind == "closed":
         ran = run_with_stdin(project, stdin=None, preexec_fn=lambda: os.close(0))
     else:
@@ -133,7 +133,7 @@ def test_without_a_name_on_standard_input_git_is_asked(project: ReviewProject, k
     assert ran.stderr == b""
 
 
-def test_a_pipe_that_nobody_closes_holds_nothing_up(project: ReviewProject):
+def test_a_pipe_that_stays_open_does_not_block(project: ReviewProject):
     reader, writer = os.pipe()
     try:
         ran = run_with_stdin(project, stdin=reader)
@@ -142,7 +142,7 @@ def test_a_pipe_that_nobody_closes_holds_nothing_up(project: ReviewProject):
         os.close(writer)
 
     assert len(parse_ids(ran.stdout.decode())) == 3
-    assert ran.stderr == b"Nothing came on standard input; looking at git instead.\n"
+    assert ran.stderr == b"Nothing arrived on standard input; using the changes in git instead.\n"
 
 
 def test_a_base_can_be_named(project: ReviewProject):
@@ -154,12 +154,12 @@ def test_a_base_can_be_named(project: ReviewProject):
     assert run_json(project)["base"] == "main"
 
 
-def test_a_base_that_is_none_is_refused(project: ReviewProject):
+def test_an_invalid_base_is_refused(project: ReviewProject):
     assert "'nowhere'" in get_error(project, "--base-ref", "nowhere", kind=InvalidInput)
     assert "'--exec=x'" in get_error(project, "--base-ref=--exec=x", kind=InvalidInput)
 
 
-def test_a_base_means_nothing_for_files_that_are_named(project: ReviewProject):
+def test_a_base_with_named_files_is_refused(project: ReviewProject):
     assert "--base-ref" in get_error(project, "--base-ref", "main", "--files", "a.py", kind=InvalidInput)
 
 
@@ -174,13 +174,13 @@ def test_names_that_are_not_utf_8_are_shown_and_break_nothing(project: ReviewPro
     assert json.loads(ran.stdout)["missing"] == [r"caf\xe9.txt"]
 
 
-# Whose form
+# Platforms
 
 
 def test_the_platform_shapes_the_text(project: ReviewProject):
     ran = run(project, "--platform", "codex")
 
-    assert ran.stdout.startswith("Make these reviews, in parallel if you can: ")
+    assert ran.stdout.startswith("Do these reviews, in parallel if you can: ")
     assert "\n   subagent_type: coder\n" in ran.stdout
 
 
@@ -206,7 +206,7 @@ def test_json_says_why_there_is_nothing_to_review(project: ReviewProject):
     assert (told["tasks"], told["message"]) == ([], "No changed files detected.")
 
 
-def test_a_hostile_name_cannot_drive_the_terminal(project: ReviewProject):
+def test_a_hostile_name_cannot_control_the_terminal(project: ReviewProject):
     project.write("\x1b[2J.py", ".deepreview", content="\x1b]0;owned\x07: 1\n")
     project.write_rules("sub", **{"\x1b[2J": 1, "python": make_rule_data()})
     project.write("sub/\x1b[2J.py")
@@ -215,7 +215,7 @@ def test_a_hostile_name_cannot_drive_the_terminal(project: ReviewProject):
         assert "\x1b" not in run(project, *words).output
 
 
-# Memory
+# Passed reviews
 
 
 def test_a_review_is_marked_as_passed_and_left_out(project: ReviewProject):
@@ -254,7 +254,7 @@ def test_check_says_by_its_exit_code_whether_a_review_is_due(project: ReviewProj
     assert run(project, "--check", "--files", "none").exit_code == 0
 
 
-def test_check_fails_otherwise_when_a_rule_is_broken(project: ReviewProject):
+def test_check_has_another_exit_code_when_a_rule_is_broken(project: ReviewProject):
     project.write_rules("sub", bad=1)
 
     assert run(project, "--check").exit_code == 2
@@ -262,7 +262,7 @@ def test_check_fails_otherwise_when_a_rule_is_broken(project: ReviewProject):
 
 
 @pytest.mark.parametrize("words", [["--base-ref", "nowhere"], ["--files", "../x"]])
-def test_check_never_takes_trouble_for_an_answer(project: ReviewProject, words: list[str]):
+def test_check_distinguishes_errors_from_answers(project: ReviewProject, words: list[str]):
     ran = run(project, "--check", *words)
 
     assert ran.exit_code == 2
@@ -270,7 +270,7 @@ def test_check_never_takes_trouble_for_an_answer(project: ReviewProject, words: 
     assert ran.stdout == ""
 
 
-def test_check_in_a_folder_that_is_no_repository_is_trouble(tmp_path: Path):
+def test_check_outside_a_repository_is_an_error(tmp_path: Path):
     assert run(ReviewProject(tmp_path), "--check").exit_code == 2
     get_error(ReviewProject(tmp_path), kind=GitError)
 
@@ -285,7 +285,7 @@ def test_exit_codes_reach_the_shell(project: ReviewProject):
 # Rules
 
 
-def test_rules_are_listed_with_where_they_are(project: ReviewProject):
+def test_rules_are_listed_with_their_files(project: ReviewProject):
     ran = run(project, "rules")
 
     assert ran.exit_code == 0
@@ -303,10 +303,10 @@ def test_rules_that_match_a_file_are_listed(project: ReviewProject):
     assert matching("any.py") == ["python"]
     assert matching("any.py", "y.md") == ["python", "docs"]
     assert matching("none") == []
-    assert run(project, "rules", "--matching", "none").stdout == "There is no rule.\n"
+    assert run(project, "rules", "--matching", "none").stdout == "There are no rules.\n"
 
 
-def test_a_broken_rule_is_printed_as_by_a_compiler_and_fails(project: ReviewProject):
+def test_a_broken_rule_is_printed_with_file_and_line_and_fails(project: ReviewProject):
     project.write_rules("sub", bad=make_rule_data("/x"))
 
     ran = run(project, "rules")
@@ -332,14 +332,14 @@ def test_options_count_before_a_command_as_well_as_after_it(project: ReviewProje
     assert told(*at, "mark-passed", first) == told("mark-passed", first, *at)
 
 
-def test_an_option_that_means_nothing_for_a_command_is_refused(project: ReviewProject):
+def test_an_option_that_does_not_apply_is_refused(project: ReviewProject):
     for words in (["--files", "a.py"], ["--check"], ["--again"], ["--base-ref", "x"], ["--platform", "x"]):
         ran = CliRunner().invoke(review, [*words, "rules", "--path", str(project.root)])
         assert ran.exit_code == 2
-        assert f"{words[0]} means nothing for rules." in ran.output
+        assert f"{words[0]} does not apply to rules." in ran.output
 
 
-def test_to_look_at_rules_writes_nothing(project: ReviewProject):
+def test_listing_rules_writes_nothing(project: ReviewProject):
     run(project, "rules")
 
     assert not (project.root / ".deepwork").exists()

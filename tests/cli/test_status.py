@@ -29,7 +29,7 @@ def project(tmp_path: Path, location: str) -> Any:
 
 
 def get_status(project: Project) -> dict[str, Any]:
-    """The answer, as a program gets it."""
+    """Return the status as JSON data."""
     settings = project.app.settings
     answer = command.build_status(settings, open_engine(settings.database_location))
     plain: dict[str, Any] = json.loads(json.dumps(answer))
@@ -40,7 +40,7 @@ def test_an_empty_project_gets_first_steps_and_nothing_is_created(tmp_path: Path
     ran = run_deepwork(tmp_path, "status")
 
     assert ran.code == 0
-    assert "Nothing is kept for" in ran.out
+    assert "There is no store for" in ran.out
     assert "deepwork init" in ran.out
     assert "deepwork setup" in ran.out
     assert list(tmp_path.iterdir()) == []
@@ -90,7 +90,7 @@ def test_what_waits_is_counted_as_the_dashboard_counts_it(project: Project):
     assert answer["counts"] == page.counts.model_dump(mode="json")
 
 
-def test_a_store_of_many_runs_is_asked_no_more_than_one_of_few(
+def test_the_number_of_queries_does_not_grow_with_the_number_of_runs(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     asked: list[str] = []
@@ -114,7 +114,7 @@ def test_a_store_of_many_runs_is_asked_no_more_than_one_of_few(
     assert len(asked) <= few
 
 
-def test_failures_of_hooks_are_pointed_at(tmp_path: Path):
+def test_failures_of_hooks_are_reported(tmp_path: Path):
     project = Project(make_app(tmp_path, ""))
     agent = project.register_agent()
     project.run_hook(TOOL_USE, build_tool_event("agent_heartbeat", {"agent_id": agent}, {"success": True}))

@@ -54,7 +54,7 @@ def test_a_template_is_shown_with_its_variables_and_its_tasks(tmp_path: Path):
     assert run_deepwork(tmp_path, "templates", "show", "none").code == 1
 
 
-def test_a_template_is_kept_from_a_file_and_applied(tmp_path: Path):
+def test_a_template_is_created_from_a_file_and_applied(tmp_path: Path):
     (tmp_path / "r.yml").write_text(RELEASE)
 
     kept = run_deepwork(tmp_path, "templates", "create", "ours", "r.yml", "--json")
@@ -72,7 +72,7 @@ def test_a_template_is_kept_from_a_file_and_applied(tmp_path: Path):
     assert "Build {{version}}" in run_deepwork(tmp_path, "templates", "show", "ours").out
 
 
-def test_a_template_is_kept_from_a_workflow(tmp_path: Path):
+def test_a_template_is_created_from_a_workflow(tmp_path: Path):
     workflow = run_deepwork(tmp_path, "templates", "apply", "bugfix", "W", "--var", "bug=x", "--json").json[
         "workflow_id"
     ]
@@ -99,7 +99,7 @@ def test_problems_are_reported(tmp_path: Path):
     )
     missing = run_deepwork(tmp_path, "templates", "apply", "refactor", "W")
     assert (missing.code, "needs 'target', 'goal'" in missing.err) == (1, True)
-    assert "Give exactly one of them." in run_deepwork(tmp_path, "templates", "create", "ours").err
+    assert "Pass exactly one of them." in run_deepwork(tmp_path, "templates", "create", "ours").err
 
 
 def test_template_files_reach_git(tmp_path: Path):

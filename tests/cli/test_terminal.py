@@ -21,10 +21,10 @@ HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plan with a task done and one that is not, agents of many names, an audit of some length."""
+    """Creates a plan with a finished and an open task, agents with unusual names, and an audit log."""
     folder = tmp_path_factory.mktemp("project")
     (folder / ".deepwork").mkdir()
-    # On a slow machine too, agents look the same to every command of these tests.
+    # A long lease, so that agents stay online on a slow machine.
     (folder / ".deepwork" / "config.yml").write_text("lease_seconds: 86400\n")
     app = make_app(folder, str(folder / ".deepwork" / "deepwork.db"))
     for name in ("日本語エージェント", HOSTILE, "Ada " * 40):
@@ -49,8 +49,8 @@ def test_a_table_fits_the_terminal_and_cuts_no_id(project: Path):
         told = COLOUR.sub("", run_in_terminal(project, "agents", "list", columns=columns).out)
         assert all(measure_width(line) <= columns for line in told.splitlines()), columns
         assert all(id in told for id in ids)
-        assert ("No room for" in told) == (columns < 200)
-        assert "--json has all" in told or columns == 200
+        assert ("Not shown" in told) == (columns < 200)
+        assert "--json shows all" in told or columns == 200
 
 
 def test_a_status_is_a_word_with_a_colour(project: Path):
@@ -67,7 +67,7 @@ def test_a_status_is_a_word_with_a_colour(project: Path):
     assert "\x1b" not in dumb
 
 
-def test_what_an_agent_wrote_is_neither_markup_nor_a_command_to_the_terminal(project: Path):
+def test_text_of_agents_is_neither_markup_nor_control_sequences(project: Path):
     for columns in (70, 200):
         told = run_in_terminal(project, "agents", "list", columns=columns).out
         assert COLOUR.sub("", told).count("\x1b") == 0
@@ -88,7 +88,7 @@ def test_wide_characters_are_aligned_in_both(project: Path):
         assert len(starts) == 1
 
 
-def test_json_is_the_same_wherever_it_goes(project: Path):
+def test_json_is_the_same_in_a_terminal_and_a_pipe(project: Path):
     assert (
         run_in_terminal(project, "agents", "list", "--json").out
         == run_deepwork(project, "agents", "list", "--json").out
@@ -132,7 +132,7 @@ def test_a_reader_that_stops_causes_no_error(project: Path):
 
 
 def add_events(project: Path, rows: int) -> None:
-    """So many events more than there are."""
+    """Add this many events."""
     with sqlite3.connect(project / ".deepwork" / "deepwork.db") as connection:
         names = [row[1] for row in connection.execute("PRAGMA table_info(events)")]
         last = connection.execute("SELECT max(seq) FROM events").fetchone()[0]
@@ -162,10 +162,10 @@ main()
 """
 
 
-def test_long_work_shows_how_far_it_is(tmp_path: Path):
+def test_long_operations_show_progress(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
     add_events(tmp_path, 20_000)
-    (tmp_path / "impatient.py").write_text(IMPATIENT)  # however fast the machine is, this takes long
+    (tmp_path / "impatient.py").write_text(IMPATIENT)  # shows the bar without a delay
 
     program = [sys.executable, "-P", str(tmp_path / "impatient.py")]
     seen = run_in_terminal(tmp_path, "db", "copy", "project", "seen.db", program=program)
@@ -212,7 +212,7 @@ main()
 """
 
 
-def test_an_interrupted_copy_ends_without_a_word_and_leaves_nothing(tmp_path: Path):
+def test_an_interrupted_copy_prints_and_leaves_nothing(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
     add_events(tmp_path, 20_000)
     (tmp_path / "resting.py").write_text(RESTING)
@@ -230,13 +230,13 @@ def test_an_interrupted_copy_ends_without_a_word_and_leaves_nothing(tmp_path: Pa
     assert run_deepwork(tmp_path, "agents", "list", "--db", "new.db", "--json").json["total"] == 0
 
 
-def test_a_text_takes_as_many_places_as_a_terminal_gives_it():
+def test_text_width_matches_the_terminal():
     assert [measure_width(text) for text in ("abc", "日本", "e\u0301", "")] == [3, 4, 1, 0]
     assert shorten("日本語です", 5) == "日本…"
     assert align_rows([["id", "n"], ["日本", "x"]], ["id", "n"]) == ["id    n", "日本  x"]
 
 
-def test_columns_are_left_out_from_the_last_but_never_ids_names_and_statuses():
+def test_columns_are_dropped_from_the_last_but_never_ids_names_and_statuses():
     names = ["id", "name", "metadata", "status", "about"]
 
     assert select_columns(names, [15, 20, 30, 9, 30], 200) == names

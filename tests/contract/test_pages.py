@@ -36,7 +36,7 @@ def first_column(page: str) -> set[str]:
     return set(re.findall(r"^\| `([^`]+)` \|", (DOCS / page).read_text(), re.MULTILINE))
 
 
-def test_the_tools_page_is_what_the_registry_says():
+def test_the_tools_page_matches_the_registry():
     assert tools_page.PAGE.read_text() == tools_page.render_page(), "run `make docs`"
 
 
@@ -67,7 +67,7 @@ def test_tools_cost_at_most_125_tokens_on_average():
     assert sum(map(tools_page.count_tokens, registry.values())) <= 125 * len(registry)
 
 
-def test_links_between_pages_lead_somewhere():
+def test_links_between_pages_work():
     for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]:
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"

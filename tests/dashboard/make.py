@@ -70,7 +70,7 @@ def read_pages(client: TestClient, path: str, name: str, /, **query: Any) -> lis
 
 @dataclass
 class World:
-    """The ids of what was made."""
+    """The ids of the data."""
 
     track: str = ""
     tasks: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a person may do from the page: by a few tools, in the person's own name, and never from elsewhere."""
+"""Actions from the page: a few tools, in the person's name, and never from another site."""
 
 from __future__ import annotations
 
@@ -11,8 +11,20 @@ from starlette.testclient import TestClient
 from application import Clock, call_tool, list_events, make_app
 from dashboard.make import HOST, World, create_client, create_token, make_everything, read
 from deepwork.access import rules
-from deepwork.dashboard.actions import ALLOWED_TOOLS
 from deepwork.server.application import Application
+from deepwork.server.http.asgi import list_actions
+
+ACTIONS = [
+    "abandon_task",
+    "abort_workflow",
+    "log_milestone",
+    "message_send",
+    "resolve_issue",
+    "task_release",
+    "task_update_status",
+    "workflow_update_status",
+    "workspace_update",
+]
 
 
 def act(page: TestClient, tool: str, key: str | None = None, **arguments: Any) -> Any:
@@ -21,7 +33,9 @@ def act(page: TestClient, tool: str, key: str | None = None, **arguments: Any) -
     )  # fmt: skip
 
 
-def test_a_person_resolves_a_blocker_and_the_record_says_so(world: World, app: Application, page: TestClient):
+def test_resolving_a_blocker_is_recorded_as_done_by_a_person(
+    world: World, app: Application, page: TestClient
+):
     answer = act(page, "resolve_issue", issue_id=world.blocker, note="Euro first.")
 
     assert answer.status_code == 200
@@ -34,7 +48,7 @@ def test_a_person_resolves_a_blocker_and_the_record_says_so(world: World, app: A
     assert last == {"caller": "human:owner", "tool": "resolve_issue", "outcome": "done"}
 
 
-def test_every_action_does_its_work(world: World, app: Application, page: TestClient, tmp_path: Path):
+def test_every_action_works(world: World, app: Application, page: TestClient, tmp_path: Path):
     done = {
         "abandon_task": {"task_id": world.tasks["part"], "reason": "Nobody is there."},
         "task_release": {"task_id": world.planned["backend"], "agent_id": world.agent},
@@ -53,14 +67,14 @@ def test_every_action_does_its_work(world: World, app: Application, page: TestCl
     assert read(page, f"/runs/{world.paused}")["status"] == "in_progress"
     assert read(page, f"/runs/{world.job}")["status"] == "aborted"
     assert read(page, f"/tasks/{world.tasks['part']}")["task"]["status"] == "failed"
-    assert done.keys() | {"resolve_issue", "workspace_update"} == ALLOWED_TOOLS
+    assert sorted(done.keys() | {"resolve_issue", "workspace_update"}) == list_actions(app) == ACTIONS
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "label"),
     [("manual_review", "unsure", "Approve"), ("failed_task", "broken", "Acknowledge")],
 )
-def test_what_a_person_has_looked_at_waits_no_longer(
+def test_a_reviewed_task_no_longer_needs_a_person(
     world: World, app: Application, page: TestClient, kind: str, name: str, label: str
 ):
     task_id = world.tasks[name]
@@ -69,7 +83,7 @@ def test_what_a_person_has_looked_at_waits_no_longer(
     assert (need["kind"], action["label"]) == (kind, label)
     assert read(page, f"/tasks/{task_id}")["actions"] == [action]
 
-    # Whatever an agent says of it, it still waits for a person.
+    # A milestone logged by an agent does not count as a review.
     call_tool(app, "log_milestone", task_id=task_id, message="Done.", metadata={"by": "Ada"})
     assert task_id in [each["id"] for each in read(page, "/home")["needs_you"]]
     answer = act(page, action["tool"], **action["arguments"], message="It is legal.")
@@ -85,7 +99,7 @@ def test_what_a_person_has_looked_at_waits_no_longer(
     assert last == {"caller": "human:owner", "tool": "log_milestone"}
 
 
-def test_nobody_can_sign_for_another(world: World, page: TestClient):
+def test_a_client_cannot_sign_for_another_person(world: World, page: TestClient):
     forged: dict[str, Any] = {
         "metadata": {"verdict": "approved", "by": "human:somebody-else"},
         "message": "Fine.",
@@ -97,7 +111,7 @@ def test_nobody_can_sign_for_another(world: World, page: TestClient):
     assert said["metadata"] == {"verdict": "approved", "by": "human:owner"}
 
 
-def test_a_message_of_a_person_comes_from_an_agent_that_stands_for_it(world: World, page: TestClient):
+def test_a_person_sends_messages_through_an_agent_that_represents_them(world: World, page: TestClient):
     for body in ("one", "two"):
         act(page, "message_send", recipient_id=world.agent, message_type="query", body=body)
 
@@ -108,7 +122,9 @@ def test_a_message_of_a_person_comes_from_an_agent_that_stands_for_it(world: Wor
     assert (shown["name"], shown["metadata"]) == ("owner", {"human": True})
 
 
-def test_an_action_sent_twice_under_one_key_is_done_once(world: World, app: Application, page: TestClient):
+def test_an_action_sent_twice_with_one_key_takes_effect_once(
+    world: World, app: Application, page: TestClient
+):
     message = {"recipient_id": world.agent, "message_type": "query", "body": "Which port?"}
 
     first, again = (act(page, "message_send", "key-1", **message) for _ in range(2))
@@ -121,23 +137,23 @@ def test_an_action_sent_twice_under_one_key_is_done_once(world: World, app: Appl
 
 
 @pytest.mark.parametrize("scope", ["read", "work", "admin"])
-@pytest.mark.parametrize("tool", sorted(ALLOWED_TOOLS))
+@pytest.mark.parametrize("tool", ACTIONS)
 def test_each_action_needs_the_scope_of_its_tool(app: Application, tool: str, scope: str):
     page = create_client(app, create_token(app, "bob", scope))
 
     answer = act(page, tool)
 
-    needed = rules.get_required_scope(tool, read_only=False, arguments={})
+    needed = rules.get_required_scope(app.registry[tool].declaration, {})
     assert needed == "work"
     if scope == "read":
         assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")
         assert 'scope="work"' in answer.headers["www-authenticate"]
-    else:  # it came through, and misses its arguments or what they name
+    else:  # it was allowed, and failed only because of its arguments
         assert answer.json()["code"] != "UNAUTHORIZED"
         assert answer.status_code in (400, 404, 409)
 
 
-def test_what_sets_rules_aside_needs_more(world: World, app: Application):
+def test_overriding_rules_needs_a_larger_scope(world: World, app: Application):
     page = create_client(app, create_token(app, "bob", "work"))
 
     answer = act(page, "workflow_update_status", id=world.plan, status="completed", force=True)
@@ -151,7 +167,7 @@ def test_what_sets_rules_aside_needs_more(world: World, app: Application):
     )
 
 
-def test_a_person_with_a_token_of_its_own_acts_under_its_name(world: World, app: Application):
+def test_a_person_acts_under_the_name_of_their_token(world: World, app: Application):
     page = create_client(app, create_token(app, "bob", "work"))
 
     act(page, "resolve_issue", issue_id=world.blocker, note="x")
@@ -185,7 +201,7 @@ def test_a_read_only_token_reads_everything(world: World, app: Application):
         ("workflow_update_status", {"id": "wf_nothing", "status": "paused"}, 404, "WORKFLOW_NOT_FOUND"),
     ],
 )  # fmt: skip
-def test_an_action_that_cannot_be_done_is_an_error_like_all_others(
+def test_a_failed_action_has_the_usual_error_format(
     page: TestClient, tool: str, arguments: dict[str, Any], status: int, code: str
 ):
     answer = act(page, tool, **arguments)
@@ -194,7 +210,7 @@ def test_an_action_that_cannot_be_done_is_an_error_like_all_others(
     assert set(answer.json()) == {"code", "message", "recoverable", "suggestion"}
 
 
-def test_a_state_that_forbids_it_is_a_conflict(world: World, page: TestClient):
+def test_an_action_not_allowed_in_a_state_is_a_conflict(world: World, page: TestClient):
     answer = act(page, "task_update_status", id=world.planned["design"], status="pending")
 
     assert (answer.status_code, answer.json()["code"]) == (409, "INVALID_TRANSITION")
@@ -219,7 +235,7 @@ def test_an_action_is_a_post_of_json(page: TestClient):
         assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_INPUT"), body[:10]
 
 
-def test_a_server_that_only_reads_acts_for_nobody(tmp_path: Path, location: str, clock: Clock):
+def test_a_read_only_server_refuses_actions(tmp_path: Path, location: str, clock: Clock):
     writing = make_app(tmp_path, location, clock)
     world = make_everything(writing, tmp_path)
     app = make_app(tmp_path, location, clock, read_only=True)
@@ -233,7 +249,7 @@ def test_a_server_that_only_reads_acts_for_nobody(tmp_path: Path, location: str,
 
 
 class TestFromABrowser:
-    """With a cookie, only our own page may act: whatever else a browser is made to send is refused."""
+    """With a cookie, only our own page may act; all other requests from a browser are refused."""
 
     @pytest.fixture
     def signed_in(self, app: Application) -> TestClient:
@@ -266,16 +282,16 @@ class TestFromABrowser:
             {"origin": f"http://user@{HOST}"},
         ],
     )
-    def test_nobody_else_does(self, world: World, signed_in: TestClient, headers: dict[str, str]):
+    def test_other_sites_cannot_act(self, world: World, signed_in: TestClient, headers: dict[str, str]):
         assert self.act(signed_in, world, **headers) == 403
         assert read(signed_in, "/blockers")["total"] == 1
 
-    def test_a_host_name_of_somebody_else_is_not_ours(self, world: World, signed_in: TestClient):
+    def test_a_foreign_host_name_is_refused(self, world: World, signed_in: TestClient):
         assert self.act(signed_in, world, origin="http://evil.example", host="evil.example") == 421
 
 
-def test_ask_is_what_the_record_compares_with(world: World, app: Application):
-    """What an agent does is not marked as a person's."""
+def test_agents_are_not_recorded_as_persons(world: World, app: Application):
+    """Calls by agents are not recorded as a person's."""
     call_tool(app, "resolve_issue", issue_id=world.blocker, note="x", caller="bob")
 
     assert read(create_client(app), "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "bob"

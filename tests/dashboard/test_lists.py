@@ -1,4 +1,4 @@
-"""What is listed over all runs: what waits for a person, blockers, decisions, agents, what words lead to."""
+"""Lists over all runs: what needs a person, blockers, decisions, agents, search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def needs(page: TestClient, kind: str) -> list[Any]:
 # Home
 
 
-def test_home_says_what_waits_what_runs_and_what_was_done(world: World, page: TestClient):
+def test_home_lists_what_needs_a_person_running_and_recent_runs(world: World, page: TestClient):
     home = read(page, "/home")
 
     assert [need["kind"] for need in home["needs_you"]] == [
@@ -34,7 +34,7 @@ def test_home_says_what_waits_what_runs_and_what_was_done(world: World, page: Te
     assert home["last_seq"] > 0
 
 
-def test_each_need_leads_to_its_run_and_says_what_to_do(world: World, page: TestClient):
+def test_each_need_has_its_run_and_actions(world: World, page: TestClient):
     [blocker] = needs(page, "blocker")
     assert blocker["run"] == {"id": world.track, "kind": "track", "name": "Payments"}
     assert blocker["task"] == {"id": world.tasks["part"], "name": "write the ledger"}
@@ -50,7 +50,7 @@ def test_each_need_leads_to_its_run_and_says_what_to_do(world: World, page: Test
     assert (paused["detail"], paused["actions"][0]["label"]) == ("Wait for the budget.", "Resume")
 
 
-def test_silence_is_a_need_too(world: World, page: TestClient, clock: Clock):
+def test_silent_tasks_and_lost_claims_need_a_person(world: World, page: TestClient, clock: Clock):
     clock.advance(seconds=200)
     [lost] = needs(page, "lost_claim")
     assert (lost["agent_name"], lost["task"]["name"]) == ("Ada", "backend")
@@ -62,7 +62,7 @@ def test_silence_is_a_need_too(world: World, page: TestClient, clock: Clock):
     assert {need["task"]["name"] for need in needs(page, "stale_task")} == {"build", "write the ledger"}
 
 
-def test_what_was_begun_again_needs_nobody(world: World, app: Application, page: TestClient, clock: Clock):
+def test_a_retried_task_needs_no_person(world: World, app: Application, page: TestClient, clock: Clock):
     clock.advance(seconds=1)
     phase = track.create_phase(app, world.track, 3)
 
@@ -71,7 +71,7 @@ def test_what_was_begun_again_needs_nobody(world: World, app: Application, page:
     assert [need["task"]["name"] for need in needs(page, "failed_task")] == ["frontend"]
 
 
-def test_what_is_settled_needs_nobody(world: World, app: Application, page: TestClient, clock: Clock):
+def test_settled_items_need_no_person(world: World, app: Application, page: TestClient, clock: Clock):
     call_tool(app, "resolve_issue", issue_id=world.blocker, note="Euro.")
     call_tool(app, "task_update_status", id=world.planned["frontend"], status="skipped")
     call_tool(app, "workflow_update_status", id=world.paused, status="abandoned", reason="No budget.")
@@ -140,7 +140,7 @@ def test_decisions_are_found_by_their_words(world: World, page: TestClient):
     assert read(page, f"/runs/{world.track}/decisions")["decisions"] == [decision]
 
 
-def test_notes_are_turned_page_by_page_while_others_come(app: Application, page: TestClient, clock: Clock):
+def test_pages_of_notes_stay_stable_while_new_ones_arrive(app: Application, page: TestClient, clock: Clock):
     id = track.create_task(app, track.create_workflow_and_phase(app))
     for number in range(5):
         track.create_blocker(app, id, f"Which {number}?")
@@ -174,14 +174,14 @@ def test_notes_are_turned_page_by_page_while_others_come(app: Application, page:
         ("/search", {"q": " "}), ("/agents", {"status": "odd"}), ("/messages", {}),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_refused(page: TestClient, path: str, query: dict[str, str]):
+def test_invalid_queries_are_refused(page: TestClient, path: str, query: dict[str, str]):
     assert read_error(page, path, **query) == (400, "INVALID_INPUT")
 
 
 # Agents
 
 
-def test_agents_tell_what_they_hold_and_how_they_did(world: World, page: TestClient, clock: Clock):
+def test_agents_are_listed_with_their_tasks_and_results(world: World, page: TestClient, clock: Clock):
     answer = read(page, "/agents")
 
     [ada] = answer["agents"]
@@ -198,7 +198,7 @@ def test_agents_tell_what_they_hold_and_how_they_did(world: World, page: TestCli
     assert (silent["status"], silent["holds"]) == ("offline", [])
 
 
-def test_the_inbox_of_an_agent_is_turned_from_the_newest(app: Application, page: TestClient):
+def test_an_inbox_is_paginated_newest_first(app: Application, page: TestClient):
     ada, bob = (call_tool(app, "agent_register", name=name, runtime="codex")["id"] for name in ("Ada", "Bob"))
     for number in range(5):
         call_tool(
@@ -227,7 +227,7 @@ def test_agents_and_messages_have_cursors_like_every_list(app: Application, page
 # The rest
 
 
-def test_words_lead_to_runs_tasks_decisions_and_issues(world: World, page: TestClient):
+def test_search_finds_runs_tasks_decisions_and_issues(world: World, page: TestClient):
     found = read(page, "/search", q="currenc")["results"]
     assert {(each["kind"], each["title"]) for each in found} == {
         ("run", "Payments"), ("issue", "Which currency comes first?"),
@@ -247,7 +247,7 @@ def test_jobs_are_the_answer_of_the_tool(world: World, page: TestClient):
     assert answer["errors"] == []
 
 
-def test_the_status_tells_of_the_store(world: World, page: TestClient, location: str):
+def test_the_status_describes_the_store(world: World, page: TestClient, location: str):
     answer = read(page, "/status")
 
     assert answer["database"]["kind"] == ("postgresql" if "://" in location else "sqlite")
@@ -259,7 +259,7 @@ def test_the_status_tells_of_the_store(world: World, page: TestClient, location:
     assert answer["snapshots"]["mode"] == "checksum"
 
 
-def test_the_status_tells_how_long_the_last_look_at_the_files_took(app: Application, page: TestClient):
+def test_the_status_has_the_duration_of_the_last_snapshot(app: Application, page: TestClient):
     assert read(page, "/status")["snapshots"] == {"mode": "none"}
     where = (id := track.create_workflow(app), track.create_phase(app, id, 1))
     task = track.create_task(app, where, "look")
@@ -272,5 +272,5 @@ def test_the_status_tells_how_long_the_last_look_at_the_files_took(app: Applicat
     assert read(page, "/status")["snapshots"] == {"mode": "git", "last_ms": 7}
 
 
-def test_i_am_who_my_token_says(page: TestClient):
+def test_me_is_the_name_and_scope_of_the_token(page: TestClient):
     assert read(page, "/me") == {"name": "owner", "scope": "admin"}

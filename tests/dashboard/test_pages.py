@@ -1,4 +1,4 @@
-"""The page's files: what is built is served, what is not built is said at the start."""
+"""The built page is served; a missing build is an error at startup."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def site(built: Path) -> TestClient:
 @pytest.mark.parametrize(
     "path", ["/", "/index.html", "/runs", "/runs/tw_1?tab=graph&task=tt_1", "/tasks/abc%2Fstep", "/decisions"]
 )
-def test_whatever_a_person_opens_is_the_one_page(site: TestClient, path: str):
+def test_every_path_serves_the_one_page(site: TestClient, path: str):
     answer = site.get(path, headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
 
     assert (answer.status_code, answer.text) == (200, INDEX)
@@ -56,7 +56,7 @@ def test_whatever_a_person_opens_is_the_one_page(site: TestClient, path: str):
         ("/icon.svg", "image/svg+xml", "no-cache"),
     ],
 )
-def test_files_have_their_type_and_their_time(site: TestClient, path: str, kind: str, cached: str):
+def test_files_have_a_type_and_a_cache_time(site: TestClient, path: str, kind: str, cached: str):
     answer = site.get(path)
 
     assert (answer.headers["content-type"], answer.headers["cache-control"]) == (kind, cached)
@@ -75,7 +75,7 @@ def test_files_have_their_type_and_their_time(site: TestClient, path: str, kind:
         "/assets/app-1a2b.js%00", "/assets/", "/assets/..\\..\\secret.txt",
     ],
 )  # fmt: skip
-def test_what_was_not_built_is_not_there(site: TestClient, path: str):
+def test_files_outside_the_build_are_not_found(site: TestClient, path: str):
     answer = site.get(path, headers={"accept": "application/json"})
 
     assert answer.status_code == 404
@@ -83,31 +83,31 @@ def test_what_was_not_built_is_not_there(site: TestClient, path: str):
     assert "secret" not in answer.json()["message"].replace("secret.txt", "")
 
 
-def test_an_asset_that_is_gone_is_no_page(site: TestClient):
+def test_a_missing_asset_does_not_serve_the_page(site: TestClient):
     assert site.get("/assets/old-9z.js", headers={"accept": "text/html"}).status_code == 404
 
 
-def test_a_page_is_only_read(site: TestClient):
+def test_a_page_accepts_only_get_and_head(site: TestClient):
     answer = site.post("/runs", headers={"accept": "text/html"})
 
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_a_build_that_is_missing_is_said_at_the_start(tmp_path: Path):
-    with pytest.raises(DefinitionError, match=r"nowhere/index\.html is not there") as refused:
+def test_a_missing_build_is_an_error_at_startup(tmp_path: Path):
+    with pytest.raises(DefinitionError, match=r"nowhere/index\.html does not exist") as refused:
         StaticPages(tmp_path / "nowhere")
 
     assert "npm run build" in refused.value.suggestion
 
 
-def test_a_build_that_is_not_whole_is_said_at_the_start(built: Path):
+def test_an_incomplete_build_is_an_error_at_startup(built: Path):
     (built / "assets" / "app-3c.css").unlink()
 
     with pytest.raises(DefinitionError, match=r"assets/app-3c\.css, which index\.html names"):
         StaticPages(built)
 
 
-def test_what_is_shipped_is_whole():
+def test_the_shipped_build_is_complete():
     StaticPages()
 
 
@@ -118,7 +118,7 @@ def alone(tmp_path: Path) -> Iterator[Application]:
     made.close()
 
 
-def test_a_browser_without_a_token_gets_a_page_that_says_where_to_find_it(alone: Application):
+def test_a_browser_without_a_token_gets_the_sign_in_page(alone: Application):
     stranger = create_client(alone)
     del stranger.headers["authorization"]
 
@@ -131,7 +131,7 @@ def test_a_browser_without_a_token_gets_a_page_that_says_where_to_find_it(alone:
     assert stranger.get("/api/v1/home").json()["code"] == "UNAUTHORIZED"
 
 
-def test_a_wrong_link_says_so_without_echoing_it(alone: Application):
+def test_a_wrong_token_is_refused_without_echoing_it(alone: Application):
     stranger = create_client(alone)
     del stranger.headers["authorization"]
 
@@ -142,7 +142,7 @@ def test_a_wrong_link_says_so_without_echoing_it(alone: Application):
     assert "<b>" not in answer.text
 
 
-def test_health_is_a_word_for_programs_and_a_page_for_people(alone: Application):
+def test_health_is_plain_text_for_programs_and_a_page_for_people(alone: Application):
     page = create_client(alone)
 
     assert page.get("/health").json() == {"status": "ok"}
@@ -152,7 +152,7 @@ def test_health_is_a_word_for_programs_and_a_page_for_people(alone: Application)
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/"])
-def test_a_dashboard_alone_speaks_no_mcp(alone: Application, path: str):
+def test_the_dashboard_alone_does_not_serve_mcp(alone: Application, path: str):
     page = create_client(alone)
 
     assert page.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}).status_code in (404, 405)

@@ -1,4 +1,4 @@
-"""How answers are read: unchanged ones are not sent again, large ones small, texts as they are."""
+"""HTTP details of answers: ETags, compression, unchanged text, methods, OpenAPI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCRIPT = "<script>alert(1)</script>\"'`${x}\u2028&lt;"
 
 
 def address(path: str, world: World) -> str:
-    """The path with an id of ours in it."""
+    """Return the path with an existing id."""
     id = world.tasks["part"] if "/tasks/{id}" in path else world.agent if "/agents/" in path else world.track
     query = (
         "?q=money"
@@ -38,10 +38,8 @@ def every(world: World) -> list[str]:
     return [address(each.path, world) for each in ENDPOINTS if each.path != "/api/v1/messages/{id}"]
 
 
-def test_what_has_not_changed_is_not_sent_again(
-    world: World, app: Application, page: TestClient, clock: Clock
-):
-    clock.now -= clock.now % TAG_PERIOD_MS  # the beginning of a moment
+def test_unchanged_answers_are_not_sent_again(world: World, app: Application, page: TestClient, clock: Clock):
+    clock.now -= clock.now % TAG_PERIOD_MS  # the start of a tag period
     for path in every(world):
         first = page.get(path)
         again = page.get(path, headers={"if-none-match": first.headers["etag"]})
@@ -49,7 +47,7 @@ def test_what_has_not_changed_is_not_sent_again(
         assert again.headers["etag"] == first.headers["etag"]
 
 
-def test_an_event_makes_every_answer_new(world: World, app: Application, page: TestClient, clock: Clock):
+def test_an_event_changes_every_etag(world: World, app: Application, page: TestClient, clock: Clock):
     clock.now -= clock.now % TAG_PERIOD_MS
     tags = {path: page.get(path).headers["etag"] for path in every(world)}
 
@@ -59,7 +57,7 @@ def test_an_event_makes_every_answer_new(world: World, app: Application, page: T
         assert page.get(path, headers={"if-none-match": tag}).status_code == 200, path
 
 
-def test_time_makes_new_what_depends_on_it(world: World, page: TestClient, clock: Clock):
+def test_time_changes_the_etag_of_time_dependent_answers(world: World, page: TestClient, clock: Clock):
     tags = {path: page.get(path).headers["etag"] for path in every(world)}
 
     clock.advance(seconds=200)
@@ -74,7 +72,7 @@ def test_time_makes_new_what_depends_on_it(world: World, page: TestClient, clock
     assert len(FOLLOWING) + len(TIMED) == len(ENDPOINTS)
 
 
-def test_the_tag_begins_with_the_last_event(world: World, page: TestClient):
+def test_the_etag_starts_with_the_last_event_number(world: World, page: TestClient):
     answer = page.get("/api/v1/home")
 
     assert answer.headers["etag"].startswith(f'W/"{answer.json()["last_seq"]}-')
@@ -92,7 +90,7 @@ def test_large_answers_are_compressed_for_clients_that_accept_it(world: World, p
     assert "content-encoding" not in page.get("/api/v1/me").headers
 
 
-def test_texts_come_back_letter_by_letter_and_never_as_a_page(app: Application, page: TestClient):
+def test_text_is_returned_unchanged_and_never_as_html(app: Application, page: TestClient):
     id = track.create_workflow(app, name=SCRIPT, objective=SCRIPT)
     where = (id, track.create_phase(app, id, name=SCRIPT))
     task = track.create_task(app, where, SCRIPT, agent_name=SCRIPT, goal=SCRIPT)
@@ -115,7 +113,7 @@ def test_texts_come_back_letter_by_letter_and_never_as_a_page(app: Application, 
 
 
 def _texts(value: object) -> set[str]:
-    """Every text in an answer."""
+    """Return every string in an answer."""
     if isinstance(value, str):
         return {value}
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -123,7 +121,7 @@ def _texts(value: object) -> set[str]:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_reading_takes_no_other_method(app: Application, page: TestClient, method: str):
+def test_read_endpoints_accept_only_get_and_head(app: Application, page: TestClient, method: str):
     answer = page.request(method, "/api/v1/home")
 
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
@@ -137,14 +135,14 @@ def test_head_answers_without_a_body(page: TestClient):
     assert answer.headers["etag"]
 
 
-def test_an_address_that_is_not_there_is_an_error_like_all_others(page: TestClient):
+def test_an_unknown_path_has_the_usual_error_format(page: TestClient):
     answer = page.get("/api/v1/nowhere", headers={"accept": "text/html"})
 
     assert answer.status_code == 404
     assert set(answer.json()) == {"code", "message", "recoverable", "suggestion"}
 
 
-def test_the_interface_describes_every_address(page: TestClient):
+def test_openapi_describes_every_path(page: TestClient):
     told = read(page, "/openapi.json")["paths"]
 
     paths = {each.path for each in ENDPOINTS} | {each.path for each in TOOL_ENDPOINTS} | set(SERVER_ENDPOINTS)
@@ -156,21 +154,21 @@ def test_the_interface_describes_every_address(page: TestClient):
     }  # fmt: skip
 
 
-def test_every_answer_is_what_it_is_described_to_be(world: World, page: TestClient):
+def test_every_answer_matches_its_schema(world: World, page: TestClient):
     for endpoint in ENDPOINTS:
         if endpoint.path != "/api/v1/messages/{id}":
             answer = page.get(address(endpoint.path, world)).json()
             endpoint.answer.model_validate(answer)
 
 
-def test_no_token_no_answer(app: Application):
+def test_a_token_is_required(app: Application):
     stranger = create_client(app, token="x" * 40)
 
     for path in ("/home", "/runs", "/me", "/status", "/nowhere"):
         assert stranger.get(f"/api/v1{path}").status_code in (401, 429)
 
 
-def test_lists_take_so_many_statements_however_long_they_are(
+def test_the_number_of_statements_does_not_depend_on_the_length_of_lists(
     app: Application, page: TestClient, monkeypatch: pytest.MonkeyPatch
 ):
     def statements(path: str) -> int:

@@ -1,4 +1,4 @@
-"""One run from every side: as a whole, as a table, as a graph, its files, its notes and its log."""
+"""All views of a run: details, task table, graph, files, log, and single tasks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ VIEWS = ("", "/tasks", "/graph", "/files", "/decisions", "/issues", "/events")
 
 
 def table(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The rows by name."""
+    """Return the rows by name."""
     columns = answer["columns"]
     empty = (None,) * columns.index("files") + (0, 0, 0, False, False)
     return {row[1]: dict(zip(columns, (*row, *empty[len(row) :]), strict=True)) for row in answer["rows"]}
 
 
-# The run itself
+# Run details
 
 
-def test_a_tracked_run_tells_its_phases_also_those_to_come(world: World, page: TestClient):
+def test_a_tracked_run_has_its_phases_including_future_ones(world: World, page: TestClient):
     run = read(page, f"/runs/{world.track}")
 
     assert [(phase["number"], phase["name"], phase["status"]) for phase in run["phases"]] == [
@@ -43,7 +43,7 @@ def test_a_tracked_run_tells_its_phases_also_those_to_come(world: World, page: T
     assert run["actions"] == []
 
 
-def test_a_run_that_is_over_tells_what_came_of_it(world: World, page: TestClient):
+def test_an_ended_run_has_its_outcome(world: World, page: TestClient):
     run = read(page, f"/runs/{world.done_track}")
 
     assert (run["outcome"], run["summary"]) == ("completed", "All said.")
@@ -51,7 +51,7 @@ def test_a_run_that_is_over_tells_what_came_of_it(world: World, page: TestClient
     assert run["phases"] == []
 
 
-def test_a_plan_tells_its_levels_its_reasons_and_its_history(world: World, page: TestClient):
+def test_a_plan_has_its_levels_reasons_and_history(world: World, page: TestClient):
     run = read(page, f"/runs/{world.plan}")
 
     assert [phase["status"] for phase in run["phases"]] == ["completed", "in_progress", "pending"]
@@ -61,7 +61,7 @@ def test_a_plan_tells_its_levels_its_reasons_and_its_history(world: World, page:
     assert [action["label"] for action in run["actions"]] == ["Pause", "Abandon"]
 
 
-def test_a_plan_tells_its_workspaces(app: Application, page: TestClient, tmp_path: Path):
+def test_a_plan_has_its_workspaces(app: Application, page: TestClient, tmp_path: Path):
     create_repository(tmp_path)
     id, [task] = create_plan(app, "build", repository_path=str(tmp_path))
     made = call_tool(
@@ -76,7 +76,7 @@ def test_a_plan_tells_its_workspaces(app: Application, page: TestClient, tmp_pat
     assert [action["arguments"]["status"] for action in shown["actions"]] == ["merged", "abandoned"]
 
 
-def test_a_session_tells_its_steps_and_where_it_is(world: World, page: TestClient):
+def test_a_session_has_its_steps_and_current_step(world: World, page: TestClient):
     run = read(page, f"/runs/{world.job}")
 
     assert [(step["id"], step["status"]) for step in run["session"]["steps"]] == [
@@ -91,17 +91,17 @@ def test_a_session_tells_its_steps_and_where_it_is(world: World, page: TestClien
 
 @pytest.mark.parametrize("id", ["tw_nothing", "wf_nothing", "nothing1", "<script>", "a%2Fb"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_run_that_is_not_there_is_said_to_be_not_there(page: TestClient, id: str, view: str):
+def test_a_missing_run_is_not_found(page: TestClient, id: str, view: str):
     status, code = read_error(page, f"/runs/{id}{view}")
 
     assert status == 404
     assert code in {"WORKFLOW_NOT_FOUND", "SESSION_NOT_FOUND", "INVALID_INPUT"}
 
 
-# Its tasks
+# Task table
 
 
-def test_the_table_of_a_tracked_run_has_all_that_hangs_on_a_task(world: World, page: TestClient):
+def test_the_table_of_a_tracked_run_has_counts_and_milestones(world: World, page: TestClient):
     answer = read(page, f"/runs/{world.track}/tasks")
 
     assert (answer["columns"], answer["total"], answer["cursor"]) == (list(COLUMNS), 5, None)
@@ -115,7 +115,7 @@ def test_the_table_of_a_tracked_run_has_all_that_hangs_on_a_task(world: World, p
     assert all(row[-1] or len(row) == list(COLUMNS).index("files") for row in answer["rows"])
 
 
-def test_a_task_nobody_speaks_of_grows_stale(world: World, page: TestClient, clock: Clock):
+def test_a_task_without_a_sign_of_life_becomes_stale(world: World, page: TestClient, clock: Clock):
     clock.advance(seconds=31 * 60)
 
     rows = table(read(page, f"/runs/{world.track}/tasks"))
@@ -123,7 +123,7 @@ def test_a_task_nobody_speaks_of_grows_stale(world: World, page: TestClient, clo
     assert {name for name, row in rows.items() if row["is_stale"]} == {"build", "write the ledger"}
 
 
-def test_the_table_of_a_plan_says_who_waits_and_who_works(world: World, page: TestClient, clock: Clock):
+def test_the_table_of_a_plan_has_blocked_tasks_and_agents(world: World, page: TestClient, clock: Clock):
     rows = table(read(page, f"/runs/{world.plan}/tasks"))
 
     assert {name: row["status"] for name, row in rows.items()} == {
@@ -151,7 +151,7 @@ def test_the_table_of_a_session_has_its_steps(world: World, app: Application, pa
 
 
 @pytest.mark.parametrize("kind", ["track", "plan", "job"])
-def test_the_table_may_be_read_in_parts(world: World, page: TestClient, kind: str):
+def test_the_table_is_paginated(world: World, page: TestClient, kind: str):
     path = f"/runs/{getattr(world, kind)}/tasks"
 
     pages = read_pages(page, path, "rows", limit=2)
@@ -160,7 +160,7 @@ def test_the_table_may_be_read_in_parts(world: World, page: TestClient, kind: st
     assert max(len(part) for part in pages) == 2
 
 
-def test_tasks_that_are_begun_meanwhile_come_at_the_end(app: Application, page: TestClient, clock: Clock):
+def test_tasks_started_meanwhile_are_on_the_last_page(app: Application, page: TestClient, clock: Clock):
     where = track.create_workflow_and_phase(app)
     for number in range(3):
         track.create_task(app, where, f"task {number}")
@@ -173,10 +173,10 @@ def test_tasks_that_are_begun_meanwhile_come_at_the_end(app: Application, page: 
     assert [row[1] for row in first["rows"] + second["rows"]] == ["task 0", "task 1", "task 2", "new"]
 
 
-# Who waits for whom
+# Graph
 
 
-def test_the_graph_of_a_plan_has_edges_that_are_named_and_that_follow(world: World, page: TestClient):
+def test_the_graph_of_a_plan_has_explicit_and_implied_edges(world: World, page: TestClient):
     answer = read(page, f"/runs/{world.plan}/graph")
 
     name = {node["id"]: node["name"] for node in answer["nodes"]}
@@ -191,7 +191,7 @@ def test_the_graph_of_a_plan_has_edges_that_are_named_and_that_follow(world: Wor
     assert answer["folded"] is False
 
 
-def test_levels_that_would_be_a_thicket_are_folded(app: Application, page: TestClient):
+def test_edges_between_large_levels_are_folded(app: Application, page: TestClient):
     id, _ = create_plan(app)
     tasks = [{"name": f"t{n}", "description": "", "sequence": 1 + n // 60} for n in range(180)]
     call_tool(app, "workflow_set_plan", id=id, plan={"summary": "s", "tasks": tasks})
@@ -221,7 +221,7 @@ def test_the_graph_of_a_session_goes_from_step_to_step(world: World, page: TestC
 # Files
 
 
-def test_files_tell_which_tasks_changed_them(app: Application, page: TestClient, tmp_path: Path):
+def test_files_name_the_tasks_that_changed_them(app: Application, page: TestClient, tmp_path: Path):
     create_repository(tmp_path)
     world = make_everything(app, tmp_path)
 
@@ -237,7 +237,7 @@ def test_files_tell_which_tasks_changed_them(app: Application, page: TestClient,
     assert "+look" in diff["files"][0]["diff"]
 
 
-def test_files_are_turned_page_by_page(app: Application, page: TestClient, tmp_path: Path):
+def test_files_are_paginated(app: Application, page: TestClient, tmp_path: Path):
     create_repository(tmp_path)
     where = track.create_workflow_and_phase(app)
     id = track.create_task(app, where)
@@ -269,7 +269,7 @@ def test_the_log_is_read_from_either_end(world: World, page: TestClient):
     assert whole["last_seq"] >= seqs[-1]
 
 
-def test_the_log_may_be_of_some_types(world: World, page: TestClient):
+def test_the_log_can_be_filtered_by_type(world: World, page: TestClient):
     answer = read(page, f"/runs/{world.track}/events", type="milestone:created,issue:created")
 
     assert [event["type"] for event in answer["events"]] == ["milestone:created"] * 2 + ["issue:created"]
@@ -280,7 +280,7 @@ def test_the_log_may_be_of_some_types(world: World, page: TestClient):
 # One task
 
 
-def test_a_tracked_task_stands_among_its_own(world: World, page: TestClient):
+def test_a_tracked_task_has_its_related_tasks_and_records(world: World, page: TestClient):
     answer = read(page, f"/tasks/{world.tasks['part']}")
 
     assert answer["run"] == {"id": world.track, "kind": "track", "name": "Payments"}
@@ -294,7 +294,7 @@ def test_a_tracked_task_stands_among_its_own(world: World, page: TestClient):
     assert unsure["task"]["outcome"]["manual_review_reason"] == "Is it legal?"
 
 
-def test_a_planned_task_tells_what_it_waits_for_and_who_has_it(world: World, page: TestClient):
+def test_a_planned_task_has_its_dependencies_and_holder(world: World, page: TestClient):
     answer = read(page, f"/tasks/{world.planned['backend']}")
 
     assert [one["name"] for one in answer["depends_on"]] == ["design"]
@@ -324,11 +324,11 @@ def test_a_step_may_be_called_diff(app: Application, page: TestClient, tmp_path:
 
 
 @pytest.mark.parametrize("id", ["tt_nothing", "tk_nothing", "nothing1%2Fstep", "nothing1"])
-def test_a_task_that_is_not_there_is_said_to_be_not_there(page: TestClient, id: str):
+def test_a_missing_task_is_not_found(page: TestClient, id: str):
     assert read_error(page, f"/tasks/{id}") == (404, "TASK_NOT_FOUND")
 
 
-def test_the_diff_of_a_task_that_is_not_there_is_an_error_too(page: TestClient):
+def test_the_diff_of_a_missing_task_is_not_found(page: TestClient):
     assert read_error(page, "/tasks/tt_nothing/diff")[0] == 404
 
 
@@ -365,7 +365,7 @@ def test_ten_thousand_rows_are_small(app: Application, page: TestClient):
     assert measure_bytes(answer.json()) < 1_500_000
 
 
-def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(app: Application, page: TestClient):
+def test_ten_thousand_tracked_tasks_with_milestones_are_small(app: Application, page: TestClient):
     id = track.create_workflow(app, name="Crowd", objective="Many.")
     where = (id, track.create_phase(app, id, 1))
     first = track.create_task(app, where, "task 0", agent_name="Grace Hopper")
@@ -381,7 +381,7 @@ def test_ten_thousand_tracked_tasks_of_which_much_was_said_are_small(app: Applic
 
 
 def _copy_task(app: Application, task_id: str, count: int) -> None:
-    """So many tasks like this one, each with its milestone."""
+    """Copy the task this many times, each copy with a milestone."""
     with app.database.transaction() as tx:
         for table, column in (("tracked_tasks", "id"), ("milestones", "task_id")):
             row = tx.fetch_one(f"SELECT * FROM {table} WHERE {column} = :id", id=task_id)

@@ -1,4 +1,4 @@
-"""Runs of every kind in one list: filtered, sorted, and turned page by page."""
+"""The list of runs of all kinds: filters, order and pagination."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def list_names(answer: dict[str, Any]) -> list[str]:
     return [run["name"] for run in answer["runs"]]
 
 
-def test_runs_of_every_kind_stand_in_one_list(world: World, page: TestClient):
+def test_runs_of_all_kinds_are_in_one_list(world: World, page: TestClient):
     answer = read(page, "/runs", sort="name", order="asc")
 
-    # The session keeps the time of its file, which no test turns; so they are looked at by name.
+    # The session has the real time of its file, which the test clock does not control, so compare by name.
     assert list_names(answer) == ["Docs", "Later", "letter/main", "Payments", "Release"]
     assert (answer["total"], answer["cursor"]) == (5, None)
     assert [RunLine(**run).model_dump(mode="json") for run in answer["runs"]] == answer["runs"]
 
 
-def test_a_line_says_how_far_a_run_is(world: World, page: TestClient):
+def test_a_run_has_its_progress(world: World, page: TestClient):
     lines = {run["name"]: run for run in read(page, "/runs")["runs"]}
 
     payments = lines["Payments"]
@@ -86,13 +86,15 @@ KEYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("sort", KEYS)
 @pytest.mark.parametrize("order", ["asc", "desc"])
-def test_pages_hold_each_run_once(app: Application, page: TestClient, clock: Clock, sort: str, order: str):
+def test_each_run_is_on_exactly_one_page(
+    app: Application, page: TestClient, clock: Clock, sort: str, order: str
+):
     for number in range(5):
         track.create_workflow(app, name=f"run {number}")
         call_tool(
             app, "workflow_create", name=f"Run {number}b", source_type="prompt", source_content="x"
         )  # fmt: skip
-        clock.advance(seconds=number % 2)  # some at the very same moment
+        clock.advance(seconds=number % 2)  # some at the same time
 
     pages = read_pages(page, "/runs", "runs", sort=sort, order=order, limit=3)
 
@@ -104,7 +106,7 @@ def test_pages_hold_each_run_once(app: Application, page: TestClient, clock: Clo
     assert keys == sorted(keys, reverse=order == "desc")
 
 
-def test_what_is_begun_meanwhile_moves_no_page(app: Application, page: TestClient, clock: Clock):
+def test_runs_started_meanwhile_do_not_shift_pages(app: Application, page: TestClient, clock: Clock):
     before = [track.create_workflow(app, name=f"run {number}") for number in range(4)]
     first = read(page, "/runs", limit=2)
     clock.advance(seconds=1)
@@ -123,11 +125,11 @@ def test_what_is_begun_meanwhile_moves_no_page(app: Application, page: TestClien
         {"limit": "501"}, {"cursor": "made up"}, {"cursor": "WzFd"}, {"nonsense": "1"}, {"q": "x" * 201},
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_refused(page: TestClient, query: dict[str, str]):
+def test_invalid_queries_are_refused(page: TestClient, query: dict[str, str]):
     assert read_error(page, "/runs", **query) == (400, "INVALID_INPUT")
 
 
-def test_a_cursor_belongs_to_its_order(app: Application, page: TestClient):
+def test_a_cursor_of_another_order_is_refused(app: Application, page: TestClient):
     for number in range(2):
         track.create_workflow(app, name=f"run {number}")
     cursor = read(page, "/runs", limit=1, sort="name")["cursor"]
@@ -135,7 +137,7 @@ def test_a_cursor_belongs_to_its_order(app: Application, page: TestClient):
     assert read_error(page, "/runs", limit=1, sort="started", cursor=cursor) == (400, "INVALID_INPUT")
 
 
-def test_since_and_until_go_by_the_start(app: Application, page: TestClient, clock: Clock):
+def test_since_and_until_filter_by_start(app: Application, page: TestClient, clock: Clock):
     track.create_workflow(app, name="old")
     clock.advance(seconds=3600)
     track.create_workflow(app, name="new")

@@ -369,9 +369,9 @@ def test_what_is_no_backup_is_refused_and_nothing_is_made(
     corrupt_page(tmp_path / "spoilt", "messages")
 
     for name, complaint in [
-        ("notes", "notes is no SQLite file"),
+        ("notes", "notes is not a SQLite file"),
         ("none", "There is no store at .*none"),
-        ("songs.db", "songs.db is no store of deepwork"),
+        ("songs.db", "songs.db is not a deepwork store"),
         ("newer", "has schema 9999"),
         ("spoilt", "spoilt is damaged"),
     ]:

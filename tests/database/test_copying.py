@@ -348,10 +348,10 @@ def test_what_is_no_store_is_said_and_left_alone(filled: Callable[[str], str], p
     before = other.read_bytes()
 
     for source, target, complaint in [
-        (str(notes), place("sqlite"), "notes.txt is no SQLite file"),
-        (filled("sqlite"), str(notes), "notes.txt is no SQLite file"),
+        (str(notes), place("sqlite"), "notes.txt is not a SQLite file"),
+        (filled("sqlite"), str(notes), "notes.txt is not a SQLite file"),
         (str(tmp_path / "none.db"), place("sqlite"), "There is no store at .*none.db"),
-        (str(other), place("sqlite"), "other.db is no store of deepwork"),
+        (str(other), place("sqlite"), "other.db is not a deepwork store"),
         (filled("sqlite"), str(other), "other.db holds tables that are not deepwork's: songs"),
         (str(tmp_path), place("sqlite"), "There is no store"),
     ]:
@@ -391,7 +391,7 @@ def test_a_text_that_a_server_cannot_keep_is_named(place: Place, tmp_path: Path)
         id = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
     run_sql(source, "UPDATE agents SET name = 'A' || char(0) || 'da'")
 
-    with pytest.raises(StorageError, match=f"name in agents with id '{id}' holds a NUL"):
+    with pytest.raises(StorageError, match=f"name in agents with id '{id}' contains a NUL"):
         copy_locations(source, target)
 
     assert is_empty(target)

@@ -26,7 +26,7 @@ def test_a_password_is_shown_nowhere():
 
 
 def test_a_url_that_is_none_is_one_sentence():
-    with pytest.raises(StorageError, match="cannot be read") as refused:
+    with pytest.raises(StorageError, match="URL is invalid") as refused:
         PostgreSQL("postgresql://host:not-a-port:5/x?y")
 
     assert "postgresql://user@host" in refused.value.suggestion
@@ -110,7 +110,7 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_s
 
     with (
         end_connection_at_commit(postgres_url),
-        pytest.raises(StorageError, match="it is there, or it is not") as lost,
+        pytest.raises(StorageError, match="the change may or may not be saved") as lost,
     ):
         register()
     first, second = register(), register()

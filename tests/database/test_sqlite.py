@@ -164,7 +164,7 @@ def test_a_place_that_is_no_file_is_refused_and_left_alone(tmp_path: Path):
 
     for place in (folder, Path("/dev/null")):
         before = place.stat().st_mode
-        with pytest.raises(StorageError, match="no regular file"):
+        with pytest.raises(StorageError, match="not a regular file"):
             call_tool(make_app(tmp_path, str(place)), "agent_list")
         assert place.stat().st_mode == before
         assert not place.with_name(place.name + ".lock").exists()

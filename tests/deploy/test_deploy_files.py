@@ -1,4 +1,4 @@
-"""The files under deploy/ do what the page on teams says: executed where possible, otherwise parsed."""
+"""The files under deploy/ work as documented: executed where possible, otherwise parsed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PASSWORD = 'it\'s only for "tests"'
 
 @pytest.fixture
 def role_url(postgres_url: str) -> Iterator[str]:
-    """The database that deploy/role.sql makes, as the role that it makes."""
+    """The database and role that deploy/role.sql creates."""
     made = psql(postgres_url, DEEPWORK_DATABASE_PASSWORD=PASSWORD)
     assert made.returncode == 0, made.stderr
     yield postgres_url.replace("postgres@/postgres?", "deepwork@/deepwork?")
@@ -114,7 +114,7 @@ def test_everything_works_under_the_role(role_url: str, tmp_path: Path):
     app.close()
 
 
-def test_without_a_password_no_role_is_made(postgres_url: str):
+def test_without_a_password_no_role_is_created(postgres_url: str):
     refused = psql(postgres_url)
 
     assert refused.returncode != 0
@@ -142,7 +142,7 @@ def parse_start_arguments() -> list[str]:
 
 
 def parse_serve_arguments(arguments: list[str]) -> dict[str, Any]:
-    """What `deepwork serve` makes of these arguments; unknown ones are an error."""
+    """Parse arguments as `deepwork serve` does; unknown ones are an error."""
     verb, *flags = arguments
     assert verb == "serve"
     return serve.make_context("serve", flags).params
@@ -150,7 +150,7 @@ def parse_serve_arguments(arguments: list[str]) -> dict[str, Any]:
 
 @pytest.mark.needs("systemd-analyze")
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path):
-    # The program must be there to be verified: any will do.
+    # systemd requires that the program exists; any will do.
     text = (DEPLOY / "deepwork.service").read_text().replace("/opt/deepwork/bin/deepwork", sys.executable)
     (tmp_path / "deepwork.service").write_text(text)
 
@@ -162,7 +162,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path):
     assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
 
 
-def test_the_unit_starts_a_server_that_comes_back(tmp_path: Path):
+def test_the_unit_restarts_the_server(tmp_path: Path):
     service = parse_unit()["Service"]
 
     assert parse_serve_arguments(parse_start_arguments())["transport"] == "http"
@@ -175,7 +175,7 @@ def test_the_unit_starts_a_server_that_comes_back(tmp_path: Path):
     )
 
 
-def test_the_command_of_the_unit_serves_who_comes_through_the_proxy(role_url: str, tmp_path: Path):
+def test_the_command_of_the_unit_serves_requests_of_the_proxy(role_url: str, tmp_path: Path):
     port, given = reserve_port(), parse_environment()
     places = {"/srv/deepwork": str(tmp_path), "8000": str(port)}
     arguments = [places.get(argument, argument) for argument in parse_start_arguments()]
@@ -221,7 +221,7 @@ def get(port: int, path: str, headers: dict[str, str]) -> tuple[int, Any]:
         connection.close()
 
 
-def test_the_environment_sets_what_there_is_to_set():
+def test_the_environment_sets_existing_settings():
     known = {option.environment_variable for option in OPTIONS} | {"PGPASSFILE"}
 
     assert set(parse_environment()) - known == set()
@@ -243,7 +243,7 @@ def test_the_container_starts_the_installed_command_as_an_unprivileged_user():
     assert [place for place in copied if not (ROOT / place).exists()] == []
 
 
-def test_the_proxy_knows_where_the_unit_listens():
+def test_the_proxy_forwards_to_the_port_of_the_unit():
     text = (DEPLOY / "Caddyfile").read_text()
     served = parse_serve_arguments(parse_start_arguments())
 
@@ -251,7 +251,7 @@ def test_the_proxy_knows_where_the_unit_listens():
     assert re.findall(r"^(\S+) \{$", text, re.MULTILINE) == [parse_environment()["DEEPWORK_ALLOWED_HOSTS"]]
 
 
-def test_the_page_names_every_file_and_no_command_that_is_not_there():
+def test_the_page_names_every_file_and_only_existing_commands():
     text = PAGE.read_text()
     context = click.Context(deepwork)
 

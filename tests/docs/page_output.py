@@ -8,7 +8,7 @@ from typing import Final
 
 ID_PREFIXES: Final = "wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv"
 
-# Ids on a page are placeholders: each stands for one real id on the whole page.
+# Ids on a page are placeholders: each represents one real id on the whole page.
 _SHOWN_ID = rf"(?<![\w-])(?:{ID_PREFIXES})_(?:[0-9a-z]{{12}}|(?=[a-z]*\d)[0-9a-z]{{1,11}})(?![\w])"
 _SHOWN_SESSION = r"(?<![\w./-])(?=[a-z]*\d)(?=\d*[a-z])[0-9a-z]{8}(?![\w.-])"
 _TIME = r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?|\b1\d{12}\b)"

@@ -97,7 +97,7 @@ class Terminal:
                 f"$ {command}\nis still running. If it should, say `stays` in its fence.\n{output.read_text()}"
             ) from None
         if not code.exists():
-            raise CommandFailed(f"$ {command}\nended the shell, or is no command that a shell can read.")
+            raise CommandFailed(f"$ {command}\nended the shell, or is not a valid command.")
         return int(code.read_text()), self.to_page_paths(output.read_text())
 
     def leave_running(self, command: str, is_enough: Callable[[str], bool]) -> str:

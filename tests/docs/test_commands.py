@@ -22,7 +22,7 @@ PAGES = [
 
 @pytest.fixture
 def team_database(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A new database on a real PostgreSQL, for pages that speak of one."""
+    """A new database on a real PostgreSQL, for pages that use one."""
     import psycopg
 
     url: str = request.getfixturevalue("postgres_url")
@@ -33,9 +33,9 @@ def team_database(request: pytest.FixtureRequest) -> Iterator[str]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.mark.timeout(900)  # a page is as long as it is; each command has a limit of its own
+@pytest.mark.timeout(900)  # pages may be long; each command has its own timeout
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_can_be_followed(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
+def test_the_commands_of_a_page_work(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
     found = parse_blocks(page)
     stand_ins = {}
     if any(DATABASE_IN_PAGES in block.text and not block.why_not_run for block in found if block.is_commands):
@@ -55,7 +55,7 @@ def test_a_page_can_be_followed(page: Path, tmp_path: Path, request: pytest.Fixt
 
 
 def follow(block: Block, terminal: Terminal, names: PageIds) -> None:
-    """Do what the block says: keep a file, run a program, run commands."""
+    """Execute a block: write its file, run its program or run its commands."""
     if block.why_not_run:
         return
     if block.title:
@@ -91,7 +91,7 @@ def run(step: Step, block: Block, terminal: Terminal, names: PageIds, expected: 
 def leave_running(step: Step, block: Block, terminal: Terminal, names: PageIds) -> None:
     if not step.shown:
         raise CommandFailed(
-            f"{place(step, block)}\nShow a line of what it prints, or nobody knows whether it began."
+            f"{place(step, block)}\nShow a line of its output, so that the test knows that it started."
         )
 
     def is_enough(printed: str) -> bool:

@@ -33,12 +33,12 @@ def select_blocks(*languages: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("block", select_blocks("yaml", "yml"))
-def test_yaml_is_what_it_says(block: Block, tmp_path: Path):
+def test_yaml_blocks_are_valid(block: Block, tmp_path: Path):
     document = yaml.safe_load(block.text)
     if document is None:
         return  # a comment for an editor
 
-    assert block.title, f"{block.place}: say in the fence which file it is"
+    assert block.title, f"{block.place}: name the file in the fence"
     file = tmp_path / block.title
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(block.text, encoding="utf-8")
@@ -47,7 +47,7 @@ def test_yaml_is_what_it_says(block: Block, tmp_path: Path):
 
 
 def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[object]:
-    """What the code that reads such a file says against it."""
+    """Return the problems that the program finds in such a file."""
     if file.name == "job.yml":
         for step in document["steps"]:
             instructions = file.parent / step["instructions_file"]
@@ -76,7 +76,7 @@ def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[ob
 
 
 @pytest.mark.parametrize("block", select_blocks("json", "jsonc"))
-def test_json_is_json_and_calls_are_calls(block: Block):
+def test_json_blocks_and_tool_calls_are_valid(block: Block):
     if not CALL.search(block.text):
         document = json.loads(block.text)
         for server in document.get("mcpServers", {}).values() if isinstance(document, dict) else ():
@@ -92,7 +92,7 @@ def test_json_is_json_and_calls_are_calls(block: Block):
 
 
 def check_start(server: dict[str, Any], block: Block) -> None:
-    """The client would start deepwork with arguments that it takes."""
+    """Check that the client would start deepwork with valid arguments."""
     if server.get("command") == "deepwork":
         command, *arguments = server["args"]
         assert command in COMMANDS, block.place
@@ -101,7 +101,7 @@ def check_start(server: dict[str, Any], block: Block) -> None:
 
 
 def find_call_problems(tool: str, arguments: dict[str, Any]) -> Iterator[str]:
-    """What the tool's own schema says against a call."""
+    """Return the problems of a call by the tool's schema."""
     if tool not in REGISTRY:
         yield f"there is no tool {tool}"
         return
@@ -110,7 +110,7 @@ def find_call_problems(tool: str, arguments: dict[str, Any]) -> Iterator[str]:
 
 
 def check_answer(tool: str, text: str) -> None:
-    """The keys that the page shows are keys that the tool answers with."""
+    """Check that the keys on the page are keys of the tool's answer."""
     shown = re.match(r"\{.*?\}(?=\s*(?:$|\n\n|\n[a-z_]+ +\{))", text, re.DOTALL)
     keys = set(re.findall(r'(?<=[{,\s])"(\w+)": ', shown[0])) if shown else set()
     schema = REGISTRY[tool].output_schema  # a tool that does two things has none
@@ -120,18 +120,18 @@ def check_answer(tool: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("block", select_blocks("toml"))
-def test_toml_is_toml(block: Block | None):
+def test_toml_blocks_are_valid(block: Block | None):
     assert block is None or tomllib.loads(block.text)
 
 
 @pytest.mark.parametrize(
     "generator", [commands_page, settings_page, not_run_page], ids=lambda one: one.__name__
 )
-def test_a_page_made_from_the_code_is_as_the_code_is(generator: Any):
-    assert generator.PAGE.read_text() == generator.page(), "run `make docs`"
+def test_generated_pages_are_up_to_date(generator: Any):
+    assert generator.PAGE.read_text() == generator.render_page(), "run `make docs`"
 
 
-def test_what_is_not_run_says_why_and_is_little():
+def test_few_commands_are_not_run_and_each_has_a_reason():
     left_out = not_run_page.list_unrun_blocks()
     commands = sum(len(parse_steps(block)) for block in BLOCKS if block.is_commands)
     not_run = sum(len(parse_steps(block)) for block in left_out)
@@ -151,5 +151,5 @@ def test_the_architecture_names_every_package():
     assert sorted(missing) == []
 
 
-def test_every_fence_says_what_it_holds():
+def test_every_fence_has_a_language():
     assert [block.place for block in BLOCKS if not block.language] == []

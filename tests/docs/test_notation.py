@@ -24,7 +24,7 @@ from docs.terminal import Terminal, is_running
         ("took … seconds", "took 5 seconds"),
     ],
 )
-def test_what_differs_from_run_to_run_is_equal(shown: str, printed: str):
+def test_values_that_differ_between_runs_count_as_equal(shown: str, printed: str):
     assert PageIds().match_output(shown, printed) == ""
 
 
@@ -72,7 +72,7 @@ def test_a_block_is_commands_with_their_output(tmp_path: Path):
     assert block.attributes == {"exit": "1"}
 
 
-def test_comments_prepare_and_speak_for_the_fence_below(tmp_path: Path):
+def test_comments_contain_hidden_commands_and_attributes(tmp_path: Path):
     hidden, shown = read(
         tmp_path, '<!-- console\n$ ready\n-->\n\n<!-- fence: title="a.yml" -->\n```yaml\na: 1\n```\n'
     )
@@ -82,12 +82,12 @@ def test_comments_prepare_and_speak_for_the_fence_below(tmp_path: Path):
 
 
 @pytest.mark.parametrize("header", ["console slowly", "console not-run", 'console not-run=""'])
-def test_a_fence_that_says_nonsense_is_refused(tmp_path: Path, header: str):
+def test_an_invalid_fence_is_refused(tmp_path: Path, header: str):
     with pytest.raises(FenceError):
         read(tmp_path, f"```{header}\n$ true\n```\n")
 
 
-def test_a_terminal_keeps_its_shell_and_ends_what_it_started(tmp_path: Path):
+def test_a_terminal_keeps_its_shell_and_ends_its_processes(tmp_path: Path):
     with Terminal(tmp_path, {"elsewhere.example": "here"}) as terminal:
         terminal.run("mkdir inner && cd inner && export KEPT=yes")
         assert terminal.run("echo $KEPT elsewhere.example; pwd; exit_code() { return 3; }; exit_code") == (

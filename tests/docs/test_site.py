@@ -20,7 +20,7 @@ PLEASANT = {"canonical", "next", "prev", "edit", "alternate", "author", "license
 
 @dataclass
 class Page(HTMLParser):
-    """What one page names, links to and loads."""
+    """The anchors, links and resources of one page."""
 
     path: Path
     anchors: set[str] = field(default_factory=set)
@@ -56,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     return {page: Page(page) for page in folder.rglob("*.html")}
 
 
-def test_every_page_of_the_documentation_is_there(site: dict[Path, Page]):
+def test_every_page_of_the_documentation_exists(site: dict[Path, Page]):
     written = {page.with_suffix("").name for page in (ROOT / "docs").rglob("*.md")}
 
     assert written <= {page.with_suffix("").name for page in site}
@@ -71,7 +71,7 @@ def find_dead_links(page: Page, site: dict[Path, Page]) -> Iterator[str]:
         address = urlsplit(link)
         if address.scheme in {"http", "https"}:
             if not address.hostname or "." not in address.hostname or " " in link:
-                yield f"{page.path.name}: {link} is no address"
+                yield f"{page.path.name}: {link} is not an address"
         elif not address.scheme and page.path.name != "404.html":  # whose links begin at the root of a server
             target = (page.path.parent / unquote(address.path)).resolve() if address.path else page.path
             if not target.exists():
@@ -95,7 +95,7 @@ def test_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]):
     assert not any("fonts.g" in page.path.read_text(encoding="utf-8") for page in site.values())
 
 
-def test_what_only_tests_read_is_not_shown(site: dict[Path, Page]):
+def test_test_attributes_are_not_shown(site: dict[Path, Page]):
     for page in site.values():
         text = page.path.read_text(encoding="utf-8")
         assert "<!-- console" not in text

@@ -141,10 +141,10 @@ def _make_tracked_run(app: Application, clock: Clock, made: MadeProject, project
     )  # fmt: skip
     call_tool(app, "complete_phase", phase_id=first[1], status="completed")
     clock.advance(seconds=1500)
-    _building(app, clock, made, project)
+    _make_build_phase(app, clock, made, project)
 
 
-def _building(app: Application, clock: Clock, made: MadeProject, project: Path) -> None:
+def _make_build_phase(app: Application, clock: Clock, made: MadeProject, project: Path) -> None:
     second = (made.track, track.create_phase(app, made.track, 2, name="Build"))
     build = track.create_task(
         app,
@@ -315,7 +315,7 @@ def make_large_run(project: Path, tasks: int) -> str:
     try:
         id = track.create_workflow(app, name="Ten thousand rows", objective="As many as there are.")
         phases = [track.create_phase(app, id, number, name=f"Part {number}") for number in range(1, 6)]
-        # In one transaction, since so many tool calls would take minutes.
+        # In one transaction, since that many tool calls would take minutes.
         with app.database.transaction() as tx:
             store, above = TrackStore(tx), None
             for number in range(tasks):

@@ -1,4 +1,4 @@
-"""Every way to the page: other servers, other stores, a token that may only read, a network without sockets."""
+"""Other ways to connect: the HTTP server, PostgreSQL, a read-only token, a network without WebSockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def app(dashboard: Dashboard) -> Iterator[Application]:
-    """The same store, as an agent's server would have it open."""
+    """The same store, opened as by an agent's server."""
     app, _ = open_app(dashboard.project)
     yield app
     app.close()
@@ -38,7 +38,7 @@ def test_a_read_only_visitor_sees_actions_but_cannot_use_them(
         resolve = guest.page.locator(f'[data-need="{made.blocker}"]').get_by_role("button", name="Resolve")
 
         assert resolve.is_disabled()
-        assert resolve.get_attribute("title") == "Your token may only read."
+        assert resolve.get_attribute("title") == "Your token is read-only."
         answer = guest.page.evaluate(
             """async issue => {
                 const answer = await fetch('/api/v1/actions/resolve_issue', {
@@ -53,11 +53,11 @@ def test_a_read_only_visitor_sees_actions_but_cannot_use_them(
         assert answer["message"] == "This needs the scope work."
 
 
-def test_where_sockets_do_not_get_through_events_still_come(
+def test_events_arrive_without_websockets(
     browser: Browser, dashboard: Dashboard, made: MadeProject, app: Application
 ) -> None:
     with Visitor(browser, dashboard) as visitor:
-        # As behind a proxy that knows no sockets: each is refused, by a real server.
+        # Like a proxy without WebSocket support: the server refuses every socket.
         visitor.page.add_init_script(
             """window.sockets = 0;
             window.WebSocket = class extends WebSocket {
@@ -74,7 +74,7 @@ def test_where_sockets_do_not_get_through_events_still_come(
         assert visitor.page.evaluate("window.sockets") == 2
 
 
-def test_a_review_that_was_asked_for_is_given_in_place(visitor: Visitor, made: MadeProject) -> None:
+def test_a_requested_review_is_approved_in_place(visitor: Visitor, made: MadeProject) -> None:
     task = made.tasks["unsure"]
     visitor.open("/")
     card = visitor.page.locator(f'[data-need="{task}"]')
@@ -90,9 +90,7 @@ def test_a_review_that_was_asked_for_is_given_in_place(visitor: Visitor, made: M
     assert visitor.page.get_by_role("button", name="Approve").count() == 0
 
 
-def test_lists_are_filtered_and_turned_round_by_what_the_server_offers(
-    visitor: Visitor, made: MadeProject
-) -> None:
+def test_lists_are_filtered_and_sorted_by_the_server(visitor: Visitor, made: MadeProject) -> None:
     visitor.open("/runs")
     visitor.page.get_by_label("Profile").select_option("simple")
     visitor.page.wait_for_selector("[data-run]:has-text('Handbook')")
@@ -108,9 +106,7 @@ def test_lists_are_filtered_and_turned_round_by_what_the_server_offers(
     visitor.page.wait_for_selector(f'[data-issue="{made.blocker}"]')
 
 
-def test_the_page_of_a_team_stands_before_postgresql(
-    browser: Browser, postgres_url: str, tmp_path: Path
-) -> None:
+def test_the_dashboard_works_with_postgresql(browser: Browser, postgres_url: str, tmp_path: Path) -> None:
     empty_database(postgres_url)
     with Dashboard(tmp_path, database=postgres_url) as dashboard, Visitor(browser, dashboard) as visitor:
         visitor.open("/health")

@@ -1,4 +1,4 @@
-"""Whatever an agent writes is text: nothing of it runs in the page of whoever reads it."""
+"""Text from agents is shown as text: none of it runs in the page."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def hostile(project: Path) -> Hostile:
 
 
 def _make_run(app: Application, text: str) -> str:
-    """A run with this text in every field of its own."""
+    """Make a run with this text in each of its fields."""
     id = track.create_workflow(app, name=text, objective=text, scope=text, constraints=text)
     phase = track.create_phase(app, id, 1, name=text)
     call_tool(app, "complete_phase", phase_id=phase, status="completed")
@@ -67,12 +67,12 @@ def _make_run(app: Application, text: str) -> str:
 
 
 def _make_tasks(app: Application, project: Path) -> tuple[str, str]:
-    """One run with a task for each text, in every field that a task has; the last changed hostile files."""
+    """Make a run with a task for each payload in all of its fields; the last one changed hostile files."""
     id = track.create_workflow(app, name="crowd", objective="All of them.")
     where = (id, track.create_phase(app, id, 1))
     for text in PAYLOADS:
         if is_last := text == PAYLOADS[-1]:
-            _commit(project)  # only now: git takes its time to look at each task
+            _commit(project)  # only now, since git slows down every task
         task = track.create_task(app, where, text, goal=text, agent_name=text, areas=["src/**"])
         call_tool(app, "log_milestone", task_id=task, message=text, progress=3)
         call_tool(
@@ -93,7 +93,7 @@ def _make_tasks(app: Application, project: Path) -> tuple[str, str]:
 
 
 def _commit(project: Path) -> None:
-    """The project becomes a repository."""
+    """Make the project a repository."""
     (project / ".gitignore").write_text(".deepwork/\n")
     run_git(project, "init", "--quiet")
     run_git(project, "add", "--all")
@@ -101,7 +101,7 @@ def _commit(project: Path) -> None:
 
 
 def _make_sessions(project: Path, clock: Clock) -> tuple[str, str]:
-    """Two runs of a job with the texts wherever one can write: one sent back by its review, one given up."""
+    """Make two job sessions with the payloads in every field: one failed its review, one was aborted."""
     joined = "\n\n".join(PAYLOADS)
     reviews = [jobs.make_review(**{text: text for text in PAYLOADS})]
     output = {"polish.md": {"type": "file", "description": joined, "required": True}}
@@ -134,7 +134,7 @@ def _make_sessions(project: Path, clock: Clock) -> tuple[str, str]:
 
 
 def _make_plan(app: Application) -> tuple[str, str]:
-    """A plan with a task, and an agent with a message, for each text."""
+    """Make a plan with a task, and an agent with a message, for each payload."""
     joined = "\n".join(PAYLOADS)
     id = call_tool(app, "workflow_create", name=PAYLOADS[1], source_type="prompt", source_content=joined)[
         "id"
@@ -177,7 +177,7 @@ _SUSPECTS = """() => {
 }"""
 
 
-def test_what_agents_write_is_shown_as_text_and_none_of_it_runs(
+def test_text_from_agents_is_shown_as_text_and_never_runs(
     browser: Browser, project: Path, hostile: Hostile
 ) -> None:
     assert len(PAYLOADS) == len(set(PAYLOADS)) == 60
@@ -194,7 +194,7 @@ def test_what_agents_write_is_shown_as_text_and_none_of_it_runs(
             visitor.page.wait_for_selector(f"main .crumbs code:text-is('{run}')")
             suspects += visitor.page.evaluate(_SUSPECTS)
 
-        # And it is all there, as it was written.
+        # The text is shown exactly as written.
         visitor.open(f"/runs/{hostile.runs[0]}")
         assert visitor.page.locator("h1").inner_text() == PAYLOADS[0]
         visitor.open(f"/runs/{hostile.job}")
@@ -207,6 +207,6 @@ def test_what_agents_write_is_shown_as_text_and_none_of_it_runs(
 
         assert suspects == []
         assert visitor.page.evaluate("window.hacked") is None
-        # A refused script would be told of here; what is not found is an answer.
+        # A blocked script would be logged here; 404 and 400 are expected.
         assert [said for said in visitor.troubles if "404" not in said and "400" not in said] == []
         assert visitor.foreign == []

@@ -1,4 +1,4 @@
-"""The page follows the work: at once, through cuts, and it can act."""
+"""Live updates, reconnecting after interruptions, and actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def app(dashboard: Dashboard) -> Iterator[Application]:
-    """The same store, as an agent's server would have it open."""
+    """The same store, opened as by an agent's server."""
     app, _ = open_app(dashboard.project)
     yield app
     app.close()
@@ -60,13 +60,13 @@ def test_a_task_that_ends_is_shown_as_ended_in_the_open_timeline(
     row.get_by_text("success").wait_for()
 
 
-def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
+def test_events_missed_during_an_outage_arrive_once_and_in_order(
     visitor: Visitor, made: MadeProject, dashboard: Dashboard, app: Application
 ) -> None:
     visitor.open(f"/runs/{made.track}?tab=log&type=milestone:created")
     visitor.page.wait_for_selector(".log .row")
     dashboard.stop()
-    visitor.page.wait_for_selector("text=The server does not answer.")
+    visitor.page.wait_for_selector("text=The server is not responding.")
 
     for number in range(12):
         call_tool(app, "log_milestone", task_id=made.tasks["running"], message=f"unseen {number}")
@@ -83,10 +83,10 @@ def test_what_happened_while_the_server_was_gone_is_caught_up_once_and_in_order(
     assert unseen() == list(range(12))
     shown = list_shown_seqs(visitor)
     assert len(shown) == len(set(shown))
-    visitor.troubles.clear()  # the browser tells of the connections that were refused
+    visitor.troubles.clear()  # the browser logs the refused connections
 
 
-def test_a_blocker_is_resolved_in_place_and_the_record_says_that_a_person_did_it(
+def test_a_blocker_is_resolved_in_place_and_recorded_as_done_by_a_person(
     visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
     issue = track.create_blocker(app, made.tasks["running"], "Who signs this off?")
@@ -103,7 +103,7 @@ def test_a_blocker_is_resolved_in_place_and_the_record_says_that_a_person_did_it
     assert "human" in resolved
 
 
-def test_an_error_of_an_action_is_said_where_it_was_asked_for(
+def test_an_error_of_an_action_is_shown_in_its_dialog(
     visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
     issue = track.create_blocker(app, made.tasks["running"], "Which tax?")
@@ -118,10 +118,12 @@ def test_an_error_of_an_action_is_said_where_it_was_asked_for(
     dialog.get_by_role("button", name="Resolve").click()
 
     dialog.get_by_text("It is over. Look again.").wait_for()
-    visitor.troubles.clear()  # the browser tells of the 409
+    visitor.troubles.clear()  # the browser logs the 409
 
 
-def test_the_title_says_how_much_waits(visitor: Visitor, made: MadeProject, app: Application) -> None:
+def test_the_title_shows_how_many_items_need_a_person(
+    visitor: Visitor, made: MadeProject, app: Application
+) -> None:
     read: list[Response] = []
     visitor.page.on("response", lambda answer: read.append(answer) if is_home(answer) else None)
     visitor.open("/runs")
@@ -129,7 +131,7 @@ def test_the_title_says_how_much_waits(visitor: Visitor, made: MadeProject, app:
 
     track.create_blocker(app, made.tasks["running"], "One more?")
 
-    # Claims run out and tasks fall silent meanwhile, so it is counted what the page itself was last told.
+    # Claims expire and tasks fall silent meanwhile, so compare with the page's last response.
     def is_counted() -> bool:
         home = read[-1].json()
         is_there = "One more?" in [need["title"] for need in home["needs_you"]]
@@ -142,7 +144,7 @@ def is_home(answer: Response) -> bool:
     return answer.url.endswith("/api/v1/home") and answer.status == 200
 
 
-def test_a_browser_without_a_network_says_so_and_goes_on_when_it_is_back(
+def test_an_offline_browser_shows_it_and_resumes_when_back_online(
     visitor: Visitor, made: MadeProject, app: Application
 ) -> None:
     visitor.open("/")
@@ -154,4 +156,4 @@ def test_a_browser_without_a_network_says_so_and_goes_on_when_it_is_back(
 
     visitor.page.wait_for_selector("text=Said while nobody listened?")
     visitor.page.wait_for_selector(".notice", state="detached")
-    visitor.troubles.clear()  # the browser tells of what it could not load
+    visitor.troubles.clear()  # the browser logs what it could not load

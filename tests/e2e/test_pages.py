@@ -1,4 +1,4 @@
-"""Every page in both themes, by link, by keyboard, narrow and for whoever does not see."""
+"""Every page: both themes, links, keyboard, narrow windows, accessibility."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def list_paths(made: MadeProject) -> list[str]:
 
 @dataclass
 class Seen:
-    """What a walk over all pages found."""
+    """The problems found on all pages."""
 
     violations: list[tuple[str, ...]] = field(default_factory=list)
     wide: list[tuple[str, int, int]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(browser: Browser, furnished: tuple[Dashboard, MadeProject]) -> Seen:
-    """Every page, opened once: looked at by axe, then made narrow."""
+    """Opens every page once, runs axe on it, then makes the window narrow."""
     if not AXE.exists():
         skip_or_fail("axe-core is not installed: install npm, then run `make test` again")
     dashboard, made = furnished
@@ -57,7 +57,7 @@ def seen(browser: Browser, furnished: tuple[Dashboard, MadeProject]) -> Seen:
 
 
 def _find_violations(visitor: Visitor) -> Iterator[tuple[str, ...]]:
-    # All rules in one theme; in the other what a theme can change: the colours.
+    # All rules in one theme; in the other only what a theme can change: the colours.
     for theme, rules in (("light", "{}"), ("dark", "{runOnly: ['color-contrast']}")):
         visitor.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         answer = visitor.page.evaluate(f"axe.run(document, {{resultTypes: ['violations'], ...{rules}}})")
@@ -66,7 +66,7 @@ def _find_violations(visitor: Visitor) -> Iterator[tuple[str, ...]]:
 
 
 def _find_wide_elements(visitor: Visitor) -> Iterator[tuple[int, int]]:
-    for width, height in ((360, 740), (640, 400)):  # a phone; a desk's window at 200 %
+    for width, height in ((360, 740), (640, 400)):  # a phone; a desktop window at 200 %
         visitor.page.set_viewport_size({"width": width, "height": height})
         over = visitor.page.evaluate(
             "Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth) - innerWidth"
@@ -83,14 +83,14 @@ def test_no_page_is_wider_than_a_narrow_window(seen: Seen) -> None:
     assert seen.wide == []
 
 
-def test_no_page_complains_or_asks_anything_of_another_host(seen: Seen) -> None:
+def test_no_page_logs_errors_or_contacts_another_host(seen: Seen) -> None:
     assert seen.troubles == []
 
 
-def test_a_link_brings_the_same_view_and_back_the_one_before(visitor: Visitor, made: MadeProject) -> None:
+def test_a_link_restores_the_view_and_back_the_previous_one(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/runs/{made.track}?tab=tasks&sort=name&status=failed&task={made.tasks['broken']}")
     rows = visitor.page.locator(".tasks .row[data-key]")
-    wait_until(lambda: rows.count() == 1, "not the one task that failed is shown")
+    wait_until(lambda: rows.count() == 1, "the list does not show exactly the failed task")
     visitor.page.get_by_role("heading", name="Migrate old rows").wait_for()
 
     visitor.page.reload()
@@ -106,11 +106,11 @@ def test_a_link_brings_the_same_view_and_back_the_one_before(visitor: Visitor, m
 
 
 def freeze_clock(visitor: Visitor) -> None:
-    """Stop the page's clock: of two keys the second must follow within a second, which a busy machine may miss."""
+    """Stop the page's clock: the second key must follow the first within 1.2 seconds, which a slow machine may miss."""
     visitor.page.clock.set_fixed_time(time.time() * 1000)
 
 
-def test_everything_can_be_reached_by_keys(visitor: Visitor, made: MadeProject) -> None:
+def test_everything_can_be_reached_by_keyboard(visitor: Visitor, made: MadeProject) -> None:
     page = visitor.page
     freeze_clock(visitor)
     visitor.open("/")
@@ -124,7 +124,7 @@ def test_everything_can_be_reached_by_keys(visitor: Visitor, made: MadeProject) 
     page.wait_for_selector("[data-run] a:focus")
     first = visitor.get_focused_text()
     page.keyboard.press("j")
-    wait_until(lambda: visitor.get_focused_text() != first, "the focus stayed")
+    wait_until(lambda: visitor.get_focused_text() != first, "the focus did not move")
     page.keyboard.press("k")
     wait_until(lambda: visitor.get_focused_text() == first, "the focus did not come back")
 
@@ -153,12 +153,12 @@ def test_everything_can_be_reached_by_keys(visitor: Visitor, made: MadeProject) 
     page.wait_for_selector('[role="tab"][aria-selected="true"]:has-text("Graph")')
     page.keyboard.press("[")
     page.keyboard.press("?")
-    page.get_by_role("dialog", name="Keys").wait_for()
+    page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
 
 
-def test_keys_can_be_switched_off_and_are_off_while_one_types(visitor: Visitor) -> None:
+def test_shortcuts_can_be_turned_off_and_are_off_while_typing(visitor: Visitor) -> None:
     freeze_clock(visitor)
     visitor.open("/runs")
     visitor.page.keyboard.press("/")
@@ -167,7 +167,7 @@ def test_keys_can_be_switched_off_and_are_off_while_one_types(visitor: Visitor) 
 
     visitor.page.keyboard.press("Escape")
     visitor.page.keyboard.press("?")
-    visitor.page.get_by_label("Single keys are shortcuts").uncheck()
+    visitor.page.get_by_label("Enable single-key shortcuts").uncheck()
     visitor.page.keyboard.press("Escape")
     visitor.page.wait_for_selector("dialog", state="detached")
     visitor.page.keyboard.press("g")
@@ -176,7 +176,7 @@ def test_keys_can_be_switched_off_and_are_off_while_one_types(visitor: Visitor) 
     assert visitor.address.startswith("/runs")
 
 
-def test_a_chosen_theme_is_there_before_the_first_frame(browser: Browser, dashboard: Dashboard) -> None:
+def test_a_chosen_theme_is_set_before_the_first_frame(browser: Browser, dashboard: Dashboard) -> None:
     with Visitor(browser, dashboard, color_scheme="light") as visitor:
         visitor.open("/")
         light = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -191,20 +191,18 @@ def test_a_chosen_theme_is_there_before_the_first_frame(browser: Browser, dashbo
         assert visitor.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
 
 
-def test_what_is_not_there_is_said_and_the_way_back_is_shown(visitor: Visitor) -> None:
+def test_missing_runs_and_pages_show_an_error_and_a_link_back(visitor: Visitor) -> None:
     visitor.open("/runs/tw_000000000000")
-    visitor.page.get_by_role("alert").get_by_text("There is nothing here").wait_for()
+    visitor.page.get_by_role("alert").get_by_text("Not found", exact=True).wait_for()
     visitor.open("/nowhere")
 
     visitor.page.get_by_role("link", name="Go home").click()
 
     visitor.page.wait_for_selector("text=Needs you")
-    visitor.troubles.clear()  # the browser tells of the 404
+    visitor.troubles.clear()  # the browser logs the 404
 
 
-def test_a_diff_shows_the_words_that_changed_and_whose_change_it_is(
-    visitor: Visitor, made: MadeProject
-) -> None:
+def test_a_diff_shows_changed_words_and_attribution(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/tasks/{made.tasks['part']}")
     file = visitor.page.get_by_role("region", name="src/ledger/balance.py", exact=True)
     file.locator("mark", has_text="Decimal").wait_for()
@@ -214,7 +212,7 @@ def test_a_diff_shows_the_words_that_changed_and_whose_change_it_is(
     file.locator("table.is-split").wait_for()
 
 
-def test_every_review_of_a_job_is_there_with_its_criteria(visitor: Visitor, made: MadeProject) -> None:
+def test_reviews_of_a_job_are_shown_with_their_criteria(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/runs/{made.job}")
 
     step = visitor.page.locator(".card.is-current").inner_text()
@@ -224,7 +222,7 @@ def test_every_review_of_a_job_is_there_with_its_criteria(visitor: Visitor, made
     assert "The second paragraph says the same twice." in step
 
 
-def test_the_graph_selects_the_task_that_is_pressed(visitor: Visitor, made: MadeProject) -> None:
+def test_a_click_in_the_graph_selects_the_task(visitor: Visitor, made: MadeProject) -> None:
     visitor.open(f"/runs/{made.plan}?tab=graph")
     visitor.page.get_by_role("button", name="frontend").click()
     visitor.page.wait_for_selector("aside h2:text-is('frontend')")
@@ -232,4 +230,4 @@ def test_the_graph_selects_the_task_that_is_pressed(visitor: Visitor, made: Made
     visitor.page.get_by_text("Edges as a table").click()
 
     edges = visitor.page.locator(".plain-table tbody tr")
-    wait_until(lambda: edges.count() == 8, "the table has not the eight edges of the plan")
+    wait_until(lambda: edges.count() == 8, "the table does not have the eight edges of the plan")

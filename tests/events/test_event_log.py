@@ -25,7 +25,7 @@ def read_batch(app: Application, since: int, **given: object) -> EventBatch:
     return read
 
 
-def test_an_event_says_what_happened_when_and_to_what(app: Application):
+def test_an_event_has_type_time_workflow_and_data(app: Application):
     call_tool(app, "agent_register", name="Ada", runtime="custom")
 
     [event] = list_events(app)
@@ -35,7 +35,7 @@ def test_an_event_says_what_happened_when_and_to_what(app: Application):
     assert event.data["name"] == "Ada"
 
 
-def test_a_reader_goes_on_where_it_stopped(app: Application):
+def test_a_reader_resumes_where_it_stopped(app: Application):
     emit_events(app, 5)
 
     assert [event.seq for event in read_batch(app, 0, limit=3).events] == [1, 2, 3]
@@ -43,7 +43,7 @@ def test_a_reader_goes_on_where_it_stopped(app: Application):
     assert read_batch(app, 5) == EventBatch([], 5)
 
 
-def test_one_workflow_can_be_followed_alone(app: Application):
+def test_events_can_be_filtered_by_workflow(app: Application):
     emit_events(app, 2, "wf_1")
     emit_events(app, 3, "wf_2")
     emit_events(app, 1, "wf_1")
@@ -71,7 +71,7 @@ def test_a_reader_from_the_future_must_resync(app: Application):
     assert app.feed.read(7) == ResyncRequired(since=7, resume_at=2)
 
 
-def test_a_follower_sees_what_others_store(tmp_path: Path, location: str):
+def test_a_follower_sees_events_of_other_processes(tmp_path: Path, location: str):
     writer, reader = make_app(tmp_path, location), make_app(tmp_path, location)
     emit_events(writer, 2)
     seen: list[Event | ResyncRequired] = []
@@ -94,7 +94,7 @@ def test_a_follower_sees_what_others_store(tmp_path: Path, location: str):
     reader.close()
 
 
-def test_a_commit_wakes_a_listener_and_silence_does_not(tmp_path: Path, location: str):
+def test_only_a_commit_wakes_a_listener(tmp_path: Path, location: str):
     writer, reader = make_app(tmp_path, location), make_app(tmp_path, location)
     emit_events(writer, 1)
     listener = reader.database.engine.listen()
@@ -126,7 +126,7 @@ def test_following_ends_on_request(app: Application):
         ({"a": {"b": 1, "c": None}}, {"a": {"b": 1, "c": None}}),
     ],
 )
-def test_long_texts_are_cut(data: object, kept: object):
+def test_long_strings_are_truncated(data: object, kept: object):
     assert truncate_texts(data) == kept
 
 

@@ -139,8 +139,8 @@ def test_an_empty_document_is_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("a: 1\nb: 2\na: 3", 3, "The key 'a' stands here twice, first in line 1"),
-        ("x:\n  - {a: 1, a: 2}", 2, "The key 'a' stands here twice"),
+        ("a: 1\nb: 2\na: 3", 3, "The key 'a' occurs twice, first in line 1"),
+        ("x:\n  - {a: 1, a: 2}", 2, "The key 'a' occurs twice"),
         ("a: 1\n'a': 2", 2, "twice"),
         ("a: !!python/object/apply:os.system [id]", 1, "The tag"),
         ("a:\n  !include x", 2, "The tag"),

@@ -166,7 +166,7 @@ UNREADABLE = [
     ("{" * 4096, "has a { without a }"),
     ("a}", "has a } without a {"),
     ("{a,b}}", "has a } without a {"),
-    ("[z-a]", "has the range 'z-a', which runs backwards"),
+    ("[z-a]", "has the range 'z-a', which is reversed"),
     ("[a/b]", "has a slash between [ and ]"),
     ("{a,b}" * 10, "has more than 1,000 alternatives"),
     ("{,}" * 1000, "has more than 1,000 alternatives"),

@@ -418,10 +418,10 @@ def test_where_there_is_no_working_tree_the_error_says_so(
     elif place == "called-bare":
         create_project(root).git("config", "core.bare", "true")
 
-    with pytest.raises(GitError, match=r"bare repository or the inside of \.git") as refused:
+    with pytest.raises(GitError, match=r"bare repository or inside \.git") as refused:
         ask(Git(root, environment=ENVIRONMENT))
 
-    assert "holds the files of the project" in refused.value.suggestion
+    assert "contains the project's files" in refused.value.suggestion
 
 
 def test_a_damaged_branch_is_not_taken_for_one_without_commits(project: Project) -> None:
@@ -636,7 +636,7 @@ def test_a_shallow_clone_may_lack_the_common_ancestor(project: Project, tmp_path
     project.git("clone", "-q", "--depth=1", "--no-single-branch", origin, str(tmp_path / "shallow"))
     shallow = Project(tmp_path / "shallow")
 
-    with pytest.raises(GitError, match="no common ancestor in the history that is here"):
+    with pytest.raises(GitError, match="no common ancestor in the local history"):
         shallow.changes("origin/main")
     shallow.git("fetch", "-q", "--unshallow")
 

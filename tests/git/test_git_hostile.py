@@ -526,7 +526,7 @@ def test_settings_that_read_differently_each_time_are_refused(trap: Trap, path: 
     git = Git(trap.repository, environment=ENVIRONMENT)
 
     for _ in range(2):
-        with pytest.raises(GitError, match=r"not an ordinary file|rev-parse failed"):
+        with pytest.raises(GitError, match=r"not a regular file|rev-parse failed"):
             git.run("hash-object", "--stdin", input=b"[core]\n")
 
 

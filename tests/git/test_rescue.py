@@ -73,7 +73,7 @@ def test_it_is_said_who_did_it(tree: Project) -> None:
     saved = rescue(tree.safe_git, "task")
 
     assert tree.git("log", "-1", "--format=%an <%ae> %cn: %s", str(saved)) == (
-        "deepwork <deepwork@localhost> deepwork: Uncommitted work of task, kept by deepwork"
+        "deepwork <deepwork@localhost> deepwork: Uncommitted work of task, saved by deepwork"
     )
 
 

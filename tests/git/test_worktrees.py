@@ -176,7 +176,7 @@ def test_a_branch_cannot_be_a_folder_of_branches(
 ) -> None:
     project.git("branch", there)
 
-    with pytest.raises(InvalidInput, match=f"'{wanted}' next to the branch '{there}'"):
+    with pytest.raises(InvalidInput, match=f"'{wanted}' cannot exist beside the branch '{there}'"):
         add_worktree(project.safe_git, tmp_path / "tree", wanted)
 
 
@@ -518,7 +518,7 @@ def test_the_main_tree_is_never_removed(project: Project) -> None:
 def test_what_is_no_tree_is_not_removed(project: Project, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
 
-    with pytest.raises(InvalidInput, match="no worktree"):
+    with pytest.raises(InvalidInput, match="not a worktree"):
         remove_worktree(project.safe_git, tmp_path / "folder")
 
     assert (tmp_path / "folder").exists()
@@ -533,7 +533,7 @@ def test_a_tree_goes_with_a_submodule_that_was_never_fetched_but_not_with_one_th
     fetched, unfetched = add_tree(project, "fetched"), add_tree(project, "unfetched")
     fetched.git("submodule", "--quiet", "update", "--init")
 
-    with pytest.raises(NotAllowed, match="repositories of their own: sub"):
+    with pytest.raises(NotAllowed, match="nested repositories: sub"):
         remove_worktree(project.safe_git, fetched.root)
     remove_worktree(project.safe_git, unfetched.root)
 
@@ -548,7 +548,7 @@ def test_a_tree_with_a_repository_among_its_files_stays(project: Project, has_co
     if has_commit:
         inner.commit("work.py")
 
-    with pytest.raises(NotAllowed, match="repositories of their own: inner"):
+    with pytest.raises(NotAllowed, match="nested repositories: inner"):
         remove_worktree(project.safe_git, tree.root)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deepwork.hooks.identity import MAX_AGENTS, SessionRecord, learn_from_call
+from application import make_app
+from deepwork.hooks.identity import _ACTS_AS, MAX_AGENTS, SessionRecord, learn_from_call
 
 NOBODY = SessionRecord("claude-code", "s1")
 ADA = SessionRecord("claude-code", "s1", agents=("ag_1",), jobs=("abcdefgh",), workflow="tw_1")
@@ -117,3 +119,14 @@ def test_a_session_speaks_for_so_many_agents_the_last_first():
 
     assert len(record.agents) == MAX_AGENTS
     assert record.agents[0] == f"ag_{MAX_AGENTS + 4}"
+
+
+def test_the_table_of_acting_agents_is_what_the_tools_declare(tmp_path: Path):
+    app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
+
+    declared = {
+        name: spec.declaration.acts_as for name, spec in app.registry.items() if spec.declaration.acts_as
+    }
+
+    del declared["agent_unregister"]  # ends an identity
+    assert declared == _ACTS_AS

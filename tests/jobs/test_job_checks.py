@@ -34,19 +34,19 @@ WRONG = {
     ),
     "two steps that wait for each other": (
         make_job(make_dependent_step("a", "b"), make_dependent_step("b", "a"), workflows=[]),
-        ["the steps wait for each other in a circle: 'a' -> 'b' -> 'a'; remove one of these dependencies."],
+        ["the steps wait for each other in a cycle: 'a' -> 'b' -> 'a'; remove one of these dependencies."],
     ),
-    "a longer circle": (
+    "a longer cycle": (
         make_job(make_dependent_step("a", "c"), make_dependent_step("b", "a"), make_dependent_step("c", "b"), workflows=[]),
-        ["in a circle: "],
+        ["in a cycle: "],
     ),
-    "two circles": (
+    "two cycles": (
         make_job(make_dependent_step("a", "b"), make_dependent_step("b", "a"), make_dependent_step("c", "d"), make_dependent_step("d", "c"), workflows=[]),
         ["'a'", "'c'"],
     ),
     "a file from an unknown step": (
         make_job(A, make_step("b", inputs=takes("a.md", "x"))),
-        ["steps -> 1 -> inputs -> 0 -> from_step: there is no step 'x'; allowed are 'a', 'b'."],
+        ["steps -> 1 -> inputs -> 0 -> from_step: there is no step 'x'; allowed: 'a', 'b'."],
     ),
     "a file from a step that is no dependency": (
         make_job(A, make_step("b", inputs=takes("a.md", "a"))),
@@ -58,7 +58,7 @@ WRONG = {
     ),
     "a review of nothing the step writes": (
         make_job(make_step("a", reviews=[make_review("b.md")])),
-        ["run_each: 'b.md' is no output of this step; valid values are 'step', 'a.md'."],
+        ["run_each: 'b.md' is not an output of this step; valid values are 'step', 'a.md'."],
     ),
     "an output called step": (
         make_job(make_step("a", outputs={"step": make_output()}, reviews=[make_review("step")])),
@@ -66,7 +66,7 @@ WRONG = {
     ),
     "two steps with one id": (
         make_job(A, A, workflows=[make_workflow("a")]),
-        ["steps -> 1 -> id: the id 'a' already belongs to steps -> 0; give this step an id of its own."],
+        ["steps -> 1 -> id: the id 'a' is already used by steps -> 0; give this step a unique id."],
     ),
     "two workflows with one name": (
         make_job(A, workflows=[make_workflow("a"), make_workflow("a")]),
@@ -141,7 +141,7 @@ def test_steps_in_no_workflow_are_a_warning_and_the_job_is_valid(
         loaded = load_job(tmp_path)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "Job report: No workflow has these steps: 'a', 'c'."
+        "Job report: No workflow uses these steps: 'a', 'c'."
     ]
     assert len(loaded.steps) == 3
 

@@ -57,7 +57,7 @@ def test_show_tells_of_workflows_steps_and_warnings(tmp_path: Path):
     ran = run(tmp_path, "show", "report")
 
     assert "report/main: All of it." in ran.output
-    assert "warning: No workflow has these steps: 'b'." in ran.output
+    assert "warning: No workflow uses these steps: 'b'." in ran.output
     assert run_json(tmp_path, "show", "report")["steps"][0]["id"] == "a"
 
 
@@ -140,7 +140,7 @@ def test_a_new_job_overwrites_nothing(tmp_path: Path):
     folder = write_project_job(tmp_path, make_job())
     before = (folder / "job.yml").read_text()
 
-    assert get_error(tmp_path, "new", "report", kind=NotAllowed).endswith("is already there.")
+    assert get_error(tmp_path, "new", "report", kind=NotAllowed).endswith("already exists.")
     assert (folder / "job.yml").read_text() == before
 
 

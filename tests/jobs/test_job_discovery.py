@@ -273,7 +273,7 @@ def test_a_name_that_is_not_there_gets_the_names_that_are(tmp_path: Path):
         make_catalog(tmp_path).get("weekly_raport")
 
     assert refused.value.suggestion == (
-        "There are 'weekly_report', 'deepwork_jobs', 'hello_review'. Did you mean 'weekly_report'?"
+        "Available jobs: 'weekly_report', 'deepwork_jobs', 'hello_review'. Did you mean 'weekly_report'?"
     )
 
 
@@ -369,7 +369,7 @@ def test_a_broken_job_is_logged_once_until_it_changes(tmp_path: Path, caplog: py
     logged = [record.getMessage().splitlines()[0] for record in caplog.records]
     assert logged == [
         "Failed to load the job:",
-        "Job report: No workflow has these steps: 'b'.",
+        "Job report: No workflow uses these steps: 'b'.",
         "Failed to load the job:",
     ]
 

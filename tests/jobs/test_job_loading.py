@@ -50,7 +50,7 @@ UNREADABLE = {
     "a tab": ("name: x\n\tversion: y", ":2: "),
     "a list": ("- a\n- b\n", ":1: A job must be a mapping"),
     "a word": ("hello", ":1: A job must be a mapping"),
-    "a key twice": ("name: a\nname: b\n", ":2: The key 'name' stands here twice"),
+    "a key twice": ("name: a\nname: b\n", ":2: The key 'name' occurs twice"),
     "two documents": ("name: a\n---\nname: b\n", ":2: A second document"),
     "a tag": ("name: !!python/object/apply:os.system ['true']\n", ":1: The tag"),
     "deep nesting": ("[" * 4_000, "nested deeper"),
@@ -105,7 +105,7 @@ def test_a_job_file_that_is_a_link_to_elsewhere_is_not_read(tmp_path: Path):
 
     message = get_error(tmp_path / "job")
 
-    assert "leads out of the job's folder" in message
+    assert "points outside the job's folder" in message
     assert "stolen" not in message
 
 
@@ -132,7 +132,7 @@ def test_instructions_stay_inside_the_jobs_folder(path: str, tmp_path: Path):
 
     [line] = find_problems(folder)
 
-    assert "leads out of the job's folder; keep the file beside job.yml" in line
+    assert "points outside the job's folder; keep the file beside job.yml" in line
 
 
 def test_a_link_within_the_jobs_folder_may_be_followed(tmp_path: Path):

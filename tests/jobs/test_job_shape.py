@@ -75,7 +75,7 @@ MISSING = [
 UNKNOWN = [
     ("a job", make_job(sumary="x"), "sumary: the key 'sumary' is unknown; did you mean 'summary'?"),
     ("a step", make_job(make_step(output={})), "steps -> 0 -> output: the key 'output' is unknown; did you mean 'outputs'?"),
-    ("an output", make_job(make_step(outputs={"a": make_output() | {"kind": 1}})), "outputs -> a -> kind: the key 'kind' is unknown; allowed are 'type', 'description', 'required'."),
+    ("an output", make_job(make_step(outputs={"a": make_output() | {"kind": 1}})), "outputs -> a -> kind: the key 'kind' is unknown; allowed: 'type', 'description', 'required'."),
     ("a review", make_job(make_step(reviews=[make_review(criteria={})])), "the key 'criteria' is unknown; "),
     ("a workflow", make_job(workflows=[make_workflow("write") | {"step": 1}]), "did you mean 'steps'?"),
     ("hooks", make_job(make_step(hooks={"after_agents": []})), "did you mean 'after_agent'?"),
@@ -109,7 +109,7 @@ WRONG = [
     ("outputs that are nothing", make_job(make_step(outputs=None)), "outputs: this must be a mapping, not nothing; "),
     ("an output without a name", make_job(make_step(outputs={"": make_output()})), "outputs -> '': the name is empty; give it a name."),
     ("an unknown output type", make_job(make_step(outputs={"a": make_output("fil")})), "type: 'fil' is not known; did you mean 'file'?"),
-    ("an output type in capitals", make_job(make_step(outputs={"a": make_output("FILE")})), "type: 'FILE' is not known; allowed are 'file', 'files'."),
+    ("an output type in capitals", make_job(make_step(outputs={"a": make_output("FILE")})), "type: 'FILE' is not known; allowed: 'file', 'files'."),
     ("an output required by word", make_job(make_step(outputs={"a": make_output() | {"required": "yes"}})), "required: this must be true or false, not text; "),
     ("an output with no description", make_job(make_step(outputs={"a": make_output() | {"description": ""}})), "outputs -> a -> description: this is empty; "),
     ("reviews as a mapping", make_job(make_step(reviews={})), "reviews: this must be a list, not a mapping; "),
@@ -118,12 +118,12 @@ WRONG = [
     ("criteria as a list", make_job(make_step(reviews=[make_review(quality_criteria=["Good?"])])), "quality_criteria: this must be a mapping, not a list; "),
     ("an empty criterion", make_job(make_step(reviews=[make_review(quality_criteria={"Good": ""})])), "quality_criteria -> Good: this is empty; "),
     ("guidance that is a number", make_job(make_step(reviews=[make_review(additional_review_guidance=1)])), "additional_review_guidance: this must be text, not the number 1; put it in quotes."),
-    ("an input of both kinds", make_job(make_step(inputs=[{"name": "a", "from_step": "b"}])), "inputs -> 0: a mapping like this has no meaning here; either name and description"),
-    ("an input that is text", make_job(make_step(inputs=["topic"])), "inputs -> 0: text like this has no meaning here; either"),
-    ("an empty input", make_job(make_step(inputs=[{}])), "inputs -> 0: a mapping like this has no meaning here; either"),
+    ("an input of both kinds", make_job(make_step(inputs=[{"name": "a", "from_step": "b"}])), "inputs -> 0: a mapping like this is not allowed here; either name and description"),
+    ("an input that is text", make_job(make_step(inputs=["topic"])), "inputs -> 0: text like this is not allowed here; either"),
+    ("an empty input", make_job(make_step(inputs=[{}])), "inputs -> 0: a mapping like this is not allowed here; either"),
     ("a user input without description", make_job(make_step(inputs=[{"name": "a"}])), "inputs -> 0: the key 'description' is missing; "),
     ("a file input without file", make_job(make_step(inputs=[{"from_step": "write"}])), "inputs -> 0: the key 'file' is missing; "),
-    ("an input with more", make_job(make_step(inputs=[{"name": "a", "description": "b", "default": "c"}])), "inputs -> 0: a mapping like this has no meaning here; "),
+    ("an input with more", make_job(make_step(inputs=[{"name": "a", "description": "b", "default": "c"}])), "inputs -> 0: a mapping like this is not allowed here; "),
     ("an input with an empty name", make_job(make_step(inputs=[{"name": "", "description": "b"}])), "inputs -> 0 -> name: this is empty; "),
     ("dependencies as text", make_job(make_step(dependencies="a")), "dependencies: this must be a list, not text; "),
     ("a dependency that is a number", make_job(make_step(dependencies=[1])), "dependencies -> 0: this must be text, not the number 1; "),
@@ -131,12 +131,12 @@ WRONG = [
     ("exposed as a word", make_job(make_step(exposed="yes")), "exposed: this must be true or false, not text; "),
     ("hidden as a number", make_job(make_step(hidden=1)), "hidden: this must be true or false, not the number 1; "),
     ("a hook that is no list", make_job(make_step(hooks={"after_agent": {"prompt": "x"}})), "after_agent: this must be a list, not a mapping; "),
-    ("a hook of two kinds", make_job(make_step(hooks={"after_agent": [{"prompt": "x", "script": "y"}]})), "after_agent -> 0: a mapping like this has no meaning here; exactly one of prompt"),
+    ("a hook of two kinds", make_job(make_step(hooks={"after_agent": [{"prompt": "x", "script": "y"}]})), "after_agent -> 0: a mapping like this is not allowed here; exactly one of prompt"),
     ("an empty hook", make_job(make_step(stop_hooks=[{"script": ""}])), "stop_hooks -> 0 -> script: this is empty; "),
     ("a workflow name with capitals", make_job(workflows=[make_workflow("write", name="Main")]), "workflows -> 0 -> name: 'Main' is not allowed; "),
     ("an empty workflow", make_job(workflows=[make_workflow()]), "workflows -> 0 -> steps: this list is empty; "),
     ("an empty group", make_job(workflows=[make_workflow("write", [])]), "workflows -> 0 -> steps -> 1: this list is empty; "),
-    ("an entry that is a number", make_job(workflows=[make_workflow("write", 1)]), "workflows -> 0 -> steps -> 1: the number 1 like this has no meaning here; either a step id"),
+    ("an entry that is a number", make_job(workflows=[make_workflow("write", 1)]), "workflows -> 0 -> steps -> 1: the number 1 like this is not allowed here; either a step id"),
     ("a group in a group", make_job(workflows=[make_workflow([["write"]])]), "steps -> 0 -> 0: this must be text, not a list; "),
     ("workflows that are nothing", make_job(workflows=None), "workflows: this must be a list, not nothing; "),
 ]  # fmt: skip
@@ -210,7 +210,7 @@ colour: red
         "9: steps -> 0 -> instructions_file: the path 'steps/none.md' does not exist",
         "12: steps -> 0 -> outputs -> report -> type: 'folder' is not known",
         "20: steps -> 1 -> dependencies -> 0: there is no step 'wriet'",
-        "23: steps -> 1 -> reviews -> 0 -> run_each: 'report' is no output of this step",
+        "23: steps -> 1 -> reviews -> 0 -> run_each: 'report' is not an output of this step",
         "25: colour: the key 'colour' is unknown",
     ]
 
@@ -240,7 +240,7 @@ def test_thousands_of_problems_are_cut_to_a_hundred(tmp_path: Path):
     found = find_problems(write_job(tmp_path, make_job() | {f"key_{number}": 1 for number in range(5_000)}))
 
     assert len(found) == 101
-    assert "There may be more problems; mend these first." in found[-1]
+    assert "There may be more problems; fix these first." in found[-1]
 
 
 def test_a_strange_value_is_shown_short_and_harmless(tmp_path: Path):

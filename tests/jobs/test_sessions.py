@@ -298,7 +298,7 @@ def test_a_key_that_comes_again_late_is_not_taken_for_a_new_call(root: Path, app
     for key in ("one", "two"):
         call_job_tool(app, "finished_step", key=key, outputs={"out": "x.md"})
 
-    with pytest.raises(NotAllowed, match="was carried out"):
+    with pytest.raises(NotAllowed, match="was already executed"):
         call_job_tool(app, "finished_step", key="one", outputs={"out": "x.md"})
 
 

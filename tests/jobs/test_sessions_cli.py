@@ -43,7 +43,7 @@ def test_list_names_what_is_under_way(root: Path, id: str):
 
 
 def test_list_says_when_there_is_nothing(root: Path):
-    assert "no session under way" in sessions(root, "list").out
+    assert "no active sessions" in sessions(root, "list").out
 
 
 def test_show_tells_steps_reviews_and_why_one_was_skipped(root: Path, id: str):

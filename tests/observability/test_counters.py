@@ -1,4 +1,4 @@
-"""Counting calls, and writing figures so that Prometheus reads them."""
+"""Counters of calls, and metrics in Prometheus' format."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_calls_from_many_threads_are_all_counted():
     assert seen.errors == {("t", "X"): 8_000}
 
 
-def test_what_was_seen_does_not_change_afterwards():
+def test_a_snapshot_does_not_change_afterwards():
     counters = Counters()
     counters.record_call("t", 1)
     seen = counters.take_snapshot()
@@ -57,7 +57,7 @@ def test_what_was_seen_does_not_change_afterwards():
     assert sum(seen.deliveries.counts) == 0
 
 
-def test_figures_are_read_back_as_they_were_written():
+def test_metrics_are_parsed_back_unchanged():
     spread = Histogram()
     spread.add(0.003)
     text = render_metrics(
@@ -102,7 +102,7 @@ def test_the_reader_is_strict(wrong: str):
         parse_metrics(wrong)
 
 
-def test_every_call_is_counted_with_what_came_of_it(app, monkeypatch: pytest.MonkeyPatch):
+def test_every_call_is_counted_with_its_outcome(app, monkeypatch: pytest.MonkeyPatch):
     counters = Counters()
     monkeypatch.setattr(calls, "COUNTERS", counters)
 
@@ -119,13 +119,13 @@ def test_every_call_is_counted_with_what_came_of_it(app, monkeypatch: pytest.Mon
     assert seen.errors == {("agent_get", "AGENT_NOT_FOUND"): 1, ("agent_get", "INVALID_INPUT"): 1}
 
 
-def test_each_end_of_a_call_has_one_word():
+def test_each_outcome_of_a_call_has_one_code():
     assert get_error_code(InvalidInput("no")) == Code.INVALID_INPUT
     assert get_error_code(KeyError("a fault")) == Code.INTERNAL_ERROR
     assert get_error_code(KeyboardInterrupt()) == CANCELLED
 
 
-def test_a_call_is_watched_for_next_to_nothing():
+def test_recording_a_call_costs_almost_nothing():
     call = Call("local", "agent_list")
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""What a running server tells of itself beside its answers: log lines and traces."""
+"""Log lines and traces of a running server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def call_tool(wire: StdioServer, tool: str, meta: dict[str, str] | None = None, 
 
 
 def parse_lines(text: str) -> list[dict[str, Any]]:
-    """Every line, which must be an object."""
+    """Parse every line, which must be a JSON object."""
     read = [json.loads(line) for line in text.splitlines()]
     assert all(isinstance(line, dict) for line in read)
     return read
@@ -50,7 +50,7 @@ def test_over_stdio_the_log_is_json_and_traces_are_sent(tmp_path: Path):
         with StdioServer(tmp_path, "--log-level", "info", environment=environment) as wire:
             call_tool(wire, "agent_register", {"traceparent": PARENT}, name=WORDS, runtime="codex")
             call_tool(wire, "agent_get", id=f"ag {WORDS}")
-            # What a line is not protocol ends up nowhere but in the log: `ask` reads every line as JSON-RPC.
+            # Log lines never reach stdout: `ask` parses every line there as JSON-RPC.
             call_tool(wire, "agent_list")
             call_tool(wire, "get_workflows")
         told = wire.errors.decode()
@@ -89,9 +89,9 @@ def test_over_stdio_the_log_is_json_and_traces_are_sent(tmp_path: Path):
     assert traces == {PARENT.split("-")[1]}, "the client's trace goes on here"
 
 
-def test_a_collector_that_is_away_keeps_nobody_waiting_and_text_is_the_usual_form(tmp_path: Path):
+def test_an_unreachable_collector_delays_nothing_and_text_is_the_default_format(tmp_path: Path):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and never listens
+        taken.bind(("127.0.0.1", 0))  # but never listens
         endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
         wire = StdioServer(
             tmp_path, "--log-level", "info", environment={"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
@@ -103,7 +103,7 @@ def test_a_collector_that_is_away_keeps_nobody_waiting_and_text_is_the_usual_for
     assert "INFO deepwork.calls: agent_list answered in " in wire.errors.decode()
 
 
-def test_over_http_lines_name_the_session_and_no_token(tmp_path: Path):
+def test_over_http_lines_contain_the_session_and_no_token(tmp_path: Path):
     with HttpServer(tmp_path, "--log-format", "json", "--log-level", "info") as served:
         session = McpSession(served)
         session.call(7, "agent_list", {})
@@ -119,7 +119,7 @@ def test_over_http_lines_name_the_session_and_no_token(tmp_path: Path):
     assert told not in served.read_log()
 
 
-def test_a_form_that_is_none_is_refused_by_name(tmp_path: Path):
+def test_an_unknown_log_format_is_refused_by_name(tmp_path: Path):
     asked = [sys.executable, "-P", "-m", "deepwork", "serve", "--path", str(tmp_path)]
     done = subprocess.run(
         asked, env={"DEEPWORK_LOG_FORMAT": "xml"}, capture_output=True, text=True, check=False
@@ -131,7 +131,7 @@ def test_a_form_that_is_none_is_refused_by_name(tmp_path: Path):
 
 
 class Sink:
-    """A stream that keeps what is written, or breaks."""
+    """A stream that records what is written, or fails."""
 
     def __init__(self, *, breaks: bool = False) -> None:
         self.text, self.breaks = "", breaks
@@ -164,7 +164,7 @@ def test_a_traceback_stays_in_its_line_and_shows_no_token():
     assert "owners" not in sink.text
 
 
-def test_a_token_that_json_writes_differently_is_hidden_too():
+def test_a_token_that_json_escapes_is_hidden_too():
     token = 'the-"owners\\token'
     sink = Sink()
     handler = JsonHandler(sink)  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def test_a_token_that_json_writes_differently_is_hidden_too():
     assert second["message"] == "asked with dw_…"
 
 
-def test_what_is_written_past_the_log_becomes_lines_of_it():
+def test_text_written_to_stderr_becomes_log_lines():
     sink = Sink()
     stray = StderrToLog(JsonHandler(sink))  # type: ignore[arg-type]
 
@@ -193,7 +193,7 @@ def test_what_is_written_past_the_log_becomes_lines_of_it():
     assert parse_lines(sink.text)[-1]["message"] == "three"
 
 
-def test_a_standard_error_that_nobody_reads_does_no_harm(monkeypatch: pytest.MonkeyPatch):
+def test_a_closed_standard_error_does_no_harm(monkeypatch: pytest.MonkeyPatch):
     handler = JsonHandler(Sink(breaks=True))  # type: ignore[arg-type]
     stand_in = StderrToLog(handler)
     monkeypatch.setattr(sys, "stderr", stand_in)
@@ -204,7 +204,7 @@ def test_a_standard_error_that_nobody_reads_does_no_harm(monkeypatch: pytest.Mon
     assert sys.stderr is stand_in
 
 
-def test_without_the_extra_one_warning_says_what_to_install(
+def test_without_the_extra_one_warning_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
@@ -219,7 +219,7 @@ def test_without_the_extra_one_warning_says_what_to_install(
     "environment",
     [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "none"}],
 )
-def test_nobody_who_asks_for_no_traces_pays_for_them(
+def test_without_tracing_its_modules_are_not_imported(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)

@@ -1,4 +1,4 @@
-"""`/metrics`, over real stores: what is under way, how soon events arrive, and who was turned away."""
+"""`/metrics` with real stores: current activity, delivery time of events, refused requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "observe.md"
 
 
 class Scraper:
-    """The figures of one process, as whoever collects them reads them."""
+    """The metrics of one process, as a collector reads them."""
 
     def __init__(self, app: Starlette, counters: Counters) -> None:
         self._app, self.counters = app, counters
@@ -65,15 +65,15 @@ async def start_scraping(app: Application) -> AsyncIterator[Scraper]:
 
 
 async def scrape_until(scrape: Scraper, is_so: Any) -> dict[str, ParsedMetric]:
-    """The first figures of which it is so."""
+    """Return the first metrics that satisfy the condition."""
     async with asyncio.timeout(100):
-        while not is_so(found := await scrape()):  # noqa: ASYNC110 - only another look tells
+        while not is_so(found := await scrape()):  # noqa: ASYNC110 - polling is the only way
             await asyncio.sleep(0.02)
         return found
 
 
 async def deliver_events(app: Application, scrape: Scraper) -> dict[str, ParsedMetric]:
-    """The figures once every event has arrived; events are told until the process has begun to listen."""
+    """Return the metrics once every event has arrived; emits events until the process listens."""
     register = partial(call_tool, app, "agent_register", name="A", runtime="custom")
     await asyncio.to_thread(register)
     while "deepwork_event_delivered_seq" not in await scrape():
@@ -83,7 +83,7 @@ async def deliver_events(app: Application, scrape: Scraper) -> dict[str, ParsedM
     return await scrape_until(scrape, lambda found: get_value(found, "deepwork_event_delivered_seq") == last)
 
 
-def test_what_is_under_way_is_counted(app: Application, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+def test_current_activity_is_counted(app: Application, clock: Clock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 0)
     ada, bob, cid = (call_tool(app, "agent_register", name=name, runtime="custom")["id"] for name in "ABC")
     workflow = call_tool(
@@ -120,7 +120,7 @@ def test_what_is_under_way_is_counted(app: Application, clock: Clock, monkeypatc
     asyncio.run(scenario())
 
 
-def test_the_store_is_asked_once_in_a_while_however_often_one_collects(
+def test_the_store_is_queried_rarely_however_often_metrics_are_collected(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     asked = 0
@@ -187,7 +187,7 @@ def test_the_page_names_every_metric_with_its_kind_and_no_other(tmp_path: Path):
         assert set(used) <= set(found), rule["alert"]
 
 
-def test_while_the_store_is_away_other_metrics_are_still_served(
+def test_other_metrics_are_served_while_the_store_is_unavailable(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 0)

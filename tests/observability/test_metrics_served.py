@@ -1,4 +1,4 @@
-"""`/metrics` of a real server: who may read it, and what it tells."""
+"""`/metrics` of a real server: access and content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_server_serves_metrics_to_tokens_that_may_read(tmp_path: Path):
         assert session.call(2, "agent_get", {"id": "ag_no"})["code"] == "AGENT_NOT_FOUND"
         session.call(3, "no_such_tool_at_all", {})
         made = session.call(4, "agent_list", {})
-        # More than a burst; on a slow machine, which is allowed more meanwhile, the limit comes later.
+        # More than a burst; a slow machine is allowed more requests before the limit.
         while (refused := served.get("/api/v1/me", **served.bearer).status) == 200:
             pass
         assert refused == 429
@@ -41,7 +41,7 @@ def test_a_server_serves_metrics_to_tokens_that_may_read(tmp_path: Path):
 
 
 def _scrape(served: HttpServer) -> str:
-    """As often as it takes: a server that just said 429 has to be given a moment."""
+    """Retry until it succeeds, since the server may still answer 429 for a moment."""
     while (answer := served.request("GET", "/metrics", served.bearer)).status == 429:
         pass
     assert answer.status == 200, answer

@@ -19,5 +19,5 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def deepwork(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Installed from the wheel, without extras."""
+    """deepwork, installed from the wheel without extras."""
     return install(wheel, tmp_path_factory.mktemp("installed"))

@@ -32,7 +32,7 @@ def test_either_part_of_the_driver_may_be_missing(module: str, monkeypatch: pyte
     monkeypatch.delitem(sys.modules, "deepwork.database.postgres", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
 
-    with pytest.raises(StorageError, match="driver for PostgreSQL") as refused:
+    with pytest.raises(StorageError, match="PostgreSQL driver") as refused:
         open_engine(URL)
 
     assert ADVICE in refused.value.suggestion

@@ -67,7 +67,7 @@ def test_the_sdist_builds_the_same_wheel(source: Path, wheel: Path, tmp_path: Pa
     assert read_contents(again) == read_contents(wheel)
 
 
-def test_what_only_some_need_is_an_extra(wheel: Path):
+def test_optional_requirements_are_extras(wheel: Path):
     base = find_requirements(wheel)
 
     assert {"fastmcp", "alembic", "rich", "pyyaml"} <= base
@@ -76,11 +76,11 @@ def test_what_only_some_need_is_an_extra(wheel: Path):
     assert "opentelemetry-exporter-otlp-proto-http" in find_requirements(wheel, frozenset({"otel"}))
 
 
-def test_the_installed_program_tells_its_version(deepwork: Installation):
+def test_the_installed_program_prints_its_version(deepwork: Installation):
     assert deepwork.run("--version").stdout == f"deepwork, version {__version__}\n"
 
 
-def test_the_installed_server_answers_over_stdio_and_finds_what_it_ships(
+def test_the_installed_server_answers_over_stdio_and_finds_its_data_files(
     deepwork: Installation, tmp_path: Path
 ):
     environment = deepwork.environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")

@@ -87,7 +87,7 @@ def _agents_messages_and_events(app: Application) -> None:
         app, "message_send", sender_id=bob["id"], recipient_id=ada["id"], message_type="query", body="New?"
     )
 
-    assert again["id"] == _agent(app, "once")["id"], "a key of before still has its answer"
+    assert again["id"] == _agent(app, "once")["id"], "a key used before the upgrade still has its answer"
     assert [event.seq for event in list_events(app, last)] == list(
         range(last + 1, app.feed.get_last_seq() + 1)
     )
@@ -137,7 +137,7 @@ def _teams(app: Application) -> None:
         verdict = verify_chain(record.iterate_chain(), record.get_head())
     assert (token.name, token.scope, token.revoked_at) == ("ci", "work", None)
     assert verdict.problem is None
-    assert verdict.rows > 24, "the calls of today stand behind those of before"
+    assert verdict.rows > 24, "new calls follow the old ones"
 
 
 def _tracking(app: Application) -> None:

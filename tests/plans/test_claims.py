@@ -460,7 +460,9 @@ def test_a_lapsed_task_is_taken_over_with_a_note_for_who_goes_on(world: World):
 def test_any_claim_in_the_workflow_takes_lapsed_tasks_back(world: World):
     plan, late, _ = create_plan_with_silent_holder(world, max_parallel_tasks=1)
 
-    assert plan.claim("b", world.register_agent())["success"], "a silent agent does not count towards the limit"
+    assert plan.claim("b", world.register_agent())["success"], (
+        "a silent agent does not count towards the limit"
+    )
 
     assert plan.get_task("a")["status"] == "pending"
     assert len(plan.list_checkpoints("a", type=["recovery"])) == 1

@@ -334,9 +334,7 @@ def test_a_blank_name_is_refused_and_reported_by_its_index():
 
 def test_a_name_stands_for_one_task():
     assert find_codes(make_outline("a"), make_outline(" a "), make_outline("A")) == [Code.DUPLICATE_TASK_NAME]
-    assert (
-        find_message(make_outline("a"), make_outline("a"), make_outline("a")) == "3 tasks are named 'a'."
-    )
+    assert find_message(make_outline("a"), make_outline("a"), make_outline("a")) == "3 tasks are named 'a'."
 
 
 def test_a_name_that_exists_already_is_taken():

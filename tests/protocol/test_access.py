@@ -77,7 +77,7 @@ def test_every_tool_asks_for_its_scope(
     holder = TokenSession(served, tokens[scope])
 
     for name, spec in app.registry.items():
-        wanted = get_required_scope(name, read_only=spec.read_only, arguments={})
+        wanted = get_required_scope(spec.declaration, {})
         answer = holder.call(name)
         assert is_unauthorized(answer) is not Scope(scope).covers(wanted), (name, answer)
         if is_unauthorized(answer):
@@ -99,10 +99,7 @@ def test_only_what_can_be_called_is_listed(
     callable_ = [
         name
         for name, spec in app.registry.items()
-        if any(
-            Scope(scope).covers(get_required_scope(name, read_only=spec.read_only, arguments=form))
-            for form in forms
-        )
+        if any(Scope(scope).covers(get_required_scope(spec.declaration, form)) for form in forms)
     ]
     assert anyio.run(listed) == callable_
 

@@ -133,7 +133,7 @@ def test_each_prompt_leads_to_instructions_that_say_all(talk: Reviews):
     assert text.startswith("# Review: python — a.py\n\n## Review Instructions\n\nLook.\n")
     assert "\n- @a.py\n" in text
     assert re.fullmatch(
-        r"This review was asked for by the policy in \.deepreview:2; review_id: rv_[0-9a-z]{12}",
+        r"This review was requested by the policy in \.deepreview:2; review_id: rv_[0-9a-z]{12}",
         text.splitlines()[-1],
     )
 
@@ -177,7 +177,7 @@ def test_no_rules_is_an_informational_message(talk: Reviews):
     talk.project.remove(".deepreview")
 
     assert (
-        talk.get_instructions() == "No .deepreview configuration files found: there is no rule to review by."
+        talk.get_instructions() == "No .deepreview configuration files found: there are no review rules."
     )
 
 
@@ -350,7 +350,7 @@ def test_r5_another_platform_gets_the_same_tasks_in_a_neutral_form(tmp_path: Pat
     with StdioServer(project.root, "--platform", "codex") as wire:
         text = call_for_text(wire)
 
-    assert text.startswith("Make these reviews, in parallel if you can: ")
+    assert text.startswith("Do these reviews, in parallel if you can: ")
     assert (
         '\n1. name: "python review of a.py"\n   description: Review python\n   subagent_type: persona\n'
         in text
@@ -364,7 +364,7 @@ def test_the_platform_comes_from_the_projects_settings_too(tmp_path: Path):
     project.write("a.py")
 
     with StdioServer(project.root) as wire:
-        assert "Make these reviews" in call_for_text(wire)
+        assert "Do these reviews" in call_for_text(wire)
 
 
 def test_w23_a_sentence_for_a_folder_that_is_no_repository(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Starts the `deepwork` command in a process of its own, without the second or two that its imports take.
+"""Starts the `deepwork` command in a new process, without the second or two that its imports take.
 
 Each test worker has one fork server, which has imported everything and forks for each command. A test starts a
 small client: it passes its standard streams, folder, environment and arguments to the fork server, forwards

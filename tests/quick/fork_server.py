@@ -80,7 +80,7 @@ def _end(waiting: DefaultSelector, key: SelectorKey) -> None:
     os.close(key.fd)
     with suppress(KeyError):
         waiting.unregister(line)
-    with suppress(OSError):  # the client may be gone
+    with suppress(OSError):  # the client may have ended
         line.sendall(ended.to_bytes(4, "big", signed=True))
     line.close()
 

@@ -162,8 +162,8 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("another strategy", changed("review.strategy", "together"), "rule -> review -> strategy: 'together' is not known; did you mean 'matches_together'?"),
     ("empty instructions", changed("review.instructions", ""), "rule -> review -> instructions: this is empty; "),
     ("blank instructions", changed("review.instructions", " \n "), "rule -> review -> instructions: this is empty; "),
-    ("instructions that are a list", changed("review.instructions", ["x"]), "rule -> review -> instructions: a list like this has no meaning here"),
-    ("instructions from elsewhere", changed("review.instructions", {"url": "x"}), "a mapping like this has no meaning here"),
+    ("instructions that are a list", changed("review.instructions", ["x"]), "rule -> review -> instructions: a list like this is not allowed here"),
+    ("instructions from elsewhere", changed("review.instructions", {"url": "x"}), "a mapping like this is not allowed here"),
     ("no file", changed("review.instructions", {"file": ""}), "rule -> review -> instructions -> file: this is empty; "),
     ("one agent", changed("review.agent", "expert"), "rule -> review -> agent: this must be a mapping"),
     ("an agent that is a list", changed("review.agent", {"claude": []}), "rule -> review -> agent -> claude: this must be text"),
@@ -196,7 +196,7 @@ HOPELESS = {
     "src/[ab": "has a [ without a ]",
     "src/{a,b": "has a { without a }",
     "a}": "has a } without a {",
-    "[z-a]": "runs backwards",
+    "[z-a]": "is reversed",
 }
 
 
@@ -269,11 +269,11 @@ NO_RULES = {
     "a list": ("- a\n- b\n", 1, "The file must be a mapping of rule names to rules"),
     "text": ("# hello\n\nhello\n", 3, "The file must be a mapping of rule names to rules"),
     "a number": ("5", 1, "The file must be a mapping of rule names to rules"),
-    "a rule twice": (f"a:\n{BODY}a:\n{BODY}", 5, "The key 'a' stands here twice, first in line 1"),
+    "a rule twice": (f"a:\n{BODY}a:\n{BODY}", 5, "The key 'a' occurs twice, first in line 1"),
     "two documents": (f"a:\n{BODY}---\nb:\n{BODY}", 5, "A second document begins here"),
     "bad YAML": ("a:\n\tb: c\n", 2, "cannot start any token"),
     "a tag": ("a: !!python/object:os.system x\n", 1, "The tag "),
-    "a control character": ("a: \x01\n", 1, "A control character stands in the text"),
+    "a control character": ("a: \x01\n", 1, "The text contains a control character"),
     "too large": ("#" * (2**20 + 1), 1, "is larger than 1,048,576 bytes"),
 }
 
@@ -296,7 +296,7 @@ def test_a_file_of_rules_that_leads_out_of_the_project_is_not_read(tmp_path: Pat
     found = load_rules(tmp_path / "project")
 
     assert found.rules == ()
-    assert "leads out of the project" in found.problems[0].message
+    assert "leads outside the project" in found.problems[0].message
 
 
 def test_thousands_of_problems_are_cut_to_a_hundred(tmp_path: Path):
@@ -356,7 +356,7 @@ def test_j14_instructions_outside_the_project_are_not_read(tmp_path: Path, name:
 
     assert found.rules == ()
     assert "Instructions file not found or not usable: The path " in str(found.problems[0])
-    assert "leads out of the project" in str(found.problems[0])
+    assert "leads outside the project" in str(found.problems[0])
 
 
 def test_instructions_that_are_missing_are_named_with_their_line(tmp_path: Path):

@@ -276,14 +276,14 @@ def test_a_file_that_is_not_there_is_named_and_the_others_are_reviewed(
 ):
     text = call_in_project(project.root, files=["a.py", missing])
 
-    assert text.startswith(f"Left out, because no file of this project is there: {missing}")
+    assert text.startswith(f"Left out, because they do not exist in this project: {missing}")
     assert list_reviewed_files(text) == ["a.py"]
 
 
 def test_many_files_that_are_not_there_are_counted(project: ReviewProject, call_in_project: CallInProject):
     text = call_in_project(project.root, files=[f"none{number:02}" for number in range(30)])
 
-    assert text.startswith("Left out, because no file of this project is there: none00, ")
+    assert text.startswith("Left out, because they do not exist in this project: none00, ")
     assert ", none19, 10 more.\n\nNo changed files detected." in text
 
 
@@ -328,7 +328,7 @@ def test_when_every_rule_is_broken_that_is_the_answer(project: ReviewProject, ca
 
     text = call_in_project(project.root, files=["a.py"])
 
-    assert text.splitlines()[-1] == "No review rule can be used until the files above are mended."
+    assert text.splitlines()[-1] == "No review rule can be used until the files above are fixed."
 
 
 def test_twenty_broken_rules_are_named_and_the_others_counted(

@@ -169,13 +169,13 @@ Paths are relative to the root of the project.
 
 ## When You Are Done
 
-Report what must change, each with its file and line. If nothing must change, say PASSED and have
-`mark_review_passed` called with the review_id `{id}`: this review is then not asked for again until its rule
-or its files change.
+Report each necessary change with its file and line. If nothing must change, say PASSED and make sure that
+`mark_review_passed` is called with the review_id `{id}`: this review is then skipped until its rule or its
+files change.
 
 ---
 
-This review was asked for by the policy in src/.deepreview:1; review_id: {id}
+This review was requested by the policy in src/.deepreview:1; review_id: {id}
 """
     )
 

@@ -10,7 +10,7 @@ from application import call_tool
 from deepwork.database.call import Call
 from deepwork.errors import DeepworkError
 from deepwork.server.application import Application
-from deepwork.server.invocation import ONE_TRANSACTION, invoke
+from deepwork.server.invocation import invoke
 
 
 def call_as(
@@ -80,6 +80,4 @@ def test_others_may_be_read_about_and_written_to(app: Application):
 
 def test_every_toolset_of_one_transaction_has_tools_that_need_no_other_thread(app: Application):
     """Whatever is asynchronous sees to its own transactions; a lock must not be held while it waits."""
-    assert not [
-        spec.name for spec in app.registry.values() if spec.is_async and spec.toolset in ONE_TRANSACTION
-    ]
+    assert not [spec.name for spec in app.registry.values() if spec.is_async and spec.one_transaction]

@@ -112,7 +112,7 @@ def test_other_files_are_ignored(catalog: TemplateCatalog, tmp_path: Path):
     ("text", "said"),
     [
         ("tasks: [", ":1: did not find expected node content while parsing a flow node."),
-        ("", ":1: root: this must be a mapping, not nothing; write a mapping with tasks, and with variables if the texts have gaps."),
+        ("", ":1: root: this must be a mapping, not nothing; write a mapping with tasks, and with variables if the texts have placeholders."),
         ("name: x\n", ":1: root: the key 'tasks' is missing; add it: write a list of tasks."),
         ("tasks: []\n", ":1: tasks: this list is empty; add at least one entry."),
         ("tasks:\n- name: a\n- nmae: b\n  name: b\n", ":3: tasks -> 1 -> nmae: the key 'nmae' is unknown; did you mean 'name'?"),
@@ -120,8 +120,8 @@ def test_other_files_are_ignored(catalog: TemplateCatalog, tmp_path: Path):
         ("tasks:\n- name: a\n  sequence: true\n", ":3: tasks -> 0 -> sequence: this must be a whole number, not true or false; write a whole number; tasks with the same one may run at the same time."),
         ("tasks:\n- name: a\n  sequence: -1\n", ":3: tasks -> 0 -> sequence: -1 is out of range; write a whole number; tasks with the same one may run at the same time."),
         ("tasks:\n- name: 5\n", ":2: tasks -> 0 -> name: this must be text, not the number 5; put it in quotes."),
-        ("tasks:\n- name: a\n  estimated_complexity: hard\n", ":3: tasks -> 0 -> estimated_complexity: 'hard' is not known; allowed are 'low', 'medium', 'high'."),
-        ("tasks:\n- name: a\nvariables:\n- name: x\n  defualt: y\n", ":4: variables -> 0: a mapping like this has no meaning here; write a name, or a mapping with name, description, required and default."),
+        ("tasks:\n- name: a\n  estimated_complexity: hard\n", ":3: tasks -> 0 -> estimated_complexity: 'hard' is not known; allowed: 'low', 'medium', 'high'."),
+        ("tasks:\n- name: a\nvariables:\n- name: x\n  defualt: y\n", ":4: variables -> 0: a mapping like this is not allowed here; write a name, or a mapping with name, description, required and default."),
         ("tasks:\n- name: a\nvariables:\n- x y\n", ":4: variables -> 0: 'x y' is not allowed; a variable's name has letters, digits and underscores."),
         ("tasks:\n- name: a\nvariables:\n- x\n- name: x\n", ":5: The variable 'x' is declared twice."),
         ("tasks:\n- name: a\n- name: b\n- name: a\n", ":4: 2 tasks are named 'a'."),
@@ -177,8 +177,8 @@ def test_two_files_cannot_share_a_name(catalog: TemplateCatalog, tmp_path: Path)
 
     assert a.tasks[0].name == "first"
     assert list_problems(catalog) == [
-        ".deepwork/templates/a.yml:1: a.json in the same folder is called so too; rename one of them.",
-        ".deepwork/templates/b.yml:1: file:project:a has the name 'a' too; give one of them another.",
+        ".deepwork/templates/a.yml:1: a.json in the same folder has the same name; rename one of them.",
+        ".deepwork/templates/b.yml:1: file:project:a also has the name 'a'; rename one of them.",
     ]
 
 
@@ -218,7 +218,7 @@ def test_a_link_out_of_the_project_is_not_followed(
 
     assert list_own_ids(catalog) == ["file:project:b"]
     [problem] = list_problems(catalog)
-    assert "leads out of the project" in problem
+    assert "leads outside the project" in problem
 
 
 def test_a_file_that_is_not_utf8_or_too_large_is_reported(catalog: TemplateCatalog, tmp_path: Path):
@@ -242,7 +242,7 @@ def test_a_file_whose_name_is_not_utf8_is_reported(catalog: TemplateCatalog, tmp
 
     assert list_own_ids(catalog) == ["file:project:a"]
     assert list_problems(catalog) == [
-        r".deepwork/templates/\xff.yml:1: The file's name is not UTF-8; rename it."
+        r".deepwork/templates/\xff.yml:1: The file name is not UTF-8; rename it."
     ]
 
 

@@ -90,7 +90,7 @@ def test_all_that_is_missing_is_named():
         rules.fill_template(made, {})
 
     assert refused.value.code is Code.MISSING_VARIABLES
-    assert refused.value.message == "The template 'release' needs 'y', 'x'."
+    assert refused.value.message == "Template 'release' needs a value for 'y', 'x'."
 
 
 def test_a_value_that_nobody_knows_is_a_misspelling_and_refused():
@@ -98,9 +98,9 @@ def test_a_value_that_nobody_knows_is_a_misspelling_and_refused():
         rules.fill_template(build_template(make_outline("{{feature}}")), {"feature": "a", "featrue": "b"})
 
     assert refused.value.message == (
-        "The template 'release' knows nothing of 'featrue'. Did you mean 'feature'?"
+        "Template 'release' has no variable 'featrue'. Did you mean 'feature'?"
     )
-    assert refused.value.suggestion == "It has 'feature'."
+    assert refused.value.suggestion == "Its variables: 'feature'."
 
 
 def test_names_that_become_the_same_are_refused():
@@ -121,7 +121,7 @@ def test_a_name_that_becomes_empty_is_refused():
     ("made", "said"),
     [
         (build_template(make_outline("{{x}}")), "The name of the task '{{x}}' would have 1,000 characters; at most 200"),
-        (build_template(make_outline("a", description="{{x}}" * 2000)), "A text of the task 'a' would have 2,000,000 characters"),
+        (build_template(make_outline("a", description="{{x}}" * 2000)), "A field of the task 'a' would have 2,000,000 characters"),
         (build_template(*(make_outline(f"t{n}", description="{{x}}" * 1000) for n in range(10))), "The plan would have more than"),
     ],
 )  # fmt: skip

@@ -132,7 +132,7 @@ def test_exactly_one_of_workflow_and_definition_is_needed(app: Application, give
     error = expect_error(app, "template_create", name="t", **given)
 
     assert error.code is Code.INVALID_INPUT
-    assert error.suggestion == "Give exactly one of them."
+    assert error.suggestion == "Pass exactly one of them."
 
 
 def test_an_unknown_workflow_and_one_without_a_plan_are_refused(app: Application):

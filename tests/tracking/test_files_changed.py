@@ -193,7 +193,7 @@ def test_a_switched_branch_is_a_warning(app: Application, shop: Path):
     answer = complete_task(app, id)
 
     assert answer["verification"]["warnings"] == [
-        "The branch was switched meanwhile: files of the other branch count as changed"
+        "The branch was switched during the task: files of the other branch count as changed"
     ]
 
 
@@ -205,7 +205,7 @@ def test_rewritten_history_is_a_warning(app: Application, shop: Path):
 
     assert get_changed_files(answer) == {}
     assert answer["verification"]["warnings"] == [
-        "History was rewritten meanwhile: older commits may be among those told"
+        "History was rewritten during the task: older commits may be included"
     ]
 
 
@@ -355,7 +355,7 @@ def test_a_tree_that_is_gone_is_a_warning_and_nobody_elses_files(
 
     assert get_changed_files(answer) == {}
     [warning] = answer["verification"]["warnings"]
-    assert warning.startswith("What it changed cannot be told")
+    assert warning.startswith("Its changes are unknown")
 
 
 def test_a_tree_that_became_a_plain_folder_is_not_compared_with_what_is_above(app: Application, shop: Path):
@@ -368,7 +368,7 @@ def test_a_tree_that_became_a_plain_folder_is_not_compared_with_what_is_above(ap
     answer = complete_task(app, id)
 
     assert get_changed_files(answer) == {}
-    assert answer["verification"]["warnings"][0].startswith("What it changed cannot be told")
+    assert answer["verification"]["warnings"][0].startswith("Its changes are unknown")
 
 
 def test_a_repository_made_meanwhile_is_a_warning(app: Application, tmp_path: Path):
@@ -379,7 +379,7 @@ def test_a_repository_made_meanwhile_is_a_warning(app: Application, tmp_path: Pa
     answer = complete_task(app, id)
 
     assert get_changed_files(answer) == {}
-    assert answer["verification"]["warnings"][0].startswith("What it changed cannot be told")
+    assert answer["verification"]["warnings"][0].startswith("Its changes are unknown")
 
 
 def test_a_tree_on_another_host_is_not_looked_at(app: Application, shop: Path):
@@ -391,7 +391,7 @@ def test_a_tree_on_another_host_is_not_looked_at(app: Application, shop: Path):
 
     assert get_changed_files(answer) == {}
     assert answer["verification"]["warnings"] == [
-        "Its tree is on elsewhere, so what it changed was not looked at"
+        "Its tree is on elsewhere, so its changes are unknown"
     ]
     diff = call_tool(app, "get_task_diff", task_id=id)
     assert diff == {"task_id": id, "files": [], "files_count": 0}
@@ -607,7 +607,7 @@ def test_the_diff_of_a_running_task_says_so(app: Application, shop: Path):
         "task_id": id,
         "files": [],
         "files_count": 0,
-        "warning": "The task is still under way: files are told when it ends.",
+        "warning": "The task is still running; its files are listed when it ends.",
     }
 
 
@@ -620,12 +620,12 @@ def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(app: Applicatio
 
     assert start["snapshot_type"] == "none"
     assert ended["verification"]["warnings"] == [
-        "Its beginning was not seen, so what it changed cannot be told"
+        "No snapshot was taken when it started, so its changes are unknown"
     ]
     assert start["snapshot_id"] is None
-    assert start["warnings"][0].startswith("What it changes cannot be told")
+    assert start["warnings"][0].startswith("Its changes cannot be tracked")
     assert answer["files"] == []
-    assert answer["warning"] == "Its beginning was not seen, so what it changed cannot be told."
+    assert answer["warning"] == "No snapshot was taken when it started, so its changes are unknown."
 
 
 def test_a_place_that_cannot_be_written_keeps_nobody_from_working(app: Application, shop: Path):

@@ -117,7 +117,7 @@ def test_without_git_nothing_is_looked_at(app: Application, tmp_path: Path):
 
     told = call_tool(app, "get_task_diff", task_id=task)
     assert (told["files"], told["files_count"]) == ([], 0)
-    assert told["warning"].startswith("Its beginning was not seen")
+    assert told["warning"].startswith("No snapshot was taken when it started")
     with pytest.raises(NotFound):
         call_tool(app, "get_task_diff", task_id="tk_no")
 
@@ -133,7 +133,7 @@ def test_a_task_is_watched_from_its_claim_on(app: Application, project: Path):
 
     set_status(app, task, "completed", outcome="done", agent_id=agent)
 
-    assert under_way["warning"] == "The task is still under way: files are told when it ends."
+    assert under_way["warning"] == "The task is still running; its files are listed when it ends."
     assert get_changed_files(app, task).keys() == {"early.txt", "late.txt"}
 
 

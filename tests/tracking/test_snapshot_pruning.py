@@ -48,7 +48,7 @@ def test_what_is_a_month_old_goes_and_what_is_newer_stays(
     assert "+new" in call_tool(app, "get_task_diff", task_id=new, path="b.txt")["files"][0]["diff"]
     told = call_tool(app, "get_task_diff", task_id=old, path="b.txt")
     assert told["files"][0]["path"] == "b.txt"
-    assert told["warning"].startswith("How it was changed cannot be shown")
+    assert told["warning"].startswith("Cannot show the diff")
 
 
 def test_it_is_done_once_a_day(app: Application, shop: Path, monkeypatch: pytest.MonkeyPatch):

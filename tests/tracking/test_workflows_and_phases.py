@@ -225,7 +225,7 @@ def test_what_is_still_open_in_a_phase_is_a_warning(app: Application):
     answer = call_tool(app, "complete_phase", phase_id=two, status="completed")
 
     assert answer["warnings"] == [
-        "1 task(s) still in progress", "1 blocker(s) still open", "Phase 1 before it is still open",
+        "1 task(s) still in progress", "1 blocker(s) still open", "Earlier phase(s) still open: 1",
     ]  # fmt: skip
     assert complete_task(app, running)["phase_status"] == "completed"
 
@@ -235,7 +235,7 @@ def test_a_phase_without_tasks_is_a_warning(app: Application):
 
     answer = call_tool(app, "complete_phase", phase_id=id, status="completed")
 
-    assert answer["warnings"] == ["No task was done in it"]
+    assert answer["warnings"] == ["It has no tasks"]
 
 
 def test_ending_a_phase_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):

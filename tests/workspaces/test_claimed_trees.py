@@ -111,7 +111,7 @@ def test_without_git_the_claim_stands_and_says_so(app: Application, tmp_path: Pa
 
     claimed = claim(app, two, register_agent(app, "Bob"))
 
-    assert claimed["warning"] == f"No worktree was made: {tmp_path} is no git repository here."
+    assert claimed["warning"] == f"No worktree was created: {tmp_path} is not a git repository here."
 
 
 @pytest.mark.usefixtures("project")
@@ -123,7 +123,7 @@ def test_a_tree_that_cannot_be_made_is_reported_with_the_claim(app: Application,
 
     claimed = claim(app, two, register_agent(app, "Bob"))
 
-    assert claimed["warning"].startswith("No worktree was made:")
+    assert claimed["warning"].startswith("No worktree was created:")
     assert claimed["warning"].endswith("Work in the project itself.")
     assert list_workspaces(app, id) == []
     assert "workspace_id" not in call_tool(app, "task_get", id=two)

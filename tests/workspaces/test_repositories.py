@@ -74,7 +74,7 @@ def test_a_path_that_says_nothing_is_refused(app: Application, path: str):
 def test_a_folder_without_git_is_registered_with_a_warning(app: Application, tmp_path: Path):
     answer = call_tool(app, "repository_register", path=str(tmp_path / "not-there"))
 
-    assert answer["warning"] == f"{tmp_path / 'not-there'} is no git repository here."
+    assert answer["warning"] == f"{tmp_path / 'not-there'} is not a git repository here."
     assert call_tool(app, "repository_get", path=str(tmp_path / "not-there"))["id"] == answer["id"]
 
 
@@ -168,7 +168,7 @@ def test_a_path_that_is_too_long_is_refused_before_anything_is_stored(app: Appli
     for path in ("/tmp/" + "x" * 300, "/x" * 3000):
         with pytest.raises(InvalidInput) as refused:
             create_plan(app, repository_path=path)
-        assert "longer than a path can be" in refused.value.message
+        assert "too long for a path" in refused.value.message
     assert list_event_types(app) == []
 
 

@@ -169,7 +169,7 @@ def test_without_a_repository_no_tree_is_made(app: Application, tmp_path: Path):
 
     error = expect_error(app, "workspace_create", workflow_id=id, path=TREE, branch="x", create=True)
 
-    assert f"{tmp_path} is no git repository" in error.message
+    assert f"{tmp_path} is not a git repository" in error.message
 
 
 def test_before_the_first_commit_no_tree_is_made(app: Application, tmp_path: Path):
@@ -459,7 +459,7 @@ def test_a_branch_that_is_gone_is_reported(app: Application):
         call_tool(app, "workspace_check", id=workspace)
 
     assert "'gone'" in refused.value.message
-    assert call_tool(app, "workspace_check", id=other)["warning"] == "There is no branch 'gone' any more."
+    assert call_tool(app, "workspace_check", id=other)["warning"] == "Branch 'gone' no longer exists."
 
 
 # task_assign_workspace

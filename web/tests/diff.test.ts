@@ -15,7 +15,7 @@ const DIFF = `diff --git a/x.py b/x.py
 +b
 `;
 
-test("a diff is read into hunks with the numbers of both sides", () => {
+test("a diff is parsed into hunks with the line numbers of both sides", () => {
   const [first, second] = hunksOf(DIFF);
 
   expect(first!.heading).toBe("def f():");
@@ -23,34 +23,34 @@ test("a diff is read into hunks with the numbers of both sides", () => {
   expect(second!.lines.map((line) => line.text)).toEqual(["a", "b"]);
 });
 
-test("lines that begin like a file's head are lines", () => {
+test("content lines that look like file headers are content", () => {
   expect(hunksOf("@@ -1 +1 @@\n--- a\n+++ b\n")[0]!.lines.map((line) => line.text)).toEqual(["-- a", "++ b"]);
 });
 
-test("what was removed stands beside what came for it", () => {
+test("a removed line is paired with the line that replaced it", () => {
   expect(pairs(hunksOf(DIFF)[0]!).map(({ left, right }) => [left?.text, right?.text])[1]).toEqual(["total = 0.0", 'total = Decimal("0")']);
 });
 
-test("within a line the words that changed are marked", () => {
+test("changed words within a line are marked", () => {
   const [before, after] = words("return total", "return total.quantize(CENT)");
 
   expect(before).toEqual([{ text: "return total", isChanged: false }]);
   expect(after!.filter((part) => part.isChanged).map((part) => part.text).join("")).toBe(".quantize(CENT)");
 });
 
-test("two lines with nothing in common are two lines", () => {
+test("two lines with nothing in common are not split into parts", () => {
   expect(words("alpha beta", "gamma delta epsilon")).toEqual([null, null]);
 });
 
-test("without white space a line moved to the right is the same line", () => {
+test("an indented line is unchanged if whitespace is ignored", () => {
   const hunk = refineHunk(hunksOf("@@ -1 +1 @@\n-a = 1\n+    a = 1\n")[0]!, true);
 
   expect(hunk.lines.map((line) => line.kind)).toEqual(["same"]);
 });
 
-test("huge, binary and generated files wait for a click", () => {
+test("large, binary and generated files are folded at first", () => {
   expect(getFoldReason({ path: "src/a.py", added: 3, removed: 1 })).toBeNull();
-  expect(getFoldReason({ path: "web/package-lock.json", added: 3 })).toBe("Made by a tool");
+  expect(getFoldReason({ path: "web/package-lock.json", added: 3 })).toBe("Generated file");
   expect(getFoldReason({ path: "a.png", is_binary: true })).toBe("Binary file");
   expect(getFoldReason({ path: "src/a.py", added: 900 })).not.toBeNull();
 });

@@ -7,24 +7,24 @@ const graph = (edges: string[], ...more: string[]): Graph => {
   return { nodes: ids.map((id) => ({ id, name: id, status: "pending" })), edges: pairs };
 };
 
-test("a node stands one layer after the deepest that it waits for", () => {
+test("a node is one layer after its deepest dependency", () => {
   const layer = layersOf(graph(["a>b", "b>c", "a>c", "c>d"]));
 
   expect([...layer]).toEqual([["a", 0], ["b", 1], ["c", 2], ["d", 3]]);
 });
 
-test("a circle is drawn, not waited for", () => {
+test("a cycle does not hang the layout", () => {
   expect(placeNodes(graph(["a>b", "b>a", "b>c"])).size).toBe(3);
 });
 
-test("no two nodes have the same place", () => {
+test("no two nodes have the same position", () => {
   const edges = Array.from({ length: 300 }, (_, index) => `n${Math.floor(index / 3)}>n${index + 1}`);
   const places = [...placeNodes(graph(edges)).values()].map(({ x, y }) => `${x}:${y}`);
 
   expect(new Set(places).size).toBe(places.length);
 });
 
-test("sweeps take crossings away", () => {
+test("sweeps remove crossings", () => {
   const placed = placeNodes(graph(["a>x", "b>y", "c>z", "a>z"].reverse()));
   const rows = ["a", "b", "c"].map((id) => placed.get(id)!.y);
   const after = ["x", "y", "z"].map((id) => placed.get(id)!.y);
@@ -33,7 +33,7 @@ test("sweeps take crossings away", () => {
   expect(order(rows).indexOf(1)).toBe(order(after).indexOf(1));
 });
 
-test("sixty siblings are drawn, more are folded into one, and one can open it", () => {
+test("sixty siblings are drawn; more are folded into one node that can be opened", () => {
   const fan = (size: number) => graph([...Array.from({ length: size }, (_, index) => `start>work ${index}`), ...Array.from({ length: size }, (_, index) => `work ${index}>end`)]);
 
   expect(fold(fan(60), new Set()).nodes).toHaveLength(62);
@@ -43,7 +43,7 @@ test("sixty siblings are drawn, more are folded into one, and one can open it", 
   expect(fold(fan(61), new Set(["fold:work 0"])).nodes).toHaveLength(63);
 });
 
-test("ten thousand tasks come down to what can be drawn", () => {
+test("ten thousand tasks are folded until they can be drawn", () => {
   const edges = Array.from({ length: 9_999 }, (_, index) => `n${Math.floor((index * 7919) % (index + 1))}>n${index + 1}`);
   const drawn = foldToFit(graph(edges), new Set());
 

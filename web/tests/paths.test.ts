@@ -5,7 +5,7 @@ import { pathRows } from "../src/view/paths";
 const file = (path: string): ChangedFile => ({ path, status: "modified", tasks: [] });
 const lines = (rows: { name: string; level: number }[]) => rows.map((row) => `${" ".repeat(row.level - 1)}${row.name}`);
 
-test("folders come first, and one with a single folder in it is one line with it", () => {
+test("folders come first, and a folder with a single subfolder is merged with it", () => {
   expect(lines(pathRows([file("z.md"), file("src/deep/a.py"), file("src/deep/b/c.py")], new Set()))).toEqual(["src/deep", " b", "  c.py", " a.py", "z.md"]);
 });
 

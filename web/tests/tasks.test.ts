@@ -17,7 +17,7 @@ test("a task that ends is shown as ended", () => {
   expect(refetch).toBe(false);
 });
 
-test("events that the table already knows of change nothing", () => {
+test("events that the table already includes change nothing", () => {
   const before = table("a");
 
   expect(applyEvents(before, [event(10, "task:updated", { id: "a", status: "failed" })], "tw_1").table).toBe(before);
@@ -29,25 +29,25 @@ test("events of other runs change nothing", () => {
   expect(applyEvents(before, [event(11, "task:updated", { id: "a", status: "failed" }, "tw_2")], "tw_1").table).toBe(before);
 });
 
-test("a task that begins is shown at once with its parent's phase, and read anew for the rest", () => {
+test("a new task is shown immediately in its parent's phase, and the table is refetched", () => {
   const { table: after, refetch } = applyEvents(table("a"), [event(11, "task:created", { id: "new", name: "New", status: "in_progress", parent_task_id: "a" })], "tw_1");
 
   expect(find(after, "new")).toMatchObject({ name: "New", parent: "a", phase: 1 });
   expect(refetch).toBe(true);
 });
 
-test("a milestone is the task's last word and a mark on its bar", () => {
+test("a milestone updates the row and adds a mark to its bar", () => {
   const { table: after } = applyEvents(table("a"), [event(11, "milestone:created", { task_id: "a", message: "half", progress: 50 })], "tw_1");
 
   expect(find(after, "a")).toMatchObject({ milestone: "half", progress: 50 });
   expect(after.marks.get("a")).toEqual([{ at: Date.parse("2026-01-01T00:00:05Z"), kind: "milestone", text: "half" }]);
 });
 
-test("an event of a task that is not in the table asks for a new reading", () => {
+test("an event of a task that is not in the table causes a refetch", () => {
   expect(applyEvents(table("a"), [event(11, "task:updated", { id: "other", status: "failed" })], "tw_1").refetch).toBe(true);
 });
 
-test("a thousand patches leave the other rows as they are", () => {
+test("a thousand updates leave the other rows untouched", () => {
   const before = table(...Array.from({ length: 1000 }, (_, index) => `t${index}`));
   const events = Array.from({ length: 1000 }, (_, index) => event(11 + index, "task:updated", { id: "t7", status: index % 2 ? "failed" : "success" }));
 

@@ -8,43 +8,43 @@ const task = (id: string, given: Partial<TaskRow> = {}): TaskRow => ({
   milestone: null, progress: null, isStale: false, isBlocked: false, ...given,
 });
 const phase = (number: number): Phase => ({ number, name: `P${number}`, status: "in_progress", tasks: { total: 0, completed: 0, failed: 0, in_progress: 0 } });
-const wish = (given: Partial<TreeOptions> = {}): TreeOptions => ({ groupBy: "phase", folded: new Set(), failuresOnly: false, words: "", status: "", ...given });
+const options = (given: Partial<TreeOptions> = {}): TreeOptions => ({ groupBy: "phase", folded: new Set(), failuresOnly: false, words: "", status: "", ...given });
 const keys = (rows: { key: string; level: number }[]) => rows.map((row) => `${" ".repeat(row.level - 1)}${row.key}`);
 
-test("phases hold their tasks, and tasks their subtasks", () => {
-  const rows = rowsOf([task("a"), task("b", { parent: "a" }), task("c", { phase: 2 })], [phase(1), phase(2)], wish());
+test("phases contain their tasks, and tasks their subtasks", () => {
+  const rows = rowsOf([task("a"), task("b", { parent: "a" }), task("c", { phase: 2 })], [phase(1), phase(2)], options());
 
   expect(keys(rows)).toEqual(["phase:1", " a", "  b", "phase:2", " c"]);
 });
 
-test("a phase that has not begun is there too", () => {
-  expect(keys(rowsOf([], [phase(1), phase(2)], wish()))).toEqual(["phase:1", "phase:2"]);
+test("a phase that has not started is included", () => {
+  expect(keys(rowsOf([], [phase(1), phase(2)], options()))).toEqual(["phase:1", "phase:2"]);
 });
 
-test("what is folded hides what is below", () => {
+test("a folded row hides its children", () => {
   const tasks = [task("a"), task("b", { parent: "a" })];
 
-  expect(keys(rowsOf(tasks, [phase(1)], wish({ folded: new Set(["a"]) })))).toEqual(["phase:1", " a"]);
-  expect(keys(rowsOf(tasks, [phase(1)], wish({ folded: new Set(["phase:1"]) })))).toEqual(["phase:1"]);
+  expect(keys(rowsOf(tasks, [phase(1)], options({ folded: new Set(["a"]) })))).toEqual(["phase:1", " a"]);
+  expect(keys(rowsOf(tasks, [phase(1)], options({ folded: new Set(["phase:1"]) })))).toEqual(["phase:1"]);
 });
 
-test("a filter keeps the way down to what it finds", () => {
-  const rows = rowsOf([task("a"), task("b", { parent: "a", status: "failed" }), task("c")], [phase(1)], wish({ failuresOnly: true }));
+test("a filter keeps the ancestors of matching tasks", () => {
+  const rows = rowsOf([task("a"), task("b", { parent: "a", status: "failed" }), task("c")], [phase(1)], options({ failuresOnly: true }));
 
   expect(keys(rows)).toEqual(["phase:1", " a", "  b"]);
 });
 
-test("tasks can be grouped by who does them", () => {
-  const rows = rowsOf([task("a", { agent: "Zoe" }), task("b"), task("c", { agent: null })], [], wish({ groupBy: "agent" }));
+test("tasks can be grouped by agent", () => {
+  const rows = rowsOf([task("a", { agent: "Zoe" }), task("b"), task("c", { agent: null })], [], options({ groupBy: "agent" }));
 
   expect(keys(rows)).toEqual(["agent:Ada", " b", "agent:", " c", "agent:Zoe", " a"]);
 });
 
 test("a task that is its own ancestor does not hang the page", () => {
-  expect(() => rowsOf([task("a", { parent: "b" }), task("b", { parent: "a" })], [phase(1)], wish({ words: "a" }))).not.toThrow();
+  expect(() => rowsOf([task("a", { parent: "b" }), task("b", { parent: "a" })], [phase(1)], options({ words: "a" }))).not.toThrow();
 });
 
-test("a task that waits for others is waiting, one that was stopped is blocked", () => {
+test("a pending task that depends on others is waiting; a running one with a blocker is blocked", () => {
   expect(getDisplayStatus(task("a", { status: "pending", isBlocked: true }))).toBe("waiting");
   expect(getDisplayStatus(task("a", { isBlocked: true }))).toBe("blocked");
   expect(getDisplayStatus(task("a", { status: "success", isBlocked: true }))).toBe("success");

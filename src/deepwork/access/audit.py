@@ -42,7 +42,7 @@ class AuditRecord:
             with use_call(Call()), database.transaction() as tx:
                 self._write(tx)
         except DeepworkError as error:
-            log.error("A call of %s could not be recorded: %s", self._call.tool, error)  # noqa: TRY400
+            log.error("A call of %s could not be recorded in the audit log: %s", self._call.tool, error)  # noqa: TRY400
 
     def save_failure(self, database: Database, error: Exception) -> None:
         """Write an entry that the call failed, in addition to entries for its earlier effects."""

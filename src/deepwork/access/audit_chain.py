@@ -45,13 +45,13 @@ def verify_chain(links: Iterable[ChainedEntry], head: ChainHead) -> ChainVerdict
         if link.seq != seq + 1:
             return ChainVerdict(seq, chain, seq + 1, f"row {seq + 1} is missing")
         if not _is_linked(chain, link):
-            return ChainVerdict(seq, chain, link.seq, f"row {link.seq} is not what was written")
+            return ChainVerdict(seq, chain, link.seq, f"row {link.seq} was changed after it was written")
         seq, chain = link.seq, link.chain
     if seq < head.seq:
         return ChainVerdict(seq, chain, seq + 1, f"rows {seq + 1} to {head.seq} are missing at the end")
     if ChainHead(seq, chain) != head:
         return ChainVerdict(
-            seq, chain, head.seq + 1, f"the record should end with row {head.seq}, and does not"
+            seq, chain, head.seq + 1, f"the log should end with row {head.seq}, but does not"
         )
     return ChainVerdict(seq, chain)
 

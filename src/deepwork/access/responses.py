@@ -9,7 +9,7 @@ from deepwork.tool_types import Answer
 
 
 class TokenView(Answer):
-    """A token, without what makes it one."""
+    """A token without its secret."""
 
     name: str
     id: str
@@ -28,7 +28,7 @@ class TokenView(Answer):
 
 
 class NewToken(Answer):
-    """A token, this once."""
+    """A new token; its secret is returned only once."""
 
     name: str
     scope: Scope

@@ -14,25 +14,25 @@ from deepwork.access.store import TokenStore
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.names import encode_letters
-from deepwork.tool_types import Name, Traits
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Name
 
 DAY_MS = 24 * 3600 * 1000
 
 
 class TokenTools:
-    """Tokens are given out, looked at and taken back."""
+    """Creates, lists and revokes tokens."""
 
-    traits: ClassVar = Traits(
-        toolset="tokens", read_only=frozenset({"token_list"}), destructive=frozenset({"token_revoke"})
-    )
+    traits: ClassVar = Traits(toolset="tokens", one_transaction=True)
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @tool("admin")
     def token_create(
         self, name: Name, scope: Scope, expires_days: Annotated[int, Field(ge=1, le=3650)] | None = None
     ) -> NewToken:
-        """Make a token with a name and a scope; it is shown this once and cannot be read again."""
+        """Create a named token with a scope; the token is shown only once."""
         _require_name(name)
         secret = secrets.token_urlsafe(32)
         with self._database.transaction() as tx:
@@ -46,19 +46,21 @@ class TokenTools:
             )  # fmt: skip
             if not store.add(token):
                 raise NotAllowed(
-                    f"There is a token {name!r} already.",
-                    suggestion=f"Choose another name, or end that one: deepwork tokens revoke {name}",
+                    f"Token {name!r} already exists.",
+                    suggestion=f"Choose another name, or revoke that token: deepwork tokens revoke {name}",
                 )
             text = rules.format_token(token.id, secret)
             return NewToken(name=name, scope=scope, token=text, expires_at=token.expires_at)
 
+    @tool("admin", read_only=True)
     def token_list(self) -> Tokens:
-        """Every token there ever was: who made it, how much it may do, when it was last used."""
+        """List all tokens, including revoked ones, with creator, scope and last use."""
         with self._database.reading() as tx:
             return Tokens(tokens=[TokenView.from_token(token, tx.now) for token in TokenStore(tx).list_all()])
 
+    @tool("admin", destructive=True)
     def token_revoke(self, name: Name) -> Revoked:
-        """End a token; every server refuses it within seconds."""
+        """Revoke a token; every server rejects it within seconds."""
         _require_name(name)
         with self._database.transaction() as tx:
             if not TokenStore(tx).revoke(name):
@@ -72,7 +74,7 @@ def _require_name(name: str) -> None:
     # Not repeated in the error: somebody may have pasted the token itself.
     if not rules.is_token_name(name):
         raise InvalidInput(
-            "This cannot be the name of a token.",
-            suggestion="A name has up to 63 letters, digits, dots, dashes and underscores, and begins with a "
-            "letter or digit; `owner`, `local` and `anonymous` are taken.",
+            "This is not a valid token name.",
+            suggestion="A name has up to 63 letters, digits, dots, dashes and underscores, and starts with a "
+            "letter or digit; `owner`, `local` and `anonymous` are reserved.",
         )

@@ -44,7 +44,7 @@ class LeaseStore:
         return lease
 
     def resume(self, what: str, who: str) -> Lease | None:
-        """Give the lease back to its last holder in the same epoch; None if somebody holds it now."""
+        """Give the lease back to its last holder in the same epoch; None if an agent holds it now."""
         self.forget_loss(what, who)
         return _lease_from_row(
             self._tx.fetch_one(
@@ -100,7 +100,7 @@ class LeaseStore:
         return [row["what"] for row in rows]
 
     def forget_loss(self, what: str, who: str) -> None:
-        """Remove the record of a loss: the agent came back before anybody else took the lease."""
+        """Remove the record of a loss: the agent came back before another agent took the lease."""
         self._tx.execute("DELETE FROM lost_leases WHERE who = :who AND what = :what", who=who, what=what)
 
     def _record_loss(self, what: str, loser: str | None) -> None:

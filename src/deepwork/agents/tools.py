@@ -16,24 +16,21 @@ from deepwork.agents.store import AgentStore
 from deepwork.agents.task_directory import TaskDirectory
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
-from deepwork.tool_types import UNCHANGED, Done, Id, Limit1000, Name, Traits, check_object
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import UNCHANGED, Done, Id, Limit1000, Name, check_object
 
 
 class AgentTools:
     """Tools to register, update, list and unregister agents."""
 
-    traits: ClassVar = Traits(
-        toolset="agents",
-        read_only=frozenset({"agent_get", "agent_list"}),
-        idempotent=frozenset({"agent_heartbeat", "agent_update", "agent_unregister"}),
-        destructive=frozenset({"agent_unregister"}),
-    )
+    traits: ClassVar = Traits(toolset="agents", one_transaction=True)
 
     def __init__(self, database: Database, presence: Presence, task_directory: TaskDirectory) -> None:
         self._database = database
         self._presence = presence
         self._task_directory = task_directory
 
+    @tool("work")
     def agent_register(
         self,
         name: Annotated[Name, Field(description="Human-friendly name")],
@@ -58,6 +55,7 @@ class AgentTools:
             self._presence.emit_newly_silent(tx)
             return Registered(id=agent.id, name=agent.name, status=agent.said)
 
+    @tool("work", acts_as="agent_id", idempotent=True)
     def agent_heartbeat(
         self,
         agent_id: Id,
@@ -86,6 +84,7 @@ class AgentTools:
                 lost_claims=lost or None,
             )
 
+    @tool("work", acts_as="id", idempotent=True)
     def agent_update(
         self,
         id: Id,
@@ -109,11 +108,13 @@ class AgentTools:
             )
             return Done()
 
+    @tool("read")
     def agent_get(self, id: Id) -> AgentView:
         """Get an agent: status, current task, last heartbeat."""
         with self._database.reading() as tx:
             return self._presence.build_view(tx, AgentStore(tx).get(id))
 
+    @tool("read")
     def agent_list(
         self,
         status: list[AgentStatus] | None = None,
@@ -129,6 +130,7 @@ class AgentTools:
             )  # fmt: skip
             return Agents(agents=[self._presence.build_view(tx, agent) for agent in agents], total=total)
 
+    @tool("work", acts_as="id", idempotent=True, destructive=True)
     def agent_unregister(self, id: Id) -> Unregistered:
         """Unregister an agent: it goes offline for good and its claims are released."""
         with self._database.transaction() as tx:

@@ -6,5 +6,7 @@ from deepwork.agents.tools import AgentTools
 from deepwork.cli.tool_commands import ToolGroup
 from deepwork.messages.tools import MessageTools
 
-agents = ToolGroup("agents", lambda: [AgentTools], "agent_", "Agents: who works, and whether they live.")
+agents = ToolGroup(
+    "agents", lambda: [AgentTools], "agent_", "Registered agents, and whether they are online."
+)
 messages = ToolGroup("messages", lambda: [MessageTools], "message_", "Messages between agents.")

@@ -39,17 +39,25 @@ class TimestampParam(click.ParamType[int]):
                 then = datetime.fromisoformat(str(value)).astimezone()
             except ValueError:
                 self.fail(
-                    f"{value!r} is no moment: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00.", param, ctx
+                    f"{value!r} is not a point in time: use 2h, 7d, 2026-05-01 or 2026-05-01T12:00.",
+                    param,
+                    ctx,
                 )
         return int(then.timestamp() * 1000)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@click.option("--account", metavar="NAME", help="Only calls under the token of this name, or `local`.")
+@click.option("--account", metavar="NAME", help="Only calls with the token of this name, or `local`.")
 @click.option("--tool", metavar="NAME", help="Only calls of this tool.")
-@click.option("--since", type=TimestampParam(), metavar="WHEN", help="Not before this: 2h, 7d, or a date.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, metavar="N", help="At most so many. Default: 50."
+    "--since", type=TimestampParam(), metavar="WHEN", help="Only calls since then: 2h, 7d or a date."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    metavar="N",
+    help="Maximum number of calls. Default: 50.",
 )
 @json_option
 @place_options
@@ -58,7 +66,7 @@ def audit(
     context: click.Context, /, account: str | None, tool: str | None, since: int | None, limit: int,
     as_json: bool, **place: Any,
 ) -> None:  # fmt: skip
-    """Show the record of calls that may have changed something, newest first."""
+    """List the audit log, newest first: calls that may have changed something."""
     if context.invoked_subcommand is not None:
         refuse_misplaced(context)
         return
@@ -69,7 +77,8 @@ def audit(
         print_answer({"calls": rows}, as_json=True)
     else:
         print_answer(
-            {"calls": [_shorten_row(row) for row in rows]} if rows else "Nothing is recorded.", as_json=False
+            {"calls": [_shorten_row(row) for row in rows]} if rows else "No calls are recorded.",
+            as_json=False,
         )
 
 
@@ -77,13 +86,13 @@ def audit(
 @json_option
 @place_options
 def verify(as_json: bool, **place: Any) -> None:
-    """Follow the chain from the first row to the last; exit code 1 if it is broken."""
+    """Verify the hash chain from the first entry to the last; exit code 1 if it is broken."""
     try:
-        with _open_store(place) as store, ProgressBar("Following the chain", quiet=as_json) as progress:
+        with _open_store(place) as store, ProgressBar("Verifying", quiet=as_json) as progress:
             head = store.get_head()
             verdict = verify_chain(_report_progress(store.iterate_chain(), head.seq, progress), head)
     except StorageError as error:  # the chain's head or the whole table is missing
-        verdict = ChainVerdict(0, "", problem=f"the record cannot be read: {error.message}")
+        verdict = ChainVerdict(0, "", problem=f"the audit log cannot be read: {error.message}")
     found = {key: value for key, value in asdict(verdict).items() if value is not None}
     print_answer({"intact": verdict.problem is None, **found}, as_json=as_json)
     sys.exit(0 if verdict.problem is None else 1)
@@ -104,7 +113,7 @@ def _report_progress(
 ) -> Iterator[ChainedEntry]:
     for link in links:
         if link.seq % 500 == 0:
-            progress.report("Following the chain", link.seq, total)
+            progress.report("Verifying", link.seq, total)
         yield link
 
 

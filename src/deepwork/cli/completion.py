@@ -17,9 +17,9 @@ _INSTRUCTIONS = {
 @click.command()
 @click.argument("shell", type=click.Choice(list(_INSTRUCTIONS)))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete our commands, their options and the ids they take.
+    """Print a completion script for a shell; it completes commands, options and ids.
 
-    bash, zsh: eval "$(deepwork completion SHELL)" in ~/.bashrc or ~/.zshrc, there after compinit.
+    bash, zsh: add eval "$(deepwork completion SHELL)" to ~/.bashrc, or to ~/.zshrc after compinit.
 
     fish: deepwork completion fish > ~/.config/fish/completions/deepwork.fish
     """

@@ -19,16 +19,16 @@ _HELP = {option.name: option.help for option in OPTIONS}
 @click.command()
 @place_options
 @click.option("--port", type=int, default=PORT, show_default=True, metavar="N", help=_HELP["port"])
-@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1.")
+@click.option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1.")
 @click.option("--allowed-hosts", metavar="NAMES", help=_HELP["allowed_hosts"])
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
 @click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
 @log_format_option
 def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
-    """See in a browser what agents do, and act where they wait for you.
+    """Serve the dashboard: see in a browser what agents do, and answer those that wait for you.
 
-    Looks at the same store as the servers of the project, however these are started; Ctrl-C ends it.
+    It uses the same store as the project's servers, however they are started. Ctrl-C stops it.
     """
     import anyio
 

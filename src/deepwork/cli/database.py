@@ -32,14 +32,14 @@ _STORE_NAMES = ("project", "global")
 
 @click.group(cls=CommandGroup)
 def db() -> None:
-    """The store: look at it, copy it, back it up, put it back."""
+    """Inspect, copy, back up and restore the store."""
 
 
 @db.command()
 @place_options
 @json_option
 def info(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
-    """Say where everything is kept, how much it is, and who has it open; nothing is changed."""
+    """Show where the store is, how large it is, and which processes have it open; changes nothing."""
     from deepwork.database.store_overview import load_overview
 
     settings = load_command_settings(path, database=database, global_store=global_store)
@@ -98,7 +98,7 @@ def copy(source: str, target: str, path: str, as_json: bool) -> None:
 @place_options
 @json_option
 def backup(file: str, path: str, database: str | None, global_store: bool, as_json: bool) -> None:
-    """Write the whole store into one new SQLite file; servers may go on working."""
+    """Back up the whole store to one new SQLite file; servers may keep running."""
     from deepwork.database.backup import back_up
 
     settings = load_command_settings(path, database=database, global_store=global_store)
@@ -116,13 +116,13 @@ def backup(file: str, path: str, database: str | None, global_store: bool, as_js
 
 @db.command()
 @click.argument("file")
-@click.option("--replace", is_flag=True, help="Replace what the store holds, after backing it up.")
+@click.option("--replace", is_flag=True, help="Replace the store's contents, after backing it up.")
 @place_options
 @json_option
 def restore(
     file: str, replace: bool, path: str, database: str | None, global_store: bool, as_json: bool
 ) -> None:
-    """Put a backup in the place of the store, which must be empty or new unless --replace is given."""
+    """Restore a backup into the store, which must be empty or new unless --replace is given."""
     from deepwork.database.backup import require_backup
     from deepwork.database.backup import restore as put_back
 
@@ -135,7 +135,7 @@ def restore(
     try:
         with (
             _use_full_paths(str(place), store.address),
-            ProgressBar("Putting back", quiet=as_json) as progress,
+            ProgressBar("Restoring", quiet=as_json) as progress,
         ):
             restored = put_back(place, store, replace=replace, report=progress.report)
     finally:
@@ -170,7 +170,7 @@ def _require_folder(file: Path) -> None:
     if not file.parent.is_dir():
         raise InvalidInput(
             f"The folder {file.parent} does not exist.",
-            suggestion=f"Correct the name, or make it: mkdir -p {file.parent}",
+            suggestion=f"Correct the name, or create it: mkdir -p {file.parent}",
         )
 
 
@@ -237,7 +237,7 @@ def _get_mode(settings: Settings) -> str:
 def _format_openers(others: list[str] | None, as_json: bool) -> Any:
     if as_json:
         return others
-    return "cannot be told" if others is None else others or "by nobody"
+    return "unknown" if others is None else others or "by nobody"
 
 
 def _count_rows(rows: Any, as_json: bool) -> dict[str, Any]:

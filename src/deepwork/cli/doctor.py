@@ -27,7 +27,7 @@ from deepwork.git.command import Git
 @place_options
 @json_option
 def doctor(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
-    """Say what is running, where everything is kept, and what is wrong; exit code 1 if anything is."""
+    """Check the installation and suggest fixes; exit code 1 if there is a problem."""
     flags = {"database": database, "global_store": global_store}
     try:
         settings, problems = load_command_settings(path, **flags), []
@@ -40,7 +40,7 @@ def doctor(path: str, database: str | None, global_store: bool, as_json: bool) -
         print_answer({"facts": facts, "problems": problems}, as_json=True)
     else:
         print_answer(facts, as_json=False)
-        print("\n" + ("\n".join(f"PROBLEM: {problem}" for problem in problems) or "Everything is in order."))
+        print("\n" + ("\n".join(f"PROBLEM: {problem}" for problem in problems) or "No problems found."))
     sys.exit(1 if problems else 0)
 
 
@@ -54,18 +54,18 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "database", f"not readable ({type(error).__name__})"
     yield "git", _get_git_version(settings.project_root) or "not found"
     running = list_servers(settings.database_location)
-    yield "servers", "cannot be told here" if running is None else ", ".join(running) or "none running"
+    yield "servers", "unknown on this system" if running is None else ", ".join(running) or "none running"
 
 
 def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
     if is_configured:
         for key in find_unknown_keys(settings.project_root):
-            yield f"config.yml has a key {key!r} that means nothing. Remove it or correct its spelling."
+            yield f"config.yml has an unknown key {key!r}. Remove it or correct its spelling."
         yield from _find_tool_problems(settings)
     if _get_git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
     if not os.access(settings.project_root, os.W_OK):
-        yield f"{settings.project_root} is not writable for this user. Change its owner or its mode."
+        yield f"{settings.project_root} is not writable by this user. Change its owner or mode."
     try:
         yield from open_engine(settings.database_location).find_problems()
     except DeepworkError as error:
@@ -101,7 +101,7 @@ def _load_readable_settings(project: Path, flags: dict[str, Any]) -> Settings:
     try:
         return load_settings(project, harmless | given)
     except DefinitionError:
-        root = Path(os.path.expanduser(project)).resolve()  # noqa: PTH111 - takes `~nobody` as it is
+        root = Path(os.path.expanduser(project)).resolve()  # noqa: PTH111 - keeps `~nobody` unchanged
         if not root.is_dir():
             raise
     with TemporaryDirectory() as without_file:
@@ -112,7 +112,7 @@ def _find_folder_problem(settings: Settings) -> str:
     folder = settings.state_folder
     if folder.is_dir() or not folder.exists():
         return ""
-    return f"{folder} is no folder, and deepwork keeps its settings and its store in one. Move it away."
+    return f"{folder} is not a folder, but deepwork stores its settings and data there. Move it away."
 
 
 def _get_git_version(root: Path) -> str | None:

@@ -122,7 +122,9 @@ def _read_text(value: str, param: click.Parameter | None, ctx: click.Context | N
 
 def _read_standard_input(param: click.Parameter | None, ctx: click.Context | None) -> str:
     if sys.stdin is None or sys.stdin.isatty():
-        raise click.BadParameter("nothing comes on standard input; name a file, or pipe it in.", ctx, param)
+        raise click.BadParameter(
+            "nothing is piped into standard input; name a file, or pipe it in.", ctx, param
+        )
     return _decode(sys.stdin.buffer.read(MAX_BYTES + 1), _STDIN)
 
 

@@ -17,22 +17,22 @@ from deepwork.server.application import Application
 
 @click.group(cls=CommandGroup)
 def events() -> None:
-    """Follow what happens."""
+    """Follow events as they happen."""
 
 
 @events.command()
 @place_options
 @click.option(
-    "--since", type=click.IntRange(min=0), metavar="N", help="Begin after event N. Default: from now on."
+    "--since", type=click.IntRange(min=0), metavar="N", help="Start after event N. Default: new events only."
 )
 @click.option("--workflow-id", metavar="ID", help="Only events of this workflow.")
-@click.option("--no-follow", is_flag=True, help="Print what is there, then stop.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--no-follow", is_flag=True, help="Print stored events, then stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(
     path: str, database: str | None, global_store: bool, since: int | None, workflow_id: str | None,
     no_follow: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print events of every process in this project, as they are stored; an outage is waited out."""
+    """Print events of all processes in this project as they are stored; reconnects after an outage."""
     app = Application(load_command_settings(path, database=database, global_store=global_store))
     feed = app.feed
     start = feed.get_last_seq() if since is None else since
@@ -61,6 +61,6 @@ def _to_dict(event: Event | ResyncRequired) -> dict[str, object]:
 
 def _format_line(event: Event | ResyncRequired) -> str:
     if isinstance(event, ResyncRequired):
-        return f"(events after {event.since} are no longer kept; going on after {event.resume_at})"
+        return f"(events after {event.since} are no longer stored; continuing after {event.resume_at})"
     what = event.data.get("name") or event.data.get("subject") or event.data.get("id") or ""
     return f"{event.seq:>6}  {event.ts}  {event.type:<20}  {to_printable(what)}"

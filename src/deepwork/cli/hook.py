@@ -14,13 +14,13 @@ import click
     metavar="EVENT --client CLIENT [--path DIR] [--global] [--db LOCATION]",
 )
 def hook(words: tuple[str, ...]) -> None:
-    """Answer a client's event: its JSON on standard input, the answer in the client's own form.
+    """Handle a client's hook event: read its JSON from standard input, answer in the client's format.
 
     \b
     EVENT is session-start, tool-use or stop; CLIENT is claude-code, codex or gemini.
 
-    A failure is never the agent's: the exit code is 0 and nothing is printed. `deepwork status` shows
-    what went wrong. The project is the one that the event's folder is in, or that --path names.
+    A failure never stops the agent: the exit code is 0 and nothing is printed. `deepwork status` shows
+    what went wrong. The project is the one given by --path, or the one that contains the event's folder.
     """
     from deepwork.hooks.entrypoint import main
 

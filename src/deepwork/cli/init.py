@@ -12,14 +12,14 @@ from deepwork.cli.output import print_answer, to_printable
 
 
 @click.command()
-@click.option("--example-job", is_flag=True, help="Write a job to learn from and to change.")
-@click.option("--example-review", is_flag=True, help="Write a .deepreview with two rules.")
+@click.option("--example-job", is_flag=True, help="Write an example job.")
+@click.option("--example-review", is_flag=True, help="Write an example .deepreview file with two rules.")
 @project_option
 @json_option
 def init(example_job: bool, example_review: bool, path: str, as_json: bool) -> None:
-    """Begin in a project: settings, the ignore file of the store, and examples if you ask for them.
+    """Set up deepwork in a project: write settings, an ignore file for the store and, on request, examples.
 
-    What is there already stays as it is; running this again is harmless.
+    Existing files are left untouched; running this again is harmless.
     """
     from deepwork.setup.project import EXAMPLE_JOB, init_project
 
@@ -41,8 +41,8 @@ def init(example_job: bool, example_review: bool, path: str, as_json: bool) -> N
 def _build_next_steps(job: str | None, has_rules: bool) -> dict[str, str]:
     """Return the commands to run next, and what each is for."""
     return {
-        "deepwork setup --detect": "see which clients are here, then: deepwork setup CLIENT",
+        "deepwork setup --detect": "list the clients found here, then: deepwork setup CLIENT",
         **({f"deepwork jobs show {job}": "look at the example, then run it from your client"} if job else {}),
-        **({"deepwork review": "see what must be reviewed in the change at hand"} if has_rules else {}),
-        "deepwork doctor": "see that everything is in order",
+        **({"deepwork review": "list the reviews that your changes need"} if has_rules else {}),
+        "deepwork doctor": "check the installation",
     }

@@ -40,7 +40,7 @@ def options(command: Function) -> Function:
 
 @click.group(cls=ToolGroup, tools=_job_tools, only={"get_workflows"})
 def jobs() -> None:
-    """Jobs: workflows written in files."""
+    """Jobs: list, validate, create and draw them."""
     # Every answer here contains the problems, so keep them out of the log.
     logging.getLogger("deepwork").addHandler(logging.NullHandler())
 
@@ -48,7 +48,7 @@ def jobs() -> None:
 @jobs.command("list")
 @options
 def list_jobs(path: str, as_json: bool) -> None:
-    """Name every job that can be used, and what is wrong with the others."""
+    """List all valid jobs, and the problems of the others."""
     found, errors = _build_catalog(path).load_all()
     rows = [
         {"name": job.name, "workflows": [workflow.name for workflow in job.workflows], "summary": job.summary}
@@ -81,7 +81,7 @@ def show_job(name: str, path: str, as_json: bool) -> None:
 @click.argument("targets", nargs=-1, metavar="[NAME|PATH]...")
 @options
 def validate(targets: tuple[str, ...], path: str, as_json: bool) -> None:
-    """Say what is wrong with jobs, by file and line; without a name, with all of them. Exit code 1 if any."""
+    """Report problems in these jobs, or in all, by file and line; exit code 1 if there are any."""
     catalog = _build_catalog(path)
     folders = [_find_folder(catalog, target) for target in targets] or _list_folders(catalog)
     found = [line for folder in folders for line in find_problems(folder)]
@@ -99,19 +99,19 @@ def validate(targets: tuple[str, ...], path: str, as_json: bool) -> None:
 @click.argument("name")
 @options
 def new(name: str, path: str, as_json: bool) -> None:
-    """Begin a job: a folder with a small job.yml and instructions to change."""
+    """Create a job: a folder with a small job.yml and instructions to edit."""
     files = write_skeleton(load_command_settings(path).project_root, name)
     if as_json:
         print_answer({"name": name, "files": list(map(str, files))}, as_json=True)
         return
     _print_lines(f"wrote {file}" for file in files)
-    print(f"Change them, then run `deepwork jobs validate {name}`.")
+    print(f"Edit them, then run `deepwork jobs validate {name}`.")
 
 
 @jobs.command()
 @click.argument("name")
 @click.argument("workflow", required=False)
-@click.option("--mermaid", is_flag=True, help="Draw for a page instead of a terminal.")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid diagram.")
 @options
 def graph(name: str, workflow: str | None, mermaid: bool, path: str, as_json: bool) -> None:
     """Draw a job's workflows, or one of them."""

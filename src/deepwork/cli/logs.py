@@ -14,5 +14,5 @@ log_format_option = click.option(
     envvar="DEEPWORK_LOG_FORMAT",
     show_default=True,
     show_envvar=True,
-    help="How the log on standard error is written: for people, or one JSON object a line.",
+    help="The format of the log on standard error: text, or one JSON object per line.",
 )

@@ -21,33 +21,36 @@ REFUSED, MISUSED, INTERRUPTED, INTERNAL_FAILURE = 1, 2, 130, 70
 
 # Import path and short help of each command, so that `deepwork --help` need not import the commands.
 COMMANDS = {
-    "init": ("deepwork.cli.init:init", "Begin in a project: settings, and examples."),
-    "setup": ("deepwork.cli.setup:setup", "Make a client start deepwork: Claude Code, Codex, Cursor, ..."),
+    "init": ("deepwork.cli.init:init", "Set up deepwork in a project: settings and examples."),
+    "setup": (
+        "deepwork.cli.setup:setup",
+        "Configure a client to start deepwork: Claude Code, Codex, Cursor, ...",
+    ),
     "serve": ("deepwork.cli.serve:serve", "Run the MCP server."),
-    "dashboard": ("deepwork.cli.dashboard:dashboard", "See in a browser what agents do, and act."),
-    "db": ("deepwork.cli.database:db", "The store: look at it, copy it, back it up, put it back."),
-    "doctor": ("deepwork.cli.doctor:doctor", "Say what is running, what is wrong and how to mend it."),
-    "status": ("deepwork.cli.status:status", "What is going on here, at a glance."),
-    "events": ("deepwork.cli.events:events", "Follow what happens."),
-    "jobs": ("deepwork.cli.jobs:jobs", "Jobs: write, check and look at them."),
-    "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: runs of jobs, under way or done."),
-    "plans": ("deepwork.cli.plans:plans", "Plans: workflows, their tasks, and how far they are."),
-    "tasks": ("deepwork.cli.plans:tasks", "Tasks of plans: claim, note, report."),
-    "track": ("deepwork.cli.track:track", "Record work as it happens, and see what came of it."),
-    "diff": ("deepwork.cli.track:diff", "What a task changed."),
-    "templates": ("deepwork.cli.templates:templates", "Templates: plans to be used again."),
+    "dashboard": ("deepwork.cli.dashboard:dashboard", "Serve the dashboard: see what agents do, and act."),
+    "db": ("deepwork.cli.database:db", "Inspect, copy, back up and restore the store."),
+    "doctor": ("deepwork.cli.doctor:doctor", "Check the installation and suggest fixes."),
+    "status": ("deepwork.cli.status:status", "Show what is running and what waits for you."),
+    "events": ("deepwork.cli.events:events", "Follow events as they happen."),
+    "jobs": ("deepwork.cli.jobs:jobs", "Jobs: list, validate, create and draw them."),
+    "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: start, inspect and finish runs of jobs."),
+    "plans": ("deepwork.cli.plans:plans", "Plans: workflows, their tasks and their progress."),
+    "tasks": ("deepwork.cli.plans:tasks", "Tasks of plans: claim, update and complete them."),
+    "track": ("deepwork.cli.track:track", "Record work as it happens, and show the record."),
+    "diff": ("deepwork.cli.track:diff", "Show what a task changed."),
+    "templates": ("deepwork.cli.templates:templates", "Reusable plan templates."),
     "workspaces": (
         "deepwork.cli.workspaces:workspaces",
-        "Workspaces: git worktrees for tasks that run at the same time.",
+        "Workspaces: git worktrees for parallel tasks.",
     ),
     "repos": ("deepwork.cli.workspaces:repos", "Repositories that plans are about."),
     "review": ("deepwork.cli.review:review", "Reviews of changed files, by .deepreview rules."),
-    "agents": ("deepwork.cli.agents:agents", "Agents: who works, and whether they live."),
+    "agents": ("deepwork.cli.agents:agents", "Registered agents, and whether they are online."),
     "messages": ("deepwork.cli.agents:messages", "Messages between agents."),
-    "tokens": ("deepwork.cli.tokens:tokens", "Tokens: who may call a server on the network, and how much."),
-    "hook": ("deepwork.cli.hook:hook", "Answer a client's event; clients call this, not people."),
-    "audit": ("deepwork.cli.audit:audit", "The record of who called what, and whether it is whole."),
-    "completion": ("deepwork.cli.completion:completion", "Print what makes a shell complete our commands."),
+    "tokens": ("deepwork.cli.tokens:tokens", "Access tokens for servers on the network."),
+    "hook": ("deepwork.cli.hook:hook", "Handle a client's hook event; called by clients, not by people."),
+    "audit": ("deepwork.cli.audit:audit", "Audit log of tool calls; `verify` checks its integrity."),
+    "completion": ("deepwork.cli.completion:completion", "Print a completion script for a shell."),
 }
 
 
@@ -152,8 +155,8 @@ def _require_standard_output() -> None:
     """
     if sys.stdout is None:
         raise StorageError(
-            "Standard output is closed, so there is nowhere to answer; nothing was done.",
-            suggestion="Leave it open, or send it to /dev/null.",
+            "Standard output is closed, so the answer cannot be printed; nothing was done.",
+            suggestion="Leave it open, or redirect it to /dev/null.",
         )
 
 
@@ -164,19 +167,19 @@ def _to_environment_error(error: OSError) -> DeepworkError | None:
     except OSError as unwritable:
         _discard_output()
         return StorageError(
-            f"The answer could not be written: {unwritable.strerror}. What was to be done may be done.",
-            suggestion="Make room for it, or send it elsewhere; look before you repeat the command.",
+            f"The answer could not be written: {unwritable.strerror}. The command may have taken effect.",
+            suggestion="Free some space, or redirect the output; check what was done before you repeat the command.",
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        what = error.filename or "The answer, or a file of ours,"
+        what = error.filename or "The answer or a file of deepwork"
         return StorageError(
             f"{what} could not be written: {error.strerror}.",
             code=Code.STORAGE_FULL,
-            suggestion="Free some space; look before you repeat the command.",
+            suggestion="Free some space; check what was done before you repeat the command.",
         )
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return DefinitionError(
-            "This folder does not exist any more.", suggestion="Change to one that does, then try again."
+            "The current folder no longer exists.", suggestion="Change to an existing folder, then try again."
         )
     return None
 
@@ -224,6 +227,6 @@ def _print_internal_error(error: Exception) -> None:
         DeepworkError(
             f"deepwork failed: {type(error).__name__}: {error}",
             code=Code.INTERNAL_ERROR,
-            suggestion="This is our fault: report it, with what DEEPWORK_LOG_LEVEL=debug shows.",
+            suggestion="This is a bug in deepwork. Report it with the output of DEEPWORK_LOG_LEVEL=debug.",
         )
     )

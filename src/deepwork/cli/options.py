@@ -36,7 +36,7 @@ def project_option(command: Function, project: str = "path") -> Function:
     """Add --path; `project` is the name of the function's parameter."""
     return click.option(
         "--path", project, default=CURRENT_FOLDER, metavar="DIR", callback=_inherit_from_group,
-        help="The project. Default: the one that this folder is in.",
+        help="The project. Default: the one that contains the current folder.",
     )(command)  # fmt: skip
 
 
@@ -45,11 +45,11 @@ def place_options(command: Function, project: str = "path") -> Function:
     for option in (
         click.option(
             "--global", "global_store", is_flag=True, callback=_inherit_from_group,
-            help="Use ~/.deepwork, for all projects.",
+            help="Use the store in ~/.deepwork, shared by all projects.",
         ),
         click.option(
             "--db", "database", metavar="PATH|URL", callback=_inherit_from_group,
-            help="A SQLite file, or a postgresql:// URL.",
+            help="The store: a SQLite file or a postgresql:// URL.",
         ),
     ):  # fmt: skip
         command = option(command)
@@ -57,7 +57,9 @@ def place_options(command: Function, project: str = "path") -> Function:
 
 
 key_option = click.option(
-    "--idempotency-key", metavar="KEY", help="Repeating the command with this key changes nothing."
+    "--idempotency-key",
+    metavar="KEY",
+    help="Re-running with the same key returns the first result instead of repeating the change.",
 )
 
 
@@ -69,7 +71,7 @@ def refuse_misplaced(context: click.Context) -> None:
     for parameter in group.params:
         is_given = context.get_parameter_source(parameter.name or "") != ParameterSource.DEFAULT
         if is_given and not known.intersection(parameter.opts):
-            raise click.UsageError(f"{parameter.opts[0]} means nothing for {name}.", context)
+            raise click.UsageError(f"{parameter.opts[0]} does not apply to {name}.", context)
 
 
 def load_command_settings(path: str, **flags: Any) -> Settings:

@@ -23,7 +23,7 @@ from deepwork.plans.task_tools import TaskTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
-_INPUT_FORMS = "as YAML or JSON, from a file or, without one or with `-`, from standard input"
+_INPUT_FORMS = "as YAML or JSON from FILE; without FILE or with `-`, from standard input"
 
 
 def _build_document_argument(field: str, form: Any, **how: Any) -> dict[str, click.Parameter]:
@@ -50,7 +50,7 @@ _SOURCE_OPTIONS: dict[str, click.Parameter] = {
     "source_type": click.Option(
         ["--source-type"],
         type=click.Choice(list(SourceType), case_sensitive=False),
-        help="Where the wish comes from. Default: prompt.",
+        help="The kind of source. Default: prompt.",
         default="prompt",
     ),
     "source_content": click.Option(
@@ -58,7 +58,7 @@ _SOURCE_OPTIONS: dict[str, click.Parameter] = {
         required=True,
         type=TextParam(),
         metavar="TEXT|-",
-        help="What is to be done; `-` reads it from standard input.",
+        help="The request; `-` reads it from standard input.",
     ),
 }
 
@@ -70,21 +70,21 @@ plans = ToolGroup(
     "plans",
     lambda: [PlanTools],
     "workflow_",
-    "Plans: workflows, their tasks, and how far they are.",
+    "Plans: workflows, their tasks and their progress.",
     {
         "create": CommandOverrides(_SOURCE_OPTIONS),
         "set-plan": CommandOverrides(
             _build_document_argument("plan", Plan, check=_find_plan_problems),
-            f"The plan comes {_INPUT_FORMS}: a mapping with summary, approach and tasks; a task has name, "
+            f"The plan is read {_INPUT_FORMS}: a mapping with summary, approach and tasks; a task has name, "
             "description, sequence, depends_on, parallel_group, estimated_complexity, files_likely_affected.",
         ),
         "add-task": CommandOverrides(
             _build_document_argument("task", PlannedTask),
-            f"The task comes {_INPUT_FORMS}: a mapping with name, description, depends_on and so on.",
+            f"The task is read {_INPUT_FORMS}: a mapping with name, description, depends_on and so on.",
         ),
         "replan": CommandOverrides(
             _build_document_argument("tasks", list[PlannedTask], inner="tasks"),
-            f"The tasks come {_INPUT_FORMS}: a list, or a mapping with `tasks`.",
+            f"The tasks are read {_INPUT_FORMS}: a list, or a mapping with `tasks`.",
         ),
         "get-summary": CommandOverrides(render=_render_summary),
         "summary": CommandOverrides({"format": _FORMAT}, prepare=_choose_format, render=_render_summary),
@@ -95,15 +95,15 @@ tasks = ToolGroup(
     "tasks",
     lambda: [TaskTools],
     "task_",
-    "Tasks of plans: claim, note, report.",
+    "Tasks of plans: claim, update and complete them.",
     {
         "set-plan": CommandOverrides(
             _build_document_argument("plan", TaskPlan),
-            f"The plan comes {_INPUT_FORMS}: a mapping with approach and steps.",
+            f"The plan is read {_INPUT_FORMS}: a mapping with approach and steps.",
         ),
         "replan": CommandOverrides(
             _build_document_argument("new_plan", TaskPlan),
-            f"The plan comes {_INPUT_FORMS}: a mapping with approach and steps.",
+            f"The plan is read {_INPUT_FORMS}: a mapping with approach and steps.",
         ),
         "load-context": CommandOverrides(render=render_json),
         "context": CommandOverrides(render=render_json),
@@ -113,11 +113,15 @@ tasks = ToolGroup(
 
 @plans.command("show")
 @click.argument("id")
-@click.option("--graph", "drawn", is_flag=True, help="Draw who waits for whom.")
-@click.option("--mermaid", is_flag=True, help="Draw it for a page instead of a terminal.")
-@click.option("--history", is_flag=True, help="Also what became of it, newest first.")
+@click.option("--graph", "drawn", is_flag=True, help="Draw the dependencies between tasks.")
+@click.option("--mermaid", is_flag=True, help="Draw them as a Mermaid diagram.")
+@click.option("--history", is_flag=True, help="Include the history, newest first.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, metavar="N", help="How many tasks. Default: 100."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    metavar="N",
+    help="Maximum number of tasks. Default: 100.",
 )
 @json_option
 @place_options

@@ -42,11 +42,13 @@ _DUE, _UNKNOWN = 1, 2
 @click.group(cls=ToolGroup, tools=lambda: [ReviewTools], invoke_without_command=True)
 @click.pass_context
 @place_options
-@click.option("--files", multiple=True, metavar="FILE", help="Review these; `-` reads names from stdin.")
+@click.option(
+    "--files", multiple=True, metavar="FILE", help="Review these files; `-` reads names from stdin."
+)
 @click.option("--base-ref", metavar="REF", help="Compare with this branch, tag or commit.")
-@click.option("--platform", metavar="NAME", help="Whose form: claude, codex, gemini, opencode, generic.")
-@click.option("--again", is_flag=True, help="Ask for reviews that passed before, too.")
-@click.option("--check", is_flag=True, help="Exit code 1 if a review is due, 2 if that cannot be told.")
+@click.option("--platform", metavar="NAME", help="Output format: claude, codex, gemini, opencode, generic.")
+@click.option("--again", is_flag=True, help="Include reviews that already passed.")
+@click.option("--check", is_flag=True, help="Exit code 1 if a review is due, 2 if unknown.")
 @json_option
 def review(
     context: click.Context,
@@ -60,7 +62,7 @@ def review(
     check: bool,
     as_json: bool,
 ) -> None:
-    """Say what must be reviewed: of the files named, else those on stdin, else what changed in git."""
+    """List due reviews of the named files, else of those on stdin, else of the changes in git."""
     if context.invoked_subcommand:
         refuse_misplaced(context)
         return
@@ -69,7 +71,7 @@ def review(
     )
     try:
         named = _list_named_files(files)
-        with ProgressBar("Looking at what changed", quiet=as_json):
+        with ProgressBar("Finding changes", quiet=as_json):
             plan = _plan_reviews(app, named, base_ref, again=again)
     except DeepworkError as error:
         if not check:
@@ -87,7 +89,7 @@ def review(
 @project_option
 @json_option
 def list_rules(matching: tuple[str, ...], path: str, as_json: bool) -> None:
-    """Name every review rule, and what is wrong with others. Exit code 1 if any is broken."""
+    """List all valid review rules, and the problems of the others. Exit code 1 if any is invalid."""
     git = Git(load_command_settings(path).project_root, environment=build_child_environment())
     found = RuleCatalog(git.root).load_rules(RuleFinder(git).find_files())
     if matching:
@@ -117,7 +119,7 @@ def _plan_reviews(
     app: Application, named: list[str] | None, base_ref: str | None, *, again: bool
 ) -> ReviewPlan:
     if named is not None and base_ref:
-        raise InvalidInput("--base-ref is about changes in git; it means nothing for files that are named.")
+        raise InvalidInput("--base-ref is for changes in git; it does not apply to named files.")
     return app.reviews.planner.plan(named, base_ref, again=again)
 
 
@@ -145,7 +147,7 @@ def _read_piped_names() -> list[str]:
     if not stat.S_ISFIFO(mode):
         return []
     if not select.select([sys.stdin], [], [], _STDIN_TIMEOUT)[0]:
-        print("Nothing came on standard input; looking at git instead.", file=sys.stderr)
+        print("Nothing arrived on standard input; using the changes in git instead.", file=sys.stderr)
         return []
     return _parse_names(sys.stdin.buffer.read())
 
@@ -193,5 +195,5 @@ def _print_rules(found: RuleSet, *, as_json: bool) -> None:
         return
     if rows:
         print_answer({"rules": rows}, as_json=False)
-    for line in problems or ([] if rows else ["There is no rule."]):
+    for line in problems or ([] if rows else ["There are no rules."]):
         print(to_printable(line))

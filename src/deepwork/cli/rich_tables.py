@@ -46,7 +46,7 @@ def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]
             console.print(Text(title.upper(), style="bold"))
         console.print(table, no_wrap=False, crop=False)
         if left_out := [names[each] for each in filled if names[each] not in kept]:
-            console.print(Text(f"No room for: {', '.join(left_out)}; --json has all.", style="dim"))
+            console.print(Text(f"Not shown: {', '.join(left_out)}; --json shows all.", style="dim"))
     return [line.rstrip() for line in captured.get().split("\n")]
 
 

@@ -35,13 +35,13 @@ _HELP = {option.name: option.help for option in OPTIONS}
 @click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
 @log_format_option
 def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> None:
-    """Run the MCP server: over standard input and output for a client to start, or on the network."""
+    """Run the MCP server: over standard input and output, as clients start it, or on the network."""
     settings = load_command_settings(path, **flags)
     if no_quality_gate:
         settings = load_command_settings(path, **flags, quality_gate="false")
     start_logging(settings.log_level, log_format)
     for key in find_unknown_keys(settings.project_root):
-        logging.getLogger("deepwork").warning("config.yml has a key %r that means nothing here.", key)
+        logging.getLogger("deepwork").warning("config.yml has an unknown key %r.", key)
     _run(settings)
 
 

@@ -20,7 +20,7 @@ from deepwork.jobs.tools import WorkflowTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async
 
-_START = CommandOverrides(note="A job's only workflow is chosen whatever WORKFLOW_NAME says.")
+_START = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
 _OUTPUTS: dict[str, click.Parameter] = {
     "outputs": click.Argument(
         ["outputs"],
@@ -31,7 +31,7 @@ _OUTPUTS: dict[str, click.Parameter] = {
         metavar="NAME=FILE...",
     )
 }
-_DELIVER = "NAME=FILE says which file an output is; a name given twice has a list. Or all as one JSON object."
+_DELIVER = "NAME=FILE names the file of an output; repeat NAME for a list. Or give all as one JSON object."
 
 
 def options(command: Function) -> Function:
@@ -65,14 +65,14 @@ def options(command: Function) -> Function:
     },
 )
 def sessions() -> None:
-    """Sessions: the runs of jobs."""
+    """Job sessions: start, inspect and finish runs of jobs."""
 
 
 @sessions.command("list")
-@click.option("--all", "finished_too", is_flag=True, help="Also those completed or given up.")
+@click.option("--all", "finished_too", is_flag=True, help="Include completed and aborted sessions.")
 @options
 def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
-    """Name the sessions under way, oldest first."""
+    """List active sessions, oldest first."""
     with _open_application(place) as app:
         found = [each for each in app.sessions.files.list_all() if finished_too or each.is_active]
     rows = [_build_row(session) for session in found]
@@ -80,7 +80,9 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
         print_answer({"sessions": rows}, as_json=as_json)
     else:
         print(
-            "There is no session" + ("." if finished_too else " under way. See those that ended with --all.")
+            "There are no sessions."
+            if finished_too
+            else "There are no active sessions. --all lists the others too."
         )
 
 
@@ -98,7 +100,7 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
 @click.argument("session_id", metavar="ID")
 @options
 def resume(session_id: str, as_json: bool, **place: Any) -> None:
-    """Print what an agent needs to go on with a session: its current step and how to report it."""
+    """Print what an agent needs to resume a session: its current step and how to report it."""
     with _open_application(place) as app:
         spec = app.registry["get_session"]
         answer = invoke(app.database, spec, {"session_id": session_id}, Call("local", spec.name))
@@ -110,10 +112,10 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
 
 @sessions.command()
 @click.argument("session_id", metavar="ID")
-@click.option("--explanation", required=True, metavar="TEXT", help="Why; it is kept with the session.")
+@click.option("--explanation", required=True, metavar="TEXT", help="The reason; stored with the session.")
 @options
 def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> None:
-    """Give up a session."""
+    """Abort a session."""
     given = {"session_id": session_id, "explanation": explanation}
     with _open_application(place) as app:
         spec = app.registry["abort_workflow"]
@@ -189,7 +191,7 @@ def _render_briefing(answer: dict[str, Any]) -> list[str]:
         "",
         *step["step_instructions"].splitlines(),
         "",
-        *(["To be delivered:", *outputs, ""] if outputs else []),
+        *(["Expected outputs:", *outputs, ""] if outputs else []),
         f"Then call finished_step with session_id {step['session_id']!r}.",
     ]
     return [to_printable(line) for line in lines]

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("client", required=False, type=click.Choice(list(BY_NAME)), metavar="[CLIENT]")
-@click.option("--scope", type=click.Choice(["project", "user"]), help="Whose file: the project's or yours.")
 @click.option(
-    "--toolsets", metavar="NAMES", help="Offer these groups of tools, separated by commas, or `all`."
+    "--scope", type=click.Choice(["project", "user"]), help="Configure the project's file or your own."
 )
-@click.option("--hooks", "with_hooks", is_flag=True, help="Have the client call `deepwork hook` too.")
-@click.option("--no-guidance", is_flag=True, help="Leave AGENTS.md, CLAUDE.md and GEMINI.md alone.")
-@click.option("--absolute", is_flag=True, help="Name deepwork by its path, also in a project's file.")
-@click.option("--force", is_flag=True, help="Replace, or remove, an entry that you wrote yourself.")
-@click.option("--remove", "mode", flag_value="remove", help="Take away what setup wrote.")
+@click.option("--toolsets", metavar="NAMES", help="Offer these toolsets, separated by commas, or `all`.")
+@click.option("--hooks", "with_hooks", is_flag=True, help="Also make the client call `deepwork hook`.")
+@click.option("--no-guidance", is_flag=True, help="Do not change AGENTS.md, CLAUDE.md and GEMINI.md.")
+@click.option("--absolute", is_flag=True, help="Write deepwork's full path, even into a project's file.")
+@click.option("--force", is_flag=True, help="Replace or remove an entry that you wrote yourself.")
+@click.option("--remove", "mode", flag_value="remove", help="Remove what setup wrote.")
 @click.option(
     "--check",
     "mode",
     flag_value="check",
-    help="Say what differs, change nothing; exit code 1 if anything does.",
+    help="Show what differs, change nothing; exit code 1 if anything does.",
 )
 @click.option("--print", "mode", flag_value="print", help="Show what would be written, change nothing.")
 @click.option(
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 @project_option
 @json_option
 def setup(client: str | None, mode: str | None, path: str, as_json: bool, **options: Any) -> None:
-    """Make a client start deepwork, and tell its agents how to use it.
+    """Configure a client to start deepwork, and write guidance for its agents.
 
     \b
     CLIENT is one of claude-code, codex, cursor, vscode, gemini, opencode, windsurf, zed, claude-desktop.
-    Their files keep everything else as it is, comments and order too; --remove undoes it.
+    Adds one entry to the client's config file and leaves the rest untouched; --remove undoes it.
     """
     planner = _build_planner(load_command_settings(path))
     if mode == "detect" or client is None:
@@ -165,18 +165,18 @@ def _print_result(
 
 
 _WORDS = {
-    "write": {"created": "wrote", "changed": "changed", "unchanged": "as it should be", "deleted": "removed"},
-    "remove": {"changed": "took it out of", "unchanged": "nothing to remove in", "deleted": "removed"},
+    "write": {"created": "wrote", "changed": "changed", "unchanged": "up to date", "deleted": "removed"},
+    "remove": {"changed": "removed from", "unchanged": "nothing to remove in", "deleted": "removed"},
     "check": {
         "created": "missing",
         "changed": "differs",
-        "unchanged": "as it should be",
-        "deleted": "too much",
+        "unchanged": "up to date",
+        "deleted": "unexpected",
     },
     "print": {
         "created": "would write",
         "changed": "would change",
-        "unchanged": "as it should be",
+        "unchanged": "up to date",
         "deleted": "-",
     },
 }
@@ -192,7 +192,7 @@ def _render_result(
         if mode in ("check", "print"):
             yield from (f"    {to_printable(line.rstrip(chr(10)))}" for line in _render_diff(change))
     if not plan.changes:
-        yield "  nothing of ours is there"
+        yield "  nothing to remove"
     if plan.choice and mode != "remove":
         yield f"{plan.choice.tools} tools: {', '.join(plan.choice.toolsets)}."
         yield from _render_left_out(client, plan)
@@ -204,8 +204,8 @@ def _render_result(
 def _render_left_out(client: Client, plan: SetupPlan) -> Iterator[str]:
     if plan.choice and plan.choice.left_out:
         left_out = ", ".join(plan.choice.left_out)
-        yield f"Left out, because {client.title} shows {client.tool_limit} tools: {left_out}."
-        yield "Choose others, such as --toolsets jobs,plans,reviews; `--toolsets all` offers everything."
+        yield f"Left out, because {client.title} shows at most {client.tool_limit} tools: {left_out}."
+        yield "Choose others, for example --toolsets jobs,plans,reviews; `--toolsets all` offers everything."
 
 
 def _render_diff(change: ConfigFileChange) -> Iterator[str]:
@@ -237,6 +237,6 @@ def _print_clients(
     if shown:
         print_answer({"clients": shown}, as_json=False)
     else:
-        print(f"No client was found here. deepwork knows {', '.join(BY_NAME)}.")
-    print("`project` and `user` say whether deepwork is set up there. Set one up: deepwork setup CLIENT")
-    print("See first what it would write with --print; undo it with --remove.")
+        print(f"No client was found here. deepwork supports {', '.join(BY_NAME)}.")
+    print("`project` and `user` show where deepwork is set up. To set up a client: deepwork setup CLIENT")
+    print("--print shows what it would write; --remove undoes it.")

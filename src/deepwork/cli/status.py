@@ -28,9 +28,9 @@ EVENTS_SHOWN = 5
 @place_options
 @json_option
 def status(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
-    """Say what is going on here: what runs, who holds what, and what waits for you.
+    """Show what is running, who holds what, and what waits for you.
 
-    What is under way comes first; `deepwork dashboard` shows the same, live.
+    `deepwork dashboard` shows the same, live.
     """
     settings = load_command_settings(path, database=database, global_store=global_store)
     engine = open_engine(settings.database_location)
@@ -52,8 +52,8 @@ def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
         "store_will_be": engine.address,
         "next": [
             "deepwork init  # writes .deepwork/config.yml for this project",
-            "deepwork setup CLIENT  # makes your client start deepwork; without CLIENT it lists them",
-            "deepwork doctor  # says whether all it needs is here",
+            "deepwork setup CLIENT  # configures your client to start deepwork; without CLIENT it lists them",
+            "deepwork doctor  # checks the installation",
         ],
     }
 
@@ -145,25 +145,25 @@ def _load_hook_failures(store_folder: Path) -> dict[str, Any] | None:
 def _render_page(answer: dict[str, Any]) -> Iterator[str]:
     """Render the answer for people, without its empty sections."""
     if answer["store"] is None:
-        yield f"Nothing is kept for {answer['project']} yet. Begin with:"
+        yield f"There is no store for {answer['project']} yet. Start with:"
         yield from (f"  {command}" for command in answer["next"])
         return
     counts = answer["counts"]
     facts = {
         "project": answer["project"],
         "store": answer["store"],
-        "open by": ", ".join(answer["servers"]) or "nobody else",
-        "runs": f"{counts['running']} under way, {counts['blocked']} blocked,"
+        "open by": ", ".join(answer["servers"]) or "no other process",
+        "runs": f"{counts['running']} running, {counts['blocked']} blocked,"
         f" {counts['completed']} completed, {counts['failed']} failed",
         "needs you": f"{answer['needs_you_total']}"
         + (" (`deepwork dashboard` shows them)" if answer["needs_you_total"] else ""),
     }
     if trouble := answer["hook_failures"]:
-        facts["hooks"] = f"{trouble['count']} failures in {trouble['log']}; the last: {trouble['last']}"
+        facts["hooks"] = f"{trouble['count']} failures in {trouble['log']}; latest: {trouble['last']}"
     yield from render_lines(facts)
     for title in ("needs_you", "sessions", "plans", "tracked", "held", "unread", "events"):
         if answer[title]:
             yield ""
             yield from render_lines({title.replace("_", " "): answer[title]})[:-1]
     if not any(counts.values()):
-        yield "\nNo work yet. An agent begins it, or you: `deepwork jobs list`, `deepwork plans create`."
+        yield "\nNo work yet. Agents start it, or you do: `deepwork jobs list`, `deepwork plans create`."

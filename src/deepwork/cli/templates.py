@@ -112,7 +112,7 @@ templates = ToolGroup(
     "templates",
     lambda: [TemplateTools],
     "template_",
-    "Templates: plans to be used again.",
+    "Reusable plan templates.",
     {
         "list": CommandOverrides(render=_render_list),
         "show": CommandOverrides(_WHICH, render=_render_template),
@@ -131,7 +131,7 @@ templates = ToolGroup(
                 **_WHICH,
                 "variables": click.Option(
                     ["--var", "variables"], multiple=True, type=_AssignmentParam(), callback=_to_mapping,
-                    metavar="NAME=VALUE", help="What to fill in; give it once for each variable.",
+                    metavar="NAME=VALUE", help="The value of a variable; repeat it for each variable.",
                 ),
             }
         ),

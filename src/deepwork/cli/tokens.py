@@ -19,7 +19,7 @@ from deepwork.server.registry import index_by_name
 
 @click.group(cls=CommandGroup)
 def tokens() -> None:
-    """Named tokens: who may call a server on the network, and how much."""
+    """Access tokens for servers on the network."""
 
 
 @tokens.command()
@@ -28,29 +28,29 @@ def tokens() -> None:
     "--scope",
     required=True,
     type=click.Choice([scope.value for scope in Scope]),
-    help="read: look. work: that, and take part. admin: everything.",
+    help="read: read only. work: also change work. admin: everything.",
 )
 @click.option(
-    "--expires", type=click.IntRange(1, 3650), metavar="DAYS", help="Valid for so long. Default: for ever."
+    "--expires", type=click.IntRange(1, 3650), metavar="DAYS", help="Days until it expires. Default: never."
 )
 @json_option
 @place_options
 def create(name: str, scope: str, expires: int | None, as_json: bool, **place: Any) -> None:
-    """Make a token and print it, this once."""
+    """Create a token and print it once."""
     given = {"name": name, "scope": scope} | ({"expires_days": expires} if expires else {})
     made = _call_tool("token_create", given, place)
     if as_json:
         print_answer(made, as_json=True)
         return
     click.echo(made["token"])
-    click.echo("Keep it now: it is not shown again.", err=True)
+    click.echo("Save it now: it is not shown again.", err=True)
 
 
 @tokens.command("list")
 @json_option
 @place_options
 def list_(as_json: bool, **place: Any) -> None:
-    """List every token there ever was."""
+    """List all tokens, including revoked and expired ones."""
     print_answer(_call_tool("token_list", {}, place), as_json=as_json)
 
 
@@ -59,7 +59,7 @@ def list_(as_json: bool, **place: Any) -> None:
 @json_option
 @place_options
 def revoke(name: str, as_json: bool, **place: Any) -> None:
-    """End a token: every server refuses it within seconds."""
+    """Revoke a token: every server refuses it within seconds."""
     print_answer(_call_tool("token_revoke", {"name": name}, place), as_json=as_json)
 
 

@@ -18,7 +18,7 @@ from deepwork.cli.output import print_answer
 if TYPE_CHECKING:
     from deepwork.server.application import Application
     from deepwork.server.registry import Tools, ToolSpec
-    from deepwork.tool_types import Preset
+    from deepwork.tool_declarations import Preset
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     if both := values.keys() & cleared.keys():
         flag = f"--{min(both).replace('_', '-')}"
-        raise click.UsageError(f"{flag} and --no-{flag[2:]} exclude each other.")
+        raise click.UsageError(f"{flag} and --no-{flag[2:]} are mutually exclusive.")
     return values | cleared
 
 
@@ -236,12 +236,12 @@ def _choose_metavar(field: str, shape: dict[str, Any]) -> str | None:
 
 def _build_remarks(shape: dict[str, Any]) -> Iterator[str]:
     is_nullable = isinstance(shape.get("type"), list)
-    if shape.get("description") and not is_nullable:  # it describes null, which is a flag of its own here
+    if shape.get("description") and not is_nullable:  # it describes null, which has its own flag here
         yield f"{shape['description']}."
     if shape.get("properties"):
         yield f"Keys: {', '.join(shape['properties'])}."
     if shape.get("type") == "array":
-        yield "Give it once for each."
+        yield "Repeatable."
     if shape.get("default") is not None:
         default = shape["default"]
         yield f"Default: {('no', 'yes')[default] if isinstance(default, bool) else default}."

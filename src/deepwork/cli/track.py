@@ -71,11 +71,11 @@ def _render_changes(answer: dict[str, Any]) -> Iterator[str]:
         if file.get("diff"):
             yield from file["diff"].splitlines()
         if file.get("truncated"):
-            yield "… cut; --max-bytes shows more"
+            yield "… truncated; --max-bytes shows more"
     if answer["files_count"] > len(answer["files"]):
         yield f"… {len(answer['files'])} of {answer['files_count']} files"
     if not answer["files"] and not answer.get("warning"):
-        yield "It changed no file."
+        yield "No files changed."
 
 
 def _include_all(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
@@ -92,7 +92,7 @@ track = ToolGroup(
     "track",
     lambda: [TrackTools, LogTools, ContextTools],
     "",
-    "Record work as it happens: workflows, phases, tasks, and why they went as they did.",
+    "Record work as it happens: workflows, phases, tasks and decisions.",
     {
         "context": CommandOverrides(_INCLUDE, prepare=_include_all, render=_render_context),
         "get-context": CommandOverrides(_INCLUDE, prepare=_include_all),
@@ -107,7 +107,11 @@ def _add_section_command(name: str, include: tuple[str, ...], help: str) -> None
     @track.command(name, help=help)
     @click.argument("workflow_id")
     @click.option(
-        "--limit", type=click.IntRange(1, 500), default=50, metavar="N", help="Of each list. Default: 50."
+        "--limit",
+        type=click.IntRange(1, 500),
+        default=50,
+        metavar="N",
+        help="Maximum length of each list. Default: 50.",
     )
     @json_option
     @place_options
@@ -119,8 +123,8 @@ def _add_section_command(name: str, include: tuple[str, ...], help: str) -> None
 _add_section_command(
     "show", ("phase_summary", "tasks", "blockers"), "Show a workflow: its phases, tasks and blockers."
 )
-_add_section_command("blockers", ("blockers",), "What waits for a person.")
-_add_section_command("decisions", ("decisions",), "What was decided, and why.")
+_add_section_command("blockers", ("blockers",), "Show blockers: issues that wait for a person.")
+_add_section_command("decisions", ("decisions",), "Show decisions and their reasons.")
 
 
 @click.command("diff")
@@ -128,12 +132,12 @@ _add_section_command("decisions", ("decisions",), "What was decided, and why.")
 @click.argument("file", required=False)
 @click.option(
     "--max-bytes", type=click.IntRange(1, 1_000_000), default=100_000, metavar="N",
-    help="Of each diff. Default: 100000.",
+    help="Maximum size of each diff. Default: 100000.",
 )  # fmt: skip
 @json_option
 @place_options
 def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: str, **place: Any) -> None:
-    """What a task changed, tracked or planned; with a FILE, the diff itself."""
+    """Show what a task changed, tracked or planned; with FILE, the diff itself."""
     arguments = {"task_id": task_id, "max_bytes": max_bytes} | ({"path": file} if file else {})
     _print_tool_answer("get_task_diff", arguments, _render_diff, path, place, as_json=as_json)
 

@@ -16,7 +16,7 @@ def _render_merge_check(answer: dict[str, Any]) -> list[str]:
 
 def _render_conflicts(answer: dict[str, Any]) -> Iterator[str]:
     if answer["clean"]:
-        yield "It would merge without a conflict."
+        yield "It would merge without conflicts."
     if answer["conflicts_with_base"]:
         yield "Conflicts with its base:"
         yield from (f"  {path}" for path in answer["conflicts_with_base"])
@@ -24,7 +24,7 @@ def _render_conflicts(answer: dict[str, Any]) -> Iterator[str]:
         yield f"Conflicts with workspace {id}:"
         yield from (f"  {path}" for path in paths)
     if answer.get("uncommitted"):
-        yield f"Not counted, because it is not committed: work in {', '.join(answer['uncommitted'])}."
+        yield f"Not included, because it is not committed: work in {', '.join(answer['uncommitted'])}."
     if answer.get("warning"):
         yield answer["warning"]
 
@@ -33,7 +33,7 @@ workspaces = ToolGroup(
     "workspaces",
     lambda: [WorkspaceTools],
     "workspace_",
-    "Workspaces: git worktrees for tasks that run at the same time.",
+    "Workspaces: git worktrees for parallel tasks.",
     {"check": CommandOverrides(render=_render_merge_check)},
 )
 repos = ToolGroup("repos", lambda: [RepositoryTools], "repository_", "Repositories that plans are about.")

@@ -16,30 +16,27 @@ from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
 from deepwork.errors import NotAllowed
 
-ALLOWED_TOOLS = frozenset(
-    {
-        "resolve_issue", "abandon_task", "task_release", "task_update_status", "workflow_update_status",
-        "message_send", "abort_workflow", "workspace_update", "log_milestone",
-    }
-)  # fmt: skip
-
 InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 """Calls a tool by name with these arguments, on behalf of a call. The server provides it."""
 
+ListActions = Callable[[], list[str]]
+"""Returns the names of the tools that a person may call from the page."""
+
 
 class ActionExecutor:
-    """Calls the tools in `ALLOWED_TOOLS` and refuses all others."""
+    """Calls the tools that declare themselves as actions for people, and refuses all others."""
 
-    def __init__(self, database: Database, invoke: InvokeTool, *, is_read_only: bool) -> None:
+    def __init__(
+        self, database: Database, invoke: InvokeTool, list_actions: ListActions, *, is_read_only: bool
+    ) -> None:
         self._database, self._invoke, self._is_read_only = database, invoke, is_read_only
+        self._list_actions = list_actions
 
     async def execute(self, request: Request) -> Any:
         """Call the requested tool and return its answer."""
         tool = request.path_params["tool"]
-        if tool not in ALLOWED_TOOLS:
-            raise HttpError(
-                404, f"Unknown action {tool[:60]!r}.", f"Use one of: {', '.join(sorted(ALLOWED_TOOLS))}."
-            )
+        if tool not in (actions := self._list_actions()):
+            raise HttpError(404, f"Unknown action {tool[:60]!r}.", f"Use one of: {', '.join(actions)}.")
         require_method(request, "POST")
         if self._is_read_only:
             raise NotAllowed("This server is read-only.", suggestion="Start it without --read-only.")

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deepwork.agents.presence import Presence
-from deepwork.dashboard.actions import ActionExecutor, InvokeTool, build_call
+from deepwork.dashboard.actions import ActionExecutor, InvokeTool, ListActions, build_call
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, TOOL_ENDPOINTS, Me
 from deepwork.dashboard.endpoints import Endpoint, ReadContext, ToolEndpoint
 from deepwork.dashboard.health import read_server_status
@@ -58,13 +58,14 @@ class RestApi:
         presence: Presence,
         error_to_dict: ErrorToDict,
         invoke: InvokeTool,
+        list_actions: ListActions,
         *,
         is_read_only: bool = False,
     ) -> None:
         """`error_to_dict` formats an error as every client sees it; `invoke` calls a tool."""
         self._database, self._presence, self._error_to_dict = database, presence, error_to_dict
-        self._invoke = invoke
-        self._actions = ActionExecutor(database, invoke, is_read_only=is_read_only)
+        self._invoke, self._list_actions = invoke, list_actions
+        self._actions = ActionExecutor(database, invoke, list_actions, is_read_only=is_read_only)
         self._started_at = int(time.time() * 1000)
 
     def build_routes(self) -> list[BaseRoute]:
@@ -150,7 +151,7 @@ class RestApi:
         return JSONResponse(await self._actions.execute(request))
 
     async def _handle_openapi(self, _: Request) -> Response:
-        return JSONResponse(build_openapi())
+        return JSONResponse(build_openapi(self._list_actions()))
 
     async def _handle_status(self, _: Request) -> Response:
         found = await anyio.to_thread.run_sync(read_server_status, self._database, self._started_at)

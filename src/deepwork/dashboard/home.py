@@ -251,5 +251,7 @@ def _format_detail(text: str) -> str:
 
 
 ENDPOINTS = (
-    Endpoint("/api/v1/home", "What needs you, what is running, what ended recently.", NoParameters, Home, read_home),
+    Endpoint(
+        "/api/v1/home", "What needs you, what is running, what ended recently.", NoParameters, Home, read_home
+    ),
 )

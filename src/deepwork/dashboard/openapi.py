@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from deepwork import __version__
-from deepwork.dashboard.actions import ALLOWED_TOOLS
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
 from deepwork.dashboard.endpoints import NoParameters
 
@@ -35,7 +34,7 @@ _EVENTS: dict[str, Any] = {
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def build_openapi() -> dict[str, Any]:
+def build_openapi(actions: list[str]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
     operations: list[tuple[str, str, type[BaseModel], type[BaseModel] | None]] = [
@@ -48,7 +47,7 @@ def build_openapi() -> dict[str, Any]:
         for path, summary, query, answer in operations
     }
     paths["/api/v1/events"] = {"get": _EVENTS}
-    paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation()}
+    paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation(actions)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "deepwork", "version": __version__},
@@ -61,8 +60,8 @@ def build_openapi() -> dict[str, Any]:
     }
 
 
-def _build_action_operation() -> dict[str, Any]:
-    tool = {"name": "tool", "in": "path", "required": True, "schema": {"enum": sorted(ALLOWED_TOOLS)}}
+def _build_action_operation(actions: list[str]) -> dict[str, Any]:
+    tool = {"name": "tool", "in": "path", "required": True, "schema": {"enum": actions}}
     key = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string"}}
     anything = {"application/json": {"schema": {"type": "object"}}}
     return {

@@ -86,10 +86,10 @@ class Runs(PagedAnswer):
 class RunsQuery(PageQuery):
     kind: Kind | None = None
     status: str | None = Field(default=None, description="One or more, separated by commas")
-    q: str | None = Field(
-        default=None, max_length=200, description="Part of the name, objective or id"
+    q: str | None = Field(default=None, max_length=200, description="Part of the name, objective or id")
+    profile: Profile | None = Field(
+        default=None, description="Profile of a tracked workflow; other runs have none"
     )
-    profile: Profile | None = Field(default=None, description="Profile of a tracked workflow; other runs have none")
     agent: str | None = Field(default=None, description="The name of an agent that works or worked on it")
     since: str | None = Field(default=None, description="Started at or after; ISO 8601")
     until: str | None = Field(default=None, description="Started before; ISO 8601")

@@ -105,7 +105,7 @@ def require_backup(file: Path, store: Engine) -> None:
 def _refuse_nonempty(store: Engine, held: Counts) -> None:
     raise NotAllowed(
         f"{store.name} is not empty: it holds {format_counts(held)}.",
-        suggestion="With --replace it is backed up, then replaced.",
+        suggestion="Pass --replace to back it up and then replace it.",
     )
 
 
@@ -221,8 +221,8 @@ def _require_whole(path: Path, rows: Counts) -> None:
         saved.close()
     if not is_whole:
         raise StorageError(
-            "The store is damaged, and so would be its backup: none was kept.",
-            suggestion="Run `deepwork doctor`; `deepwork db restore --replace` puts an older backup back.",
+            "The store is damaged, so its backup was discarded.",
+            suggestion="Run `deepwork doctor`; `deepwork db restore --replace` restores an older backup.",
         )
 
 
@@ -263,5 +263,5 @@ def _copy_across_file_systems(unfinished: Path, to: Path) -> Path:
 def _require_absent(file: Path) -> None:
     if file.exists() or file.is_symlink():
         raise NotAllowed(
-            f"{format_path(file)} exists; no backup is ever overwritten.", suggestion="Name a new file."
+            f"{format_path(file)} already exists; backups are never overwritten.", suggestion="Name a new file."
         )

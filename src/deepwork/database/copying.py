@@ -42,12 +42,12 @@ def refuse_nonempty(target: Engine, counts: Counts) -> None:
     """Raise NotAllowed, because the target holds data."""
     raise NotAllowed(
         f"{target.name} is not empty: it holds {format_counts(counts)}.",
-        suggestion="Name an empty or new one.",
+        suggestion="Name an empty or new store.",
     )
 
 
 def ignore_progress(what: str, done: int, total: int) -> None:
-    """Report progress to nobody."""
+    """Discard a progress report."""
 
 
 def copy_store(
@@ -101,12 +101,12 @@ def require_current_schema(tables: TableStore, store: Engine) -> str:
     version = tables.read_version()
     if version is None:
         raise StorageError(
-            f"{store.name} is no store of deepwork.", suggestion="Name a store; see `deepwork db info`."
+            f"{store.name} is not a deepwork store.", suggestion="Name a store; see `deepwork db info`."
         )
     if schema.is_behind(version, store.name):
         raise NotAllowed(
-            f"{store.name} has schema {version}; this deepwork copies stores of schema {schema.HEAD}.",
-            suggestion="Open it once, which brings it forward: `deepwork agents list --db …`.",
+            f"{store.name} has schema {version}; this version of deepwork copies only schema {schema.HEAD}.",
+            suggestion="Open it once to migrate it: `deepwork agents list --db …`.",
         )
     return version
 
@@ -145,7 +145,7 @@ def _prepare_target(target: Engine) -> None:
                 names = ", ".join(table.name for table in others[:3])
                 raise NotAllowed(
                     f"{target.name} holds tables that are not deepwork's: {names}.",
-                    suggestion="Name an empty or new one.",
+                    suggestion="Name an empty or new store.",
                 )
     with translate_errors(target):
         target.prepare()
@@ -183,8 +183,8 @@ def _compare(
         known = find_first_difference(table, expected, target.read_rows(table))
         if known is not None:
             raise StorageError(
-                f"The copy differs from {source.name} in {table.format_row(known)}; nothing was kept.",
-                suggestion="Run `deepwork doctor` on both stores, mend what it finds, then copy again.",
+                f"The copy differs from {source.name} in {table.format_row(known)}; the copy was discarded.",
+                suggestion="Run `deepwork doctor` on both stores, fix what it finds, then copy again.",
             )
 
 

@@ -138,7 +138,7 @@ def _open_postgres(url: str) -> Engine:
         if (missing.name or "psycopg").partition(".")[0] not in {"psycopg", "psycopg_pool"}:
             raise
         raise StorageError(
-            "The driver for PostgreSQL is not installed here.",
+            "The PostgreSQL driver is not installed.",
             suggestion="Install it with: pip install 'deepwork[postgres]'",
         ) from None
     return PostgreSQL(url)

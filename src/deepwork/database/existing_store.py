@@ -198,8 +198,8 @@ def _require_current(connection: Any, name: str) -> None:
     row = connection.execute(_VERSION).fetchone()
     if schema.is_behind(str(row["version_num"]) if row else None, name):
         raise StorageError(
-            f"{name} has an older schema than this deepwork.",
-            suggestion="Start a server, or run `deepwork status`: that brings it up to date.",
+            f"{name} has an older schema than this version of deepwork.",
+            suggestion="Start a server, or run `deepwork status`, to migrate it.",
         )
 
 

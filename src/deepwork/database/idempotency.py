@@ -48,7 +48,7 @@ def forget_key(tx: Transaction) -> None:
 def check_key(key: object) -> str:
     """Return the key if it is valid; raises InvalidInput otherwise."""
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isprintable():
-        raise InvalidInput(f"An idempotency key is a printable text of 1 to {MAX_KEY} characters.")
+        raise InvalidInput(f"An idempotency key must have 1 to {MAX_KEY} printable characters.")
     return key
 
 
@@ -81,9 +81,9 @@ class KeyStore:
         )  # fmt: skip
         if first is None or first["arguments"] != digest:
             raise Conflict(
-                f"The idempotency key {call.key!r} was used for {call.tool} with other arguments.",
+                f"The idempotency key {call.key!r} was already used for {call.tool} with different arguments.",
                 code=Code.KEY_REUSED,
-                suggestion="Repeat the call with its first arguments, or use a new key.",
+                suggestion="Repeat the call with its original arguments, or use a new key.",
             )
         return _parse_answer(first)
 

@@ -77,7 +77,7 @@ class PostgreSQL:
             parts: dict[str, Any] = conninfo.conninfo_to_dict(url)
         except psycopg.ProgrammingError:
             raise StorageError(
-                "The PostgreSQL URL cannot be read.",
+                "The PostgreSQL URL is invalid.",
                 suggestion="Write it as postgresql://user@host:5432/database.",
             ) from None
         usual: dict[str, Any] = {
@@ -161,10 +161,10 @@ class PostgreSQL:
             )  # fmt: skip
         if isinstance(error, CommitOutcomeUnknown):
             return StorageError(
-                f"The {self.name} went away while a change was being stored: it is there, or it is not.",
+                f"The connection to the {self.name} was lost during a commit; the change may or may not be saved.",
                 recoverable=True,
-                suggestion="Repeat the call with the same idempotency key: it takes effect once. "
-                "If it had none, look first whether it took effect.",
+                suggestion="Repeat the call with the same idempotency key: it takes effect only once. "
+                "If it had no key, first check whether it took effect.",
             )
         if isinstance(error, (PoolExhausted, *_BUSY)):
             return StorageError(
@@ -173,12 +173,12 @@ class PostgreSQL:
         if isinstance(error, psycopg.OperationalError):
             return StorageError(
                 f"The {self.name} cannot be reached.", recoverable=True,
-                suggestion="See that it runs and that DEEPWORK_DATABASE_URL is right, then call again, "
-                "with the same idempotency key if the call was already under way.",
+                suggestion="Check that it is running and that DEEPWORK_DATABASE_URL is correct, then call again, "
+                "with the same idempotency key if the call had already started.",
             )  # fmt: skip
         if isinstance(error, psycopg.Error):
             return StorageError(
-                f"The {self.name} refused a statement ({error.sqlstate}); nothing was changed."
+                f"The {self.name} rejected a statement ({error.sqlstate}); nothing was changed."
             )
         return None
 
@@ -282,7 +282,7 @@ class PostgreSQL:
 
 
 class PostgreSQLListener:
-    """Notices commits through LISTEN; after a disconnect it reconnects and reports possible news."""
+    """Detects commits through LISTEN; after a disconnect it reconnects and reports that there may be events."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -318,7 +318,7 @@ def _commit(connection: _Connection) -> None:
         if connection.closed:
             raise CommitOutcomeUnknown from error
         raise
-    if ended.statusmessage != "COMMIT":  # the server answers a commit of what had failed with ROLLBACK
+    if ended.statusmessage != "COMMIT":  # the server answers the COMMIT of a failed transaction with ROLLBACK
         raise errors.InFailedSqlTransaction("The transaction had failed before its commit.")
 
 

@@ -18,7 +18,7 @@ def is_behind(version: str | None, name: str) -> bool:
     """Return whether migrations are missing; raises if the schema is newer than this program."""
     if version is not None and version > HEAD:
         raise StorageError(
-            f"{name} has schema {version}; this deepwork knows schemas up to {HEAD}.",
+            f"{name} has schema {version}; this version of deepwork supports schemas up to {HEAD}.",
             suggestion="Update deepwork on this machine to the version that the others use.",
         )
     return version != HEAD

@@ -89,7 +89,7 @@ class SQLite:
             if mode != "wal":
                 raise StorageError(
                     f"{self.name} cannot use write-ahead logging here (it is in mode {mode!r}).",
-                    suggestion="Move the project to a local disk, or name another place with --db.",
+                    suggestion="Move the project to a local disk, or choose another location with --db.",
                 )
             version = read_version(connection)
             if schema.is_behind(version, self.name):
@@ -148,9 +148,9 @@ class SQLite:
     def find_problems(self) -> Iterator[str]:
         if not has_wal_reset_fix(sqlite3.sqlite_version_info):
             yield (
-                f"SQLite {sqlite3.sqlite_version} can damage a database that several programs write at once."
-                " deepwork's own processes avoid it; do not write to the file with other programs."
-                " `pip install pysqlite3` brings a mended one."
+                f"SQLite {sqlite3.sqlite_version} can damage a database that several programs write at the same time."
+                " deepwork's own processes avoid this; do not write to the file with other programs."
+                " `pip install pysqlite3` installs a fixed version."
             )
         if not self.path.exists():
             return
@@ -159,7 +159,7 @@ class SQLite:
         if unsafe:
             return
         if (wal := self.path.with_name(self.path.name + "-wal")).exists() and wal.stat().st_size > LARGE_WAL:
-            yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for long."
+            yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for too long."
         try:
             with self._borrow_connection(self._readers) as connection:
                 for row in connection.execute("PRAGMA quick_check").fetchall():
@@ -181,7 +181,7 @@ class SQLite:
         with self.path.open("rb") as file:
             if file.read(len(_HEADER)) != _HEADER:
                 raise StorageError(
-                    f"{self.name} is no SQLite file.", suggestion="Name the file of a store, or of a backup."
+                    f"{self.name} is not a SQLite file.", suggestion="Name the file of a store or a backup."
                 )
         return True
 
@@ -251,16 +251,16 @@ class SQLite:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
-                f"The folder of {self.name} cannot be made: {error.strerror}.",
-                suggestion="Make the project writable for this user, or name another place with --db.",
+                f"The folder of {self.name} cannot be created: {error.strerror}.",
+                suggestion="Make the project writable for this user, or choose another location with --db.",
             ) from error
 
     def find_location_problems(self) -> Iterator[StorageError]:
         """Yield the reasons why the file must not be at its location."""
         if self.path.exists() and not self.path.is_file():
             yield StorageError(
-                f"{self.name} is no regular file.",
-                suggestion="Name a file, or one yet to be made, with --db.",
+                f"{self.name} is not a regular file.",
+                suggestion="Name an existing or new file with --db.",
             )
             return
         if kind := find_network_file_system(self.path):
@@ -318,17 +318,17 @@ def _build_error(reason: str, name: str, backup: str | None) -> StorageError:
     if "CORRUPT" in reason or "NOTADB" in reason or "malformed" in reason or "not a database" in reason:
         return StorageError(
             f"{name} is damaged; nothing was changed.",
-            suggestion="Stop all servers, run `deepwork doctor`, and put the newest backup in its place: "
-            + (backup or "there is none."),
+            suggestion="Stop all servers and run `deepwork doctor`, then restore the newest backup: "
+            + (backup or "none was found."),
         )
     if "BUSY" in reason or "LOCKED" in reason or "locked" in reason:
         return StorageError(
-            f"{name} is held by another program.", recoverable=True, suggestion="Call again in a moment."
+            f"{name} is locked by another program.", recoverable=True, suggestion="Call again in a moment."
         )
     if "READONLY" in reason or "CANTOPEN" in reason or "PERM" in reason:
         return StorageError(
             f"{name} cannot be opened for writing.",
-            suggestion="Make the folder and the file writable for this user, or name another with --db.",
+            suggestion="Make the folder and the file writable for this user, or choose another file with --db.",
         )
     return StorageError(f"{name} failed ({reason}); nothing was changed.")
 

@@ -286,8 +286,8 @@ def _require_no_nul(table: Table, row: Values) -> Values:
         if isinstance(value, str) and "\0" in value:
             known = tuple(row[table.columns.index(each)] for each in table.identifying_columns)
             raise StorageError(
-                f"{column} in {table.format_row(known)} holds a NUL, which PostgreSQL cannot keep.",
-                suggestion="Change that text, then copy again.",
+                f"{column} in {table.format_row(known)} contains a NUL, which PostgreSQL cannot store.",
+                suggestion="Remove the NUL, then copy again.",
             )
     return row
 

@@ -107,15 +107,15 @@ class Transaction:
         self.pending_events.append(PendingEvent(type, data, workflow_id))
 
     def afterwards(self, act: Callable[[], None]) -> None:
-        """Once all this is stored, do what no transaction may wait for, such as running a program."""
+        """Defer an action until after the commit, because it is too slow for a transaction."""
         self._afterwards.append(act)
 
     def remark(self, key: str, text: str) -> None:
-        """Something that was found out afterwards, to be told with the answer."""
+        """Add text to the answer under this key, found after the commit."""
         self.remarks[key] = " ".join(filter(None, [self.remarks.get(key), text]))
 
     def take_back(self, *keys: str) -> None:
-        """What the answer says under these keys turned out not to be so."""
+        """Remove these keys from the answer, because they turned out to be wrong."""
         self.taken_back.update(keys)
 
     def follow_up(self) -> None:
@@ -143,7 +143,7 @@ class Database:
         self._is_prepared = False
         self._preparing = threading.Lock()
         self.followers: list[Callable[[Sequence[PendingEvent]], None]] = []
-        """Who in this process acts on what was stored, before it is answered."""
+        """Called with the committed events of each transaction, before the answer is sent."""
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -200,8 +200,8 @@ class Database:
             yield
         except UnreadableRow as error:
             raise StorageError(
-                f"{self.engine.name} holds a row that cannot be read; nothing was changed.",
-                suggestion="Run `deepwork doctor`, and put the newest backup in its place.",
+                f"{self.engine.name} has a row that cannot be read; nothing was changed.",
+                suggestion="Run `deepwork doctor`, then restore the newest backup.",
             ) from error
         except Exception as error:
             if explained := self.engine.to_storage_error(error):

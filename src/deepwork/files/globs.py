@@ -3,10 +3,10 @@ r"""Glob patterns: the one dialect used everywhere.
 A pattern matches a whole relative path with `/` between its names. It is case-sensitive, and a leading dot
 has no special meaning.
 
-    *          any characters of one name, also none
+    *          any number of characters of one name
     ?          one character; [abc] and [a-z] one of these, [!abc] and [^abc] any other; never a slash
-    **/        any number of directories, also none
-    docs/**    everything below docs; docs/ says the same
+    **/        any number of directories, including none
+    docs/**    everything below docs; docs/ means the same
     **         elsewhere, as in src/**.py or lib**/x: any characters, slashes too
     {a,b}      either one; they may contain slashes, wildcards, braces or nothing
     \x         the literal character x
@@ -220,7 +220,7 @@ def _parse_range(found: re.Match[str]) -> tuple[int, int]:
     low = found[1][-1]
     high = (found[2] or low)[-1]
     if high < low:
-        raise _InvalidPattern(f"has the range {f'{low}-{high}'!a}, which runs backwards; swap its ends")
+        raise _InvalidPattern(f"has the range {f'{low}-{high}'!a}, which is reversed; swap its ends")
     return ord(low), ord(high)
 
 

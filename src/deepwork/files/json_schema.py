@@ -101,7 +101,7 @@ class SchemaValidator:
         return iter(
             [
                 SchemaProblem(
-                    where, f"{_describe_value(value)} like this has no meaning here", _describe_rule(rule)
+                    where, f"{_describe_value(value)} like this is not allowed here", _describe_rule(rule)
                 )
             ]
         )
@@ -151,7 +151,7 @@ def format_value(value: str | int) -> str:
 def suggest_name(word: str, words: Sequence[str]) -> str:
     """Suggest the most similar word, or list the allowed ones."""
     near = find_nearest(word, words)
-    return f"allowed are {format_list(words)}" if near is None else f"did you mean {near!r}?"
+    return f"allowed: {format_list(words)}" if near is None else f"did you mean {near!r}?"
 
 
 def find_nearest(word: str, words: Sequence[str]) -> str | None:

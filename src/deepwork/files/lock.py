@@ -110,7 +110,7 @@ class FileLock:
     def _build_timeout_error(self, timeout: float) -> StorageError:
         return StorageError(
             f"The lock {format_path(self._path)} was not free within {timeout:g} s.",
-            suggestion="Find who holds it with `lsof`, end that program if it hangs, then call again.",
+            suggestion="Find its holder with `lsof`, stop that program if it hangs, then call again.",
             recoverable=True,
         )
 

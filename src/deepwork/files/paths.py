@@ -29,7 +29,7 @@ def confine(root: Path, user_path: str, *, must_exist: bool = True, kind: Kind =
     project = Path(os.path.realpath(root))
     path = _resolve(project / user_path, user_path)
     if not path.is_relative_to(project):
-        raise _build_outside_error(user_path, "leads out of the project")
+        raise _build_outside_error(user_path, "leads outside the project")
     mode = _get_mode(path, user_path)
     if mode is not None:
         _check_kind(mode, kind, user_path)

@@ -28,5 +28,5 @@ def make_state_folder(folder: Path) -> None:
     except OSError as error:
         raise StorageError(
             f"{folder.name}/ cannot be written in the project: {error.strerror}.",
-            suggestion="Make the project writable for this user, or keep everything elsewhere with --db.",
+            suggestion="Make the project writable for this user, or store everything elsewhere with --db.",
         ) from error

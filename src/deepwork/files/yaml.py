@@ -28,7 +28,7 @@ _WORDS = {
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _NUMBERS_START_WITH = "+-0123456789"
-_SEPARATORS = "\n,:-?[{"  # a text with n of these holds at most 2n + 3 values
+_SEPARATORS = "\n,:-?[{"  # text with n of these has at most 2n + 3 values
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -76,7 +76,7 @@ def load_yaml(text: str, *, source: str, max_bytes: int = 2**20) -> YamlDocument
         raise _build_error(source, _get_error_line(error, text), problem) from error
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
-        raise _build_error(source, line, "A control character stands in the text") from error
+        raise _build_error(source, line, "The text contains a control character") from error
 
 
 def _check_text(text: str, source: str, max_bytes: int) -> None:
@@ -178,7 +178,7 @@ class _Builder:
     def _parse_integer(self, event: yaml.ScalarEvent) -> int:
         # Length first: Python takes quadratic time over thousands of digits.
         if len(event.value) > len(str(-_MAX_INTEGER)) or abs(int(event.value)) > _MAX_INTEGER:
-            raise self._build_error(event, "The number is too large to be exact; in quotes it stays text")
+            raise self._build_error(event, "The number is too large to be exact; quote it to use it as text")
         return int(event.value)
 
     def _parse_float(self, event: yaml.ScalarEvent) -> float:
@@ -193,7 +193,7 @@ class _Builder:
             key = self._parse_key(event)
             if key in data:
                 raise self._build_error(
-                    event, f"The key {key!r} stands here twice, first in line {lines[key][0]}"
+                    event, f"The key {key!r} occurs twice, first in line {lines[key][0]}"
                 )
             data[key], below = self._build_node(self._next_event(), depth + 1)
             lines[key] = _get_line(event), below
@@ -226,7 +226,7 @@ class _Builder:
     def _resolve_alias(self, event: yaml.AliasEvent) -> tuple[Any, _Lines]:
         if event.anchor not in self._anchors:
             raise self._build_error(
-                event, f"The alias *{event.anchor} names nothing that is complete before it"
+                event, f"The alias *{event.anchor} does not name a complete value before it"
             )
         self._aliases += 1
         if self._aliases > _MAX_ALIASES:

@@ -149,13 +149,13 @@ def _check_exists(git: Git, base_ref: str | None) -> None:
 def _build_unknown_base_error(base_ref: str) -> InvalidInput:
     return InvalidInput(
         f"There is no branch, tag or commit {base_ref[:MAX_ECHOED]!r} in this repository.",
-        suggestion="Name one that `git branch --all` or `git log` shows, or none for the default branch.",
+        suggestion="Name one that `git branch --all` or `git log` shows, or leave it out for the default branch.",
     )
 
 
 def _build_no_ancestor_error(name: str) -> GitError:
     return GitError(
-        f"HEAD and {name[:MAX_ECHOED]!r} have no common ancestor in the history that is here.",
+        f"HEAD and {name[:MAX_ECHOED]!r} have no common ancestor in the local history.",
         suggestion="Fetch more history (`git fetch --unshallow`), or name another base.",
     )
 
@@ -247,6 +247,6 @@ def _require_working_tree(git: Git) -> Iterator[None]:
         if not any(said in error.message for said in _NO_WORKING_TREE):
             raise
         raise GitError(
-            f"{git.root} is a bare repository or the inside of .git: there are no project files in it.",
-            suggestion="Work in the directory that holds the files of the project.",
+            f"{git.root} is a bare repository or inside .git, so it has no project files.",
+            suggestion="Work in the directory that contains the project's files.",
         ) from error

@@ -85,8 +85,8 @@ class ChecksumSnapshotStore:
             files: _Files = json.loads(self._get_path(snapshot.tree).read_bytes())
         except (OSError, ValueError) as error:
             raise GitError(
-                f"The checksum snapshot {snapshot.tree[:12]} is not kept any more.",
-                suggestion="Only snapshots that are still needed are kept: compare others.",
+                f"The checksum snapshot {snapshot.tree[:12]} no longer exists.",
+                suggestion="Only snapshots that are still needed are stored; compare other ones.",
             ) from error
         return files
 
@@ -101,7 +101,7 @@ class ChecksumSnapshotStore:
             if len(files) >= _MOST_FILES or time.monotonic() > deadline:
                 raise GitError(
                     f"{self._root} has more files than can be compared without git.",
-                    suggestion="Run `git init` there; with git, a snapshot of any size is quick.",
+                    suggestion="Run `git init` there; with git, snapshots of any size are fast.",
                 )
             try:
                 status = os.lstat(f"{self._root}/{path}")

@@ -96,7 +96,7 @@ class Git:
             .split()
         )
         if words[:2] != ["git", "version"] or len(words) < 3:
-            raise GitError(f"{self._program} does not tell its version: is it git?")
+            raise GitError(f"{self._program} does not report its version; is it git?")
         return words[2]
 
     def _query(self, command: str, /, *args: str, env: Mapping[str, str]) -> bytes:
@@ -121,9 +121,9 @@ class Git:
         try:
             return run_bounded(argv, cwd=self.root, env=safe_env, input=input, bounds=bounds)
         except TimeoutError:
-            raise GitError(f"git {command} took longer than {bounds.seconds:g} s and was ended.") from None
+            raise GitError(f"git {command} took longer than {bounds.seconds:g} s and was stopped.") from None
         except OutputTooLarge:
-            raise GitError(f"git {command} wrote more than {bounds.output:,} bytes and was ended.") from None
+            raise GitError(f"git {command} wrote more than {bounds.output:,} bytes and was stopped.") from None
         except (OSError, ValueError) as error:
             raise GitError(f"git {command} cannot be started in {self.root}: {error}.") from error
 
@@ -137,8 +137,8 @@ class Git:
         found = self._find_executable()
         if found is None:
             raise GitError(
-                f"There is no program {self._program!r} to run.",
-                suggestion="Install git 2.31 or newer and see that it is on the PATH.",
+                f"The program {self._program!r} was not found.",
+                suggestion="Install git 2.31 or newer and make sure it is on the PATH.",
             )
         return found
 
@@ -149,7 +149,7 @@ class Git:
         said = _format_output(finished.stderr)
         if _NO_REPOSITORY in said:
             return NotARepository(f"{self.root} is not a git repository.")
-        return GitError(f"git {command} failed with code {finished.code}: {said or 'it did not say why'}")
+        return GitError(f"git {command} failed with code {finished.code}: {said or 'it gave no reason'}")
 
 
 def check_hash(value: str) -> str:

@@ -129,8 +129,8 @@ def _require_regular_file(path: Path) -> None:
     real = Path(os.path.realpath(path))
     if not real.is_file() or real.is_relative_to("/dev") or real.is_relative_to("/proc"):
         raise GitError(
-            f"The settings of the repository are in {path}, which is not an ordinary file.",
-            suggestion="Look at include.path in .git/config, and remove what does not belong there.",
+            f"The repository's git config includes {path}, which is not a regular file.",
+            suggestion="Check include.path in .git/config and remove entries that do not belong there.",
         )
 
 

@@ -23,12 +23,12 @@ def find_merge_conflicts(git: Git, ours: str, theirs: str) -> tuple[str, ...]:
     one, other = get_commit(git, ours), get_commit(git, theirs)
     if find_common_ancestor(git, one, other) is None:
         raise GitError(
-            f"{ours[:MAX_ECHOED]!r} and {theirs[:MAX_ECHOED]!r} have no common ancestor in what is here.",
-            suggestion="Fetch more history (`git fetch --unshallow`), or name branches of the same origin.",
+            f"{ours[:MAX_ECHOED]!r} and {theirs[:MAX_ECHOED]!r} have no common ancestor in the local history.",
+            suggestion="Fetch more history (`git fetch --unshallow`), or name branches with a common history.",
         )
     with (
         TemporaryDirectory(prefix="deepwork-merge-") as folder,
-        require_version(git, "2.38", "Foretelling conflicts"),
+        require_version(git, "2.38", "Predicting conflicts"),
     ):
         merged = git.run(
             *_MERGE, one, other, env=build_object_environment(Path(folder), git), ok_codes=(0, 1)

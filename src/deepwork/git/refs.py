@@ -53,11 +53,11 @@ def get_commit(git: Git, name: str | None) -> str:
     if name in (None, "HEAD"):
         raise NotAllowed(
             f"The repository in {git.root} has no commit yet.",
-            suggestion="Make a first commit, then call again.",
+            suggestion="Create a first commit, then call again.",
         )
     raise InvalidInput(
         f"There is no branch, tag or commit {str(name)[:MAX_ECHOED]!r} in this repository.",
-        suggestion="Name one that `git branch --all` or `git log` shows, or none for HEAD.",
+        suggestion="Name one that `git branch --all` or `git log` shows, or leave it out for HEAD.",
     )
 
 
@@ -71,7 +71,7 @@ def find_merge_commit(git: Git, branch: str, base: str) -> str | None:
     """Return the commit that merged the branch into the base; None if unmerged or squashed.
 
     It is the first commit on the base's first-parent line that contains the branch: a merge commit, or the
-    branch tip after a fast-forward. A branch without commits of its own counts as fast-forwarded.
+    branch tip after a fast-forward. A branch without its own commits counts as fast-forwarded.
     """
     tip, end = find_branch_tip(git, branch), find_branch_tip(git, base)
     if tip is None or end is None or not is_ancestor(git, tip, end):
@@ -90,16 +90,16 @@ def check_branch_name(git: Git, branch: str) -> None:
     if len(branch) > _MAX_NAME:
         raise _build_branch_name_error(branch, f"is longer than {_MAX_NAME} characters")
     if not _POSSIBLE_NAME.fullmatch(branch) or branch.startswith("-") or "@{" in branch or branch == "@":
-        raise _build_branch_name_error(branch, "is none that git accepts")
+        raise _build_branch_name_error(branch, "is not accepted by git")
     if _HASH_LIKE.fullmatch(branch):
-        raise _build_branch_name_error(branch, "would be taken for a commit")
+        raise _build_branch_name_error(branch, "would be mistaken for a commit")
     # Each part becomes a file name, extended by ".lock" on update and by a number on rescue branches.
     if any(len(os.fsencode(part)) > _MAX_NAME for part in branch.split("/")):
         raise _build_branch_name_error(branch, f"has a part longer than {_MAX_NAME} bytes")
     try:
         git.run("check-ref-format", "--branch", branch)
     except GitError:
-        raise _build_branch_name_error(branch, "is none that git accepts") from None
+        raise _build_branch_name_error(branch, "is not accepted by git") from None
 
 
 def find_conflicting_branch(git: Git, branch: str) -> str | None:

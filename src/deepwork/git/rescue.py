@@ -35,7 +35,7 @@ def rescue(git: Git, branch: str) -> str | None:
     """Commit all uncommitted work of a tree to a new branch; return its name, or None if there is no work.
 
     The tree, its index and its HEAD stay unchanged, even during a merge. Staged content that differs from
-    the files gets a commit of its own first. Commits of a detached HEAD that are on no branch are saved in
+    the files gets a separate commit first. Commits of a detached HEAD that are on no branch are saved in
     the same way. Not saved: ignored files, and the content of nested repositories.
     """
     check_branch_name(git, branch)
@@ -50,7 +50,7 @@ def rescue(git: Git, branch: str) -> str | None:
 
 
 def has_all_work(git: Git, branch: str) -> bool:
-    """Return whether the branch holds every file of the working tree as it is now, and contains HEAD."""
+    """Return whether the branch holds the current content of every file of the working tree, and contains HEAD."""
     tip = resolve_commit(git, f"refs/heads/{branch}")
     with open_private_index(git) as index:
         index.add_all(without=index.list_nested_repositories())
@@ -65,7 +65,7 @@ def create_rescue_branch(git: Git, commit: str, branch: str) -> str:
         if find_conflicting_branch(git, f"{prefix}x") is None:
             return _create_numbered_branch(git, f"{prefix}{branch}", commit)
     raise GitError(
-        f"No rescue branch can be made next to the branches {' and '.join(map(_format_prefix, _PREFIXES))}.",
+        f"A rescue branch cannot exist beside the branches {' and '.join(map(_format_prefix, _PREFIXES))}.",
         suggestion="Rename one of them with `git branch -m`.",
     )
 
@@ -83,7 +83,7 @@ def _create_numbered_branch(git: Git, name: str, commit: str) -> str:
         else:
             return free
     raise GitError(
-        f"There are {_MAX_BRANCHES:,} branches {name}-… already.", suggestion="Delete what nobody needs."
+        f"{_MAX_BRANCHES:,} branches {name}-… already exist.", suggestion="Delete those you do not need."
     )
 
 
@@ -101,10 +101,10 @@ def _commit_all(git: Git, index: PrivateIndex, head: str | None, branch: str) ->
     parents = [*([head] if head else []), *_list_merge_heads(git)]
     last = head
     if staged is not None and _list_changed(git, before, staged) & _list_changed(git, staged, files):
-        last = _create_commit(git, staged, parents, f"Staged work of {branch}, kept by deepwork")
+        last = _create_commit(git, staged, parents, f"Staged work of {branch}, saved by deepwork")
         parents, before = [last], staged
     if files != before:
-        last = _create_commit(git, files, parents, f"Uncommitted work of {branch}, kept by deepwork")
+        last = _create_commit(git, files, parents, f"Uncommitted work of {branch}, saved by deepwork")
     return last
 
 

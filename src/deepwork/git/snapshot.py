@@ -40,7 +40,7 @@ class SnapshotStore:
         if before.kind is not after.kind:
             raise NotAllowed(
                 f"A snapshot of kind {before.kind} cannot be compared with one of kind {after.kind}.",
-                suggestion="The project became a repository, or ceased to be one: begin anew from here.",
+                suggestion="The project became or stopped being a git repository; start over from its current state.",
             )
         if before.kind is SnapshotKind.CHECKSUM:
             return self._checksums.diff(before, after)
@@ -76,8 +76,8 @@ class SnapshotStore:
         trees = self._find_trees()
         if trees is None:
             raise NotAllowed(
-                f"{self._git.root} is no repository any more: its snapshots cannot be read.",
-                suggestion="Bring its .git back, or begin anew from here.",
+                f"{self._git.root} is no longer a git repository, so its snapshots cannot be read.",
+                suggestion="Restore its .git, or start over from its current state.",
             )
         return trees
 

@@ -21,7 +21,7 @@ def require_version(git: Git, version: str, purpose: str) -> Iterator[None]:
             raise
         raise GitError(
             f"{purpose} needs git {version} or newer; this is git {found}.",
-            suggestion=f"Install git {version} or newer and see that it is on the PATH.",
+            suggestion=f"Install git {version} or newer and make sure it is on the PATH.",
         ) from error
 
 

@@ -96,7 +96,7 @@ def get_main_root(git: Git) -> Path:
         return _query_path(git, "--show-toplevel")
     raise GitError(
         f"The main working tree of {common} cannot be found from {git.root}.",
-        suggestion="Work in the main working tree, or set core.worktree in its settings.",
+        suggestion="Work in the main working tree, or set core.worktree in its git config.",
     )
 
 
@@ -139,8 +139,8 @@ def remove_worktree(git: Git, path: Path, *, rescued: str | None = None) -> str 
     tree = find_worktree(git, path)
     if tree is None:
         raise InvalidInput(
-            f"{str(path)[:MAX_ECHOED]!r} is no worktree of this repository.",
-            suggestion="`git worktree list` shows which there are.",
+            f"{str(path)[:MAX_ECHOED]!r} is not a worktree of this repository.",
+            suggestion="`git worktree list` shows them.",
         )
     _check_removable(tree)
     outside = git.at(get_main_root(git)) if git.root.is_relative_to(tree.path.resolve()) else git
@@ -187,7 +187,7 @@ def _query_path(git: Git, *question: str) -> Path:
 
 def _resolve_outside_git(git: Git, path: Path) -> Path:
     if "\0" in str(path):
-        raise InvalidInput(f"{str(path)[:MAX_ECHOED]!r} cannot be the path of a folder.")
+        raise InvalidInput(f"{str(path)[:MAX_ECHOED]!r} is not a valid folder path.")
     path = (git.root / path).resolve()
     if path.is_relative_to(_get_common_dir(git)):
         raise InvalidInput(
@@ -212,8 +212,8 @@ def _check_free(path: Path) -> None:
 def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) -> str:
     if not may_exist:
         raise InvalidInput(
-            f"There is a branch {branch!r} already.",
-            suggestion="Choose another name, or ask to use that branch.",
+            f"The branch {branch!r} already exists.",
+            suggestion="Choose another name, or pass existing=True to use that branch.",
         )
     holder = next((tree for tree in list_worktrees(git) if tree.branch == branch), None)
     if holder is not None and not _is_gone(holder.path):
@@ -227,7 +227,7 @@ def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) 
     if begin is None:
         raise InvalidInput(
             f"The branch {branch!r} has no commit in common with its base.",
-            suggestion="Name the base that the branch was made from.",
+            suggestion="Name the base that the branch was created from.",
         )
     return begin
 
@@ -236,7 +236,7 @@ def _create_branch(git: Git, branch: str, commit: str) -> None:
     other = find_conflicting_branch(git, branch)
     if other is not None:
         raise InvalidInput(
-            f"There can be no branch {branch!r} next to the branch {other!r}.",
+            f"The branch {branch!r} cannot exist beside the branch {other!r}.",
             suggestion="Choose another name.",
         )
     create_branch(git, branch, commit)
@@ -277,7 +277,7 @@ def _check_removable(tree: Worktree) -> None:
         reason = f": {tree.lock_reason[:MAX_ECHOED]}" if tree.lock_reason else ""
         raise NotAllowed(
             f"The worktree {tree.path} is locked{reason}.",
-            suggestion="Whoever locked it can run `git worktree unlock` on it.",
+            suggestion="Run `git worktree unlock` on it once the lock is no longer needed.",
         )
 
 
@@ -305,8 +305,8 @@ def _is_loose(git: Git, tree: Worktree) -> bool:
 def _remove_clean(git: Git, tree: Worktree, rescued: str | None) -> None:
     if not (tree.path / ".git").exists():
         raise NotAllowed(
-            f"{tree.path} has lost its .git: what is in there cannot be compared with any commit.",
-            suggestion="Run `git worktree repair`, or save what is worth keeping and empty the folder.",
+            f"{tree.path} has lost its .git, so its files cannot be compared with any commit.",
+            suggestion="Run `git worktree repair`, or save the files you need and empty the folder.",
         )
     own = git.at(tree.path)
     with open_private_index(own) as index:
@@ -314,13 +314,13 @@ def _remove_clean(git: Git, tree: Worktree, rescued: str | None) -> None:
     fetched = [path for path in submodules if (tree.path / path / ".git").exists()]
     if inside := [*nested, *fetched, *_list_nested_worktrees(git, tree.path)]:
         raise NotAllowed(
-            f"{tree.path} holds repositories of their own: {', '.join(inside)[:MAX_ECHOED]}.",
+            f"{tree.path} contains nested repositories: {', '.join(inside)[:MAX_ECHOED]}.",
             suggestion="Push or move their work, then delete their folders (`git submodule deinit`).",
         )
     is_saved = rescued is not None and has_all_work(own, rescued)
     if not is_saved and (is_dirty(own) or _is_loose(git, tree)):
         raise NotAllowed(
-            f"{tree.path} has work that is on no branch.", suggestion="Commit it, or have it rescued, first."
+            f"{tree.path} has work that is on no branch.", suggestion="Commit or rescue it first."
         )
     # Git refuses worktrees with submodules even if none was fetched; fetched ones were refused above.
     force = ["--force"] if is_saved or submodules else []

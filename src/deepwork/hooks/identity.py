@@ -10,13 +10,16 @@ MAX_AGENTS = 20
 """A session may act as several agents; only the most recent ones are recorded."""
 MAX_JOBS = 10
 
-# The parameter that names the acting agent, by tool. Read-only tools are left out: any session may call them.
+# The parameter that names the acting agent, by tool. A hook runs after every tool call, so it does not import
+# the tools; a test compares this table with their declarations.
 _ACTS_AS = {
     "agent_heartbeat": "agent_id",
     "agent_update": "id",
     "checkpoint_add": "agent_id",
+    "message_broadcast": "sender_id",
     "message_send": "sender_id",
     "task_claim": "agent_id",
+    "task_release": "agent_id",
     "task_replan": "agent_id",
     "task_set_plan": "agent_id",
     "task_update_status": "agent_id",

@@ -174,7 +174,7 @@ def _format_lost_claims(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
         name = f' "{format_one_line(row["name"], 100)}"' if row["name"] else ""
         yield (
-            f"Your claim on task {row['what']}{name} expired and another agent took it: stop working on it, and"
+            f"Your claim on task {row['what']}{name} expired and another agent took it: stop work on it, and"
             f' call agent_heartbeat(agent_id="{row["who"]}").'
         )
 

@@ -50,7 +50,7 @@ class SessionMemory:
         return candidates[0] if len(candidates) == 1 else None
 
     def touch(self, event: HookEvent) -> None:
-        """Mark the session, and the main session of a subagent, as recently used, so that they are not removed."""
+        """Mark the session, and the main session of a subagent, as recently used to prevent removal."""
         for subagent in {event.subagent, ""}:
             with suppress(OSError):  # no record
                 os.utime(self._get_path(event.client, event.session_id, subagent))

@@ -1,4 +1,4 @@
-"""Builds the part of an answer that tells an agent how to do its current step."""
+"""Builds the part of an answer that describes an agent's current step."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def require_step(job: Job, id: str, session: Session) -> Step:
     """Return a step of the session; raise if it was removed from job.yml after the session started."""
     if (step := job.find_step(id)) is None:
         raise StateError(
-            f"The step {id!r} of session {session.session_id} is no longer in job {job.name!r}.",
+            f"Step {id!r} of session {session.session_id} is no longer in job {job.name!r}.",
             code=Code.INVALID_STATE,
-            suggestion="Put the step back into job.yml, or give up the session with abort_workflow.",
+            suggestion="Restore the step in job.yml, or end the session with abort_workflow.",
         )
     return step
 
@@ -99,7 +99,7 @@ def _build_concurrent_steps(job: Job, group: Sequence[Step]) -> list[ConcurrentS
 def _format_concurrent_note(group: Sequence[Step]) -> str:
     ids = ", ".join(step.id for step in group)
     return (
-        f"\n\n**CONCURRENT STEPS**: {len(group)} steps can be done at the same time: {ids}. "
-        "Use the Task tool to carry them out in parallel; `concurrent_steps` has the instructions of each. "
-        f"Then call finished_step once, for {group[0].id}; outputs of the others may be submitted with it."
+        f"\n\n**CONCURRENT STEPS**: {len(group)} steps can run at the same time: {ids}. "
+        "Use the Task tool to run them in parallel; `concurrent_steps` has the instructions for each. "
+        f"Then call finished_step once, for {group[0].id}; you may submit the outputs of the others with it."
     )

@@ -19,7 +19,7 @@ from deepwork.jobs.validation import JobValidation, explain_unusable, read_instr
 
 STANDARD_JOBS = Path(__file__).with_name("standard")
 
-_HELP = "Correct the file, or start the workflow repair_job of the job deepwork_jobs; then call again."
+_HELP = "Fix the file, or run the workflow repair_job of the job deepwork_jobs; then call again."
 
 log = logging.getLogger("deepwork")
 
@@ -61,7 +61,7 @@ class JobCatalog:
         self._last: tuple[JobLocations, JobIndex] | None = None
 
     def list_folders(self) -> list[Path]:
-        """List the folders to search; of two jobs with the same directory name the first wins."""
+        """List the folders to search; the first job with a directory name takes precedence."""
         further = [self._root / folder.expanduser() for folder in self._additional_folders()]
         return list(dict.fromkeys([self._own_folder, STANDARD_JOBS, *further]))
 
@@ -113,7 +113,7 @@ class JobCatalog:
     def _suggest_names(self, name: str) -> str:
         names = [job.name for job in self._load_index().jobs]
         near = find_nearest(name, names)
-        return f"There are {format_list(names)}." + (f" Did you mean {near!r}?" if near else "")
+        return f"Available jobs: {format_list(names)}." + (f" Did you mean {near!r}?" if near else "")
 
 
 def _read_job(location: JobLocation) -> LoadedJob:
@@ -126,7 +126,7 @@ def _check_folder_name(folder: str) -> JobValidation | None:
     printable = to_printable_name(folder)
     if printable == folder:
         return None
-    return JobValidation(None, lines=(f"{printable}: The directory's name is not UTF-8; rename it.",))
+    return JobValidation(None, lines=(f"{printable}: The directory name is not UTF-8; rename it.",))
 
 
 def _log_result(loaded: LoadedJob) -> None:

@@ -43,8 +43,8 @@ def _find_repeated_ids(job: Job) -> Iterator[SchemaProblem]:
     for index, step in enumerate(job.steps):
         before = first.setdefault(step.id, index)
         if step.id and before != index:
-            what = f"the id {format_value(step.id)} already belongs to steps -> {before}"
-            yield SchemaProblem(("steps", index, "id"), what, "give this step an id of its own")
+            what = f"the id {format_value(step.id)} is already used by steps -> {before}"
+            yield SchemaProblem(("steps", index, "id"), what, "give this step a unique id")
 
 
 def _find_dependency_problems(
@@ -98,7 +98,7 @@ def _find_review_problems(step: Step, where: Where) -> Iterator[SchemaProblem]:
     for index, review in enumerate(step.reviews):
         if review.run_each != ALL_OUTPUTS and step.find_output(review.run_each) is None:
             valid = [ALL_OUTPUTS, *(output.name for output in step.outputs)]
-            what = f"{format_value(review.run_each)} is no output of this step"
+            what = f"{format_value(review.run_each)} is not an output of this step"
             remedy = f"valid values are {format_list(valid)}"
             yield SchemaProblem((*where, index, "run_each"), what, remedy)
 
@@ -112,7 +112,7 @@ def _find_cycles(job: Job, step_indexes: dict[str, int]) -> Iterator[SchemaProbl
         chain = " -> ".join([*map(format_value, cycle[:10]), *["…"] * (len(cycle) > 10)])
         yield SchemaProblem(
             ("steps", step_indexes[cycle[0]], "dependencies"),
-            f"the steps wait for each other in a circle: {chain}",
+            f"the steps wait for each other in a cycle: {chain}",
             "remove one of these dependencies",
         )
         waits_for[cycle[0]].discard(cycle[1])
@@ -133,7 +133,7 @@ def _find_workflow_problems(job: Job, step_indexes: dict[str, int]) -> Iterator[
     for index, workflow in enumerate(job.workflows):
         if workflow.name in names:
             what = f"there is already a workflow {format_value(workflow.name)}"
-            yield SchemaProblem(("workflows", index, "name"), what, "give this one a name of its own")
+            yield SchemaProblem(("workflows", index, "name"), what, "give this one a unique name")
         names.add(workflow.name)
         yield from _find_entry_problems(workflow, ("workflows", index, "steps"), step_indexes)
         yield from _find_order_problems(job, workflow, ("workflows", index, "steps"), step_indexes)
@@ -178,7 +178,7 @@ def _build_unknown_step(where: Where, id: str, step_indexes: dict[str, int]) -> 
 def _find_unused_steps(job: Job) -> Iterator[str]:
     used = {id for workflow in job.workflows for id in workflow.step_ids}
     if unused := [step.id for step in job.steps if step.id not in used]:
-        yield f"No workflow has these steps: {format_list(unused)}."
+        yield f"No workflow uses these steps: {format_list(unused)}."
 
 
 def _find_absent_sources(job: Job) -> Iterator[str]:

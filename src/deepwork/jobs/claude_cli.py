@@ -74,7 +74,7 @@ def _parse_answer(stdout: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise _build_error(f"Failed to parse its answer: {_quote(stdout)}") from None
     if not isinstance(wrapper, dict):
-        raise _build_error(f"Failed to parse its answer, which is no object: {_quote(stdout)}")
+        raise _build_error(f"Failed to parse its answer, which is not an object: {_quote(stdout)}")
     if wrapper.get("is_error"):
         raise _build_error(f"it returned error: {_quote(str(wrapper.get('result')).encode())}")
     answer = wrapper.get("structured_output")
@@ -88,7 +88,7 @@ def _build_error(why: str, suggestion: str | None = None) -> ReviewerError:
         f"The reviewer failed: {why}.",
         recoverable=True,
         suggestion=suggestion
-        or "This attempt does not count. Call finished_step again, or with quality_review_override_reason.",
+        or "This attempt does not count. Call finished_step again, or pass quality_review_override_reason.",
     )
 
 

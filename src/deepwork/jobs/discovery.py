@@ -70,7 +70,7 @@ def find_locations(folders: Sequence[Path]) -> JobLocations:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            message = f"The folder cannot be read: {error.strerror}. Change its rights, or leave it out."
+            message = f"The folder cannot be read: {error.strerror}. Change its permissions, or exclude it."
             found.unreadable.append(
                 LoadError(to_printable_name(folder.name), to_printable_name(str(folder)), message)
             )
@@ -145,14 +145,14 @@ def _find_rival(location: JobLocation, reading: LoadedJob, taken: dict[str, str]
 def _build_broken_error(location: JobLocation, error: str, hidden: dict[str, str]) -> LoadError:
     if location.name in hidden:
         folder = to_printable_name(hidden[location.name])
-        error += f"\nUntil it is mended, it hides the job of the same name in {folder}."
+        error += f"\nUntil it is fixed, it hides the job of the same name in {folder}."
     return LoadError(to_printable_name(location.name), to_printable_name(location.folder), error)
 
 
 def _build_clash_error(location: JobLocation, job: Job, rival: str) -> LoadError:
     error = (
         f"{location.folder}/{JOB_FILE}: Two jobs share a name: {job.name!r} in {location.name!r} clashes "
-        f"with the job in {rival}, which goes first. Change the `name`, or rename the directory."
+        f"with the job in {rival}, which takes precedence. Change the `name`, or rename the directory."
     )
     return LoadError(
         to_printable_name(location.name), to_printable_name(location.folder), to_printable_name(error)

@@ -38,8 +38,8 @@ def replay_answer(session: Session, tool: str, arguments: Mapping[str, Any], kin
     last, key = session.last_answers.get(tool), current_call().key
     if last is not None and key in last.before:
         raise NotAllowed(
-            f"The call of {tool} under the key {key!r} was carried out; the session has gone on since.",
-            suggestion="See get_session for where it stands; use a new key for each new call.",
+            f"The call of {tool} with key {key!r} was already executed; the session has moved on since.",
+            suggestion="Call get_session for its current state; use a new key for each new call.",
         )
     if last is None or last.key != key or last.digest != _hash_arguments(arguments):
         raise Conflict(

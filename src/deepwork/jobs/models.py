@@ -27,7 +27,7 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class UserInput:
-    """Something the user is asked for."""
+    """A question for the user."""
 
     name: str
     description: str

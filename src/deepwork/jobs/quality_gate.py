@@ -146,7 +146,7 @@ class QualityGate:
             acquired = self._slots.acquire(timeout=POLL_SECONDS)
         try:
             if not is_wanted():
-                raise ReviewerError("The reviewer was not pending: the call was cancelled.", recoverable=True)
+                raise ReviewerError("The reviewer was not started: the call was cancelled.", recoverable=True)
             yield is_wanted
         finally:
             if acquired:
@@ -205,7 +205,7 @@ def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
         )
     except (TypeError, KeyError, AttributeError):
         raise ReviewerError(
-            "The reviewer failed: its criteria_results are not what was pending for.", recoverable=True,
+            "The reviewer failed: its criteria_results do not match the schema.", recoverable=True,
             suggestion="This attempt does not count. Call finished_step again.",
         ) from None  # fmt: skip
     results += _find_unjudged(task, results)

@@ -55,7 +55,7 @@ class ReviewInfo(JobAnswer):
 
 
 class StepInput(JobAnswer):
-    """What a step works from: something the user says, or a file that an earlier step delivered."""
+    """An input of a step: an answer from the user, or a file from an earlier step."""
 
     name: str
     description: str | None = None

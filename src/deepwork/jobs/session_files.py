@@ -199,11 +199,11 @@ class SessionFiles:
 
 def _build_damaged_error(path: Path, aside: Path) -> StateError:
     previous = path.with_name(f"{path.name}.prev")
-    back = f"To go on from the state before, rename {previous.name} to {path.name}."
+    back = f"To restore the previous state, rename {previous.name} to {path.name}."
     return StateError(
-        f"The session file {path.name} is damaged; it was kept as {aside.name}.",
+        f"The session file {path.name} is damaged; it was moved to {aside.name}.",
         code=Code.SESSION_DAMAGED,
-        suggestion=back if previous.exists() else "Start the workflow anew.",
+        suggestion=back if previous.exists() else "Start the workflow again.",
     )
 
 
@@ -275,5 +275,5 @@ def _hash_body(body: str) -> str:
 
 def _build_unknown_error(session_id: str) -> NotFound:
     return NotFound(
-        "session", session_id, suggestion="See get_session or `deepwork sessions list` for those there are."
+        "session", session_id, suggestion="See get_session or `deepwork sessions list` for existing sessions."
     )

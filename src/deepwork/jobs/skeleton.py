@@ -17,14 +17,14 @@ _JOB = Template("""\
 # Check this file with `deepwork jobs validate $name`.
 name: $name
 version: "0.1.0"
-summary: Say in one line when somebody should choose this job.
+summary: Say in one line when to use this job.
 
 common_job_info_provided_to_all_steps_at_runtime: |
   What every step should know: where things are, who reads the result, what to avoid.
 
 workflows:
   - name: main
-    summary: Say what comes out in the end.
+    summary: Say what this workflow produces.
     steps:
       - write
 
@@ -60,7 +60,7 @@ def write_skeleton(project_root: Path, name: str) -> list[Path]:
     """Create a new job in the project; raise if its folder exists."""
     if not is_identifier(name):
         raise InvalidInput(
-            f"{format_value(name)} cannot be the name of a job.",
+            f"{format_value(name)} is not a valid job name.",
             suggestion="Use lower-case letters, digits and underscores, beginning with a letter.",
         )
     folder = project_root / STATE_FOLDER / "jobs" / name
@@ -79,7 +79,7 @@ def _create_folder(folder: Path) -> None:
         (folder / "steps").mkdir()
     except FileExistsError:
         raise NotAllowed(
-            f"{folder} is already there.", suggestion="Choose another name, or change the job that is there."
+            f"{folder} already exists.", suggestion="Choose another name, or edit the existing job."
         ) from None
     except OSError as error:
-        raise to_storage_error("make", folder, error) from error
+        raise to_storage_error("create", folder, error) from error

@@ -79,7 +79,7 @@ class StateManager:
             raise StateError(
                 f"Session {session.session_id} is {session.status}{_format_abort_reason(session)}.",
                 code=Code.INVALID_STATE,
-                suggestion="See get_session for what you are in now, or begin anew with start_workflow.",
+                suggestion="Call get_session for your current session, or start a new one with start_workflow.",
             )
         self._publish_if_behind(session)
         return session
@@ -146,19 +146,19 @@ class StateManager:
             with self._database.reading() as tx:
                 behind = SessionStore(tx).get_generation(session.session_id) < session.generation
         except DeepworkError as error:
-            log.warning("Session %s cannot be looked up in the database: %s", session.session_id, error)
+            log.warning("Cannot look up session %s in the database: %s", session.session_id, error)
             return
         if behind:
             self._publish(session, SessionEvent.UPDATED)
 
     def _publish(self, session: Session, event: SessionEvent) -> None:
-        # The file is authoritative: while the database is unavailable, work goes on and events are delayed.
+        # The file is authoritative: while the database is unavailable, work continues and events are delayed.
         try:
             with self._database.transaction() as tx:
                 if SessionStore(tx).save_if_newer(session, session_to_dict(session)):
                     tx.emit(event, build_event_payload(session), session.session_id)
         except DeepworkError as error:
-            log.warning("Session %s could not be told of: %s", session.session_id, error)
+            log.warning("Could not publish session %s: %s", session.session_id, error)
 
 
 def session_to_dict(session: Session) -> dict[str, Any]:
@@ -196,6 +196,6 @@ def _build_no_session_error(active: Iterable[Session]) -> StateError:
         for session in active
     ]
     return StateError(
-        "No active workflow session" + (f"; under way elsewhere: {'; '.join(listed)}." if listed else "."),
-        suggestion="Pass the session_id of one of them." if listed else "Begin with start_workflow.",
+        "No active workflow session" + (f"; active elsewhere: {'; '.join(listed)}." if listed else "."),
+        suggestion="Pass the session_id of one of them." if listed else "Start one with start_workflow.",
     )

@@ -125,7 +125,7 @@ class StepReviewService:
                 f"Quality gate failed after {self._max_attempts} attempts. Feedback: {feedback}",
                 code=Code.REVIEW_FAILED,
                 recoverable=True,
-                suggestion="Mend what the feedback names and call finished_step again, or ask a human.",
+                suggestion="Fix what the feedback names and call finished_step again, or ask a person.",
             )
         return session, FinishedStep(
             status="needs_work",
@@ -134,7 +134,7 @@ class StepReviewService:
             stack=self._state.get_stack(current_call().caller, session),
         )
 
-    # Passed reviews and events are optional: while the database is unavailable, work goes on without them.
+    # Passed reviews and events are optional: while the database is unavailable, work continues without them.
 
     def _find_passed(self, submission: Submission) -> set[str]:
         marks = [each for task in list_review_tasks(submission) if (each := compute_mark(submission, task))]
@@ -142,14 +142,14 @@ class StepReviewService:
             with self._database.reading() as tx:
                 return PassedReviews(tx).find_passed(marks)
         except StorageError as error:
-            log.warning("Whether a review passed before cannot be looked up: %s", error)
+            log.warning("Cannot look up whether a review already passed: %s", error)
             return set()
 
     def _record_results(self, session: Session, passed: set[str], failed: list[ReviewResult]) -> None:
         try:
             self._save_results(session, passed, failed)
         except StorageError as error:
-            log.warning("A review of session %s could not be told of: %s", session.session_id, error)
+            log.warning("Could not publish a review of session %s: %s", session.session_id, error)
 
     def _save_results(self, session: Session, passed: set[str], failed: list[ReviewResult]) -> None:
         with self._database.transaction() as tx:

@@ -42,7 +42,8 @@ from deepwork.jobs.responses import (
 from deepwork.jobs.session_state import PinnedEntry, Session, SessionEvent, format_now
 from deepwork.jobs.state_manager import StateManager, session_to_dict
 from deepwork.jobs.step_review import StepOutputs, StepReviewService
-from deepwork.tool_types import Name, Text, Traits
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Name, Text
 
 Answer = TypeVar("Answer", bound=JobAnswer)
 IsWanted = Callable[[], bool]
@@ -64,11 +65,7 @@ class JobSettings:
 class WorkflowTools:
     """Tools that run jobs step by step, with a quality gate after each step."""
 
-    traits: ClassVar = Traits(
-        toolset="jobs",
-        read_only=frozenset({"get_workflows", "get_session", "validate_outputs"}),
-        destructive=frozenset({"abort_workflow", "go_to_step"}),
-    )
+    traits: ClassVar = Traits(toolset="jobs")
 
     def __init__(
         self,
@@ -84,6 +81,7 @@ class WorkflowTools:
         # A separate pool, because these calls may wait long for a reviewer or for a session lock.
         self._threads = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="job")
 
+    @tool("read")
     def get_workflows(self) -> Workflows:
         """List the jobs of this project and their workflows; call this first."""
         jobs, errors = self._catalog.load_all()
@@ -93,18 +91,20 @@ class WorkflowTools:
             stack=self._state.get_stack(_get_caller()),
         )
 
+    @tool("work")
     async def start_workflow(
         self,
         goal: Annotated[Text, Field(description="What the user wants to accomplish")],
         job_name: Name,
         workflow_name: Annotated[
-            Name, Field(description="A job's only workflow is chosen whatever you write")
+            Name, Field(description="Ignored if the job has only one")
         ],
         instance_id: Annotated[str | None, Field(description="For the branch name, e.g. 'acme'")] = None,
     ) -> Started:
-        """Start a workflow and get its first step; while another runs, it is nested in that one."""
+        """Start a workflow and get its first step; it is nested in the workflow you are in, if any."""
         return await self._run_in_thread(lambda _: self._start(goal, job_name, workflow_name, instance_id))
 
+    @tool("work")
     async def finished_step(
         self,
         outputs: SubmittedOutputs,
@@ -115,25 +115,28 @@ class WorkflowTools:
         session_id: SessionId = None,
         step_id: Annotated[str | None, Field(description="Refused unless this step is current")] = None,
     ) -> FinishedStep:
-        """Report a step as done: its outputs are checked and reviewed, then you get the next step."""
+        """Report a step as done; its outputs are checked and reviewed, then you get the next step."""
         return await self._run_in_thread(
             lambda is_wanted: self._finish(
                 outputs, notes, quality_review_override_reason, session_id, step_id, is_wanted
             )
         )
 
+    @tool("work", destructive=True, for_people=True)
     async def abort_workflow(
         self, explanation: Annotated[Text, Field(description="Why")], session_id: SessionId = None
     ) -> Aborted:
-        """Give up a workflow; the one it was nested in goes on."""
+        """Abort a workflow; the one it was nested in continues."""
         return await self._run_in_thread(lambda is_wanted: self._abort(explanation, session_id, is_wanted))
 
+    @tool("work", destructive=True)
     async def go_to_step(self, step_id: Name, session_id: SessionId = None) -> WentToStep:
-        """Go back to an earlier step; progress from there on is cleared, files stay as they are."""
+        """Go back to an earlier step; progress from there on is cleared, files are not changed."""
         return await self._run_in_thread(lambda is_wanted: self._go_back(step_id, session_id, is_wanted))
 
+    @tool("read")
     def get_session(self, session_id: SessionId = None) -> SessionView:
-        """What you are in the middle of: the session, its current step, the stack; for a lost context."""
+        """Get your session, its current step and the stack, for example after losing context."""
         id, _ = self._state.resolve(session_id, _get_caller())
         session = self._state.files.load(id)
         begin = build_active_step(self._catalog.get(session.job_name), session) if session.is_active else None
@@ -141,8 +144,9 @@ class WorkflowTools:
             session=session_to_dict(session), begin_step=begin, stack=self._state.get_stack(_get_caller())
         )
 
+    @tool("read")
     def validate_outputs(self, outputs: SubmittedOutputs, session_id: SessionId = None) -> Validation:
-        """Try out whether finished_step would accept these outputs; nothing is changed or reviewed."""
+        """Check whether finished_step would accept these outputs; nothing is changed or reviewed."""
         id, _ = self._state.resolve(session_id, _get_caller())
         session = self._state.open(self._state.load(id))
         job = self._catalog.get(session.job_name)
@@ -240,7 +244,7 @@ class WorkflowTools:
         id, is_orphan = self._state.resolve(session_id or repeated, _get_caller(), takes_over=takes_over)
         with self._state.files.lock(id):
             if not is_wanted():
-                raise StateError("The call was cancelled before its turn came.", code=Code.INVALID_STATE)
+                raise StateError("The call was cancelled while it waited for the session.", code=Code.INVALID_STATE)
             yield self._state.load(id), is_orphan
 
     @contextmanager
@@ -403,7 +407,7 @@ def _find_entry_index(session: Session, step_id: str) -> int:
         raise InvalidInput(f"There is no step {step_id!r} in this workflow. Its steps: {', '.join(places)}.")
     if places[step_id] > session.current_entry_index:
         raise NotAllowed(
-            f"Step {step_id!r} lies ahead; the current step is {session.current_step_id!r}.",
+            f"Step {step_id!r} comes after the current step {session.current_step_id!r}.",
             suggestion="Finish the steps before it with finished_step.",
         )
     return places[step_id]

@@ -66,8 +66,8 @@ def explain_unusable(path: str, error: InvalidInput) -> tuple[str, str]:
     """Return why an instructions file cannot be used, and what to do about it."""
     if error.code is Code.PATH_OUTSIDE_PROJECT:
         return (
-            f"{format_value(path)} leads out of the job's folder",
-            "keep the file beside job.yml, as in steps/",
+            f"{format_value(path)} points outside the job's folder",
+            "move the file into the job's folder, such as steps/",
         )
     message = error.message.removesuffix(".")
     return f"{message[:1].lower()}{message[1:]}", "write the file as UTF-8 text, or correct the path"
@@ -78,16 +78,16 @@ def _find_access_problem(folder: Path) -> str | None:
     try:
         return _find_missing_file(folder)
     except OSError as error:
-        return f"{folder}: The job cannot be read ({error.strerror}); change the rights of its folder."
+        return f"{folder}: The job cannot be read ({error.strerror}); change the permissions of its folder."
 
 
 def _find_missing_file(folder: Path) -> str | None:
     if not folder.exists():
-        return f"{folder}: The job directory does not exist; name a folder that holds a {JOB_FILE}."
+        return f"{folder}: The job directory does not exist; name a folder that contains a {JOB_FILE}."
     if not folder.is_dir():
-        return f"{folder}: This is not a directory; name the folder that holds the {JOB_FILE}."
+        return f"{folder}: This is not a directory; name the folder that contains the {JOB_FILE}."
     if not (folder / JOB_FILE).exists():
-        return f"{folder}: {JOB_FILE} not found; write one, or begin with `deepwork jobs new`."
+        return f"{folder}: {JOB_FILE} not found; write one, or run `deepwork jobs new`."
     return None
 
 
@@ -143,5 +143,5 @@ def _format_problems(document: YamlDocument, found: list[SchemaProblem]) -> tupl
     )
     lines = [f"{document.source}:{line}: {problem}" for line, problem in placed[:_MAX_PROBLEMS]]
     if len(found) >= _MAX_PROBLEMS:
-        lines.append(f"{document.source}:1: There may be more problems; mend these first.")
+        lines.append(f"{document.source}:1: There may be more problems; fix these first.")
     return tuple(lines)

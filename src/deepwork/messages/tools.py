@@ -28,7 +28,8 @@ from deepwork.messages.models import (
 from deepwork.messages.responses import Broadcast, Inbox, Marked, MessageView, Sent, UnreadCount
 from deepwork.messages.store import MessageStore
 from deepwork.names import new_id
-from deepwork.tool_types import MAX_LIST, Id, Limit200, Name, Text, Traits, check_object
+from deepwork.tool_declarations import Traits, WhenFalse, tool
+from deepwork.tool_types import MAX_LIST, Id, Limit200, Name, Text, check_object
 
 Body = Annotated[Text | dict[str, Any], Field(description="Text or an object")]
 UnixMilliseconds = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
@@ -47,12 +48,7 @@ class RecipientFilter(BaseModel):
 class MessageTools:
     """Tools to send, list and archive messages; messages wait in the inbox while the recipient is offline."""
 
-    traits: ClassVar = Traits(
-        toolset="messages",
-        read_only=frozenset({"message_list", "message_count_unread"}),
-        read_only_if_asked=frozenset({"message_get"}),
-        idempotent=frozenset({"message_get", "message_mark_read", "message_archive"}),
-    )
+    traits: ClassVar = Traits(toolset="messages", one_transaction=True)
 
     def __init__(
         self,
@@ -67,6 +63,7 @@ class MessageTools:
         self._task_directory = task_directory
         self._is_read_only = is_read_only
 
+    @tool("work", acts_as="sender_id", for_people=True)
     def message_send(
         self,
         sender_id: Id,
@@ -95,6 +92,7 @@ class MessageTools:
             )  # fmt: skip
             return Sent(id=message.id, thread_id=thread_id)
 
+    @tool("work", acts_as="sender_id")
     def message_broadcast(
         self,
         sender_id: Id,
@@ -121,6 +119,7 @@ class MessageTools:
             )  # fmt: skip
             return Broadcast(sent_count=len(messages), message_ids=[message.id for message in messages])
 
+    @tool("read")
     def message_list(
         self,
         agent_id: Id,
@@ -159,6 +158,12 @@ class MessageTools:
             messages=[MessageView.excerpt_from_message(message) for message in messages], unread_count=unread
         )
 
+    @tool(
+        "work",
+        idempotent=True,
+        when_false=WhenFalse("mark_read", default=True, scope="read"),
+        offered_read_only=True,
+    )
     def message_get(self, id: Id, mark_read: bool = True) -> MessageView:
         """Get a message in full; marks it as read by default."""
         with self._database.reading() as tx:
@@ -171,6 +176,7 @@ class MessageTools:
                 message = store.get(id)
         return MessageView.from_message(message)
 
+    @tool("work", idempotent=True)
     def message_mark_read(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
@@ -181,6 +187,7 @@ class MessageTools:
             self._emit(tx, MessageEvent.READ, store.mark_read(message_ids))
             return Marked(unknown=store.list_unknown(message_ids) or None)
 
+    @tool("work", idempotent=True)
     def message_archive(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
@@ -191,6 +198,7 @@ class MessageTools:
             self._emit(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
             return Marked(unknown=store.list_unknown(message_ids) or None)
 
+    @tool("read")
     def message_count_unread(self, agent_id: Id, priority: list[Priority] | None = None) -> UnreadCount:
         """Count an agent's unread messages by priority."""
         with self._database.reading() as tx:
@@ -251,5 +259,5 @@ def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:
         raise NotAllowed(
             f"Message {stranger!r} is for an agent registered with another token.",
             code=Code.UNAUTHORIZED,
-            suggestion="Read it with message_get and mark_read false; only its recipient can mark or archive it.",
+            suggestion="Read it with message_get and mark_read false; only its recipient can archive it.",
         )

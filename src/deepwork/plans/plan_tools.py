@@ -56,7 +56,8 @@ from deepwork.plans.search_store import SearchStore
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.transitions import check_workflow_transition
-from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text, Traits
+from deepwork.tool_declarations import Traits, WhenFalse, tool
+from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
 
 Parallelism = Annotated[int, Field(ge=1, le=10_000, description="1 = one after another")]
 
@@ -71,16 +72,9 @@ class PlanTools:
 
     traits: ClassVar = Traits(
         toolset="plans",
-        read_only=frozenset(
-            {
-                "workflow_get", "workflow_list", "workflow_get_summary", "workflow_next_tasks",
-                "workflow_progress", "workflow_search",
-            }
-        ),
-        idempotent=frozenset({"workflow_update_status", "workflow_set_parallelism"}),
-        destructive=frozenset({"workflow_remove_task", "workflow_replan"}),
+        one_transaction=True,
         aliases={"show": "get", "next": "next-tasks", "summary": "get-summary"},
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -98,6 +92,7 @@ class PlanTools:
         self._has_many_projects = has_many_projects
         self._file_conflicts = file_conflicts
 
+    @tool("work")
     def workflow_create(
         self,
         name: Name,
@@ -129,6 +124,7 @@ class PlanTools:
                 max_parallel_tasks=workflow.max_parallel_tasks,
             )  # fmt: skip
 
+    @tool("read")
     def workflow_get(
         self,
         id: Id,
@@ -151,6 +147,7 @@ class PlanTools:
                 more["history"] = _build_history(PlanStore(tx).list_history(id, _HISTORY), task_limit)
             return WorkflowView.from_workflow(workflow, **more)
 
+    @tool("read")
     def workflow_list(
         self,
         repository_path: Annotated[str | None, Field(description="`*`: all repositories")] = None,
@@ -168,6 +165,7 @@ class PlanTools:
                 workflows=[WorkflowLine.from_workflow(workflow) for workflow in found], total=total
             )
 
+    @tool("work")
     def workflow_set_plan(self, id: Id, plan: Plan) -> PlanSet:
         """Set a workflow's plan: creates all tasks and makes it ready."""
         with self._database.transaction() as tx:
@@ -180,6 +178,7 @@ class PlanTools:
                 status=workflow.status,
             )  # fmt: skip
 
+    @tool("work")
     def workflow_add_task(
         self,
         workflow_id: Id,
@@ -193,6 +192,7 @@ class PlanTools:
             has_sequence = "sequence" in task.model_fields_set
             return TaskAdded(task_id=Planner(tx).add_task(workflow, outline, has_sequence=has_sequence).id)
 
+    @tool("work", destructive=True)
     def workflow_remove_task(self, workflow_id: Id, task_id: Id) -> TaskRemoved:
         """Remove a task that was never started; its dependents inherit its dependencies."""
         with self._database.transaction() as tx:
@@ -204,6 +204,7 @@ class PlanTools:
             rewired = Planner(tx).remove_task(workflow, task)
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
 
+    @tool("work", destructive=True)
     def workflow_replan(
         self, workflow_id: Id, reason: Text, tasks: list[PlannedTask], summary: str | None = None
     ) -> Replanned:
@@ -215,6 +216,9 @@ class PlanTools:
             made, removed, kept = Planner(tx).replan(workflow, reason, outlines, summary)
             return Replanned(tasks_created=len(made), tasks_removed=len(removed), tasks_kept=kept)
 
+    @tool(
+        "admin", idempotent=True, when_false=WhenFalse("force", default=False, scope="work"), for_people=True
+    )
     def workflow_update_status(
         self,
         id: Id,
@@ -235,6 +239,7 @@ class PlanTools:
                 ClaimService(tx, self._presence).release_all(changed, f"the workflow is {after}")
             return Done()
 
+    @tool("work", idempotent=True)
     def workflow_set_parallelism(
         self,
         id: Id,
@@ -264,6 +269,7 @@ class PlanTools:
                 recorder.record_history(id, None, "parallelism", before=before, after=after)
             return Done()
 
+    @tool("read")
     def workflow_next_tasks(
         self,
         workflow_id: Id,
@@ -276,11 +282,13 @@ class PlanTools:
             offered = limit or min(MAX_LIMIT, max(DEFAULT_LIMIT, workflow.max_parallel_tasks))
             return Scheduler(tx).list_next_tasks(workflow, include_failed=include_failed, limit=offered)
 
+    @tool("read")
     def workflow_progress(self, workflow_id: Id, limit: Limit1000 = 100) -> ProgressView:
         """A workflow's progress, and what blocks which tasks."""
         with self._database.reading() as tx:
             return Scheduler(tx).build_progress(PlanStore(tx).get(workflow_id), limit=limit)
 
+    @tool("read")
     def workflow_get_summary(self, id: Id, format: Literal["json", "markdown"] = "json") -> Summary:
         """Summarize a workflow briefly, e.g. for CLAUDE.md."""
         with self._database.reading() as tx:
@@ -292,6 +300,7 @@ class PlanTools:
             summary=shown, token_estimate=tokens.estimate_tokens(json.dumps(shown, ensure_ascii=False))
         )
 
+    @tool("read")
     def workflow_search(
         self, query: Text, limit: Limit200 = 20, workflow_id: Id | None = None
     ) -> SearchResults:

@@ -75,7 +75,9 @@ class Scheduler:
             total_available=total if is_given_out else 0,
             workflow_status=workflow.status,
             all_complete=levels.all_complete,
-            reason=None if is_given_out else f"The workflow is {workflow.status}; its tasks cannot be claimed.",
+            reason=None
+            if is_given_out
+            else f"The workflow is {workflow.status}; its tasks cannot be claimed.",
         )
 
     def build_progress(self, workflow: Workflow, *, limit: int) -> ProgressView:

@@ -14,7 +14,7 @@ from deepwork.plans.search_words import parse_query, split_words
 
 
 class SearchEntry(NamedTuple):
-    """A text by which a workflow, task or checkpoint can be found."""
+    """Text by which a workflow, task or checkpoint can be found."""
 
     id: str
     workflow_id: str

@@ -19,7 +19,7 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text; of a long text, those of its beginning."""
+    """Return the words of the text; of long text, those at its beginning."""
     if text.isascii():  # the common case, where only letter case needs folding
         return [word[:_MAX_WORD] for word in text[:_MAX_TEXT].translate(_ASCII).split()]
     return [word[:_MAX_WORD] for word in _WORD.findall(_UNSPACED.sub(r" \1 ", _fold(text[:_MAX_TEXT])))]

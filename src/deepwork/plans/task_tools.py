@@ -36,7 +36,8 @@ from deepwork.plans.store import PlanStore
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
 from deepwork.plans.task_store import TaskStore
 from deepwork.plans.transitions import check_task_transition, require_open
-from deepwork.tool_types import Done, Id, Limit200, Limit1000, Preset, Text, Traits, check_object
+from deepwork.tool_declarations import Preset, Traits, tool
+from deepwork.tool_types import Done, Id, Limit200, Limit1000, Text, check_object
 
 AgentId = Annotated[Id | None, Field(description="Acting agent")]
 ClaimEpoch = Annotated[int | None, Field(description="From task_claim; a stale one is refused")]
@@ -52,34 +53,35 @@ class TaskTools:
 
     traits: ClassVar = Traits(
         toolset="plans",
-        read_only=frozenset(
-            {
-                "task_get", "task_check_dependencies", "task_get_available", "task_load_context",
-                "checkpoint_list",
-            }
-        ),
-        idempotent=frozenset({"task_claim", "task_update_status"}),
+        one_transaction=True,
         aliases={"show": "get", "context": "load-context", "available": "get-available"},
         presets={
             "start": Preset(
-                "update-status", {"status": "in_progress"}, "Start a task, or resume a paused one.",
+                "update-status",
+                {"status": "in_progress"},
+                "Start a task, or resume a paused one.",
                 without=frozenset({"outcome", "outcome_detail", "error"}),
             ),
             "done": Preset(
-                "update-status", {"status": "completed"}, "Report that a task is done, and its outcome.",
+                "update-status",
+                {"status": "completed"},
+                "Report that a task is done, and its outcome.",
                 without=frozenset({"error"}),
             ),
             "fail": Preset(
-                "update-status", {"status": "failed"},
+                "update-status",
+                {"status": "failed"},
                 "Report that a task failed, and why; it can be retried.",
                 without=frozenset({"outcome"}),
             ),
             "skip": Preset(
-                "update-status", {"status": "skipped"}, "Skip a task; tasks that wait for it can start.",
+                "update-status",
+                {"status": "skipped"},
+                "Skip a task; tasks that wait for it can start.",
                 without=frozenset({"error"}),
             ),
         },
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -94,11 +96,14 @@ class TaskTools:
         self._presence = presence
         self._workspaces = workspaces
 
+    @tool("read")
     def task_get(
         self,
         id: Id,
         include_checkpoints: bool = False,
-        checkpoint_limit: Annotated[Limit1000 | None, Field(description="Only the newest; default all")] = None,
+        checkpoint_limit: Annotated[
+            Limit1000 | None, Field(description="Only the newest; default all")
+        ] = None,
     ) -> TaskView:
         """Get a task: description, plan, status and outcome."""
         with self._database.reading() as tx:
@@ -110,6 +115,7 @@ class TaskTools:
                 more = {"checkpoints": views, "checkpoints_total": task.checkpoints}
             return TaskView.from_task(task, load_task_relations(tx, [task]), **more)
 
+    @tool("work", acts_as="agent_id")
     def task_set_plan(
         self,
         id: Id,
@@ -123,7 +129,7 @@ class TaskTools:
             work = self._lock_for_change(tx, id, agent_id, claim_epoch)
             if not (work.task.status.can_start or work.task.status is TaskStatus.PLANNING):
                 raise NotAllowed(
-                    f"Task {work.task.name!r} is {work.task.status}; its plan can only be set before work starts.",
+                    f"Task {work.task.name!r} is {work.task.status}; a plan is set before work starts.",
                     suggestion="Change the plan of a started task with task_replan.",
                 )
             fields = plan.model_dump(exclude_none=True)
@@ -138,6 +144,7 @@ class TaskTools:
             self._save(tx, work, planned)
             return Done()
 
+    @tool("work", acts_as="agent_id", idempotent=True, for_people=True)
     def task_update_status(
         self,
         id: Id,
@@ -162,6 +169,7 @@ class TaskTools:
             self._save(tx, work, moved, reason=error or outcome)
             return Done()
 
+    @tool("work", acts_as="agent_id")
     def task_replan(
         self,
         id: Id,
@@ -195,6 +203,7 @@ class TaskTools:
             self._create_recorder(tx, work).save_task(task, planned, reason)
             return Replan(checkpoint_id=checkpoint_id)
 
+    @tool("work", acts_as="agent_id")
     def checkpoint_add(
         self,
         task_id: Id,
@@ -218,6 +227,7 @@ class TaskTools:
             PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
             return CheckpointAdded(id=checkpoint.id, sequence=checkpoint.sequence)
 
+    @tool("read")
     def checkpoint_list(
         self,
         task_id: Id,
@@ -232,6 +242,7 @@ class TaskTools:
             views = [CheckpointView.from_checkpoint(checkpoint) for checkpoint in found]
             return Checkpoints(checkpoints=views, total=total)
 
+    @tool("read")
     def task_load_context(
         self,
         task_id: Id,
@@ -244,6 +255,7 @@ class TaskTools:
             source = _load_context_source(tx, TaskStore(tx).get(task_id), parts)
         return build_context(source, parts, max_tokens)
 
+    @tool("read")
     def task_check_dependencies(self, task_id: Id, limit: Limit1000 = _DEPENDENCIES) -> Dependencies:
         """List a task's dependencies, open and done."""
         with self._database.reading() as tx:
@@ -261,17 +273,20 @@ class TaskTools:
                 completed_total=completed_total,
             )
 
+    @tool("work", acts_as="agent_id", idempotent=True)
     def task_claim(self, task_id: Id, agent_id: Id) -> Claimed:
         """Claim a task for an agent unless another holds it; any call by the agent renews the claim."""
         with self._database.transaction() as tx:
             return ClaimService(tx, self._presence, self._workspaces).claim(task_id, agent_id)
 
+    @tool("work", acts_as="agent_id", for_people=True)
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:
         """Release a claimed task for other agents."""
         with self._database.transaction() as tx:
             ClaimService(tx, self._presence).release(task_id, agent_id, reason)
             return Done()
 
+    @tool("read")
     def task_get_available(
         self, agent_id: Id, workflow_id: Id | None = None, limit: Limit200 | None = None
     ) -> AvailableTasks:
@@ -359,8 +374,8 @@ class TaskTools:
         if status.is_done:
             TaskStore(tx).unblock_dependents(changed.id)
             workflow = _record_completion(tx, workflow, changed)
-        begun = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
-        recorder.update_workflow_status(workflow, any_started=begun, may_be_done=status.is_done)
+        starts = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
+        recorder.update_workflow_status(workflow, any_started=starts, may_be_done=status.is_done)
 
     def _add_checkpoint(
         self, tx: Transaction, work: LockedTask, type: CheckpointType, summary: str, *, detail: dict[str, Any]

@@ -1,6 +1,6 @@
-"""Estimate how many tokens a text costs; never fewer than o200k_base or cl100k_base would count.
+"""Estimate how many tokens text costs; never fewer than o200k_base or cl100k_base would count.
 
-Both encodings split a text into pieces (a word with the space before it, up to three digits, a run of
+Both encodings split text into pieces (a word with the space before it, up to three digits, a run of
 punctuation) and each piece into tokens. A piece that is known to be one token counts as one. For any other
 word we know only that adjacent letters which could form one token do form one, so single letters are never
 adjacent: at most two tokens per three letters. In everything else each byte may be a token.
@@ -20,7 +20,7 @@ _SIGN = r"[!-/:-@\[-`{-~]"
 _OTHER = r"[^\x00-\x7f\u2010-\u2027]"  # neither ASCII nor a dash or quote as in English prose
 _PIECE = re.compile(
     rf"""
-      (?<=\\)n                            # of an escaped new line, which joins the next word 
+      (?<=\\)n                            # of an escaped new line, which joins the next word
     | [ ]?[A-Za-z]{{1,63}}+(?!{_OTHER})
     | [ ]?{_SIGN}{{1,63}}+(?![^\x00-\x7f]|[\r\n])
     | (?<![^\x00-\x7f])[0-9]{{1,63}}
@@ -46,7 +46,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def fits(text: str, max_tokens: int) -> bool:
-    """Whether the text costs at most `max_tokens`; a text that costs far more is not read to its end."""
+    """Whether the text costs at most `max_tokens`; far longer text is not read to its end."""
     glimpse = 3 * max_tokens + _LONGEST_PIECE
     while glimpse < len(text):
         # The last piece may be cut in two, and then costs more than when it is whole.

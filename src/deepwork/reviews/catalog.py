@@ -147,7 +147,7 @@ def _find_unmatchable_patterns(name: str, written: Any) -> Iterator[SchemaProble
 def _load_instructions(
     root: Path, file: str, name: str, review: Any
 ) -> tuple[str, list[SchemaProblem], dict[str, FileStamp | None]]:
-    """Return the instructions, the problems that prevent file them, and the stamp of their file."""
+    """Return the instructions, the problems that prevent using them, and the stamp of their file."""
     where: Where = (name, "review", "instructions")
     if isinstance(review["instructions"], str):
         text = review["instructions"].strip()

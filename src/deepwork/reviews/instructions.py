@@ -61,7 +61,7 @@ class InstructionFiles:
         return [PreparedReview(review, id, f"{FOLDER}/{id}.md") for review, id in prepared]
 
     def write(self, reviews: Sequence[PreparedReview], changed: Sequence[str]) -> None:
-        """Write the instructions, and remove old files that nobody needs any more."""
+        """Write the instructions and remove old files that are no longer needed."""
         # The state folder has a .gitignore; without it git would list the instructions as changes.
         make_state_folder(self._root / STATE_FOLDER)
         try:
@@ -186,16 +186,16 @@ def _render_instructions(instructions: PreparedReview, changed: Sequence[str], r
     if rule.names_all_changed:
         parts.append("## All Changed Files\n\n" + "\n".join(f"- {format_path(file)}" for file in changed))
     parts.append(_DONE.format(id=instructions.id))
-    policy = f"This review was asked for by the policy in {format_path(rule.defining_file)}"
+    policy = f"This review was requested by the policy in {format_path(rule.defining_file)}"
     return "\n\n".join([*parts, "---", f"{policy}; review_id: {instructions.id}"]) + "\n"
 
 
 _DONE = """\
 ## When You Are Done
 
-Report what must change, each with its file and line. If nothing must change, say PASSED and have
-`mark_review_passed` called with the review_id `{id}`: this review is then not asked for again until its rule
-or its files change."""
+Report each necessary change with its file and line. If nothing must change, say PASSED and make sure that
+`mark_review_passed` is called with the review_id `{id}`: this review is then skipped until its rule or its
+files change."""
 
 
 def _render_unchanged(files: Sequence[str], root: Path) -> str:

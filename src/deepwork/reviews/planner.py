@@ -102,7 +102,7 @@ class ReviewPlanner:
         except NotARepository as error:
             raise NotARepository(
                 error.message,
-                suggestion="Name the files to review, or run `git init` so that changes can be seen.",
+                suggestion="Name the files to review, or run `git init` so that changes can be detected.",
             ) from error
         return _FileSelection(
             _exclude_own_file(changes.listing.files), _exclude_own_file(changes.files), base=changes.base
@@ -138,7 +138,7 @@ class ReviewPlanner:
             with self._database.reading() as tx:
                 return PassedReviews(tx).find_passed([each.id for each in prepared])
         except StorageError as error:  # at worst a review is done twice
-            log.warning("Whether a review passed before cannot be looked up: %s", error)
+            log.warning("Cannot look up whether a review already passed: %s", error)
             return set()
 
 
@@ -162,9 +162,9 @@ def _exclude_own_file(files: Sequence[str]) -> Sequence[str]:
 
 def _explain_empty_plan(found: RuleSet, selection: _FileSelection, passed: int) -> str:
     if not found.rules and not found.problems:
-        return "No .deepreview configuration files found: there is no rule to review by."
+        return "No .deepreview configuration files found: there are no review rules."
     if not found.rules:
-        return "No review rule can be used until the files above are mended."
+        return "No review rule can be used until the files above are fixed."
     if not selection.changed:
         base = f": nothing differs from {selection.base}" if selection.base else ""
         return f"No changed files detected{base}."
@@ -189,4 +189,4 @@ def _format_missing(missing: Sequence[str]) -> list[str]:
         return []
     more = len(missing) - _MAX_LISTED
     names = [format_path(file) for file in missing[:_MAX_LISTED]] + ([f"{more} more"] if more > 0 else [])
-    return [f"Left out, because no file of this project is there: {', '.join(names)}."]
+    return [f"Left out, because they do not exist in this project: {', '.join(names)}."]

@@ -12,7 +12,7 @@ GENERAL = "general-purpose"
 
 _CLAUDE = "Invoke the following list of Tasks in parallel, each with the Task tool:"
 _NEUTRAL = (
-    "Make these reviews, in parallel if you can: give each to a subagent of its own, "
+    "Do these reviews, in parallel if you can: give each to its own subagent, "
     "or do them one after another."
 )
 _WHEN_DONE = (
@@ -79,7 +79,7 @@ def _render_neutral_task(number: int, task: dict[str, str]) -> str:
 
 
 def _quote(text: str) -> str:
-    """Quote the text so that no file name can start a line of its own."""
+    """Quote the text so that no file name can start a new line."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 

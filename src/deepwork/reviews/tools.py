@@ -13,32 +13,31 @@ from deepwork.reviews.models import ReviewEvent
 from deepwork.reviews.planner import ReviewPlanner, resolve_path
 from deepwork.reviews.responses import ReviewPassed, RuleView
 from deepwork.reviews.store import PassedReviews
-from deepwork.tool_types import Id, Limit1000, Traits
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Id, Limit1000
 
 
 class ReviewTools:
     """Tools to plan reviews of changed files and to record passed ones."""
 
-    traits: ClassVar = Traits(
-        toolset="reviews",
-        read_only=frozenset({"get_configured_reviews"}),
-        idempotent=frozenset({"get_review_instructions", "mark_review_passed"}),
-    )
+    traits: ClassVar = Traits(toolset="reviews")
 
     def __init__(self, planner: ReviewPlanner, database: Database, platform: str) -> None:
         self.planner = planner
         self._database = database
         self._platform = platform
 
+    @tool("work", idempotent=True)
     def get_review_instructions(
         self,
         files: Annotated[
-            list[str] | None, Field(description="Default: what changed in git against the default branch")
+            list[str] | None, Field(description="Default: files changed in git against the default branch")
         ] = None,
     ) -> str:
-        """Review changed files by .deepreview rules: a list of review tasks to run in parallel."""
+        """Review changed files by .deepreview rules: returns review tasks to run in parallel."""
         return self.planner.plan(files).render(self._platform)
 
+    @tool("read")
     def get_configured_reviews(
         self,
         only_rules_matching_files: Annotated[
@@ -54,6 +53,7 @@ class ReviewTools:
         views = [RuleView.from_rule(rule) for rule in found.rules]
         return [*views, *map(RuleView.from_problem, found.problems)][:limit]
 
+    @tool("work", idempotent=True)
     def mark_review_passed(self, review_id: Id) -> ReviewPassed:
         """Record that a review found nothing to change; it is left out until its rule or files change."""
         title = self.planner.instructions.get_title(review_id)

@@ -25,11 +25,6 @@ from deepwork.server.registry import ToolSpec
 log = logging.getLogger("deepwork")
 
 
-# Toolsets whose tools do all their work in one transaction. It begins before the tool and ends after it, so
-# that the audit record is stored with the answer. Other tools open their own transactions between slow work.
-ONE_TRANSACTION = frozenset({"agents", "messages", "plans", "templates", "tokens"})
-
-
 def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
     """Call a tool and return its answer as JSON values; a repeated idempotency key returns the first answer.
 
@@ -51,7 +46,7 @@ def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any
         except Exception as error:
             _record_failure(database, spec, record, error)
             raise
-        if not record.is_saved and not spec.read_only_if_asked:
+        if not record.is_saved and not spec.declaration.offered_read_only:
             record.save(database)
         return answer
 
@@ -79,30 +74,32 @@ async def invoke_async(
 
 def require_scope(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> None:
     """Raise if the caller's token does not cover the tool; the error names only the missing scope."""
-    needed = rules.get_required_scope(spec.name, read_only=spec.read_only, arguments=given)
+    needed = rules.get_required_scope(spec.declaration, given)
     if not Scope(call.scope).covers(needed):
         raise NotAllowed(
             f"This call needs the scope {needed}.",
             code=Code.UNAUTHORIZED,
-            suggestion="Ask whoever runs this server for a token with that scope.",
+            suggestion="Ask the owner of this server for a token with that scope.",
         )
 
 
-def require_own_agents(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> None:
+def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> None:
     """Raise if the call acts for an agent that another token registered."""
     # A person may release any agent's task from the dashboard; the audit record says that it was a person.
     is_person = spec.name == "task_release" and call.caller.startswith("human:")
     if is_person or Scope(call.scope) is Scope.ADMIN:
         return
-    for agent_id in rules.list_acting_agents(spec.name, arguments, read_only=spec.read_only):
-        with database.reading() as tx:
-            registered_by = _find_registrar(tx, agent_id)
-        if registered_by is not None and not rules.may_act_for(registered_by, call.caller, Scope(call.scope)):
-            raise NotAllowed(
-                f"Agent {agent_id[:MAX_ECHOED]!r} was registered with another token.",
-                code=Code.UNAUTHORIZED,
-                suggestion="Act for an agent that you registered with agent_register.",
-            )
+    agent_id = rules.find_acting_agent(spec.declaration, arguments)
+    if agent_id is None:
+        return
+    with database.reading() as tx:
+        registered_by = _find_registrar(tx, agent_id)
+    if registered_by is not None and not rules.may_act_for(registered_by, call.caller, Scope(call.scope)):
+        raise NotAllowed(
+            f"Agent {agent_id[:MAX_ECHOED]!r} was registered with another token.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Act for an agent that you registered with agent_register.",
+        )
 
 
 def _invoke_read_only(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
@@ -116,7 +113,7 @@ def _invoke_changing(
 ) -> Any:
     require_scope(spec, given, call)
     arguments = spec.validate_arguments(given)
-    require_own_agents(database, spec, arguments, call)
+    require_own_agent(database, spec, arguments, call)
     has_worked = False
 
     def work() -> Any:
@@ -125,10 +122,10 @@ def _invoke_changing(
         return to_json_values(spec.method(**arguments))
 
     def run_tool() -> Any:
-        is_keyed = call.key is not None and not spec.own_keys
+        is_keyed = call.key is not None and not spec.declaration.own_keys
         return run_once(database, call, given, work) if is_keyed else work()
 
-    if spec.toolset not in ONE_TRANSACTION or spec.read_only_if_asked:
+    if not spec.one_transaction or spec.declaration.offered_read_only:
         return run_tool()
     with database.transaction() as tx, join_transaction(tx):
         answer = run_tool()
@@ -154,7 +151,7 @@ def _record_failure(database: Database, spec: ToolSpec, record: AuditRecord, err
     if isinstance(error, StorageError):  # the store is unavailable for the audit record too
         return
     is_refused = isinstance(error, DeepworkError) and error.code is Code.UNAUTHORIZED
-    if is_refused or not spec.read_only_if_asked:
+    if is_refused or not spec.declaration.offered_read_only:
         record.save_failure(database, error)
 
 
@@ -184,6 +181,6 @@ def error_to_dict(error: Exception, doing: str) -> dict[str, str | bool]:
         "code": Code.INTERNAL_ERROR.value,
         "message": f"{doing} failed inside deepwork; the server's log has it as error {error_id}.",
         "recoverable": False,
-        "suggestion": "Report this with the log lines of that error; other calls go on working.",
+        "suggestion": "Report this with the log lines of that error; other calls keep working.",
         "error_id": error_id,
     }

@@ -14,6 +14,7 @@ from deepwork.server.application import Application
 from deepwork.server.instructions import build_instructions
 from deepwork.server.prompts import register_prompts
 from deepwork.server.registration import register_tools
+from deepwork.server.registry import ToolSpec
 from deepwork.server.resources import register_resources
 from deepwork.server.toolsets import select_tools
 
@@ -51,12 +52,18 @@ def _unless_default(value: int) -> int | None:
     return None if isinstance(value, _Default) else value
 
 
+def _to_read_only(spec: ToolSpec) -> ToolSpec:
+    """In read-only mode no tool changes anything: the scope `read` suffices and no audit record is needed."""
+    if spec.read_only:
+        return spec
+    return replace(spec, declaration=replace(spec.declaration, scope="read", when_false=None, read_only=True))
+
+
 def build_server(app: Application) -> FastMCP:
     """Build the server of an application."""
     tools = select_tools(app.registry, app.settings)
     if app.settings.read_only:
-        # In read-only mode no tool changes anything: the read scope suffices and no audit record is needed.
-        tools = {name: replace(spec, read_only=True) for name, spec in tools.items()}
+        tools = {name: _to_read_only(spec) for name, spec in tools.items()}
     mcp = FastMCP(
         "deepwork",
         build_instructions({spec.toolset for spec in tools.values()}),

@@ -57,8 +57,8 @@ class McpTool(Tool):
             output_schema=spec.output_schema if app.settings.output_schemas else None,
             annotations=ToolAnnotations(
                 read_only_hint=spec.read_only,
-                destructive_hint=spec.destructive,
-                idempotent_hint=spec.idempotent,
+                destructive_hint=spec.declaration.destructive,
+                idempotent_hint=spec.declaration.idempotent,
                 open_world_hint=False,
             ),
         )
@@ -103,7 +103,7 @@ class OfferedToolsMiddleware(Middleware):
         return [
             tool
             for tool in await call_next(context)
-            if is_offered_to(scope, tool.name, read_only=self._tools[tool.name].read_only)
+            if is_offered_to(scope, self._tools[tool.name].declaration)
         ]
 
     async def on_call_tool(

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from deepwork.server.argument_errors import build_argument_error
 from deepwork.server.schemas import compact_schema
-from deepwork.tool_types import UNCHANGED, Traits, check_input
+from deepwork.tool_declarations import ToolDeclaration, Traits, get_declaration
+from deepwork.tool_types import UNCHANGED, check_input
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,12 @@ class ToolSpec:
     name: str
     toolset: str
     method: Callable[..., Any]
-    read_only: bool
-    idempotent: bool
-    destructive: bool
-    read_only_if_asked: bool = False
-    own_keys: bool = False
+    declaration: ToolDeclaration
+    one_transaction: bool
+
+    @property
+    def read_only(self) -> bool:
+        return self.declaration.read_only
 
     @cached_property
     def is_async(self) -> bool:
@@ -85,17 +87,10 @@ def list_specs(tools: Tools | type[Tools]) -> list[ToolSpec]:
     """List the tools of an object or class."""
     traits = tools.traits
     return [
-        ToolSpec(
-            name, traits.toolset, method,
-            read_only=name in traits.read_only,
-            idempotent=name in traits.read_only | traits.idempotent,
-            destructive=name in traits.destructive,
-            read_only_if_asked=name in traits.read_only_if_asked,
-            own_keys=name in traits.own_keys,
-        )
+        ToolSpec(name, traits.toolset, method, get_declaration(method), traits.one_transaction)
         for name, method in inspect.getmembers(tools, inspect.isroutine)
         if not name.startswith("_")
-    ]  # fmt: skip
+    ]
 
 
 def index_by_name(tools: Iterable[Tools]) -> dict[str, ToolSpec]:

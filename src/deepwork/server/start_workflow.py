@@ -16,7 +16,8 @@ from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput
 from deepwork.jobs.responses import Started
 from deepwork.jobs.tools import WorkflowTools
-from deepwork.tool_types import Name, Text, Traits
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Name, Text
 from deepwork.tracking.models import Profile
 from deepwork.tracking.responses import WorkflowStarted
 from deepwork.tracking.tools import TrackTools
@@ -37,6 +38,7 @@ class StartWorkflow:
         self._jobs = jobs
         self._tracking = tracking
 
+    @tool("work")
     async def start_workflow(
         self,
         goal: Annotated[Text | None, Field(description="Job: what the user wants to accomplish")] = None,

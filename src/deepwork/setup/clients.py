@@ -105,7 +105,7 @@ CLIENTS = (
         ),
         programs=("codex",),
         folders=("{project}/.codex", "{codex}"),
-        project_notes=("Codex reads a project's file only if you trust the project; it asks at the first start.",),
+        project_notes=("Codex reads the file only if you trust the project; it asks at the first start.",),
         next_step="Start `codex` here, trust the project, and check it with /mcp.",
     ),
     Client(
@@ -157,11 +157,11 @@ CLIENTS = (
             user="{gemini}/settings.json",
             events=(("SessionStart", "session-start"), ("AfterTool", "tool-use"), ("AfterAgent", "stop")),
             timeout=10_000,
-            notes=("Gemini CLI has no event after it compresses its context, only for a new or resumed session.",),
+            notes=("Gemini CLI has no event after compression, only for a new or resumed session.",),
         ),
         programs=("gemini",),
         folders=("{project}/.gemini", "{gemini}"),
-        project_notes=("Gemini CLI starts servers only in a folder that you trust; it asks at the first start.",),
+        project_notes=("Gemini CLI starts servers only in trusted folders; it asks at the first start.",),
         next_step="Start `gemini` here, trust the folder, and check it with /mcp.",
     ),
     Client(

@@ -103,7 +103,7 @@ class SetupPlanner:
         if existing is not None and find_mark(client.shape, existing) is None and not request.force:
             raise NotAllowed(
                 f"{path} has an entry `deepwork` that `deepwork setup` did not write.",
-                suggestion="It was not changed. Replace it with --force; --print --force shows the new entry.",
+                suggestion="It is unchanged. Replace it with --force; --print --force shows the new entry.",
             )
         program, notes = self._choose_program(request)
         before = (
@@ -120,7 +120,7 @@ class SetupPlanner:
         notes += client.project_notes if request.scope == "project" else ()
         if client.tool_limit is not None and choice.tools > client.tool_limit:
             notes.append(
-                f"These are {choice.tools} tools; {client.title} shows {client.tool_limit} across all servers."
+                f"{choice.tools} tools are on; {client.title} shows {client.tool_limit} across all servers."
             )
         if folder == str(self._locations.project):
             notes.append(

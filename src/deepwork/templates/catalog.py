@@ -91,7 +91,7 @@ class TemplateCatalog:
             try:
                 files |= {path: self._load_file(folder, path) for path in _list_paths(folder)}
             except OSError as error:
-                message = f"The folder cannot be read: {error.strerror}. Change its rights."
+                message = f"The folder cannot be read: {error.strerror}. Change its permissions."
                 problems.append(TemplateFileProblem(folder.display_path, 1, message))
         self._files = files
         return _build_contents(list(files.values()), problems)
@@ -122,7 +122,7 @@ def _build_contents(files: list[_TemplateFile], problems: list[TemplateFileProbl
     for file in files:
         if first := taken.get(file.id):
             message = (
-                f"{Path(first.display_path).name} in the same folder is called so too; rename one of them."
+                f"{Path(first.display_path).name} in the same folder has the same name; rename one of them."
             )
             problems.append(TemplateFileProblem(file.display_path, 1, message))
             continue
@@ -133,7 +133,7 @@ def _build_contents(files: list[_TemplateFile], problems: list[TemplateFileProbl
             continue
         winner = templates.setdefault(file.template.name, file.template)
         if winner is not file.template and winner.source is file.template.source:
-            message = f"{winner.id} has the name {winner.name!r} too; give one of them another."
+            message = f"{winner.id} also has the name {winner.name!r}; rename one of them."
             problems.append(TemplateFileProblem(file.display_path, 1, message))
     usable = tuple(file.template for file in taken.values() if file.template)
     return CatalogContents(usable, tuple(templates.values()), tuple(problems[:_MAX_PROBLEMS]), broken)
@@ -149,7 +149,7 @@ def _read_file(folder: _TemplateFolder, path: str, now: FileStamp | None) -> _Te
             id,
             display_path,
             None,
-            (TemplateFileProblem(display_path, 1, "The file's name is not UTF-8; rename it."),),
+            (TemplateFileProblem(display_path, 1, "The file name is not UTF-8; rename it."),),
             now,
         )
     try:

@@ -11,7 +11,7 @@ from deepwork.tool_types import Name
 
 
 class TemplateVariable(BaseModel):
-    """A gap, and what is known of it."""
+    """A variable of a template."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,7 +26,7 @@ def _expand_name(value: Any) -> Any:
 
 
 class Definition(BaseModel):
-    """A template as it is written."""
+    """The definition of a template."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,4 +38,4 @@ class Definition(BaseModel):
             ]
         ]
         | None
-    ) = Field(default=None, description="Those that only stand in a text as {{name}} are found")
+    ) = Field(default=None, description="Others are found by {{name}} in the texts")

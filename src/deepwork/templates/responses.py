@@ -14,7 +14,7 @@ MAX_LISTED_TEXT = 500
 
 
 class TaskForm(Answer):
-    """A task with its gaps."""
+    """A task with its placeholders."""
 
     name: str
     description: str
@@ -47,7 +47,7 @@ class DefinitionView(Answer):
 
 
 class TemplateView(Answer):
-    """A template; in a list, long texts and long plans are cut."""
+    """A template; in a list, long texts and plans are truncated."""
 
     id: str
     name: str
@@ -74,7 +74,7 @@ class TemplateView(Answer):
 
     @classmethod
     def excerpt_from_template(cls, template: Template) -> Self:
-        """Build the view for a list: long texts and plans are cut; asking by id returns the whole."""
+        """Build the view for a list, with long texts and plans truncated; a request by id returns all."""
         whole = cls.from_template(template)
         tasks = [_shorten(task) for task in whole.template.tasks[:MAX_LISTED_TASKS]]
         if tasks == whole.template.tasks:

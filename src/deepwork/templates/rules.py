@@ -53,14 +53,14 @@ def find_variable_problems(variables: Sequence[Variable]) -> list[tuple[int, str
     known: set[str] = set()
     for index, each in enumerate(variables):
         if not _NAME.fullmatch(each.name):
-            message = f"The variable {_quote(each.name)} is not a name; use letters, digits and underscores."
+            message = f"The variable name {_quote(each.name)} is not valid; use letters, digits and underscores."
             found.append((index, message))
         elif each.name in known:
             found.append((index, f"The variable {_quote(each.name)} is declared twice."))
         known.add(each.name)
     if len(variables) > MAX_VARIABLES:
         found.append(
-            (MAX_VARIABLES, f"{len(variables):,} variables; at most {MAX_VARIABLES:,} are possible.")
+            (MAX_VARIABLES, f"{len(variables):,} variables; at most {MAX_VARIABLES:,} are allowed.")
         )
     return found
 
@@ -81,9 +81,9 @@ def fill_template(template: Template, given: Mapping[str, str]) -> FilledPlan:
     values = {each.name: given.get(each.name, _find_default(each)) for each in template.variables}
     if missing := [name for name, value in values.items() if value is None]:
         raise InvalidInput(
-            f"The template {_quote(template.name)} needs {_format_names(missing)}.",
+            f"Template {_quote(template.name)} needs a value for {_format_names(missing)}.",
             code=Code.MISSING_VARIABLES,
-            suggestion="Give each of them a value in `variables`.",
+            suggestion="Pass a value for each of them in `variables`.",
         )
     known_values = {name: value for name, value in values.items() if value is not None}
     tasks = tuple(_fill_tasks(template.tasks, known_values))
@@ -102,7 +102,7 @@ def render_source(template: Template, workflow_name: str, values: Mapping[str, s
     lines += ["", *(_format_value(name, about[name], value) for name, value in values.items())]
     text = "\n".join(lines).rstrip() + "\n"
     if len(text.encode()) > MAX_TEXT:
-        raise _build_too_long_error("What was filled in has", len(text.encode()), MAX_TEXT)
+        raise _build_too_long_error("The filled-in text has", len(text.encode()), MAX_TEXT)
     return text
 
 
@@ -112,9 +112,9 @@ def _require_known_variables(template: Template, given: Mapping[str, str]) -> No
     if not unknown:
         return
     near = get_close_matches(unknown[0][:MAX_NAME], names[:MAX_VARIABLES], n=1)
-    known = f"It has {_format_names(names)}." if names else "It has no variables."
+    known = f"Its variables: {_format_names(names)}." if names else "It has no variables."
     raise InvalidInput(
-        f"The template {_quote(template.name)} knows nothing of {_format_names(unknown)}."
+        f"Template {_quote(template.name)} has no variable {_format_names(unknown)}."
         + (f" Did you mean {_quote(near[0])}?" if near else ""),
         suggestion=known,
     )
@@ -142,7 +142,7 @@ def _fill_tasks(tasks: Sequence[Outline], values: Mapping[str, str]) -> Iterator
             )
         if max(sizes) > MAX_TEXT:
             raise _build_too_long_error(
-                f"A text of the task {_quote(task.name)} would have", max(sizes), MAX_TEXT
+                f"A field of the task {_quote(task.name)} would have", max(sizes), MAX_TEXT
             )
         if total > MAX_PLAN:
             raise _build_too_long_error("The plan would have more than", total, MAX_PLAN)
@@ -196,7 +196,7 @@ def _quote(text: str) -> str:
 
 def _build_too_long_error(what: str, size: int, most: int) -> InvalidInput:
     return InvalidInput(
-        f"{what} {size:,} characters; at most {most:,} are possible.",
+        f"{what} {size:,} characters; at most {most:,} are allowed.",
         code=Code.TOO_LARGE,
-        suggestion="Give shorter values.",
+        suggestion="Use shorter values.",
     )

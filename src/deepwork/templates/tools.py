@@ -29,7 +29,8 @@ from deepwork.templates.responses import (
     TemplateView,
 )
 from deepwork.templates.store import TemplateStore
-from deepwork.tool_types import Id, Limit1000, Name, Preset, Traits
+from deepwork.tool_declarations import Preset, Traits, tool
+from deepwork.tool_types import Id, Limit1000, Name
 
 
 class TemplateTools:
@@ -37,8 +38,8 @@ class TemplateTools:
 
     traits: ClassVar = Traits(
         toolset="templates",
-        read_only=frozenset({"template_list"}),
-        presets={"show": Preset("list", {}, "Show a template whole.", without=frozenset({"limit"}))},
+        one_transaction=True,
+        presets={"show": Preset("list", {}, "Show a template in full.", without=frozenset({"limit"}))},
     )
 
     def __init__(self, database: Database, plans: PlanTools, catalog: TemplateCatalog) -> None:
@@ -46,6 +47,7 @@ class TemplateTools:
         self._plans = plans
         self._catalog = catalog
 
+    @tool("work")
     def template_create(
         self,
         name: Name,
@@ -55,7 +57,7 @@ class TemplateTools:
             Definition | None, Field(description="Or write them; {{name}} in any text is a variable")
         ] = None,
     ) -> TemplateCreated:
-        """Keep a plan as a template, from a workflow or from a definition."""
+        """Save a plan as a template, from a workflow or from a definition."""
         _require_one_source(from_workflow_id, template)
         files = self._catalog.scan()
         with self._database.transaction() as tx:
@@ -72,12 +74,13 @@ class TemplateTools:
             self._save(tx, made, files)
             return TemplateCreated(id=made.id)
 
+    @tool("read")
     def template_list(
         self,
-        template_id: Annotated[Id | None, Field(description="Only this one, whole; id or name")] = None,
+        template_id: Annotated[Id | None, Field(description="Only this one, in full; id or name")] = None,
         limit: Limit1000 = 200,
     ) -> Templates:
-        """Templates by name, with their variables; broken template files come under `errors`."""
+        """Templates by name, with their variables; `errors` lists broken template files."""
         files = self._catalog.scan()
         with self._database.reading() as tx:
             if template_id is not None:
@@ -92,6 +95,7 @@ class TemplateTools:
         views = [TemplateView.excerpt_from_template(template) for template in listed]
         return Templates(templates=views, total=len(chosen), errors=errors or None)
 
+    @tool("work")
     def template_apply(
         self,
         template_id: Annotated[Id, Field(description="Id or name")],
@@ -100,7 +104,7 @@ class TemplateTools:
         repository_path: Annotated[str | None, Field(description="Default: this project")] = None,
         max_parallel_tasks: Parallelism = 1,
     ) -> TemplateApplied:
-        """Create a workflow with the plan of a template; it is ready to be worked on."""
+        """Create a workflow with the plan of a template, ready to work on."""
         files = self._catalog.scan()
         with self._database.transaction() as tx, join_transaction(tx):
             template = self._get(tx, files, template_id)
@@ -122,7 +126,7 @@ class TemplateTools:
         if rival is not None or not TemplateStore(tx).add(template):
             where = f" in the file {rival.id}" if rival else ""
             raise NotAllowed(
-                f"There is a template {template.name!r} already{where}.",
+                f"Template {template.name!r} already exists{where}.",
                 code=Code.DUPLICATE_TEMPLATE,
                 suggestion="Choose another name.",
             )
@@ -146,10 +150,10 @@ class TemplateTools:
 
 def _require_one_source(workflow_id: str | None, template: Definition | None) -> None:
     if (workflow_id is None) == (template is None):
-        both = "not both" if template is not None else "none was given"
+        both = "both were given" if template is not None else "neither was given"
         raise InvalidInput(
-            f"A template is made from `from_workflow_id` or from `template`: {both}.",
-            suggestion="Give exactly one of them.",
+            f"A template is created from either `from_workflow_id` or `template`: {both}.",
+            suggestion="Pass exactly one of them.",
         )
 
 
@@ -165,7 +169,7 @@ def _load_plan_tasks(tx: Transaction, workflow_id: str) -> list[Outline]:
     if not tasks:
         raise NotAllowed(
             f"Workflow {workflow.name!r} has no plan yet.",
-            suggestion="Give it one with workflow_set_plan, or write the tasks in `template`.",
+            suggestion="Set one with workflow_set_plan, or pass the tasks in `template`.",
         )
     waits_for = store.list_dependency_names([task.id for task in tasks if task.is_explicit])
     return [
@@ -184,7 +188,7 @@ def _load_plan_tasks(tx: Transaction, workflow_id: str) -> list[Outline]:
 
 
 def _get_complexity(task: Task) -> Complexity | None:
-    """Return the estimated complexity; None if it is not valid, for callers may edit a task's context."""
+    """Return the estimated complexity; None if it is not valid, because callers may edit a task's context."""
     complexity = task.context.get("estimated_complexity")
     return Complexity(complexity) if complexity in list(Complexity) else None
 
@@ -209,6 +213,6 @@ def _build_not_found(tx: Transaction, files: CatalogContents, wanted: str) -> No
     near = find_nearest(wanted, sorted(_resolve_names(tx, files)))
     broken = next((problem for id, problem in files.broken.items() if id.rpartition(":")[2] == wanted), None)
     if broken:
-        return NotFound("template", wanted, suggestion=f"A file of that name cannot be used: {broken}")
+        return NotFound("template", wanted, suggestion=f"The file of that name cannot be used: {broken}")
     guess = f" Did you mean {near!r}?" if near else ""
-    return NotFound("template", wanted, suggestion=f"See template_list for the templates there are.{guess}")
+    return NotFound("template", wanted, suggestion=f"See template_list for the available templates.{guess}")

@@ -24,8 +24,9 @@ class ScopeResult:
 class Areas:
     """The areas of a task: paths (`src/auth`), patterns (`src/**/*.py`, `*.md`) or words (`auth`).
 
-    A path covers itself and all below it; so does what a pattern matches, which without a slash may be at any
-    depth. A word covers files and folders of that name, with any extension, in upper or lower case.
+    A path covers itself and everything below it, and so does each match of a pattern. A pattern without a
+    slash matches at any depth. A word covers files and folders of that name, with any extension, ignoring
+    case.
     """
 
     def __init__(self, areas: Sequence[str]) -> None:

@@ -45,7 +45,7 @@ _DAY_NS = 24 * 3600 * 10**9
 _MAX_LISTED = 500
 _MAX_COMMITS = 100
 _MAX_DIFF_FILES = 1000
-_NO_START = "Its beginning was not seen, so what it changed cannot be told"
+_NO_START = "No snapshot was taken when it started, so its changes are unknown"
 
 
 @dataclass(frozen=True)
@@ -139,16 +139,16 @@ class AttributionService:
         )
         if not is_ours or not here.is_dir():
             raise InvalidInput(
-                f"`cwd` {cwd[:200]!r} is no folder of this repository or of a worktree of it.",
+                f"`cwd` {cwd[:200]!r} is not a folder of this repository or of one of its worktrees.",
                 code=Code.PATH_OUTSIDE_PROJECT,
-                suggestion="Leave it out to work in the project itself, or see workspace_list.",
+                suggestion="Omit it to work in the project itself, or see workspace_list.",
             )
         return here if _find_tree_root(here) else default
 
     def take_snapshot(self, tree: Path) -> SnapshotResult:
         """Take a snapshot of the working tree. A failure becomes a warning: it must not stop the work.
 
-        A subfolder stands for its whole working tree, so that tasks in different subfolders are compared.
+        For a subfolder, this is its whole working tree, so that tasks in different subfolders are compared.
         """
         tree = _find_tree_root(tree) or tree
         began = time.monotonic()
@@ -156,14 +156,14 @@ class AttributionService:
             snapshot = self._snapshots_at(tree).take()
         except (DeepworkError, OSError) as error:
             return SnapshotResult(
-                tree, time.time_ns(), None, (f"What it changes cannot be told: {_format_error(error)}",)
+                tree, time.time_ns(), None, (f"Its changes cannot be tracked: {_format_error(error)}",)
             )
         unreadable = [f"{len(snapshot.unreadable)} file(s) could not be read"] if snapshot.unreadable else []
         took_ms = round(1000 * (time.monotonic() - began))
         return SnapshotResult(tree, time.time_ns(), snapshot, tuple(unreadable), took_ms)
 
     def prune_snapshots(self, tree: Path) -> None:
-        """Delete, at most once a day, snapshots that only tasks need that ended over 30 days ago."""
+        """Delete snapshots that only tasks ended over 30 days ago need; runs at most once a day."""
         tree = _find_tree_root(tree) or tree
         now = time.time_ns()
         if now - self._pruned_at.get(tree, 0) < _DAY_NS:
@@ -174,7 +174,7 @@ class AttributionService:
         try:
             self._snapshots_at(tree).prune(kept)
         except (DeepworkError, OSError) as error:
-            log.warning("What was seen of %s could not be tidied: %s", tree, _format_error(error))
+            log.warning("Cannot prune the snapshots of %s: %s", tree, _format_error(error))
 
     def record_start(
         self, tx: Transaction, task_id: str, workflow_id: str, start: SnapshotResult,
@@ -199,11 +199,11 @@ class AttributionService:
             return TaskChanges(warnings=(_NO_START,))
         tree = Path(watch.tree_path)
         if watch.host != self._host:
-            unseen = f"Its tree is on {watch.host}, so what it changed was not looked at"
+            unseen = f"Its tree is on {watch.host}, so its changes are unknown"
             return TaskChanges(SnapshotResult(tree, time.time_ns(), None), warnings=(unseen,))
         if watch.began["kind"] == SnapshotKind.GIT and not (tree / ".git").exists():
             # Do not fall back to a parent folder: a worktree may lie within the repository.
-            unseen = f"What it changed cannot be told: {tree} is no working tree any more"
+            unseen = f"Its changes are unknown: {tree} is no longer a working tree"
             return TaskChanges(SnapshotResult(tree, time.time_ns(), None), warnings=(unseen,))
         ended = self.take_snapshot(tree)
         if ended.snapshot is None:
@@ -213,7 +213,7 @@ class AttributionService:
         try:
             return self._compare(watch, ended, ended.snapshot, others)
         except (DeepworkError, OSError) as error:
-            return TaskChanges(ended, warnings=(f"What it changed cannot be told: {_format_error(error)}",))
+            return TaskChanges(ended, warnings=(f"Its changes are unknown: {_format_error(error)}",))
 
     def record_end(self, tx: Transaction, task_id: str, workflow_id: str, changes: TaskChanges) -> None:
         """Record the end of a task and the files it changed."""
@@ -278,16 +278,16 @@ class AttributionService:
         if path is not None and not files and watch.ended_at is not None:
             raise InvalidInput(
                 f"Task {task_id!r} did not change {path[:200]!r}.",
-                suggestion="Ask without `path` which files it changed.",
+                suggestion="Omit `path` to list the files it changed.",
             )
         shown = [_to_file_diff(file) for file in files]
         is_over = watch.ended_at is not None
-        warning = None if is_over else "The task is still under way: files are told when it ends."
+        warning = None if is_over else "The task is still running; its files are listed when it ends."
         if path is not None and files:
             try:
                 shown = [self._add_patch(shown[0], files[0], watch, max_bytes)]
             except (DeepworkError, OSError) as error:
-                warning = f"How it was changed cannot be shown: {_format_error(error)}"
+                warning = f"Cannot show the diff: {_format_error(error)}"
         return TaskDiff(task_id=task_id, files=shown, files_count=total, warning=warning)
 
     def _add_patch(self, shown: FileDiff, file: ChangedFile, watch: Watch, max_bytes: int) -> FileDiff:
@@ -405,9 +405,9 @@ def _format_error(error: DeepworkError | OSError) -> str:
 
 def _list_history_warnings(is_switched: bool, is_rewritten: bool) -> list[str]:
     if is_switched:
-        return ["The branch was switched meanwhile: files of the other branch count as changed"]
+        return ["The branch was switched during the task: files of the other branch count as changed"]
     if is_rewritten:
-        return ["History was rewritten meanwhile: older commits may be among those told"]
+        return ["History was rewritten during the task: older commits may be included"]
     return []
 
 

@@ -50,7 +50,7 @@ def repeat_completion_answer(tx: Transaction, stored: TrackedTask, repeated: Tra
     """Build the first answer again; NotAllowed if the repeated call completes the task differently."""
     if repeated != stored:
         raise NotAllowed(
-            f"Task {stored.name!r} is already {stored.status}, and was ended with other words.",
-            suggestion="Read it with get_context; what has ended is not changed any more.",
+            f"Task {stored.name!r} is already {stored.status} with a different outcome.",
+            suggestion="Read it with get_context; a task that has ended cannot be changed.",
         )
     return build_completion_answer(tx, stored, already=True)

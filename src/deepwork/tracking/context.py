@@ -63,7 +63,7 @@ class ContextRequest:
             check_input({"cursor": [list(position) for position in positions.values()]})
         except (ValueError, InvalidInput):
             raise InvalidInput(
-                "`cursor` is not one that get_context answered.", suggestion="Leave it out to begin anew."
+                "`cursor` was not issued by get_context.", suggestion="Omit it to start from the beginning."
             ) from None
         return positions
 
@@ -181,7 +181,7 @@ def build_session_context(tx: Transaction, session: JobSessionState, request: Co
     return answer.build(
         workflow_id=session.id, workflow_name=session.name, workflow_status=session.status,
         current_phase=done, total_phases=len(session.steps), objective=session.goal[:_MAX_OBJECTIVE],
-        warning=None if request.filter.phase is None else "A job has no phases: all of its steps are told.",
+        warning=None if request.filter.phase is None else "A job has no phases: all of its steps are listed.",
     )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ _Step = tuple[str, tuple[str | None, str | None]]
 
 
 def _list_steps(session: JobSessionState, filters: Filter) -> list[_Step]:
-    """Return the steps that match; none matches a filter by agent, for steps have no agent."""
+    """Return the steps that match; none matches a filter by agent, because steps have no agent."""
     since = filters.since_ms
     return [
         (id, times) for id, times in session.steps.items()

@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from deepwork.database.transaction import Database
-from deepwork.tool_types import Id, Limit200, Traits
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Id, Limit200
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.context import (
     ContextRequest,
@@ -31,7 +32,6 @@ class ContextTools:
 
     traits: ClassVar = Traits(
         toolset="tracking",
-        read_only=frozenset({"get_context", "get_task_diff", "get_tracked_workflows"}),
         aliases={"list": "get-tracked-workflows", "context": "get-context", "diff": "get-task-diff"},
     )
 
@@ -42,13 +42,14 @@ class ContextTools:
         self._sessions = sessions
         self._attribution = attribution
 
+    @tool("read")
     def get_context(
         self,
         workflow_id: Annotated[Id, Field(description="Tracked, planned, or a job session")],
         include: list[ContextSection],
         filter: Filter | None = None,
         limit: Limit500 = 50,
-        cursor: Annotated[str | None, Field(description="From the last answer, for the rest")] = None,
+        cursor: Annotated[str | None, Field(description="From the last answer, to continue")] = None,
     ) -> Context:
         """The state of a workflow: phases, tasks, decisions, milestones, blockers that wait for a person."""
         request = ContextRequest(tuple(dict.fromkeys(include)), filter or Filter(), limit, cursor)
@@ -59,13 +60,14 @@ class ContextTools:
                 return build_session_context(tx, session, request)
             return build_tracked_context(tx, workflow_id, request)
 
+    @tool("read")
     def get_tracked_workflows(
         self,
         status: list[WorkflowStatus] | None = None,
         limit: Limit200 = 20,
         offset: Annotated[int, Field(ge=0)] = 0,
     ) -> TrackedWorkflows:
-        """Tracked workflows, newest first: to find the one you were at."""
+        """Tracked workflows, newest first; to find the one you were in."""
         with self._database.reading() as tx:
             found, total = TrackStore(tx).list_workflows(status, limit, offset)
             blocked = NoteStore(tx).count_blockers_by_workflow([workflow.id for workflow in found])
@@ -75,11 +77,12 @@ class ContextTools:
         ]
         return TrackedWorkflows(workflows=views, total=total)
 
+    @tool("read")
     def get_task_diff(
         self,
         task_id: Annotated[Id, Field(description="Tracked or planned")],
         path: Annotated[str | None, Field(description="Only this file, with its diff")] = None,
         max_bytes: Annotated[int, Field(ge=1, le=1_000_000, description="Of each diff")] = 20_000,
     ) -> TaskDiff:
-        """The files a task changed, committed or not; for one file, the diff itself."""
+        """The files a task changed, committed or not; for one file, its diff."""
         return self._attribution.get_diff(task_id, path, max_bytes)

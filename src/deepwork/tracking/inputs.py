@@ -17,7 +17,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Outcome(BaseModel):
-    """What came of a task."""
+    """The outcome of a task."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,7 +30,7 @@ class Outcome(BaseModel):
 
 
 class Metadata(BaseModel):
-    """What else is known of how a task was done."""
+    """How a task was done."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,14 +45,14 @@ class Metadata(BaseModel):
 
 
 class Filter(BaseModel):
-    """Which records are wanted."""
+    """Which records to return."""
 
     model_config = ConfigDict(extra="forbid")
 
     phase: Annotated[int, Field(ge=1)] | None = None
     agent: Name | None = None
     since: datetime | None = None
-    """ISO 8601; without a zone it is UTC."""
+    """ISO 8601; UTC if it has no time zone."""
 
     @field_validator("since")
     @classmethod
@@ -62,7 +62,7 @@ class Filter(BaseModel):
         try:
             return moment.astimezone(UTC)
         except OverflowError:
-            raise ValueError("is beyond the calendar") from None
+            raise ValueError("is out of range") from None
 
     @property
     def since_ms(self) -> int | None:

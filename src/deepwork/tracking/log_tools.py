@@ -12,7 +12,8 @@ from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.events.log import format_timestamp
 from deepwork.names import new_id
-from deepwork.tool_types import Id, Name, Text, Traits, check_object
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Id, Name, Text, check_object
 from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, TrackEvent
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import (
@@ -34,17 +35,19 @@ class LogTools:
 
     traits: ClassVar = Traits(
         toolset="tracking",
-        idempotent=frozenset({"resolve_issue"}),
         aliases={
-            "resolve": "resolve-issue", "decide": "log-decision", "issue": "log-issue",
+            "resolve": "resolve-issue",
+            "decide": "log-decision",
+            "issue": "log-issue",
             "milestone": "log-milestone",
         },
-    )  # fmt: skip
+    )
 
     def __init__(self, database: Database, sessions: JobSessionFinder) -> None:
         self._database = database
         self._sessions = sessions
 
+    @tool("work")
     def log_decision(
         self,
         task_id: Annotated[Id, Field(description="Tracked, planned, or SESSION_ID/STEP_ID of a job")],
@@ -67,6 +70,7 @@ class LogTools:
             tx.emit(TrackEvent.DECISION_CREATED, view, decision.subject.workflow_id)
             return DecisionLogged(decision_id=decision.id, created_at=format_timestamp(tx.now))
 
+    @tool("work")
     def log_issue(
         self,
         task_id: Id,
@@ -87,6 +91,7 @@ class LogTools:
             tx.emit(TrackEvent.ISSUE_CREATED, view, issue.subject.workflow_id)
             return IssueLogged(issue_id=issue.id, created_at=format_timestamp(tx.now))
 
+    @tool("work", for_people=True)
     def log_milestone(
         self,
         task_id: Id,
@@ -94,7 +99,7 @@ class LogTools:
         progress: Annotated[float | None, Field(ge=0, le=100, description="Percent")] = None,
         metadata: dict[str, Any] | None = None,
     ) -> MilestoneLogged:
-        """Record how far a task is; of each task the newest 100 are kept."""
+        """Record the progress of a task; only its newest 100 are stored."""
         with self._database.transaction() as tx:
             _require_not_posing_as_person("metadata", json.dumps(metadata), '"by": "human:', tx.caller)
             milestone = Milestone(
@@ -111,13 +116,14 @@ class LogTools:
             tx.emit(TrackEvent.MILESTONE_CREATED, view, milestone.subject.workflow_id)
             return MilestoneLogged(milestone_id=milestone.id, created_at=format_timestamp(tx.now))
 
+    @tool("work", idempotent=True, for_people=True)
     def resolve_issue(
         self,
         issue_id: Id,
         note: Annotated[Text, Field(description="How it was resolved")],
-        resolved_by: Annotated[Name | None, Field(description="Default: who calls")] = None,
+        resolved_by: Annotated[Name | None, Field(description="Default: the caller")] = None,
     ) -> IssueResolved:
-        """Say that an issue is settled; a blocker then blocks no more."""
+        """Mark an issue as resolved; a blocker then no longer blocks."""
         with self._database.transaction() as tx:
             _require_not_posing_as_person("resolved_by", (resolved_by or "")[:6], "human:", tx.caller)
             notes = NoteStore(tx)
@@ -137,15 +143,15 @@ def _require_not_posing_as_person(parameter: str, text: str, mark: str, caller: 
     """Raise InvalidInput if an agent's text would pass for a person's approval, in any letter case."""
     if mark in text.lower() and not caller.startswith("human:"):
         raise InvalidInput(
-            f"`{parameter}` says that a person did this; only a person can, on the dashboard.",
-            suggestion="Leave it out, or name yourself in it.",
+            f"`{parameter}` claims that a person did this; only a person can, on the dashboard.",
+            suggestion="Omit it, or name yourself in it.",
         )
 
 
 def _repeat_resolution(issue: Issue, note: str, at: int) -> IssueResolved:
     if issue.resolution_note != note:
         raise NotAllowed(
-            f"Issue {issue.id!r} was resolved by {issue.resolved_by} with another note.",
-            suggestion="Log a new issue if it came back.",
+            f"Issue {issue.id!r} was already resolved by {issue.resolved_by} with a different note.",
+            suggestion="If the problem is back, log a new issue.",
         )
     return IssueResolved(issue_id=issue.id, resolved_at=format_timestamp(at), already_resolved=True)

@@ -74,7 +74,7 @@ class CallerType(CaseInsensitiveEnum):
 
 
 class TestsStatus(CaseInsensitiveEnum):
-    """What became of the tests."""
+    """Result of the tests."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -92,7 +92,7 @@ class Category(CaseInsensitiveEnum):
 
 
 class IssueType(CaseInsensitiveEnum):
-    """What kind of problem it is."""
+    """Kind of problem."""
 
     DOCUMENTATION_GAP = "documentation_gap"
     BUG_ENCOUNTERED = "bug_encountered"

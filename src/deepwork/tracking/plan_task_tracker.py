@@ -1,7 +1,7 @@
 """Tracking the files that planned tasks change, from their claim or start to their end.
 
-Each snapshot is taken after the commit and before the answer, so that nothing an agent does after an answer
-counts as older than it.
+Each snapshot is taken after the commit and before the answer, so that no change an agent makes after the
+answer is in it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class PlanTaskTracker:
             elif is_watched and not has_begun:
                 self._end_watch(task_id)
         except DeepworkError as error:
-            log.warning("What task %s changes was not looked at: %s", task_id, error)
+            log.warning("Cannot track the changes of task %s: %s", task_id, error)
         except Exception:
-            log.exception("What task %s changes was not looked at", task_id)
+            log.exception("Cannot track the changes of task %s", task_id)
 
     def _start_watch(self, task_id: str, last: Watch | None) -> None:
         with self._database.reading() as tx:

@@ -163,7 +163,7 @@ class TaskCompleted(Answer):
     duration_seconds: int
     files_changed: FilesChanged
     files_count: int
-    """How many in all; the lists are cut after some hundreds."""
+    """The total number; long lists are truncated."""
     renamed: list[dict[str, Any]] | None = None
     attribution: dict[str, str] | None = None
     shared_with: dict[str, list[str]] | None = None
@@ -196,7 +196,7 @@ class MilestoneLogged(Answer):
     created_at: str
 
 
-# What get_context and the events show
+# Views in get_context and in events
 
 
 class WorkflowView(Answer):
@@ -320,7 +320,7 @@ def _get_file_counts(result: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 class NoteView(Answer):
-    """What decisions, issues and milestones have in common."""
+    """Fields that decisions, issues and milestones share."""
 
     id: str
     workflow_id: str
@@ -375,7 +375,7 @@ def _note_to_dict(note: Decision | Issue | Milestone) -> dict[str, Any]:
 
 
 class Context(Answer):
-    """The state of a workflow, as far as it was asked for."""
+    """The requested parts of a workflow's state."""
 
     workflow_id: str
     workflow_name: str

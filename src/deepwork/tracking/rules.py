@@ -37,7 +37,7 @@ def require_open_workflow(workflow: TrackedWorkflow) -> None:
     """Raise NotAllowed if the workflow has ended."""
     if workflow.is_over:
         raise NotAllowed(
-            f"Workflow {workflow.name!r} is {workflow.status}; nothing new is begun in it.",
+            f"Workflow {workflow.name!r} is {workflow.status}; nothing new can start in it.",
             suggestion="Start a new one with start_workflow.",
         )
 
@@ -47,11 +47,11 @@ def require_open_phase(phase: Phase, workflow: TrackedWorkflow) -> None:
     if phase.workflow_id != workflow.id:
         raise InvalidInput(
             f"Phase {phase.id!r} belongs to workflow {phase.workflow_id}, not to {workflow.id}.",
-            suggestion="Give the phase_id that start_phase answered for this workflow.",
+            suggestion="Pass the phase_id that start_phase returned for this workflow.",
         )
     if phase.status is not PhaseStatus.IN_PROGRESS:
         raise NotAllowed(
-            f"Phase {phase.number} {phase.name!r} is {phase.status}; no task is begun in it.",
+            f"Phase {phase.number} {phase.name!r} is {phase.status}; no task can start in it.",
             suggestion="Start another phase with start_phase.",
         )
 
@@ -60,7 +60,7 @@ def require_agent_name(caller_type: CallerType, agent_name: str | None) -> None:
     """Raise InvalidInput if a subagent gives no name."""
     if caller_type is CallerType.SUBAGENT and not (agent_name or "").strip():
         raise InvalidInput(
-            "`agent_name` is needed when `caller_type` is subagent.", suggestion="Say which agent it is."
+            "`agent_name` is required when `caller_type` is subagent.", suggestion="Pass the agent's name."
         )
 
 
@@ -72,12 +72,12 @@ def require_parent(parent: TrackedTask, workflow: TrackedWorkflow, depth: int) -
         )
     if not parent.is_running:
         raise NotAllowed(
-            f"Parent task {parent.name!r} is {parent.status}; nothing is begun below it.",
-            suggestion="Leave `parent_task_id` out, or name a task that is in progress.",
+            f"Parent task {parent.name!r} is {parent.status}; no subtask can start below it.",
+            suggestion="Omit `parent_task_id`, or pass a task that is in progress.",
         )
     if depth >= MAX_DEPTH:
         raise InvalidInput(
-            f"Tasks are nested {MAX_DEPTH} levels deep at most.", suggestion="Name a parent further up."
+            f"Tasks can be nested at most {MAX_DEPTH} levels deep.", suggestion="Choose a parent higher up."
         )
 
 
@@ -87,8 +87,8 @@ def require_children_done(task: TrackedTask, children: Sequence[TrackedTask]) ->
         names = ", ".join(f"{child.name!r} ({child.id})" for child in children[:_NAMED])
         more = f" and {len(children) - _NAMED} more" if len(children) > _NAMED else ""
         raise NotAllowed(
-            f"Task {task.name!r} has tasks below it that are still in progress: {names}{more}.",
-            suggestion="Complete them first; abandon_task ends one that nobody works on any more.",
+            f"Task {task.name!r} has subtasks that are still in progress: {names}{more}.",
+            suggestion="Complete them first; use abandon_task for a subtask that nobody works on any more.",
         )
 
 
@@ -101,11 +101,11 @@ def list_phase_warnings(
     if ending is PhaseStatus.COMPLETED and counts.failed:
         yield f"{counts.failed} task(s) failed"
     if not counts.total:
-        yield "No task was done in it"
+        yield "It has no tasks"
     if blockers:
         yield f"{blockers} blocker(s) still open"
     if lower_open:
-        yield f"Phase {', '.join(map(str, lower_open))} before it is still open"
+        yield f"Earlier phase(s) still open: {', '.join(map(str, lower_open))}"
 
 
 def list_workflow_warnings(open_phases: int, open_tasks: int, blockers: int) -> Iterator[str]:

@@ -45,7 +45,7 @@ class TrackStore:
         return self._select_workflow(id, self._tx.row_lock)
 
     def save_workflow(self, before: TrackedWorkflow, after: TrackedWorkflow) -> None:
-        """Keep what changed."""
+        """Save the columns that changed."""
         old, new = _workflow_to_row(before), _workflow_to_row(after)
         changes = {name: new[name] for name in new if new[name] != old[name]}
         self._tx.update("tracked_workflows", after.id, changes)
@@ -120,7 +120,7 @@ class TrackStore:
         return self._select_task(id, self._tx.row_lock)
 
     def save_task(self, before: TrackedTask, after: TrackedTask) -> None:
-        """Keep what changed."""
+        """Save the columns that changed."""
         old, new = _task_to_row(before), _task_to_row(after)
         changes = {name: new[name] for name in new if new[name] != old[name]}
         self._tx.update("tracked_tasks", after.id, changes)
@@ -231,19 +231,19 @@ class TrackStore:
             f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows WHERE id = :id{lock}", id=id
         )
         if row is None:
-            raise NotFound("workflow", id, suggestion="Give the workflow_id that start_workflow answered.")
+            raise NotFound("workflow", id, suggestion="Pass the workflow_id that start_workflow returned.")
         return _workflow_from_row(row)
 
     def _select_phase(self, id: str, lock: str) -> Phase:
         row = self._tx.fetch_one(f"SELECT {_PHASE_COLUMNS} FROM phases WHERE id = :id{lock}", id=id)
         if row is None:
-            raise NotFound("phase", id, suggestion="Give the phase_id that start_phase answered.")
+            raise NotFound("phase", id, suggestion="Pass the phase_id that start_phase returned.")
         return _phase_from_row(row)
 
     def _select_task(self, id: str, lock: str) -> TrackedTask:
         row = self._tx.fetch_one(f"SELECT {_TASK_COLUMNS} FROM tracked_tasks WHERE id = :id{lock}", id=id)
         if row is None:
-            raise NotFound("task", id, suggestion="Give the task_id that start_task answered.")
+            raise NotFound("task", id, suggestion="Pass the task_id that start_task returned.")
         return _task_from_row(row)
 
 

@@ -14,7 +14,8 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.events.log import format_timestamp
 from deepwork.names import new_id
-from deepwork.tool_types import Id, Name, Text, Traits
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Id, Name, Text
 from deepwork.tracking import rules
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.completion import build_completion_answer, repeat_completion_answer
@@ -56,10 +57,7 @@ class TrackTools:
     """Tools with which orchestrators and subagents record what they start and complete."""
 
     traits: ClassVar = Traits(
-        toolset="tracking",
-        idempotent=frozenset({"start_phase", "complete_phase", "complete_task", "complete_workflow"}),
-        own_keys=frozenset({"start_task", "complete_task", "abandon_task"}),
-        aliases={"start": "start-workflow", "done": "complete-task"},
+        toolset="tracking", aliases={"start": "start-workflow", "done": "complete-task"}
     )
 
     def __init__(
@@ -73,6 +71,7 @@ class TrackTools:
 
     # Workflows
 
+    @tool("work")
     def start_workflow(
         self,
         name: Name,
@@ -82,7 +81,7 @@ class TrackTools:
         scope: Annotated[str | None, Field(description="Included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Technical limits")] = None,
     ) -> WorkflowStarted:
-        """Begin to record a workflow; start its first phase next."""
+        """Start recording a workflow; start its first phase next."""
         with self._database.transaction() as tx:
             workflow = TrackedWorkflow(
                 id=new_id("tw"), name=name, objective=objective, scope=scope, constraints=constraints,
@@ -99,6 +98,7 @@ class TrackTools:
                 created_at=format_timestamp(tx.now),
             )  # fmt: skip
 
+    @tool("work", idempotent=True)
     def complete_workflow(
         self,
         workflow_id: Id,
@@ -107,7 +107,7 @@ class TrackTools:
         achievements: list[str] | None = None,
         limitations: list[str] | None = None,
     ) -> WorkflowCompleted:
-        """End a workflow with a summary; get its figures."""
+        """End a workflow with a summary; returns its figures."""
         with self._database.transaction() as tx:
             store = TrackStore(tx)
             before = store.get_workflow_for_update(workflow_id)
@@ -128,15 +128,16 @@ class TrackTools:
 
     # Phases
 
+    @tool("work", idempotent=True)
     def start_phase(
         self,
         workflow_id: Id,
         number: Annotated[int, Field(ge=1)],
         name: Name,
         description: str | None = None,
-        is_parallel: Annotated[bool, Field(description="Its tasks may run at once")] = False,
+        is_parallel: Annotated[bool, Field(description="Its tasks may run in parallel")] = False,
     ) -> PhaseStarted:
-        """Begin a phase before its subagents are launched; one that exists is answered as it is."""
+        """Start a phase before launching its subagents; an existing one is returned unchanged."""
         with self._database.transaction() as tx:
             store = TrackStore(tx)
             workflow = store.get_workflow_for_update(workflow_id)
@@ -156,8 +157,9 @@ class TrackTools:
             _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, moved)
             return _build_phase_started(phase)
 
+    @tool("work", idempotent=True)
     def complete_phase(self, phase_id: Id, status: PhaseEnding, summary: str | None = None) -> PhaseCompleted:
-        """End a phase after its tasks; what is still open is told as warnings."""
+        """End a phase after its tasks; warnings list what is still open."""
         with self._database.transaction() as tx:
             store = TrackStore(tx)
             workflow = store.get_workflow_for_update(store.get_phase(phase_id).workflow_id)
@@ -178,6 +180,7 @@ class TrackTools:
 
     # Tasks
 
+    @tool("work", own_keys=True)
     def start_task(
         self,
         workflow_id: Id,
@@ -192,7 +195,7 @@ class TrackTools:
         ] = None,
         cwd: Annotated[str | None, Field(description="Working tree, if not the project")] = None,
     ) -> TaskStarted:
-        """Begin a task in a phase; what its files are like now is remembered, to tell what it changed."""
+        """Start a task in a phase; takes a snapshot of the files, to find out what it changes."""
         arguments = {
             "workflow_id": workflow_id, "phase_id": phase_id, "caller_type": caller_type, "name": name,
             "goal": goal, "agent_name": agent_name, "parent_task_id": parent_task_id, "areas": areas,
@@ -229,6 +232,7 @@ class TrackTools:
 
         return TaskStarted.model_validate(run_under_key(self._database, arguments, start))
 
+    @tool("work", idempotent=True, own_keys=True)
     def complete_task(
         self,
         task_id: Id,
@@ -236,11 +240,12 @@ class TrackTools:
         outcome: Annotated[Outcome, Field(description="summary is required")],
         metadata: Metadata | None = None,
     ) -> TaskCompleted:
-        """End a task: what came of it, and get the files it changed."""
+        """End a task with its outcome; returns the files it changed."""
         return self._complete(task_id, TrackedTaskStatus(status), outcome, metadata or Metadata())
 
+    @tool("work", own_keys=True, for_people=True)
     def abandon_task(self, task_id: Id, reason: Text) -> TaskCompleted:
-        """End a task that nobody works on any more, as failed."""
+        """End a task that nobody works on any more as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])
         return self._complete(task_id, TrackedTaskStatus.FAILED, outcome, Metadata())
 
@@ -310,9 +315,10 @@ def _require_same_ending(
 ) -> None:
     """Raise NotAllowed if a repeated completion differs from the stored one."""
     if ending != stored:
+        what = "summary" if ending.summary != stored.summary else "outcome"
         raise NotAllowed(
-            f"The {kind} {name!r} is already {stored.status}, and was ended with other words.",
-            suggestion="Read it with get_context; what has ended is not changed any more.",
+            f"{kind.capitalize()} {name!r} is already {stored.status} with a different {what}.",
+            suggestion=f"Read it with get_context; a {kind} that has ended cannot be changed.",
         )
 
 

@@ -21,17 +21,17 @@ def resolve_path(field: str, given: str, relative_to: Path | None = None) -> str
         if relative_to is None:
             raise InvalidInput(
                 f"`{field}` must be an absolute path; {given[:200]!r} is relative.",
-                suggestion="Give the whole path, from / on.",
+                suggestion="Pass the full path, starting with /.",
             )
         path = relative_to / path
     try:
         real = str(path.resolve())
         if any(len(part) > _LONGEST_NAME for part in real.encode().split(b"/")) or len(real) > _LONGEST_PATH:
-            raise InvalidInput(f"`{field}` is longer than a path can be.", suggestion="Choose a shorter one.")
+            raise InvalidInput(f"`{field}` is too long for a path.", suggestion="Choose a shorter one.")
     except UnicodeEncodeError:
-        raise InvalidInput(f"`{field}` leads to a name that is no text, and cannot be stored.") from None
+        raise InvalidInput(f"`{field}` resolves to a name that is not UTF-8 and cannot be stored.") from None
     except (OSError, RuntimeError) as error:  # for example a loop of links
-        raise InvalidInput(f"`{field}` leads nowhere: {error}.") from None
+        raise InvalidInput(f"`{field}` cannot be resolved: {error}.") from None
     return real
 
 
@@ -47,7 +47,8 @@ def require_allowed_tree_path(repository: Path, path: Path) -> None:
     is_taken = is_beside and any((folder / ".git").exists() for folder in between)
     if not (is_inside or is_beside) or is_taken or ".git" in path.parts:
         raise InvalidInput(
-            f"No tree is made at {str(path)[:MAX_ECHOED]!r}: trees go to {WORKTREES}/ or beside it.",
+            f"No worktree can be created at {str(path)[:MAX_ECHOED]!r}: "
+            f"worktrees go into {WORKTREES}/ or beside the repository.",
             code=Code.PATH_OUTSIDE_PROJECT,
             suggestion=f"Choose a path such as {WORKTREES}/NAME or ../{repository.name}-NAME.",
         )
@@ -67,4 +68,4 @@ def _expand_path(field: str, given: str) -> Path:
     try:
         return Path(given.strip()).expanduser()
     except RuntimeError as error:  # `~user` without such a user
-        raise InvalidInput(f"`{field}` leads nowhere: {error}.") from None
+        raise InvalidInput(f"`{field}` cannot be resolved: {error}.") from None

@@ -42,7 +42,7 @@ class RepositoryLocator:
         store = RepositoryStore(tx)
         is_new = store.add(self.host, path, name or _derive_name(path))
         known = store.find(self.host, path)
-        assert known is not None, "it was added, or was there"
+        assert known is not None, "it was added or existed before"
         if name is not None and known.name != name:
             store.rename(known, name)
             is_new = True
@@ -50,7 +50,7 @@ class RepositoryLocator:
 
     def _emit_registered(self, tx: Transaction, path: str) -> Repository:
         known = RepositoryStore(tx).find(self.host, path)
-        assert known is not None, "it is in this very transaction"
+        assert known is not None, "it was added in this transaction"
         view = RepositoryView.from_repository(known).model_dump(mode="json")
         tx.emit(WorkspaceEvent.REPOSITORY_REGISTERED, view)
         return known
@@ -59,9 +59,9 @@ class RepositoryLocator:
 def _require_known(known: Repository | None, path: str) -> None:
     if known is None:
         raise NotAllowed(
-            f"The repository {path[:MAX_ECHOED]!r} is not known here.",
+            f"Repository {path[:MAX_ECHOED]!r} is not registered here.",
             code=Code.UNAUTHORIZED,
-            suggestion="Whoever has the scope admin makes it known with repository_register.",
+            suggestion="A caller with the scope admin can register it with repository_register.",
         )
 
 

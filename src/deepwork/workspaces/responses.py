@@ -48,7 +48,7 @@ class WorkspaceUpdated(Answer):
 
 
 class WorkspaceView(Answer):
-    """A workspace; `is_made` says that deepwork made its tree, and removes it in the end."""
+    """A workspace; `is_made` means that deepwork created its tree and will remove it."""
 
     id: str
     workflow_id: str
@@ -78,11 +78,11 @@ class Workspaces(Answer):
 
 
 class Forecast(Answer):
-    """What a merge would meet."""
+    """The conflicts that a merge would cause."""
 
     clean: bool
     conflicts_with_base: list[str]
     conflicts_with: dict[str, list[str]]
     uncommitted: list[str] | None = None
-    """Workspaces with work that is not committed, and so not part of the forecast."""
+    """Workspaces with uncommitted work, which the forecast ignores."""
     warning: str | None = None

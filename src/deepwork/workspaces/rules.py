@@ -24,7 +24,7 @@ def require_transition(workspace: Workspace, status: WorkspaceStatus) -> None:
     raise NotAllowed(
         f"Workspace {workspace.id} is {workspace.status} and can become {others}, not {status}.",
         code=Code.INVALID_TRANSITION,
-        suggestion="Create a new workspace to go on working.",
+        suggestion="Create a new workspace to continue working.",
     )
 
 
@@ -32,7 +32,7 @@ def require_active(workspace: Workspace) -> None:
     """Raise NotAllowed unless the workspace is active."""
     if workspace.status is not WorkspaceStatus.ACTIVE:
         raise NotAllowed(
-            f"Workspace {workspace.id} is {workspace.status}; tasks are assigned to active ones.",
+            f"Workspace {workspace.id} is {workspace.status}; tasks can only be assigned to active ones.",
             suggestion="See workspace_list for the active ones, or create one with workspace_create.",
         )
 

@@ -23,7 +23,7 @@ from deepwork.workspaces.responses import WorkspaceView
 from deepwork.workspaces.store import WorkspaceStore
 from deepwork.workspaces.worktrees import WorktreeManager
 
-_NOT_MADE = "No worktree was made:"
+_NOT_MADE = "No worktree was created:"
 
 
 @dataclass
@@ -90,7 +90,7 @@ class WorkspaceService:
             return None
         main = find_repository(Path(workflow.repository_path))
         if main is None:
-            return TaskWorkspace(problem=f"{_NOT_MADE} {workflow.repository_path} is no git repository here.")
+            return TaskWorkspace(problem=f"{_NOT_MADE} {workflow.repository_path} is not a git repository here.")
         workspace = self._build_workspace(tx, main, task)
         if not store.add(workspace):
             taken = _build_conflict_error(workspace, store.find_conflicting(workspace))
@@ -124,7 +124,7 @@ class WorkspaceService:
         tx.afterwards(create)
         return TaskWorkspace(workspace.id, workspace.path, workspace.branch)
 
-    # ClosingResult
+    # Closing
 
     def close(self, tx: Transaction, workspace: Workspace) -> ClosingResult:
         """Remove the tree after the commit, if deepwork created it; the result is complete after that."""
@@ -142,7 +142,7 @@ class WorkspaceService:
         if workspace.is_made and self.is_local(workspace) and not Path(workspace.path).is_dir():
             raise NotAllowed(
                 f"The tree of workspace {workspace.id} was removed when it was abandoned.",
-                suggestion=f"Create a workspace anew; its branch {workspace.branch!r} is still there.",
+                suggestion=f"Create a new workspace; its branch {workspace.branch!r} still exists.",
             )
 
     def _remove_tree(self, workspace: Workspace, closing: ClosingResult) -> None:
@@ -168,10 +168,10 @@ class WorkspaceService:
 
 
 def _build_conflict_error(workspace: Workspace, rival: Workspace | None) -> NotAllowed:
-    if rival is None:  # it was there a moment ago
-        return NotAllowed("Another workspace had the same tree or branch just now.", suggestion="Try again.")
+    if rival is None:  # it existed a moment ago
+        return NotAllowed("Another workspace had the same tree or branch a moment ago.", suggestion="Try again.")
     what = f"tree {rival.path!r}" if rival.path == workspace.path else f"branch {rival.branch!r}"
     return NotAllowed(
-        f"The active workspace {rival.id} has the {what}.",
+        f"The active workspace {rival.id} already uses the {what}.",
         suggestion="Use that one, end it with workspace_update, or choose another path and branch.",
     )

@@ -14,7 +14,8 @@ from deepwork.names import new_id
 from deepwork.plans.models import Task
 from deepwork.plans.store import PlanStore
 from deepwork.plans.task_store import TaskStore
-from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text, Traits
+from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
 from deepwork.workspaces import rules
 from deepwork.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
 from deepwork.workspaces.paths import find_repository, require_allowed_tree_path, resolve_path
@@ -38,28 +39,23 @@ _MAX_COMPARED = 50
 class WorkspaceTools:
     """Tools to create, close and check workspaces."""
 
-    traits: ClassVar = Traits(
-        toolset="workspaces",
-        read_only=frozenset({"workspace_list", "workspace_check"}),
-        idempotent=frozenset({"workspace_update", "task_assign_workspace"}),
-        destructive=frozenset({"workspace_update"}),
-        aliases={"assign": "task-assign-workspace"},
-    )
+    traits: ClassVar = Traits(toolset="workspaces", aliases={"assign": "task-assign-workspace"})
 
     def __init__(self, database: Database, service: WorkspaceService) -> None:
         self._database = database
         self._service = service
 
+    @tool("work")
     def workspace_create(
         self,
         workflow_id: Id,
         path: Annotated[Text, Field(description="Absolute, or relative to the repository")],
         branch: Name,
-        base_branch: Annotated[Name | None, Field(description="Default: what is checked out")] = None,
-        task_ids: Annotated[list[Id] | None, Field(description="To be worked on there")] = None,
-        create: Annotated[bool, Field(description="Make the git worktree and branch, too")] = False,
+        base_branch: Annotated[Name | None, Field(description="Default: the checked-out one")] = None,
+        task_ids: Annotated[list[Id] | None, Field(description="Tasks to do there")] = None,
+        create: Annotated[bool, Field(description="Also create the git worktree and branch")] = False,
     ) -> WorkspaceCreated:
-        """Register a working tree for a workflow's tasks; with create, make it."""
+        """Register a working tree for a workflow's tasks, or create it."""
         with self._database.transaction() as tx:
             workflow = PlanStore(tx).get(workflow_id)
             tasks = [_get_task_of_workflow(tx, workflow_id, id) for id in dict.fromkeys(task_ids or ())]
@@ -82,13 +78,14 @@ class WorkspaceTools:
         warning = None if create or where.is_dir() else f"There is no folder {path!r} on this machine yet."
         return WorkspaceCreated(id=workspace.id, path=str(where) if create else None, warning=warning)
 
+    @tool("work", idempotent=True, destructive=True, for_people=True)
     def workspace_update(
         self,
         id: Id,
         status: WorkspaceStatus | None = None,
         merge_commit: Annotated[Name | None, Field(description="Default: found in git")] = None,
     ) -> WorkspaceUpdated:
-        """Say what became of a workspace; a tree that deepwork made is removed, nothing in it is lost."""
+        """Set a workspace's status; on closing, a tree that deepwork created is removed without losing work."""
         with self._database.reading() as tx:
             known = WorkspaceStore(tx).get(id)
         found, remark = self._find_merge_commit(known, status, merge_commit)
@@ -114,10 +111,11 @@ class WorkspaceTools:
             warning=" ".join(filter(None, warnings)) or None,
         )
 
+    @tool("read")
     def workspace_list(
         self, workflow_id: Id, status: list[WorkspaceStatus] | None = None, limit: Limit1000 = 200
     ) -> Workspaces:
-        """The workspaces of a workflow, with the tasks that are worked on there."""
+        """The workspaces of a workflow, with their tasks."""
         with self._database.reading() as tx:
             PlanStore(tx).get(workflow_id)
             store = WorkspaceStore(tx)
@@ -128,15 +126,16 @@ class WorkspaceTools:
             ]
             return Workspaces(workspaces=views, total=total)
 
+    @tool("read")
     def workspace_check(self, id: Id) -> Forecast:
-        """Whether its branch would merge with its base and with other active workspaces; changes nothing."""
+        """Check if its branch would merge with its base and with other active workspaces; changes nothing."""
         with self._database.reading() as tx:
             store = WorkspaceStore(tx)
             workspace = store.get(id)
             others = store.list_others_in_repository(workspace, _MAX_COMPARED)
         if not self._service.is_local(workspace):
             raise NotAllowed(
-                f"The tree of workspace {id} is on {workspace.host}.", suggestion="Ask the server there."
+                f"The tree of workspace {id} is on {workspace.host}.", suggestion="Call the server there."
             )
         preview = self._service.worktrees.preview_merge(workspace, others)
         return Forecast(
@@ -147,8 +146,9 @@ class WorkspaceTools:
             warning=" ".join(preview.warnings) or None,
         )
 
+    @tool("work", idempotent=True)
     def task_assign_workspace(self, task_id: Id, workspace_id: Id) -> Done:
-        """Say in which workspace a task is worked on."""
+        """Assign a task to a workspace."""
         with self._database.transaction() as tx:
             store = WorkspaceStore(tx)
             workflow_id = TaskStore(tx).get(task_id).workflow_id
@@ -172,43 +172,42 @@ class WorkspaceTools:
             return given, None
         given = given or workspace.merge_commit
         if not self._service.is_local(workspace) or find_repository(Path(workspace.repository_path)) is None:
-            return given, None if given else "No merge commit was given, and git could not be asked."
+            return given, None if given else "No merge commit was given, and git cannot look for it here."
         return self._service.worktrees.resolve_merge_commit(workspace, given)
 
 
 class RepositoryTools:
     """Tools to register and list repositories."""
 
-    traits: ClassVar = Traits(
-        toolset="workspaces",
-        read_only=frozenset({"repository_list", "repository_get"}),
-        idempotent=frozenset({"repository_register"}),
-    )
+    traits: ClassVar = Traits(toolset="workspaces")
 
     def __init__(self, database: Database, locator: RepositoryLocator) -> None:
         self._database = database
         self._locator = locator
 
+    @tool("admin", idempotent=True)
     def repository_register(
         self, path: Annotated[Text, Field(description="Absolute")], name: Name | None = None
     ) -> Registered:
-        """Make a repository known; one that is known already keeps its id and takes the new name."""
+        """Register a repository; one that is already registered keeps its id and takes the new name."""
         where = resolve_path("path", path)
         with self._database.transaction() as tx:
             repository = self._locator.register(tx, where, name)
         is_git = find_repository(Path(where)) is not None
-        return Registered(id=repository.id, warning=None if is_git else f"{where} is no git repository here.")
+        return Registered(id=repository.id, warning=None if is_git else f"{where} is not a git repository here.")
 
+    @tool("read")
     def repository_list(self, limit: Limit200 = 20, offset: Annotated[int, Field(ge=0)] = 0) -> Repositories:
-        """Known repositories, newest first."""
+        """Registered repositories, newest first."""
         with self._database.reading() as tx:
             found, total = RepositoryStore(tx).list_newest(limit, offset)
             return Repositories(
                 repositories=[RepositoryView.from_repository(each) for each in found], total=total
             )
 
+    @tool("read")
     def repository_get(self, path: Annotated[Text, Field(description="Absolute")]) -> RepositoryView | None:
-        """The repository at this path, or null; links lead to the same one."""
+        """The repository at this path, or null; follows links."""
         where = resolve_path("path", path)
         with self._database.reading() as tx:
             found = RepositoryStore(tx).find(self._locator.host, where)
@@ -221,7 +220,7 @@ def _get_task_of_workflow(tx: Transaction, workflow_id: str, task_id: str) -> Ta
         raise InvalidInput(
             f"Task {task_id!r} belongs to workflow {task.workflow_id}, not to {workflow_id}.",
             code=Code.WORKFLOW_MISMATCH,
-            suggestion="Name tasks of the workspace's own workflow.",
+            suggestion="Pass tasks of the workspace's workflow.",
         )
     return task
 
@@ -229,6 +228,6 @@ def _get_task_of_workflow(tx: Transaction, workflow_id: str, task_id: str) -> Ta
 def _require_repository(repository: Path, main: Path | None) -> None:
     if main is None:
         raise InvalidInput(
-            f"The workflow's repository {repository} is no git repository on this machine.",
-            suggestion="Create the workflow with the `repository_path` of one, or leave `create` out.",
+            f"The workflow's repository {repository} is not a git repository on this machine.",
+            suggestion="Create the workflow with the `repository_path` of one, or omit `create`.",
         )

@@ -46,7 +46,7 @@ class WorktreeManager:
     def create(self, workspace: Workspace) -> tuple[str | None, str]:
         """Create the tree and its branch; return the base branch and the base commit.
 
-        An existing branch, or a tree that has it checked out, is used as it is.
+        An existing branch, or a tree that has it checked out, is reused.
         """
         git, path = self._git_at(Path(workspace.repository_path)), Path(workspace.path)
         state = Path(workspace.repository_path) / STATE_FOLDER
@@ -77,7 +77,7 @@ class WorktreeManager:
             return found, None if found else f"No merge of {workspace.branch!r} was found on {base}."
         commit = resolve_commit(git, given)
         if commit is None:
-            return given, f"There is no commit {given!r} in the repository; it is kept as told."
+            return given, f"There is no commit {given!r} in the repository; it is stored as given."
         if find_branch_tip(git, workspace.branch) is None or contains_branch(git, commit, workspace.branch):
             return commit, None
         return commit, f"Commit {commit[:12]} does not contain {workspace.branch!r}: was it squashed?"
@@ -89,7 +89,7 @@ class WorktreeManager:
         if tip is None:
             raise GitError(
                 f"There is no branch {workspace.branch!r} in the repository.",
-                suggestion="Make the branch, or set the workspace to abandoned.",
+                suggestion="Create the branch, or set the workspace to abandoned.",
             )
         base_name = workspace.base_branch or workspace.base_commit or "HEAD"
         base = resolve_commit(git, base_name)
@@ -104,7 +104,7 @@ class WorktreeManager:
             uncommitted=[each.id for each in (workspace, *others) if self._is_dirty(each)],
             warnings=[
                 *([] if base else [f"There is no {base_name!r} to compare with."]),
-                *(f"There is no branch {branch!r} any more." for branch in missing),
+                *(f"Branch {branch!r} no longer exists." for branch in missing),
             ],
         )
 

@@ -5,7 +5,7 @@ import { ofRun, useResource } from "../data/resource";
 import type { GraphAnswer, RunDetails } from "../data/shapes";
 import type { TaskTable } from "../data/tasks";
 import { go, query, replace, withQuery } from "../router";
-import { Empty, Loaded, many } from "../ui/parts";
+import { Empty, Loaded, formatCount } from "../ui/parts";
 import { getLook, Shape, State } from "../ui/state";
 import { criticalPath, foldToFit, placeNodes, type Graph, type Node } from "../view/layers";
 import { getDisplayStatus } from "../view/tree";

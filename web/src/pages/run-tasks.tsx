@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import { ago, duration, now } from "../clock";
 import type { TaskRow, TaskTable } from "../data/tasks";
 import { go, query, withQuery } from "../router";
-import { Empty, many } from "../ui/parts";
+import { Empty, formatCount } from "../ui/parts";
 import { Rows } from "../ui/rows";
 import { getLook, State } from "../ui/state";
 import { getDisplayStatus } from "../view/tree";

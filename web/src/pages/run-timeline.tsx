@@ -6,7 +6,7 @@ import { ofRun, useResource } from "../data/resource";
 import type { EventsAnswer, Issue, RunDetails } from "../data/shapes";
 import { parseTime, type Mark, type TaskTable } from "../data/tasks";
 import { go, query, replace, withQuery } from "../router";
-import { Empty, many } from "../ui/parts";
+import { Empty, formatCount } from "../ui/parts";
 import { Rows } from "../ui/rows";
 import { getLook, Shape, StateMark } from "../ui/state";
 import { ticks, timeScale, type Scale, type Span } from "../view/timescale";

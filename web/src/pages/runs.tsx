@@ -5,7 +5,7 @@ import { supportsParameter } from "../data/openapi";
 import { anyOf, useResource } from "../data/resource";
 import type { RunLine, RunsAnswer } from "../data/shapes";
 import { go, query, replace, withQuery } from "../router";
-import { Empty, Loaded, many } from "../ui/parts";
+import { Empty, Loaded, formatCount } from "../ui/parts";
 import { RunList } from "../ui/runlist";
 import { getLook } from "../ui/state";
 

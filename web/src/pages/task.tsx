@@ -186,12 +186,12 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
   );
 }
 
-function RelatedTasks({ title, list: kin }: { title: string; list: RelatedTask[] | null | undefined }) {
-  if (!kin?.length) return null;
+function RelatedTasks({ title, list: tasks }: { title: string; list: RelatedTask[] | null | undefined }) {
+  if (!tasks?.length) return null;
   return (
-    <Section title={title} count={kin.length}>
+    <Section title={title} count={tasks.length}>
       <ul class="plain">
-        {kin.slice(0, 200).map((each) => (
+        {tasks.slice(0, 200).map((each) => (
           <li data-item>
             {each.status && <StateMark status={each.status} />} <a href={taskAddress(each.id)}>{each.name}</a>
           </li>

@@ -70,7 +70,14 @@ def build_router(app: Application, mcp: FastMCP | None) -> RootRouter:
         hub.close()
 
     read_only = app.settings.read_only
-    api = RestApi(app.database, app.presence, error_to_dict, build_tool_invoker(app), is_read_only=read_only)
+    api = RestApi(
+        app.database,
+        app.presence,
+        error_to_dict,
+        build_tool_invoker(app),
+        lambda: list_actions(app),
+        is_read_only=read_only,
+    )
     pages = StaticPages()
     routes: list[BaseRoute] = [
         Route("/health", _build_health_endpoint(pages), methods=["GET"]),
@@ -87,6 +94,11 @@ def _create_mcp_app(app: Application, mcp: FastMCP) -> StarletteWithLifespan:
     if app.settings.transport == "sse":
         return mcp.http_app("/sse", transport="sse")
     return mcp.http_app("/mcp", json_response=True)
+
+
+def list_actions(app: Application) -> list[str]:
+    """List the tools that declare themselves as actions for people."""
+    return [name for name, spec in app.registry.items() if spec.declaration.for_people]
 
 
 def build_tool_invoker(app: Application) -> InvokeTool:

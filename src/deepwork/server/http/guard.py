@@ -210,9 +210,7 @@ def _get_declared_size(request: RequestInfo) -> int:
     return int(declared) if declared.isdecimal() else 0
 
 
-LOOKUP_FAILED = Refused(
-    503, "Cannot check this token because the store is unavailable.", "Try again in a moment."
-)
+LOOKUP_FAILED = Refused(503, "Cannot check this token: the store is unavailable.", "Try again in a moment.")
 TOO_LARGE = Refused(413, f"The request is larger than {MAX_BODY} bytes.", "Send less.")
 
 

@@ -164,7 +164,7 @@ def _collect_calls(counters: Counters) -> Iterator[Metric]:
 def _collect_process(began: float) -> Iterator[Metric]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield create_single_metric(
-        "process_start_time_seconds", "gauge", "Start time of the process, in Unix time.", began
+        "process_start_time_seconds", "gauge", "Start of the process, in Unix time.", began
     )
     yield create_single_metric(
         "deepwork_uptime_seconds", "gauge", "Time since the process started.", time.time() - began

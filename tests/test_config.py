@@ -18,7 +18,7 @@ def write_config(root: Path, text: str) -> Path:
     return root
 
 
-def test_every_setting_can_be_given_everywhere():
+def test_every_setting_can_be_given_in_every_source():
     assert {field.name for field in fields(Settings)} == {option.name for option in OPTIONS} | {
         "project_root"
     }
@@ -31,7 +31,7 @@ def test_a_project_without_settings_has_the_defaults(tmp_path: Path):
     assert settings.database_location == str(tmp_path / ".deepwork" / "deepwork.db")
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path):
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path):
     root = write_config(tmp_path, "lease_seconds: 10\nlog_level: error\ntoolsets: [agents]\n")
 
     settings = load_settings(
@@ -86,12 +86,12 @@ def test_a_bad_value_is_one_clear_sentence(
     assert said in refused.value.message
 
 
-def test_a_project_that_is_not_there_is_named(tmp_path: Path):
+def test_a_missing_project_is_named(tmp_path: Path):
     with pytest.raises(DefinitionError, match="nowhere"):
         load_settings(tmp_path / "nowhere", environment={})
 
 
-def test_an_empty_variable_is_no_value(tmp_path: Path):
+def test_an_empty_variable_is_ignored(tmp_path: Path):
     assert load_settings(tmp_path, environment={"DEEPWORK_LEASE_SECONDS": ""}).lease_seconds == 90
 
 
@@ -139,7 +139,7 @@ def test_the_config_file_sets_the_file_conflicts_of_new_plans(tmp_path: Path, po
     app.close()
 
 
-def test_keys_that_mean_nothing_are_named(tmp_path: Path):
+def test_unknown_keys_are_named(tmp_path: Path):
     assert find_unknown_keys(write_config(tmp_path, "toolset: [agents]\nversion: 1\n")) == ["toolset"]
 
 

@@ -10,7 +10,7 @@ def list_subclasses(kind: type[DeepworkError]) -> list[type[DeepworkError]]:
     return [kind, *(below for each in kind.__subclasses__() for below in list_subclasses(each))]
 
 
-def test_the_tree_in_the_docstring_is_the_tree():
+def test_the_tree_in_the_docstring_matches_the_classes():
     for kind in list_subclasses(DeepworkError):
         assert kind.__name__ in str(errors.__doc__)
 
@@ -34,5 +34,5 @@ def test_a_code_is_its_own_name():
 
 
 @pytest.mark.parametrize("kind", list_subclasses(DeepworkError))
-def test_what_kind_of_error_it_is_says_its_docstring(kind: type[DeepworkError]):
+def test_every_error_class_has_a_docstring(kind: type[DeepworkError]):
     assert kind.__doc__

@@ -32,7 +32,7 @@ def build_nested(depth: int) -> Any:
         (float("inf"), Code.INVALID_INPUT, "inf"),
     ],
 )
-def test_what_no_store_could_keep_is_refused_by_name(value: Any, code: Code, named: str):
+def test_a_value_that_cannot_be_stored_is_refused_by_name(value: Any, code: Code, named: str):
     with pytest.raises(InvalidInput) as refused:
         check_input({"body": value})
 
@@ -44,16 +44,16 @@ def test_what_no_store_could_keep_is_refused_by_name(value: Any, code: Code, nam
 @pytest.mark.parametrize(
     "value", ["x" * 1024 * 1024, ["x"] * 10_000, build_nested(63), 2**53, -1.5, None, True, "\x1b[0m"]
 )
-def test_what_can_be_kept_passes(value: Any):
+def test_a_value_that_can_be_stored_passes(value: Any):
     check_input({"body": value})
 
 
-def test_hostile_depth_costs_no_recursion():
+def test_hostile_depth_causes_no_recursion():
     with pytest.raises(InvalidInput):
         check_input({"body": build_nested(100_000)})
 
 
-def test_a_key_with_nothing_to_say_is_left_out_but_a_callers_null_stays():
+def test_null_answers_are_left_out_but_a_callers_null_stays():
     class Thing(Answer):
         name: str | None = None
         metadata: dict[str, Any]
@@ -61,14 +61,14 @@ def test_a_key_with_nothing_to_say_is_left_out_but_a_callers_null_stays():
     assert Thing(metadata={"a": None}).model_dump(mode="json") == {"metadata": {"a": None}}
 
 
-def test_an_id_is_short_and_does_not_repeat():
+def test_an_id_is_short_and_unique():
     ids = {new_id("ag") for _ in range(1000)}
 
     assert len(ids) == 1000
     assert all(re.fullmatch(r"ag_[0-9a-z]{12}", id) for id in ids)
 
 
-def test_a_word_is_understood_in_either_case_and_with_spaces_around():
+def test_an_enum_word_is_accepted_in_any_case_and_with_spaces_around():
     class Colour(CaseInsensitiveEnum):
         RED = "red"
 

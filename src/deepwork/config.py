@@ -190,7 +190,8 @@ OPTIONS: Final = (
     ),
     Option(
         "token", _parse_text, "at least 16 characters",
-        "The token that every request must carry; required to listen beyond this machine.", is_secret=True, in_file=False,
+        "The token that every request must carry; required to listen beyond this machine.",
+        is_secret=True, in_file=False,
     ),
     Option(
         "allowed_hosts", _parse_words, "host names, with their port unless it is the default one",
@@ -229,7 +230,8 @@ OPTIONS: Final = (
         "What claiming a task does about files of running tasks; applies to new plans.",
     ),
     Option(
-        "quality_gate", _parse_bool, "true or false", "Review the outputs of each step.", ("quality_gate", "enabled"),
+        "quality_gate", _parse_bool, "true or false", "Review the outputs of each step.",
+        ("quality_gate", "enabled"),
     ),
     Option(
         "external_runner", _build_choice_parser("", "claude"), "claude, or empty for self-review",

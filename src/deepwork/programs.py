@@ -99,7 +99,10 @@ def _open_stdin(content: bytes | None) -> Iterator[IO[bytes] | int]:
 
 
 def _read_output(
-    process: subprocess.Popen[bytes], deadline: float, max_output: int, should_continue: Callable[[], bool] | None
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    max_output: int,
+    should_continue: Callable[[], bool] | None,
 ) -> tuple[bytes, bytes]:
     stdout, stderr = bytearray(), bytearray()
     with selectors.DefaultSelector() as pipes:

@@ -17,7 +17,7 @@ def get_database_path(project: Path) -> str:
     return str(project / ".deepwork" / "deepwork.db")
 
 
-def test_a_token_is_made_listed_and_ended(tmp_path: Path):
+def test_a_token_is_created_listed_and_revoked(tmp_path: Path):
     made = run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "work", "--expires", "30")
     assert re.fullmatch(r"dw_[0-9a-z]{12}_[\w-]{43}\n", made.out)
     assert "not shown again" in made.err
@@ -33,7 +33,7 @@ def test_a_token_is_made_listed_and_ended(tmp_path: Path):
     assert token["status"] == "revoked"
 
 
-def test_what_cannot_be_done_says_why(tmp_path: Path):
+def test_an_impossible_command_explains_why(tmp_path: Path):
     run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
 
     taken = run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
@@ -45,7 +45,7 @@ def test_what_cannot_be_done_says_why(tmp_path: Path):
     assert '"code": "INVALID_STATE"' in unknown.err
 
 
-def test_the_record_is_shown_narrowed_and_verified(tmp_path: Path):
+def test_the_audit_log_is_listed_filtered_and_verified(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
     run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
     run_deepwork(tmp_path, "agents", "list")
@@ -64,7 +64,7 @@ def test_the_record_is_shown_narrowed_and_verified(tmp_path: Path):
     assert (whole.code, whole.json["intact"], whole.json["rows"]) == (0, True, 2)
 
 
-def test_a_record_that_was_touched_ends_with_code_1_and_names_the_row(tmp_path: Path):
+def test_a_changed_audit_log_exits_with_code_1_and_names_the_row(tmp_path: Path):
     for name in ("Ada", "Bob", "Eve"):
         run_deepwork(tmp_path, "agents", "register", name, "codex")
     app = make_app(tmp_path, get_database_path(tmp_path))
@@ -79,13 +79,13 @@ def test_a_record_that_was_touched_ends_with_code_1_and_names_the_row(tmp_path: 
 
 
 @pytest.mark.parametrize("when", ["yesterday", "", "5", "1y", "2026-13-01"])
-def test_a_moment_that_is_none_is_refused(tmp_path: Path, when: str):
+def test_an_invalid_time_is_refused(tmp_path: Path, when: str):
     refused = run_deepwork(tmp_path, "audit", "--since", when)
 
     assert refused.code == 2
     assert "is not a point in time" in refused.err
 
 
-def test_an_empty_record_says_so(tmp_path: Path):
+def test_an_empty_audit_log_says_so(tmp_path: Path):
     assert run_deepwork(tmp_path, "audit").out == "No calls are recorded.\n"
     assert run_deepwork(tmp_path, "audit", "verify").code == 0

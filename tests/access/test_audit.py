@@ -1,4 +1,4 @@
-"""Every call that may change something is written down, with its effect or not at all."""
+"""Every call that may change something is recorded in the transaction of its effect."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def build_chain(*entries: AuditEntry) -> list[ChainedEntry]:
     return links
 
 
-# What is written
+# What is recorded
 
 
-def test_a_call_is_written_down_with_its_names_and_ids(app: Application):
+def test_a_call_is_recorded_with_its_argument_names_and_ids(app: Application):
     id = register(app, "ci")
 
     call_tool(
@@ -73,7 +73,7 @@ def test_a_call_is_written_down_with_its_names_and_ids(app: Application):
     )  # fmt: skip
 
 
-def test_no_text_of_a_caller_is_written_down(app: Application):
+def test_no_text_of_a_caller_is_recorded(app: Application):
     id = register(app)
     secret = "dw_3k9x0q2m7b1z_" + "s" * 43
     for arguments in (
@@ -93,7 +93,7 @@ def test_no_text_of_a_caller_is_written_down(app: Application):
     assert "s" * 13 not in str(list_entries(app))
 
 
-def test_a_list_tells_its_ids_and_only_so_many(app: Application):
+def test_a_list_is_recorded_by_its_ids_up_to_a_limit(app: Application):
     given = {"message_ids": [f"msg_{number:012}" for number in range(100)] + ["text"]}
 
     told = json.loads(audit_chain.summarize_arguments(["message_ids"], given))
@@ -101,7 +101,7 @@ def test_a_list_tells_its_ids_and_only_so_many(app: Application):
     assert told == {"message_ids": [f"msg_{number:012}" for number in range(audit_chain.MAX_IDS)]}
 
 
-def test_reading_is_not_written_down(app: Application):
+def test_reading_is_not_recorded(app: Application):
     id = register(app)
     call_tool(app, "agent_get", id=id)
     call_tool(app, "agent_list")
@@ -111,7 +111,7 @@ def test_reading_is_not_written_down(app: Application):
     assert list_outcomes(app) == [("agent_register", "done")]
 
 
-def test_a_message_that_is_looked_at_again_changes_nothing_and_is_not_written_down(app: Application):
+def test_reading_a_message_again_changes_nothing_and_is_not_recorded(app: Application):
     ada, bob = register(app), register(app)
     sent = call_tool(app, "message_send", sender_id=ada, recipient_id=bob, message_type="query", body="hi")
 
@@ -121,7 +121,7 @@ def test_a_message_that_is_looked_at_again_changes_nothing_and_is_not_written_do
     assert list_outcomes(app)[3:] == [("message_get", "done")]
 
 
-def test_what_fails_is_written_down_by_its_code(app: Application):
+def test_a_failed_call_is_recorded_with_its_code(app: Application):
     with pytest.raises(DeepworkError):
         call_tool(app, "agent_heartbeat", agent_id="ag_none00000000")
     with pytest.raises(DeepworkError):
@@ -137,7 +137,7 @@ def test_what_fails_is_written_down_by_its_code(app: Application):
     assert verify_audit(app).problem is None
 
 
-def test_a_fault_of_our_own_is_written_down_and_leaves_nothing_else(
+def test_an_internal_error_is_recorded_and_leaves_nothing_else(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     def breaks(tools: AgentTools, id: str) -> None:
@@ -154,7 +154,7 @@ def test_a_fault_of_our_own_is_written_down_and_leaves_nothing_else(
     assert list_event_types(app) == []
 
 
-def test_a_refused_answer_is_written_down_as_one(app: Application):
+def test_a_refused_answer_is_recorded_as_refused(app: Application):
     ada, bob = register(app), register(app)
     workflow = call_tool(app, "workflow_create", name="w", source_type="prompt", source_content="x")["id"]
     plan = {"summary": "s", "tasks": [{"name": "build", "description": "d"}]}
@@ -168,14 +168,14 @@ def test_a_refused_answer_is_written_down_as_one(app: Application):
     assert list_outcomes(app)[-2:] == [("task_claim", "done"), ("task_claim", "refused:claimed")]
 
 
-def test_a_repeated_call_is_written_down_as_a_repetition(app: Application):
+def test_a_repeated_call_is_recorded_as_repeated(app: Application):
     for _ in range(2):
         call_tool(app, "agent_register", key="k", name="Ada", runtime="codex")
 
     assert list_outcomes(app) == [("agent_register", "done"), ("agent_register", "repeated")]
 
 
-def test_a_call_beyond_its_scope_is_written_down(app: Application):
+def test_a_call_beyond_its_scope_is_recorded(app: Application):
     with pytest.raises(DeepworkError):
         call_tool_as(app, "viewer", "agent_register", scope="read", name="Ada", runtime="codex")
 
@@ -183,7 +183,7 @@ def test_a_call_beyond_its_scope_is_written_down(app: Application):
     assert (link.entry.account, link.entry.outcome) == ("viewer", "UNAUTHORIZED")
 
 
-def test_tokens_made_and_ended_are_written_down(app: Application):
+def test_creating_and_revoking_tokens_is_recorded(app: Application):
     make_token(app, "ci")
     call_token_tool(app, "token_list")
     call_token_tool(app, "token_revoke", name="ci")
@@ -191,7 +191,7 @@ def test_tokens_made_and_ended_are_written_down(app: Application):
     assert list_outcomes(app) == [("token_create", "done"), ("token_revoke", "done")]
 
 
-def test_a_tool_that_works_in_files_is_written_down_too(app: Application):
+def test_a_tool_that_works_in_files_is_recorded_too(app: Application):
     def call(tool: str, **arguments: Any) -> Any:
         made = invoke_async(app.registry[tool], arguments, Call("local", tool), app.database)
         return asyncio.run(made)
@@ -207,7 +207,7 @@ def test_a_tool_that_works_in_files_is_written_down_too(app: Application):
     ]
 
 
-def test_a_read_only_server_writes_nothing_down(tmp_path: Path):
+def test_a_read_only_server_records_nothing(tmp_path: Path):
     app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
     ada = register(app)
     sent = call_tool(app, "message_send", sender_id=ada, recipient_id=ada, message_type="query", body="hi")
@@ -227,7 +227,7 @@ def test_a_read_only_server_writes_nothing_down(tmp_path: Path):
     app.close()
 
 
-# With its effect or not at all
+# In one transaction with the effect
 
 
 @contextmanager
@@ -239,7 +239,7 @@ def break_table(app: Application, table: str) -> Iterator[None]:
         run_sql(app, f"ALTER TABLE {table}_away RENAME TO {table}")
 
 
-def test_what_cannot_be_written_down_does_not_happen(app: Application):
+def test_a_call_that_cannot_be_recorded_has_no_effect(app: Application):
     with break_table(app, "audit"), pytest.raises(StorageError):
         register(app)
 
@@ -248,7 +248,7 @@ def test_what_cannot_be_written_down_does_not_happen(app: Application):
     assert verify_audit(app).problem is None
 
 
-def test_an_error_is_not_masked_by_a_record_that_cannot_be_written(
+def test_an_error_is_not_masked_by_an_entry_that_cannot_be_written(
     app: Application, caplog: pytest.LogCaptureFixture
 ):
     with break_table(app, "audit"), pytest.raises(NotFound):
@@ -257,7 +257,7 @@ def test_an_error_is_not_masked_by_a_record_that_cannot_be_written(
     assert "agent_heartbeat could not be recorded" in caplog.text
 
 
-def test_whoever_writes_at_once_stands_in_one_chain(app: Application):
+def test_concurrent_writers_share_one_chain(app: Application):
     agents = [register(app) for _ in range(4)]
 
     def work(number: int) -> None:
@@ -287,10 +287,10 @@ def test_processes_on_one_store_write_one_chain(app: Application, location: str,
     assert verify_audit(app).problem is None
 
 
-# Whether it is whole
+# Integrity
 
 
-def test_the_chain_of_nothing_is_whole(app: Application):
+def test_an_empty_chain_is_intact(app: Application):
     assert (verify_audit(app).rows, verify_audit(app).problem) == (0, None)
 
 
@@ -301,7 +301,7 @@ def test_the_chain_of_nothing_is_whole(app: Application):
         ("arguments", "{}"), ("digest", "0"), ("outcome", "UNAUTHORIZED"), ("chain", "0" * 64),
     ],
 )  # fmt: skip
-def test_a_row_that_was_edited_is_found(app: Application, column: str, value: Any):
+def test_an_edited_row_is_detected(app: Application, column: str, value: Any):
     for _ in range(4):
         register(app)
     run_sql(app, f"UPDATE audit SET {column} = :value WHERE seq = 2", value=value)
@@ -313,7 +313,7 @@ def test_a_row_that_was_edited_is_found(app: Application, column: str, value: An
 
 
 @pytest.mark.parametrize(("gone", "bad_row"), [(1, 1), (2, 2), (4, 4)])
-def test_a_row_that_was_deleted_is_found(app: Application, gone: int, bad_row: int):
+def test_a_deleted_row_is_detected(app: Application, gone: int, bad_row: int):
     for _ in range(4):
         register(app)
     run_sql(app, "DELETE FROM audit WHERE seq = :gone", gone=gone)
@@ -322,14 +322,14 @@ def test_a_row_that_was_deleted_is_found(app: Application, gone: int, bad_row: i
     assert "missing" in str(verify_audit(app).problem)
 
 
-def test_a_record_that_was_emptied_is_found(app: Application):
+def test_an_emptied_log_is_detected(app: Application):
     register(app)
     run_sql(app, "DELETE FROM audit")
 
     assert verify_audit(app).problem == "rows 1 to 1 are missing at the end"
 
 
-def test_rows_that_changed_places_are_found(app: Application):
+def test_swapped_rows_are_detected(app: Application):
     for _ in range(4):
         register(app)
     run_sql(app, "UPDATE audit SET seq = 99 WHERE seq = 2")
@@ -339,7 +339,7 @@ def test_rows_that_changed_places_are_found(app: Application):
     assert verify_audit(app).bad_row == 2
 
 
-def test_rows_that_were_closed_up_after_a_deletion_are_found(app: Application):
+def test_rows_renumbered_after_a_deletion_are_detected(app: Application):
     for _ in range(4):
         register(app)
     run_sql(app, "DELETE FROM audit WHERE seq = 2")
@@ -350,7 +350,7 @@ def test_rows_that_were_closed_up_after_a_deletion_are_found(app: Application):
 
 
 @pytest.mark.parametrize("seq", [-1, 0, 5])
-def test_a_row_that_was_put_in_is_found(app: Application, seq: int):
+def test_an_inserted_row_is_detected(app: Application, seq: int):
     for _ in range(4):
         register(app)
     run_sql(
@@ -363,7 +363,7 @@ def test_a_row_that_was_put_in_is_found(app: Application, seq: int):
     assert verify_audit(app).problem is not None
 
 
-def test_a_forged_end_is_found_by_the_head():
+def test_a_forged_end_is_detected_by_the_head():
     links = build_chain(build_entry(), build_entry(), build_entry())
     forged = [*links[:2], *build_chain(build_entry(), build_entry(), build_entry("UNAUTHORIZED"))[2:]]
 
@@ -371,8 +371,8 @@ def test_a_forged_end_is_found_by_the_head():
     assert audit_chain.verify_chain(forged, ChainHead(3, links[2].chain)).problem is not None
 
 
-def test_any_change_of_any_row_is_found():
-    """Many small attacks on one record, each of which must be seen."""
+def test_any_change_of_any_row_is_detected():
+    """Many small attacks on one log, each of which must be detected."""
     links = build_chain(*[build_entry(f"done{number}") for number in range(30)])
     head = ChainHead(30, links[-1].chain)
     chance = random.Random(7)
@@ -391,7 +391,7 @@ def test_any_change_of_any_row_is_found():
         assert audit_chain.verify_chain(attacked, head).problem is not None
 
 
-def test_a_record_is_followed_as_it_comes_and_no_further_than_the_first_bad_row():
+def test_a_chain_is_read_lazily_and_only_up_to_the_first_bad_row():
     given = 0
 
     def links() -> Iterator[ChainedEntry]:
@@ -409,7 +409,7 @@ def test_a_record_is_followed_as_it_comes_and_no_further_than_the_first_bad_row(
     assert (given, found.rows, found.bad_row) == (3, 2, 3)
 
 
-def test_a_page_ends_no_chain(app: Application, monkeypatch: pytest.MonkeyPatch):
+def test_a_chain_continues_across_pages(app: Application, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("deepwork.access.store.PAGE", 2)
     for _ in range(5):
         register(app)
@@ -421,7 +421,7 @@ def test_a_page_ends_no_chain(app: Application, monkeypatch: pytest.MonkeyPatch)
     "tampering",
     ["UPDATE audit SET arguments = x'ff00' WHERE seq = 1", "DELETE FROM audit_head", "DROP TABLE audit"],
 )
-def test_verify_gives_a_verdict_whatever_was_done_to_the_record(tmp_path: Path, tampering: str):
+def test_verify_gives_a_verdict_for_any_tampering(tmp_path: Path, tampering: str):
     (tmp_path / "p").mkdir()
     deepwork = [sys.executable, "-P", "-m", "deepwork"]
     where = ["--path", str(tmp_path / "p")]

@@ -1,4 +1,4 @@
-"""Only whoever a message is for puts it away."""
+"""Only the token of the recipient, or of an admin, can archive a message or mark it read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepwork.server.application import Application
 
 @pytest.fixture
 def message(app: Application) -> str:
-    """A message that waits for an agent of alice's."""
+    """A message that waits for one of Alice's agents."""
     sender = call_tool_as(app, "bob", "agent_register", name="Bob", runtime="codex")["id"]
     recipient = call_tool_as(app, "alice", "agent_register", name="Ada", runtime="codex")["id"]
     sent = call_tool_as(
@@ -28,7 +28,9 @@ def message(app: Application) -> str:
     ("tool", "arguments"),
     [("message_archive", "message_ids"), ("message_mark_read", "message_ids"), ("message_get", "id")],
 )
-def test_another_token_cannot_put_it_away(app: Application, message: str, tool: str, arguments: str):
+def test_another_token_cannot_archive_it_or_mark_it_read(
+    app: Application, message: str, tool: str, arguments: str
+):
     given: dict[str, Any] = {arguments: [message] if arguments == "message_ids" else message}
 
     with pytest.raises(NotAllowed) as refused:

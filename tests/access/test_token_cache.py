@@ -13,7 +13,7 @@ from deepwork.server.application import Application
 
 
 class Seconds:
-    """A stopwatch that runs when told to."""
+    """A manual clock in seconds."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -39,9 +39,7 @@ def find_last_use(app: Application, id: str) -> int | None:
     return token.last_used_at
 
 
-def test_a_valid_token_is_known_and_remembered_for_a_moment(
-    app: Application, cache: TokenCache, seconds: Seconds
-):
+def test_a_valid_token_is_found_and_cached_briefly(app: Application, cache: TokenCache, seconds: Seconds):
     _, id, _ = make_token(app, "ci", "read")
 
     assert not cache.is_cached(id)
@@ -51,7 +49,7 @@ def test_a_valid_token_is_known_and_remembered_for_a_moment(
     assert not cache.is_cached(id)
 
 
-def test_what_another_process_revokes_is_refused_within_that_moment(
+def test_a_token_revoked_by_another_process_is_refused_once_the_cache_expires(
     app: Application, cache: TokenCache, seconds: Seconds, location: str, tmp_path: Path, clock: Clock
 ):
     _, id, _ = make_token(app, "ci")
@@ -66,7 +64,7 @@ def test_what_another_process_revokes_is_refused_within_that_moment(
     assert CACHE_SECONDS <= 5
 
 
-def test_what_another_process_makes_is_known_at_once(
+def test_a_token_created_by_another_process_is_found_immediately(
     app: Application, cache: TokenCache, location: str, tmp_path: Path, clock: Clock
 ):
     other = make_app(tmp_path, location, clock)
@@ -76,9 +74,7 @@ def test_what_another_process_makes_is_known_at_once(
     assert cache.find_valid(id)
 
 
-def test_a_token_that_has_run_out_is_refused(
-    app: Application, cache: TokenCache, seconds: Seconds, clock: Clock
-):
+def test_an_expired_token_is_refused(app: Application, cache: TokenCache, seconds: Seconds, clock: Clock):
     _, id, _ = make_token(app, "ci", expires_days=1)
     assert cache.find_valid(id)
     clock.advance(seconds=24 * 3600)
@@ -88,13 +84,13 @@ def test_a_token_that_has_run_out_is_refused(
 
 
 @pytest.mark.parametrize("id", ["nobody000000", "%", "", "' OR '1'='1", "_"])
-def test_an_id_that_no_token_has_is_nobodys(app: Application, cache: TokenCache, id: str):
+def test_an_unknown_id_finds_no_token(app: Application, cache: TokenCache, id: str):
     make_token(app, "ci")
 
     assert cache.find_valid(id) is None
 
 
-def test_only_so_many_are_remembered(app: Application, cache: TokenCache):
+def test_the_cache_size_is_limited(app: Application, cache: TokenCache):
     _, id, _ = make_token(app, "ci")
     cache.find_valid(id)
     for number in range(MAX_CACHED):
@@ -104,9 +100,7 @@ def test_only_so_many_are_remembered(app: Application, cache: TokenCache):
     assert len(cache._cached) == MAX_CACHED
 
 
-def test_a_use_is_written_down_once_a_minute(
-    app: Application, cache: TokenCache, seconds: Seconds, clock: Clock
-):
+def test_a_use_is_recorded_once_a_minute(app: Application, cache: TokenCache, seconds: Seconds, clock: Clock):
     _, id, _ = make_token(app, "ci")
 
     assert [cache.should_record_use(id) for _ in range(3)] == [True, False, False]
@@ -122,7 +116,7 @@ def test_a_use_is_written_down_once_a_minute(
     assert find_last_use(app, id) == NOW + 61_000
 
 
-def test_a_use_that_another_process_noted_is_not_noted_again(
+def test_a_use_recorded_by_another_process_is_not_recorded_again(
     app: Application, cache: TokenCache, clock: Clock
 ):
     _, id, _ = make_token(app, "ci")
@@ -134,7 +128,7 @@ def test_a_use_that_another_process_noted_is_not_noted_again(
     assert find_last_use(app, id) == NOW
 
 
-def test_a_use_that_cannot_be_written_stops_nobody(
+def test_a_use_that_cannot_be_recorded_does_not_stop_the_request(
     app: Application, cache: TokenCache, caplog: pytest.LogCaptureFixture
 ):
     _, id, secret = make_token(app, "ci")

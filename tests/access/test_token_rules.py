@@ -38,7 +38,7 @@ def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry:
     assert "read" not in {spec.declaration.scope for spec in registry.values() if not spec.read_only}
 
 
-def test_tokens_are_for_admins_even_to_look_at():
+def test_even_listing_tokens_needs_the_scope_admin():
     for spec in list_specs(TokenTools):
         assert rules.get_required_scope(spec.declaration, {}) is Scope.ADMIN
 
@@ -56,21 +56,23 @@ def test_tokens_are_for_admins_even_to_look_at():
         ("message_broadcast", {}, "work"),
     ],
 )  # fmt: skip
-def test_what_a_call_needs(registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str):
+def test_the_scope_a_call_needs(
+    registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str
+):
     assert rules.get_required_scope(registry[tool].declaration, arguments) == scope
 
 
 @pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
-def test_no_spelling_of_true_gets_past_the_rule(registry: dict[str, ToolSpec], force: Any):
-    """What a tool would take as true needs what true needs."""
+def test_no_spelling_of_true_bypasses_the_rule(registry: dict[str, ToolSpec], force: Any):
+    """A value that a tool would accept as true needs the scope of true."""
     given = {"id": "wf_1", "status": "failed", "force": force}
 
     assert rules.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
 
 
 @pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
-def test_no_spelling_of_false_makes_a_write_of_a_read(registry: dict[str, ToolSpec], mark_read: Any):
-    """Only what is false for certain spares the scope."""
+def test_no_other_spelling_of_false_lowers_the_scope(registry: dict[str, ToolSpec], mark_read: Any):
+    """Only a value that is certainly false lowers the scope."""
     given = {"id": "msg_1", "mark_read": mark_read}
 
     assert rules.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
@@ -103,7 +105,7 @@ def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, Tool
         ("message_list", {"agent_id": "ag_1"}, None),
     ],
 )
-def test_in_whose_name_a_call_is_made(
+def test_the_agent_a_call_acts_for(
     registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], named: str | None
 ):
     assert rules.find_acting_agent(registry[tool].declaration, arguments) == named
@@ -122,7 +124,7 @@ def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str,
 
 
 @pytest.mark.parametrize("name", ["ci", "Ada-laptop", "build.7", "x" * 63, "0"])
-def test_names_that_a_token_may_have(name: str):
+def test_valid_token_names(name: str):
     assert rules.is_token_name(name)
 
 
@@ -133,11 +135,11 @@ def test_names_that_a_token_may_have(name: str):
         "ünï", "../x", f"dw_{ID}_{SECRET}", "a\n",
     ],
 )  # fmt: skip
-def test_names_that_none_may_have(name: str):
+def test_invalid_token_names(name: str):
     assert not rules.is_token_name(name)
 
 
-def test_a_token_comes_apart_as_it_was_put_together():
+def test_a_formatted_token_is_parsed_back():
     assert rules.parse_token(rules.format_token(ID, SECRET)) == (ID, SECRET)
 
 
@@ -149,7 +151,7 @@ def test_a_token_comes_apart_as_it_was_put_together():
         f" dw_{ID}_{SECRET}", f"dw_' OR 1=1 --_{SECRET}", f"dw_{ID}_{SECRET[1:]}é",
     ],
 )  # fmt: skip
-def test_what_is_no_token_never_reaches_the_store(text: str):
+def test_text_that_is_not_a_token_is_not_parsed(text: str):
     assert rules.parse_token(text) is None
 
 
@@ -170,7 +172,7 @@ def test_a_secret_is_compared_in_constant_time_and_by_its_digest(monkeypatch: py
     assert SECRET not in str(compared)
 
 
-def test_a_token_is_valid_until_it_is_revoked_or_runs_out():
+def test_a_token_is_valid_until_it_is_revoked_or_expires():
     def token(expires_at: int | None = None, revoked_at: int | None = None) -> Token:
         return Token(ID, "ci", "d", Scope.WORK, "local", 0, expires_at, revoked_at, None)
 
@@ -180,5 +182,5 @@ def test_a_token_is_valid_until_it_is_revoked_or_runs_out():
     assert not token(revoked_at=1).is_valid(5)
 
 
-def test_a_token_does_not_show_what_is_kept_of_its_secret():
+def test_a_token_does_not_show_the_digest_of_its_secret():
     assert "digest" not in repr(Token(ID, "ci", "the digest", Scope.WORK, "local", 0, None, None, None))

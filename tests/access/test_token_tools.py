@@ -20,7 +20,7 @@ def list_tokens(app: Application) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_token_is_shown_once_and_kept_as_a_digest(app: Application):
+def test_a_token_is_shown_once_and_stored_as_a_digest(app: Application):
     text, id, secret = make_token(app, "ci", "work", expires_days=7)
 
     with app.database.reading() as tx:
@@ -33,7 +33,7 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(app: Application):
     assert text not in str(list_entries(app))
 
 
-def test_a_list_tells_who_made_it_and_how_far_it_reaches(app: Application):
+def test_the_list_shows_creator_and_scope(app: Application):
     _, id, _ = make_token(app, "ci", "work", expires_days=7)
 
     assert list_tokens(app) == [
@@ -44,7 +44,7 @@ def test_a_list_tells_who_made_it_and_how_far_it_reaches(app: Application):
     ]  # fmt: skip
 
 
-def test_no_two_tokens_are_alike(app: Application):
+def test_no_two_tokens_are_equal(app: Application):
     texts = [make_token(app, f"t{number}")[0] for number in range(20)]
 
     assert len(set(texts)) == 20
@@ -66,7 +66,7 @@ def test_a_name_is_free_again_once_its_token_is_revoked(app: Application):
     assert sorted(each["status"] for each in list_tokens(app)) == ["revoked", "valid"]
 
 
-def test_a_name_is_free_again_once_its_token_has_run_out(app: Application, clock: Clock):
+def test_a_name_is_free_again_once_its_token_has_expired(app: Application, clock: Clock):
     make_token(app, "ci", expires_days=1)
     clock.advance(seconds=24 * 3600 - 1)
     with pytest.raises(NotAllowed):
@@ -78,7 +78,7 @@ def test_a_name_is_free_again_once_its_token_has_run_out(app: Application, clock
     assert [each["status"] for each in list_tokens(app)] == ["expired", "valid"]
 
 
-def test_of_many_that_want_a_name_at_once_one_gets_it(app: Application):
+def test_only_one_of_many_concurrent_creations_of_a_name_succeeds(app: Application):
     def make(_: int) -> bool:
         try:
             make_token(app, "ci")
@@ -90,7 +90,7 @@ def test_of_many_that_want_a_name_at_once_one_gets_it(app: Application):
         assert sum(threads.map(make, range(6))) == 1
 
 
-def test_what_is_not_there_cannot_be_revoked(app: Application):
+def test_a_missing_token_cannot_be_revoked(app: Application):
     make_token(app, "ci")
     call_token_tool(app, "token_revoke", name="ci")
 
@@ -99,7 +99,7 @@ def test_what_is_not_there_cannot_be_revoked(app: Application):
             call_token_tool(app, "token_revoke", name=name)
 
 
-def test_a_token_given_for_its_name_is_not_repeated(app: Application):
+def test_a_token_passed_as_a_name_is_not_echoed(app: Application):
     text, _, secret = make_token(app, "ci")
 
     for tool, more in (("token_revoke", {}), ("token_create", {"scope": "read"})):
@@ -113,7 +113,7 @@ def test_a_token_given_for_its_name_is_not_repeated(app: Application):
     "given",
     [{"scope": "root"}, {"scope": "read", "expires_days": 0}, {"scope": "read", "expires_days": 4000}],
 )
-def test_a_scope_and_a_time_are_what_they_may_be(app: Application, given: dict[str, Any]):
+def test_an_invalid_scope_or_expiry_is_refused(app: Application, given: dict[str, Any]):
     with pytest.raises(DeepworkError) as refused:
         call_token_tool(app, "token_create", name="ci", **given)
 

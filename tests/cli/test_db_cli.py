@@ -249,5 +249,5 @@ def test_a_backup_goes_to_the_given_file_and_errors_show_full_paths(tmp_path: Pa
     assert (missing.code, exists.code, absent.code) == (1, 1, 1)
     assert f"The folder {tmp_path / 'typo'} does not exist." in missing.err
     assert not nowhere.parent.exists()
-    assert f"Error: {taken} exists" in exists.err
+    assert f"Error: {taken} already exists" in exists.err
     assert f"There is no store at {tmp_path / 'none.db'}." in absent.err

@@ -128,9 +128,7 @@ def test_errors_suggest_commands_to_people_and_tools_to_programs(
     assert run_main(monkeypatch, "plans", "show", "nope", "--json", "--path", str(tmp_path)) == 1
     to_programs = json.loads(capsys.readouterr().err)
 
-    assert to_people == (
-        "Error: There is no workflow 'nope'.\nSee `deepwork plans list` for the workflows there are.\n"
-    )
+    assert to_people == ("Error: There is no workflow 'nope'.\nList workflows with `deepwork plans list`.\n")
     assert to_programs["suggestion"] == "List workflows with workflow_list."
 
 

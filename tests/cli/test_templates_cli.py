@@ -98,7 +98,7 @@ def test_problems_are_reported(tmp_path: Path):
         run_deepwork(tmp_path, "templates", "apply", "feature", "W", "--var", "version").err
     )
     missing = run_deepwork(tmp_path, "templates", "apply", "refactor", "W")
-    assert (missing.code, "needs 'target', 'goal'" in missing.err) == (1, True)
+    assert (missing.code, "needs a value for 'target', 'goal'" in missing.err) == (1, True)
     assert "Pass exactly one of them." in run_deepwork(tmp_path, "templates", "create", "ours").err
 
 

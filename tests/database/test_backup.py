@@ -1,4 +1,4 @@
-"""A backup is one whole file; what is put back is what was backed up."""
+"""A backup is one complete file, and restoring it recreates the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from deepwork.database.engine import open_engine
 from deepwork.database.processes import find_processes_with_open
 from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
 
-# Stores of 10,000 tasks are slow to make on a busy machine.
+# Stores of 10,000 tasks are slow to create on a busy machine.
 pytestmark = pytest.mark.timeout(600)
 
 KINDS = ("sqlite", "postgres")
@@ -76,7 +76,9 @@ def list_names(folder: Path) -> list[str]:
 
 
 @kinds
-def test_a_backup_is_one_file_for_its_owner_alone(filled: Callable[[str], str], tmp_path: Path, kind: str):
+def test_a_backup_is_one_file_readable_only_by_its_owner(
+    filled: Callable[[str], str], tmp_path: Path, kind: str
+):
     file = tmp_path / "safe" / "store.backup"
 
     done = save_backup(filled(kind), file)
@@ -91,7 +93,7 @@ def test_a_backup_is_one_file_for_its_owner_alone(filled: Callable[[str], str], 
 
 
 @ways
-def test_what_is_put_back_is_what_was_backed_up(
+def test_a_restored_store_equals_the_one_backed_up(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     file, target = tmp_path / "store.backup", place(other)
@@ -111,7 +113,7 @@ def test_what_is_put_back_is_what_was_backed_up(
 
 
 @kinds
-def test_ten_thousand_tasks_are_backed_up_and_put_back(
+def test_ten_thousand_tasks_are_backed_up_and_restored(
     large: Callable[[str], str], place: Place, tmp_path: Path, kind: str
 ):
     file, target = tmp_path / "store.backup", place(kind)
@@ -137,7 +139,7 @@ def test_no_file_is_overwritten(filled: Callable[[str], str], tmp_path: Path, ki
 
 
 @kinds
-def test_a_backup_is_one_moment_of_a_store_that_is_written_to(place: Place, tmp_path: Path, kind: str):
+def test_a_backup_is_a_consistent_snapshot_during_writes(place: Place, tmp_path: Path, kind: str):
     location, is_over, written = place(kind), threading.Event(), threading.Event()
     app = open_store(tmp_path, location)
 
@@ -165,7 +167,7 @@ def test_a_backup_is_one_moment_of_a_store_that_is_written_to(place: Place, tmp_
 
 
 @kinds
-def test_a_kill_in_the_middle_leaves_no_file_with_the_name(
+def test_a_kill_in_the_middle_leaves_no_file_with_the_final_name(
     large: Callable[[str], str], tmp_path: Path, kind: str
 ):
     file, whole = tmp_path / "safe" / "store.backup", tmp_path / "whole.backup"
@@ -203,7 +205,7 @@ def copy_locations(source: str, target: str) -> None:
 
 
 @kinds
-def test_a_store_that_holds_something_is_not_replaced_unasked(
+def test_a_store_with_data_is_not_replaced_without_the_flag(
     filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
 ):
     file, target = tmp_path / "store.backup", create_store_with_agents(tmp_path, place(kind), "Ada")
@@ -218,7 +220,7 @@ def test_a_store_that_holds_something_is_not_replaced_unasked(
 
 
 @kinds
-def test_what_is_replaced_is_kept_and_can_be_put_back(place: Place, tmp_path: Path, kind: str):
+def test_replaced_data_is_saved_and_can_be_restored(place: Place, tmp_path: Path, kind: str):
     target = create_store_with_agents(tmp_path, place(kind), "Ada", "Bob")
     file = tmp_path / "store.backup"
     save_backup(target, file)
@@ -248,7 +250,7 @@ sys.stdin.read()
 
 @contextmanager
 def open_elsewhere(location: str) -> Iterator[int]:
-    """Another process that has the store open, and does nothing."""
+    """Run another process that has the store open and does nothing."""
     program = subprocess.Popen(
         [sys.executable, "-c", HOLDING, location], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -276,7 +278,7 @@ def test_a_store_that_others_have_open_is_not_replaced(place: Place, tmp_path: P
     assert list_agents(target) == ["Ada"]
 
 
-def test_processes_that_have_a_file_open_are_known(tmp_path: Path):
+def test_processes_that_have_a_file_open_are_found(tmp_path: Path):
     location = create_store_with_agents(tmp_path, str(tmp_path / "deepwork.db"), "Ada")
 
     with open_elsewhere(location) as number:
@@ -285,10 +287,10 @@ def test_processes_that_have_a_file_open_are_known(tmp_path: Path):
 
 
 @kinds
-def test_whoever_reads_meanwhile_sees_all_of_the_old_or_all_of_the_new(
+def test_concurrent_readers_see_all_of_the_old_data_or_all_of_the_new(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ):
-    """Where nobody can tell who has a store open, this is what keeps a reader from harm."""
+    """This protects readers where it cannot be determined who has the store open."""
     target = create_store_with_agents(tmp_path, place(kind), "old 1", "old 2")
     file = tmp_path / "store.backup"
     other = create_store_with_agents(tmp_path, place("sqlite"), "new 1", "new 2", "new 3")
@@ -312,7 +314,7 @@ def test_whoever_reads_meanwhile_sees_all_of_the_old_or_all_of_the_new(
 
 
 @pytest.mark.parametrize("harm", ["a page", "the beginning", "everything"])
-def test_a_damaged_store_is_set_aside_as_it_is(place: Place, tmp_path: Path, harm: str):
+def test_a_damaged_store_is_set_aside_unchanged(place: Place, tmp_path: Path, harm: str):
     location = Path(create_store_with_agents(tmp_path, place("sqlite"), "Ada"))
     file = tmp_path / "store.backup"
     save_backup(str(location), file)
@@ -337,7 +339,7 @@ def test_a_damaged_store_is_set_aside_as_it_is(place: Place, tmp_path: Path, har
 
 
 @kinds
-def test_an_older_backup_is_brought_forward_and_stays_as_it_is(place: Place, tmp_path: Path, kind: str):
+def test_an_older_backup_is_migrated_in_a_copy(place: Place, tmp_path: Path, kind: str):
     old, target = create_older_store("0003", tmp_path / "old.backup"), place(kind)
     before = old.read_bytes()
 
@@ -348,7 +350,7 @@ def test_an_older_backup_is_brought_forward_and_stays_as_it_is(place: Place, tmp
     assert old.read_bytes() == before
 
 
-def test_an_older_store_can_be_backed_up_as_it_is(tmp_path: Path):
+def test_an_older_store_can_be_backed_up_without_migrating_it(tmp_path: Path):
     old = create_older_store("0003", tmp_path / "old.db")
 
     assert save_backup(str(old), tmp_path / "store.backup").schema == "0003"
@@ -357,7 +359,7 @@ def test_an_older_store_can_be_backed_up_as_it_is(tmp_path: Path):
 
 
 @kinds
-def test_what_is_no_backup_is_refused_and_nothing_is_made(
+def test_a_file_that_is_not_a_backup_is_refused_and_nothing_is_created(
     filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
 ):
     target = place(kind)
@@ -381,7 +383,7 @@ def test_what_is_no_backup_is_refused_and_nothing_is_made(
     assert is_empty(target)
 
 
-def test_a_store_is_not_put_in_its_own_place(place: Place, tmp_path: Path):
+def test_a_store_is_not_restored_into_itself(place: Place, tmp_path: Path):
     location = create_store_with_agents(tmp_path, place("sqlite"), "Ada")
     (tmp_path / "link").symlink_to(location)
 
@@ -393,12 +395,12 @@ def test_a_store_is_not_put_in_its_own_place(place: Place, tmp_path: Path):
 
 
 @kinds
-def test_a_backup_can_be_kept_on_a_network(
+def test_a_backup_can_be_written_to_a_network_share(
     filled: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ):
     file = tmp_path / "share" / "store.backup"
     on_share = str(tmp_path / "share")
-    if Path("/dev/shm").is_dir():  # another file system, as a share is
+    if Path("/dev/shm").is_dir():  # another file system, like a network share
         monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
     for module in ("backup", "sqlite"):
         monkeypatch.setattr(
@@ -413,7 +415,7 @@ def test_a_backup_can_be_kept_on_a_network(
 
 
 @kinds
-def test_a_folder_that_takes_no_file_is_said(filled: Callable[[str], str], tmp_path: Path, kind: str):
+def test_a_folder_that_cannot_be_written_is_reported(filled: Callable[[str], str], tmp_path: Path, kind: str):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StorageError, match=r"Cannot write file/store\.backup") as refused:

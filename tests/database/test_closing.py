@@ -1,4 +1,4 @@
-"""A store that is closed leaves nothing open, and can be used again."""
+"""A closed store leaves no file open and can be used again."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from deepwork.files.lock import FileLock
 
 
 def list_open_files(folder: Path) -> set[str]:
-    """The files of this process below a folder."""
+    """List the files below a folder that this process has open."""
     found = set()
     for number in Path("/dev/fd").iterdir():
         try:
             found.add(str(number.readlink()))
-        except OSError:  # it was open to list the others
+        except OSError:  # the descriptor used for the listing itself
             continue
     return {path for path in found if path.startswith(str(folder))}
 
@@ -32,7 +32,7 @@ def test_a_closed_application_leaves_no_file_open(tmp_path: Path):
     assert list_open_files(tmp_path) == set()
 
 
-def test_a_lock_that_is_held_stays_held_when_somebody_closes_it(tmp_path: Path):
+def test_a_held_lock_stays_held_when_it_is_closed(tmp_path: Path):
     lock, other = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
 
     with lock.hold():

@@ -1,4 +1,4 @@
-"""A copy is the whole store, or nothing."""
+"""A copy contains the whole store, or nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from deepwork.database.tables import Table, Values, find_first_difference, sort_
 from deepwork.errors import DeepworkError, NotAllowed, StorageError
 from deepwork.server.application import Application
 
-# Stores of 10,000 tasks are slow to make on a busy machine.
+# Stores of 10,000 tasks are slow to create on a busy machine.
 pytestmark = pytest.mark.timeout(600)
 
 KINDS = ("sqlite", "postgres")
@@ -56,7 +56,7 @@ def open_app(folder: Path, location: str) -> Iterator[Application]:
     app.close()
 
 
-def test_tables_come_after_those_they_refer_to():
+def test_tables_are_sorted_after_those_they_refer_to():
     tables = [
         Table("answers", ("id",), ("id",), frozenset({"questions", "answers"})),
         Table("questions", ("id",), ("id",), frozenset({"people"})),
@@ -91,7 +91,7 @@ def test_rows_without_a_key_may_come_in_any_order_but_not_be_missing():
 
 
 @ways
-def test_everything_arrives(filled: Callable[[str], str], place: Place, one: str, other: str):
+def test_every_row_is_copied(filled: Callable[[str], str], place: Place, one: str, other: str):
     source, target = filled(one), place(other)
 
     done = copy_locations(source, target)
@@ -107,7 +107,7 @@ def test_everything_arrives(filled: Callable[[str], str], place: Place, one: str
 
 
 @ways
-def test_the_tools_answer_from_a_copy_as_from_the_store(
+def test_tools_answer_from_a_copy_as_from_the_original(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     source, target = filled(one), place(other)
@@ -135,7 +135,7 @@ def test_the_tools_answer_from_a_copy_as_from_the_store(
 
 
 @ways
-def test_work_goes_on_in_a_copy_where_it_stood(
+def test_work_continues_in_a_copy(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     target = place(other)
@@ -144,7 +144,7 @@ def test_work_goes_on_in_a_copy_where_it_stood(
     with open_app(tmp_path, target) as app:
         numbers = [event.seq for event in list_events(app)]
         agents = call_tool(app, "agent_list")["total"]
-        # A call that had taken effect has none again; a claim is still its holder's; numbers have no gap.
+        # A repeated call has no new effect; the claim still belongs to its holder; numbers have no gap.
         call_tool(app, "agent_register", KEY, name="once", runtime="custom")
         assert call_tool(app, "agent_list")["total"] == agents
         newcomer = call_tool(app, "agent_register", name="new", runtime="custom")["id"]
@@ -160,7 +160,7 @@ def _agents_by_creation(app: Application) -> list[str]:
         return [row["id"] for row in tx.fetch_all("SELECT id FROM agents ORDER BY created_seq")]
 
 
-def test_there_and_back_again_is_the_same(filled: Callable[[str], str], place: Place):
+def test_a_copy_of_a_copy_equals_the_original(filled: Callable[[str], str], place: Place):
     source = filled("sqlite")
     stations = [place("postgres"), place("postgres"), place("sqlite")]
 
@@ -171,7 +171,7 @@ def test_there_and_back_again_is_the_same(filled: Callable[[str], str], place: P
 
 
 @pytest.mark.parametrize(("one", "other"), [("sqlite", "postgres"), ("postgres", "sqlite")])
-def test_ten_thousand_tasks_arrive(
+def test_ten_thousand_tasks_are_copied(
     large: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     source, target = large(one), place(other)
@@ -193,7 +193,7 @@ TOMORROW = (
 
 
 @ways
-def test_tables_of_tomorrow_are_copied_too(place: Place, one: str, other: str):
+def test_tables_added_later_are_copied_too(place: Place, one: str, other: str):
     source, target = place(one), place(other)
     for location in (source, target):
         engine = open_engine(location)
@@ -210,9 +210,7 @@ def test_tables_of_tomorrow_are_copied_too(place: Place, one: str, other: str):
 
 
 @ways
-def test_a_copy_is_one_moment_of_a_store_that_is_written_to(
-    place: Place, tmp_path: Path, one: str, other: str
-):
+def test_a_copy_is_a_consistent_snapshot_during_writes(place: Place, tmp_path: Path, one: str, other: str):
     source, is_over, written = place(one), threading.Event(), threading.Event()
     app = open_store(tmp_path, source)
 
@@ -247,7 +245,7 @@ def test_a_copy_is_one_moment_of_a_store_that_is_written_to(
 
 
 @ways
-def test_a_target_that_holds_something_is_refused_and_stays(
+def test_a_target_with_data_is_refused_and_unchanged(
     filled: Callable[[str], str], place: Place, tmp_path: Path, one: str, other: str
 ):
     target = place(other)
@@ -262,7 +260,9 @@ def test_a_target_that_holds_something_is_refused_and_stays(
 
 
 @kinds
-def test_a_copy_that_differs_is_named_and_not_kept(filled: Callable[[str], str], place: Place, kind: str):
+def test_a_difference_is_named_and_the_copy_is_discarded(
+    filled: Callable[[str], str], place: Place, kind: str
+):
     source, target = filled("sqlite"), place(kind)
     engine = open_engine(target)
     engine.prepare()
@@ -298,7 +298,7 @@ LOSING = {
 
 
 @kinds
-def test_a_row_that_is_lost_is_named(filled: Callable[[str], str], place: Place, kind: str):
+def test_a_lost_row_is_named(filled: Callable[[str], str], place: Place, kind: str):
     target = place(kind)
     engine = open_engine(target)
     engine.prepare()
@@ -312,7 +312,7 @@ def test_a_row_that_is_lost_is_named(filled: Callable[[str], str], place: Place,
 
 
 @kinds
-def test_an_older_store_is_refused_with_what_to_do_and_not_changed(place: Place, tmp_path: Path, kind: str):
+def test_an_older_store_is_refused_with_a_suggestion_and_not_changed(place: Place, tmp_path: Path, kind: str):
     old, target = create_older_store("0003", tmp_path / "old.db"), place(kind)
     before = old.read_bytes()
 
@@ -341,7 +341,9 @@ def test_a_newer_store_is_refused_as_source_and_as_target(
         assert "Update deepwork" in refused.value.suggestion
 
 
-def test_what_is_no_store_is_said_and_left_alone(filled: Callable[[str], str], place: Place, tmp_path: Path):
+def test_a_location_that_is_not_a_store_is_reported_and_not_changed(
+    filled: Callable[[str], str], place: Place, tmp_path: Path
+):
     notes, other = tmp_path / "notes.txt", tmp_path / "other.db"
     notes.write_text("precious")
     run_sql(str(other), "CREATE TABLE songs (name)", "INSERT INTO songs VALUES ('la')")
@@ -363,7 +365,7 @@ def test_what_is_no_store_is_said_and_left_alone(filled: Callable[[str], str], p
     assert not (tmp_path / "none.db").exists()
 
 
-def test_tables_of_others_on_a_server_are_left_alone(filled: Callable[[str], str], place: Place):
+def test_tables_that_are_not_deepworks_are_not_changed(filled: Callable[[str], str], place: Place):
     target = place("postgres")
     run_sql(target, "CREATE TABLE songs (name TEXT)")
 
@@ -372,7 +374,7 @@ def test_tables_of_others_on_a_server_are_left_alone(filled: Callable[[str], str
 
 
 @kinds
-def test_a_damaged_source_is_said_and_the_target_stays_empty(
+def test_a_damaged_source_is_reported_and_the_target_stays_empty(
     filled: Callable[[str], str], place: Place, tmp_path: Path, kind: str
 ):
     source, target = tmp_path / "bad" / "deepwork.db", place(kind)
@@ -385,7 +387,7 @@ def test_a_damaged_source_is_said_and_the_target_stays_empty(
     assert is_empty(target)
 
 
-def test_a_text_that_a_server_cannot_keep_is_named(place: Place, tmp_path: Path):
+def test_text_that_a_server_cannot_store_is_named(place: Place, tmp_path: Path):
     source, target = place("sqlite"), place("postgres")
     with open_app(tmp_path, source) as app:
         id = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
@@ -420,7 +422,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 
 def test_a_copy_needs_no_more_memory_than_a_few_rows(place: Place, tmp_path: Path):
     if not Path("/proc/self/status").exists():
-        skip_or_fail("this system does not tell how much memory a process needed")
+        skip_or_fail("this system does not report how much memory a process needed")
     file, server, back = place("sqlite"), place("postgres"), place("sqlite")
     with open_app(tmp_path, file) as app:
         id = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]

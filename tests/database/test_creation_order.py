@@ -28,7 +28,7 @@ from workspaces.make import create_plan, create_repository
 
 COUNT = 8
 SIZE = 3
-"""Of a page: small enough that a list has several."""
+"""The page size, small enough that a list has several pages."""
 
 Ids = list[str]
 
@@ -46,7 +46,7 @@ def create_plans(app: Application) -> Ids:
 
 
 def page_by_offset(app: Application, tool: str, key: str, id_key: str, **arguments: Any) -> Ids:
-    """Every id of a list that is read by `limit` and `offset`."""
+    """Return every id of a list, read page by page with `limit` and `offset`."""
     pages = (
         call_tool(app, tool, limit=SIZE, offset=offset, **arguments)[key] for offset in range(0, COUNT, SIZE)
     )
@@ -54,7 +54,7 @@ def page_by_offset(app: Application, tool: str, key: str, id_key: str, **argumen
 
 
 def page_context(app: Application, workflow_id: str, section: str) -> list[dict[str, Any]]:
-    """Every item of one section of get_context."""
+    """Return every item of one section of get_context."""
     found: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
     while True:
@@ -68,12 +68,12 @@ def page_context(app: Application, workflow_id: str, section: str) -> list[dict[
 
 
 def page_rest(app: Application, path: str, key: str, **query: Any) -> list[Any]:
-    """Every item of a list of the REST interface."""
+    """Return every item of a list of the REST interface."""
     client: TestClient = create_client(app)
     return [item for page in read_pages(client, path, key, limit=SIZE, **query) for item in page]
 
 
-def test_agents_are_listed_as_they_registered(app: Application):
+def test_agents_are_listed_in_the_order_of_registration(app: Application):
     created = register_agents(app)
 
     assert [agent["id"] for agent in call_tool(app, "agent_list", limit=COUNT)["agents"]] == created
@@ -95,7 +95,7 @@ def test_ready_tasks_are_offered_by_the_age_of_their_plans(app: Application):
     assert [task["workflow_id"] for task in offered] == created
 
 
-def test_a_thread_is_read_as_it_was_written(app: Application):
+def test_a_thread_is_read_in_the_order_it_was_written(app: Application):
     ada, bob, *_ = register_agents(app)
     thread: dict[str, str] = {}
 
@@ -123,7 +123,7 @@ def test_a_thread_is_read_as_it_was_written(app: Application):
     assert found == written
 
 
-def test_repositories_and_workspaces_are_listed_as_they_came(app: Application, tmp_path: Path):
+def test_repositories_and_workspaces_are_listed_in_the_order_of_creation(app: Application, tmp_path: Path):
     registered = repeat(
         lambda n: call_tool(app, "repository_register", path=str(create_repository(tmp_path / f"shop {n}")))[
             "id"
@@ -143,7 +143,7 @@ def test_repositories_and_workspaces_are_listed_as_they_came(app: Application, t
     assert [workspace["id"] for workspace in workspaces] == made
 
 
-def test_tokens_are_listed_as_they_were_created(app: Application):
+def test_tokens_are_listed_in_the_order_of_creation(app: Application):
     names = [f"token-{number}" for number in (3, 1, 4, 0, 5, 2, 7, 6)]
     for name in names:
         create_token(app, name, "read")
@@ -157,7 +157,7 @@ def test_tracked_workflows_are_listed_newest_first(app: Application):
     assert page_by_offset(app, "get_tracked_workflows", "workflows", "id") == created[::-1]
 
 
-def test_tracked_tasks_are_listed_as_they_started(app: Application):
+def test_tracked_tasks_are_listed_in_the_order_of_their_start(app: Application):
     where = track.create_workflow_and_phase(app)
     started = repeat(lambda n: track.create_task(app, where, f"task {n}"))
 
@@ -222,7 +222,7 @@ def test_runs_of_one_name_are_listed_in_the_order_of_creation(app: Application):
         assert found == created[:: 1 if order == "asc" else -1], order
 
 
-def test_a_page_goes_on_where_it_stood_though_its_last_note_is_gone(app: Application):
+def test_the_next_page_continues_although_the_last_note_was_deleted(app: Application):
     where = track.create_workflow_and_phase(app)
     task = track.create_task(app, where)
     said = repeat(lambda n: _say(app, task, f"step {n}"))
@@ -264,7 +264,7 @@ def test_a_file_is_shown_as_its_last_task_left_it(app: Application):
 
 
 @pytest.mark.parametrize("kind", ["plan", "track"])
-def test_what_is_found_by_its_words_comes_newest_first(app: Application, kind: str):
+def test_search_results_are_listed_newest_first(app: Application, kind: str):
     created = create_plans(app) if kind == "plan" else repeat(lambda _: track.create_workflow(app))
 
     found = read(create_client(app), "/search", q="Release")["results"]
@@ -272,7 +272,7 @@ def test_what_is_found_by_its_words_comes_newest_first(app: Application, kind: s
     assert [each["id"] for each in found if each["kind"] == "run"] == created[::-1]
 
 
-def test_job_sessions_are_listed_as_they_started(
+def test_job_sessions_are_listed_in_the_order_of_their_start(
     app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     jobs.write_job(tmp_path, "chain", [jobs.make_step("a")])
@@ -284,7 +284,7 @@ def test_job_sessions_are_listed_as_they_started(
     assert [run["id"] for run in runs] == started
 
 
-def test_a_lost_session_counter_goes_on_after_the_last_session(app: Application, tmp_path: Path):
+def test_a_lost_session_counter_continues_after_the_last_session(app: Application, tmp_path: Path):
     jobs.write_job(tmp_path, "chain", [jobs.make_step("a")])
     start_job(app)
     (tmp_path / ".deepwork" / "tmp" / "session_counter").unlink()

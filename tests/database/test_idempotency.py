@@ -29,7 +29,7 @@ def test_the_same_key_gives_the_same_answer_and_one_effect(app: Application):
     assert list_event_types(app) == ["agent:registered"]
 
 
-def test_other_arguments_under_a_used_key_are_refused(app: Application):
+def test_different_arguments_under_a_used_key_are_refused(app: Application):
     register(app, "k1")
 
     with pytest.raises(Conflict, match="k1") as refused:
@@ -56,7 +56,7 @@ def test_a_call_that_failed_may_be_repeated_under_its_key(app: Application):
         call_tool(app, "agent_heartbeat", key="k1", agent_id="ag_x")
 
 
-def test_of_many_calls_at_once_under_one_key_one_takes_effect(app: Application):
+def test_only_one_of_many_concurrent_calls_under_one_key_takes_effect(app: Application):
     with ThreadPoolExecutor(8) as callers:
         ids = set(callers.map(lambda _: register(app, "k1"), range(16)))
 
@@ -79,6 +79,6 @@ def test_a_read_needs_no_key(app: Application):
 
 
 @pytest.mark.parametrize("key", ["", "x" * 129, "a\nb", 5, None, ["k"]])
-def test_a_key_that_cannot_be_one_is_refused(key: object):
+def test_an_invalid_key_is_refused(key: object):
     with pytest.raises(InvalidInput, match="idempotency key"):
         check_key(key)

@@ -18,21 +18,21 @@ from deepwork.database.postgres import MOST_CONNECTIONS, PostgreSQL
 from deepwork.errors import StorageError
 
 
-def test_a_password_is_shown_nowhere():
+def test_a_password_is_never_shown():
     engine = PostgreSQL("postgresql://ada:geheim@db.example/work")
 
     assert "geheim" not in engine.name
     assert engine.name == "PostgreSQL database 'work' on db.example"
 
 
-def test_a_url_that_is_none_is_one_sentence():
+def test_an_invalid_url_is_reported_in_one_sentence():
     with pytest.raises(StorageError, match="URL is invalid") as refused:
         PostgreSQL("postgresql://host:not-a-port:5/x?y")
 
     assert "postgresql://user@host" in refused.value.suggestion
 
 
-def test_a_server_that_is_not_there_is_named_without_secrets(tmp_path: Path):
+def test_an_unreachable_server_is_named_without_secrets(tmp_path: Path):
     app = make_app(tmp_path, "postgresql://ada:geheim@127.0.0.1:1/work")
 
     with pytest.raises(StorageError, match="cannot be reached") as refused:
@@ -42,7 +42,7 @@ def test_a_server_that_is_not_there_is_named_without_secrets(tmp_path: Path):
     assert "geheim" not in refused.value.message + refused.value.suggestion
 
 
-def test_calls_go_on_after_the_server_cut_every_connection(tmp_path: Path, postgres_url: str):
+def test_calls_succeed_after_the_server_closed_every_connection(tmp_path: Path, postgres_url: str):
     empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
     at_once = threading.Barrier(MOST_CONNECTIONS)
@@ -66,7 +66,7 @@ def test_calls_go_on_after_the_server_cut_every_connection(tmp_path: Path, postg
     app.close()
 
 
-def test_a_server_with_enough_to_do_is_busy_and_not_away(
+def test_an_exhausted_pool_is_reported_as_busy_not_as_unreachable(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     empty_database(postgres_url)
@@ -82,26 +82,26 @@ def test_a_server_with_enough_to_do_is_busy_and_not_away(
     app.close()
 
 
-def test_a_connection_lost_before_the_commit_changes_nothing_and_says_call_again(
+def test_a_connection_lost_before_the_commit_changes_nothing_and_can_be_retried(
     tmp_path: Path, postgres_url: str
 ):
     empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
 
-    def tell_and_be_cut() -> None:
+    def send_and_be_cut() -> None:
         with app.database.transaction() as tx:
             tx.emit("chaos:told", {})
             end_all_connections(postgres_url)
 
     with pytest.raises(StorageError, match="cannot be reached") as lost:
-        tell_and_be_cut()
+        send_and_be_cut()
 
     assert lost.value.recoverable
     assert app.feed.get_last_seq() == 0
     app.close()
 
 
-def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_settles_it(
+def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown_and_a_key_resolves_it(
     tmp_path: Path, postgres_url: str
 ):
     empty_database(postgres_url)
@@ -110,7 +110,7 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_s
 
     with (
         end_connection_at_commit(postgres_url),
-        pytest.raises(StorageError, match="the change may or may not be saved") as lost,
+        pytest.raises(StorageError, match="the change may or may not have been saved") as lost,
     ):
         register()
     first, second = register(), register()
@@ -122,21 +122,21 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_open_and_a_key_s
     app.close()
 
 
-def test_a_commit_of_what_had_failed_is_an_error_and_not_an_answer(tmp_path: Path, postgres_url: str):
+def test_committing_a_failed_transaction_is_an_error(tmp_path: Path, postgres_url: str):
     empty_database(postgres_url)
     app = make_app(tmp_path, postgres_url)
 
-    def fail_and_go_on() -> None:
+    def fail_and_continue() -> None:
         with app.database.transaction() as tx, suppress(psycopg.errors.UndefinedTable):
             tx.execute("DELETE FROM a_table_that_is_not_there")
 
     with pytest.raises(StorageError, match="nothing was changed"):
-        fail_and_go_on()
+        fail_and_continue()
 
     app.close()
 
 
-def test_a_statement_that_takes_too_long_is_no_outage(tmp_path: Path, postgres_url: str):
+def test_a_slow_statement_is_reported_as_busy(tmp_path: Path, postgres_url: str):
     empty_database(postgres_url)
     app = make_app(tmp_path, f"{postgres_url}&options=-c%20statement_timeout%3D1000")
 
@@ -147,7 +147,7 @@ def test_a_statement_that_takes_too_long_is_no_outage(tmp_path: Path, postgres_u
     app.close()
 
 
-def test_time_is_the_servers_and_not_this_machines(
+def test_time_comes_from_the_server_not_from_this_machine(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     empty_database(postgres_url)
@@ -165,7 +165,7 @@ def test_time_is_the_servers_and_not_this_machines(
 
 
 def end_all_connections(url: str) -> None:
-    """End every connection that deepwork has, and wait until the server has ended them."""
+    """Close every connection of deepwork, and wait until the server has closed them."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 100000) FROM pg_stat_activity"
@@ -175,7 +175,7 @@ def end_all_connections(url: str) -> None:
 
 @contextmanager
 def end_connection_at_commit(url: str) -> Iterator[None]:
-    """The server ends a connection that commits a new agent, after it was told to and before it says so."""
+    """Make the server close a connection that commits a new agent: after the COMMIT, before its answer."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             """
@@ -191,7 +191,7 @@ def end_connection_at_commit(url: str) -> Iterator[None]:
             connection.execute("DROP FUNCTION die CASCADE")
 
 
-def test_the_doctor_knows_the_server(postgres_url: str):
+def test_doctor_describes_the_server(postgres_url: str):
     empty_database(postgres_url)
     engine = PostgreSQL(postgres_url)
 

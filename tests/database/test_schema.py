@@ -1,4 +1,4 @@
-"""A new store is created from a snapshot of the schema, which is what the migrations make."""
+"""A new store is created from a snapshot of the schema, which equals the result of the migrations."""
 
 from __future__ import annotations
 

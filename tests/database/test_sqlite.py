@@ -37,7 +37,7 @@ def used(tmp_path: Path) -> Path:
         ((3, 51, 2), False), ((3, 51, 3), True), ((3, 53, 4), True), ((4, 0, 0), True),
     ],
 )  # fmt: skip
-def test_versions_with_the_wal_reset_bug_are_known(version: tuple[int, ...], is_safe: bool):
+def test_versions_with_the_wal_reset_bug_are_detected(version: tuple[int, ...], is_safe: bool):
     assert has_wal_reset_fix(version) is is_safe
 
 
@@ -55,7 +55,7 @@ def test_only_the_owner_can_read_the_file(used: Path):
     assert stat.S_IMODE(used.stat().st_mode) == 0o600
 
 
-def test_a_file_of_a_newer_deepwork_is_refused_and_left_alone(used: Path):
+def test_a_file_of_a_newer_deepwork_is_refused_and_not_changed(used: Path):
     with contextlib.closing(sqlite3.connect(used)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
         connection.commit()
@@ -74,7 +74,7 @@ def test_the_head_is_the_newest_migration():
     assert max(path.name[:4] for path in versions.glob("[0-9]*.py")) == schema.HEAD
 
 
-def test_a_file_that_is_no_database_is_named_and_kept(tmp_path: Path):
+def test_a_file_that_is_not_a_database_is_named_and_not_changed(tmp_path: Path):
     file = tmp_path / "deepwork.db"
     file.write_bytes(b"precious notes, not a database" * 100)
 
@@ -110,11 +110,11 @@ MOUNTS = """\
         ("/homes/deepwork.db", None),
     ],
 )
-def test_network_file_systems_are_known_by_the_nearest_mount(path: str, kind: str | None):
+def test_network_file_systems_are_detected_by_the_nearest_mount(path: str, kind: str | None):
     assert find_network_file_system(Path(path), MOUNTS) == kind
 
 
-def test_a_place_on_a_network_is_refused_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_network_location_is_refused_with_a_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("deepwork.database.sqlite.find_network_file_system", lambda path: "nfs4")
 
     with pytest.raises(StorageError, match="nfs4") as refused:
@@ -124,7 +124,7 @@ def test_a_place_on_a_network_is_refused_with_a_way_out(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_said_and_nothing_is_lost(used: Path):
+def test_a_full_disk_is_reported_and_nothing_is_lost(used: Path):
     app = open_app(used.parent)
     with app.database.reading() as tx:
         pages = int(tx.fetch_value("PRAGMA page_count"))
@@ -139,7 +139,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(used: Path):
     app.close()
 
 
-def test_the_doctor_finds_nothing_wrong_with_a_sound_file(used: Path):
+def test_doctor_finds_no_problems_in_an_intact_file(used: Path):
     engine = SQLite(used)
 
     assert list(engine.find_problems()) == []
@@ -147,7 +147,7 @@ def test_the_doctor_finds_nothing_wrong_with_a_sound_file(used: Path):
     engine.close()
 
 
-def test_the_doctor_names_what_is_damaged(used: Path):
+def test_doctor_reports_damage(used: Path):
     used.with_name("deepwork.db-wal").unlink(missing_ok=True)
     damaged = bytearray(used.read_bytes())
     damaged[4096 * 2 : 4096 * 4] = b"\xff" * 8192
@@ -158,7 +158,7 @@ def test_the_doctor_names_what_is_damaged(used: Path):
     engine.close()
 
 
-def test_a_place_that_is_no_file_is_refused_and_left_alone(tmp_path: Path):
+def test_a_location_that_is_not_a_file_is_refused_and_not_changed(tmp_path: Path):
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o755)
 
@@ -170,7 +170,7 @@ def test_a_place_that_is_no_file_is_refused_and_left_alone(tmp_path: Path):
         assert not place.with_name(place.name + ".lock").exists()
 
 
-def test_waking_others_removes_nothing_but_dead_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_waking_other_processes_removes_only_dead_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     monkeypatch.setattr("deepwork.database.wakeups.get_runtime_folder", lambda: runtime)
@@ -188,9 +188,7 @@ def test_waking_others_removes_nothing_but_dead_sockets(tmp_path: Path, monkeypa
     assert precious.read_text() == "mine"
 
 
-def test_nobody_is_woken_through_a_link_that_another_has_laid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_no_process_is_woken_through_a_planted_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     runtime, victim = tmp_path / "runtime", tmp_path / "victim"
     runtime.mkdir(mode=0o700)
     victim.mkdir(mode=0o700)

@@ -19,7 +19,7 @@ def test_each_driver_gets_its_own_placeholders():
     )
 
 
-def test_a_list_is_spread_out():
+def test_a_list_is_expanded():
     sql, values = prepare_statement(
         "SELECT :x WHERE a IN :names", {"x": 0, "names": ["p", "q"]}, format_colon_placeholder
     )
@@ -32,7 +32,7 @@ def test_an_empty_list_matches_nothing_on_both_databases():
     assert prepare_statement("a IN :names", {"names": []}, format_percent_placeholder)[0] == "a IN (NULL)"
 
 
-def test_percent_signs_casts_and_words_with_colons_are_left_alone():
+def test_percent_signs_casts_and_words_with_colons_are_not_changed():
     sql = "SELECT '50%', x::bigint, 'agent:updated', :a"
 
     assert prepare_statement(sql, {"a": 1}, format_colon_placeholder)[0] == sql
@@ -47,7 +47,7 @@ def test_only_conditions_with_a_value_count():
     assert build_where({"a = :a": None}) == ""
 
 
-def test_an_insertion_names_its_columns():
+def test_an_insert_names_its_columns():
     assert build_insert("t", ("a", "b")) == "INSERT INTO t (a, b) VALUES (:a, :b)"
 
 

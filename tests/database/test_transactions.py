@@ -24,7 +24,7 @@ def add_lease(app: Application, what: str) -> None:
         tx.insert("leases", {"what": what, "who": None, "epoch": 1, "until": 0})
 
 
-def test_an_error_undoes_everything_and_tells_nothing(app: Application):
+def test_an_error_rolls_everything_back_and_emits_no_event(app: Application):
     def fail_after_writing() -> None:
         with app.database.transaction() as tx:
             tx.insert("leases", {"what": "a", "who": None, "epoch": 1, "until": 0})
@@ -38,7 +38,7 @@ def test_an_error_undoes_everything_and_tells_nothing(app: Application):
     assert list_event_types(app) == []
 
 
-def test_a_failed_transaction_does_not_harm_the_next(app: Application):
+def test_a_failed_transaction_does_not_affect_the_next(app: Application):
     def break_a_constraint() -> None:
         add_lease(app, "a")
 
@@ -50,7 +50,7 @@ def test_a_failed_transaction_does_not_harm_the_next(app: Application):
     assert count_leases(app) == 2
 
 
-def test_a_reader_sees_one_moment(app: Application):
+def test_a_reader_sees_one_snapshot(app: Application):
     with app.database.reading() as tx:
         before = tx.fetch_value("SELECT count(*) FROM leases")
         with ThreadPoolExecutor(1) as other:
@@ -71,19 +71,19 @@ def test_a_reader_cannot_write(app: Application):
     assert app.feed.get_last_seq() == 0
 
 
-def test_time_stands_still_within_a_transaction(app: Application):
+def test_time_is_constant_within_a_transaction(app: Application):
     with app.database.transaction() as tx:
         assert tx.now == tx.now == NOW
 
 
-def test_without_a_clock_of_ours_the_database_tells_the_time(tmp_path: Path, location: str):
+def test_by_default_time_comes_from_the_database(tmp_path: Path, location: str):
     app = make_app(tmp_path, location)
     with app.database.reading() as tx:
         assert 1_700_000_000_000 < tx.now < 4_000_000_000_000
     app.close()
 
 
-def test_a_transaction_knows_on_whose_behalf_it_is(app: Application):
+def test_a_transaction_has_the_caller(app: Application):
     with use_call(Call(caller="ci-token")), app.database.reading() as tx:
         assert tx.caller == "ci-token"
     with app.database.reading() as tx:
@@ -97,7 +97,7 @@ def test_threads_wait_for_each_other_and_lose_nothing(app: Application):
     assert count_leases(app) == 80
 
 
-def test_many_first_uses_at_once_prepare_once(app: Application):
+def test_many_concurrent_first_uses_prepare_once(app: Application):
     gate = threading.Barrier(8)
 
     def use(number: int) -> None:
@@ -110,7 +110,7 @@ def test_many_first_uses_at_once_prepare_once(app: Application):
     assert count_leases(app) == 8
 
 
-def test_many_rows_are_added_at_once(app: Application):
+def test_many_rows_are_added_with_one_statement(app: Application):
     with app.database.transaction() as tx:
         rows = [{"what": f"task:{n}", "who": None, "epoch": 1, "until": 0} for n in range(1000)]
         tx.insert_many("leases", rows)
@@ -119,7 +119,7 @@ def test_many_rows_are_added_at_once(app: Application):
     assert count_leases(app) == 1000
 
 
-def test_events_are_numbered_without_gaps_whatever_fails_between(app: Application):
+def test_events_are_numbered_without_gaps_despite_failures(app: Application):
     def fail() -> None:
         with app.database.transaction() as tx:
             tx.emit("agent:updated", {})

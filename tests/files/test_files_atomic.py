@@ -1,4 +1,4 @@
-"""A file is written whole or not at all."""
+"""A file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_new_content_replaces_the_old(tmp_path: Path) -> None:
     assert list_names(tmp_path) == ["state"]
 
 
-def test_a_file_is_for_its_owner_unless_said_otherwise(tmp_path: Path) -> None:
+def test_a_file_is_readable_only_by_its_owner_by_default(tmp_path: Path) -> None:
     write_atomically(tmp_path / "private", b"")
     write_atomically(tmp_path / "public", b"", mode=0o644)
 
@@ -37,7 +37,7 @@ def test_a_file_is_for_its_owner_unless_said_otherwise(tmp_path: Path) -> None:
     assert (tmp_path / "public").stat().st_mode & 0o777 == 0o644
 
 
-def test_the_previous_content_is_kept_when_asked_for(tmp_path: Path) -> None:
+def test_the_previous_content_is_kept_on_request(tmp_path: Path) -> None:
     for content in (b"1", b"2", b"3"):
         write_atomically(tmp_path / "state", content, keep_previous=True)
 
@@ -46,7 +46,7 @@ def test_the_previous_content_is_kept_when_asked_for(tmp_path: Path) -> None:
     assert list_names(tmp_path) == ["state", "state.prev"]
 
 
-def test_a_crash_between_keeping_and_replacing_leaves_no_litter_later(tmp_path: Path) -> None:
+def test_a_crash_between_keeping_and_replacing_leaves_no_files_behind(tmp_path: Path) -> None:
     write_atomically(tmp_path / "state", b"1")
     os.link(tmp_path / "state", tmp_path / "state.prev")
 

@@ -1,4 +1,4 @@
-"""One holder at a time, in turn, and never for ever."""
+"""The lock has one holder at a time, is fair, and has a timeout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ with lock.hold():
 """
 HAMMER = """
 turns, most = 0, int(sys.argv[2])
-taken = os.open(sys.argv[1] + ".turns", os.O_CREAT | os.O_WRONLY | os.O_APPEND)  # a byte for each turn of anybody
+taken = os.open(sys.argv[1] + ".turns", os.O_CREAT | os.O_WRONLY | os.O_APPEND)  # one byte for each turn of any process
 print("ready", flush=True)
 sys.stdin.readline()
 while os.fstat(taken).st_size < most:
@@ -41,9 +41,9 @@ while os.fstat(taken).st_size < most:
 print(turns)
 """
 PATIENCE = 100
-"""Seconds; only what hangs takes longer, however busy the machine is."""
+"""Seconds; only a hang takes longer, even on a busy machine."""
 FAIR = 0.25
-"""The least that anybody may get, as a share of the average."""
+"""The minimum number of turns of each participant, as a share of the average."""
 
 
 def start(script: str, path: Path, *args: str) -> subprocess.Popen[str]:
@@ -67,7 +67,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def holder(path: Path):
-    """Another process that holds the lock."""
+    """Start another process that holds the lock."""
     process = start(HOLD, path)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -76,7 +76,7 @@ def holder(path: Path):
     process.communicate()
 
 
-def test_the_lock_file_is_made_for_its_owner_only(path: Path) -> None:
+def test_the_lock_file_is_readable_only_by_its_owner(path: Path) -> None:
     with FileLock(path).hold():
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.parent.stat().st_mode & 0o077 == 0
@@ -97,9 +97,7 @@ def test_two_locks_on_one_file_exclude_each_other(path: Path) -> None:
         pass
 
 
-def test_who_waits_too_long_learns_which_lock_it_was_and_what_to_do(
-    path: Path, holder: subprocess.Popen[str]
-) -> None:
+def test_a_timeout_names_the_lock_and_what_to_do(path: Path, holder: subprocess.Popen[str]) -> None:
     started = time.monotonic()
 
     with pytest.raises(StorageError) as late, FileLock(path).hold(timeout=0.2):
@@ -110,7 +108,7 @@ def test_who_waits_too_long_learns_which_lock_it_was_and_what_to_do(
     assert "lsof" in late.value.suggestion
 
 
-def test_a_kill_of_the_holder_frees_the_lock_at_once(path: Path, holder: subprocess.Popen[str]) -> None:
+def test_killing_the_holder_frees_the_lock_immediately(path: Path, holder: subprocess.Popen[str]) -> None:
     lock, killed = FileLock(path), threading.Event()
 
     def kill() -> None:
@@ -125,7 +123,7 @@ def test_a_kill_of_the_holder_frees_the_lock_at_once(path: Path, holder: subproc
     timer.join()
 
 
-def test_a_place_given_up_is_given_back_when_its_turn_comes(
+def test_an_abandoned_place_is_released_when_its_turn_comes(
     path: Path, holder: subprocess.Popen[str]
 ) -> None:
     gave_up, other = FileLock(path), FileLock(path)
@@ -138,7 +136,7 @@ def test_a_place_given_up_is_given_back_when_its_turn_comes(
         pass
 
 
-def test_however_often_a_process_gives_up_it_stands_in_line_once(
+def test_a_process_that_gives_up_often_has_one_place_in_the_queue(
     path: Path, holder: subprocess.Popen[str]
 ) -> None:
     lock = FileLock(path)
@@ -155,7 +153,7 @@ def test_however_often_a_process_gives_up_it_stands_in_line_once(
     assert len(waiting) == 1
 
 
-def test_a_lock_file_removed_under_way_still_keeps_others_out(path: Path) -> None:
+def test_a_lock_file_removed_while_held_still_excludes_others(path: Path) -> None:
     veteran, newcomer = FileLock(path), FileLock(path)
     with veteran.hold():
         pass
@@ -185,7 +183,7 @@ def child_is_kept_out(lock: FileLock) -> bool:
         return True
 
 
-def test_threads_never_meet_inside_and_all_get_their_turn(path: Path) -> None:
+def test_threads_exclude_each_other_and_all_get_their_turn(path: Path) -> None:
     lock, inside, ready = FileLock(path), threading.Lock(), threading.Barrier(8)
     turns = [0] * 8
 
@@ -204,7 +202,7 @@ def test_threads_never_meet_inside_and_all_get_their_turn(path: Path) -> None:
     assert min(turns) >= FAIR * sum(turns) / 8, turns
 
 
-def test_processes_never_meet_inside_and_all_get_their_turn(path: Path) -> None:
+def test_processes_exclude_each_other_and_all_get_their_turn(path: Path) -> None:
     path.parent.mkdir(parents=True, mode=0o700)
     processes = [start(HAMMER, path, "1600") for _ in range(8)]
     for process in processes:
@@ -220,14 +218,14 @@ def test_processes_never_meet_inside_and_all_get_their_turn(path: Path) -> None:
     assert min(turns) >= FAIR * sum(turns) / 8, turns
 
 
-def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StorageError, match=r"x\.lock"), FileLock(tmp_path / "file" / "x.lock").hold():
         pass
 
 
-def test_taking_a_free_lock_costs_microseconds(path: Path) -> None:
+def test_taking_a_free_lock_takes_microseconds(path: Path) -> None:
     lock = FileLock(path)
 
     def take_often() -> None:

@@ -1,4 +1,4 @@
-"""What others may name as a path, and what they may not."""
+"""Which paths callers may and may not name."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ def test_a_malformed_path_is_refused(project: Path, path: str, must_exist: bool)
 
 @pytest.mark.parametrize("path", ESCAPES)
 @pytest.mark.parametrize("must_exist", [True, False])
-def test_no_path_leads_out_of_the_project(project: Path, path: str, must_exist: bool) -> None:
+def test_no_path_leads_outside_the_project(project: Path, path: str, must_exist: bool) -> None:
     with pytest.raises(InvalidInput) as refused:
         confine(project, path, must_exist=must_exist)
 
     assert refused.value.code == Code.PATH_OUTSIDE_PROJECT
 
 
-def test_the_error_does_not_tell_where_a_link_leads(project: Path, tmp_path: Path) -> None:
+def test_the_error_does_not_reveal_the_target_of_a_link(project: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         confine(project, "link-to-file")
 
@@ -145,7 +145,7 @@ def test_a_missing_file_is_an_error_unless_it_may_be_missing(project: Path, path
     assert confine(project, path, must_exist=False) == project.resolve() / path
 
 
-def test_a_link_that_goes_in_a_circle_is_an_error(project: Path) -> None:
+def test_a_cyclic_link_is_an_error(project: Path) -> None:
     (project / "a").symlink_to("b")
     (project / "b").symlink_to("a")
 
@@ -155,7 +155,7 @@ def test_a_link_that_goes_in_a_circle_is_an_error(project: Path) -> None:
                 confine(project, path, must_exist=must_exist)
 
 
-def test_a_directory_is_no_file_and_a_file_no_directory(project: Path) -> None:
+def test_a_directory_is_not_a_file_and_a_file_not_a_directory(project: Path) -> None:
     with pytest.raises(InvalidInput, match="is not a regular file"):
         confine(project, "docs", kind="file")
     with pytest.raises(InvalidInput, match="is not a directory"):
@@ -166,7 +166,7 @@ def test_a_directory_is_no_file_and_a_file_no_directory(project: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "directory", "any"])
 @pytest.mark.parametrize("path", ["fifo", "socket"])
-def test_pipes_and_sockets_are_refused_at_once(
+def test_pipes_and_sockets_are_refused_immediately(
     project: Path, path: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(project / "fifo")
@@ -191,8 +191,8 @@ def test_a_file_over_the_cap_is_not_read(project: Path) -> None:
     assert read_confined(project, "docs/plan.md", max_bytes=len("the plan")) == b"the plan"
 
 
-def test_a_link_swapped_in_after_the_check_never_leads_out(project: Path, tmp_path: Path) -> None:
-    """The race of CVE-2025-53109: a file and then a directory turn into links and back, all the time."""
+def test_a_link_swapped_in_after_the_check_never_leads_outside(project: Path, tmp_path: Path) -> None:
+    """The race of CVE-2025-53109: a file and then a directory keep turning into links and back."""
     outside = tmp_path / "project-evil"
     (outside / "plan.md").write_text("secret")
     stop = threading.Event()
@@ -207,7 +207,7 @@ def test_a_link_swapped_in_after_the_check_never_leads_out(project: Path, tmp_pa
     seen: set[bytes | None] = set()
     deadline, tries = time.monotonic() + 60, 0
     try:
-        # On a busy machine the swapping may need longer to get in the way.
+        # On a busy machine it may take longer until a swap interferes.
         while tries < 4000 or (not {b"the plan", None} <= seen and time.monotonic() < deadline):
             seen |= {attempt(project, path) for path in ("docs/plan.md", "file.md")}
             tries += 1
@@ -218,11 +218,11 @@ def test_a_link_swapped_in_after_the_check_never_leads_out(project: Path, tmp_pa
 
     assert b"the plan" in seen
     assert b"secret" not in seen
-    assert None in seen, "the swapping never got in the way, so nothing was tested"
+    assert None in seen, "no swap ever interfered, so nothing was tested"
 
 
 def swap(path: Path, outside: Path, stop: threading.Event) -> None:
-    """Let `path` be itself and a link to `outside` in turn, without it being missing in between."""
+    """Alternate `path` between itself and a link to `outside`; it is never missing in between."""
     link, real = path.with_name(f"{path.name}.link"), path.with_name(f"{path.name}.real")
     while not stop.is_set():
         link.symlink_to(outside)

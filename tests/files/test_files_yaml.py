@@ -1,4 +1,4 @@
-"""YAML is read as plain data with line numbers; what could hurt is refused by line."""
+"""YAML is read as plain data with line numbers; harmful input is refused with its line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_everything_knows_its_line(path: tuple[str | int, ...], line: int) -> No
     assert load_yaml(JOB, source="job.yml").get_line(*path) == line
 
 
-def test_what_is_missing_has_the_line_of_what_it_is_missing_from() -> None:
+def test_a_missing_key_has_the_line_of_its_parent() -> None:
     document = load_yaml(JOB, source="job.yml")
 
     assert document.get_line("steps", 1, "instructions_file") == 7
@@ -78,7 +78,7 @@ def test_what_is_missing_has_the_line_of_what_it_is_missing_from() -> None:
     assert document.get_line("nothing", "at", "all") == 2
 
 
-def test_a_problem_found_later_is_told_in_the_same_form() -> None:
+def test_a_problem_found_later_is_reported_in_the_same_form() -> None:
     error = load_yaml(JOB, source="job.yml").build_error("No such step", "steps", 1, "after", 0)
 
     assert error.message == "job.yml:9: No such step."
@@ -164,7 +164,7 @@ def test_an_empty_document_is_nothing(text: str) -> None:
         ("ok: 1\na: \ud800", 2, "Unicode"),
     ],
 )
-def test_a_mistake_is_told_with_file_and_line(text: str, line: int, problem: str) -> None:
+def test_a_mistake_is_reported_with_file_and_line(text: str, line: int, problem: str) -> None:
     message = load_invalid(text)
 
     assert message.startswith(f"job.yml:{line}: ")
@@ -220,7 +220,7 @@ def test_a_hostile_document_is_refused_quickly(name: str) -> None:
 
 
 def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
-    """Each in turn, in one process that may not grow by 64 MB."""
+    """Load each in one process that may not grow by 64 MB."""
     for number, text in enumerate(HOSTILE.values()):
         (tmp_path / f"{number}.yml").write_text(text)
     script = (
@@ -265,7 +265,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_what_is_written_as_yaml_is_read_back(data: object) -> None:
+def test_dumped_yaml_is_read_back(data: object) -> None:
     assert load(pyyaml.safe_dump(data)) == data
 
 

@@ -1,4 +1,4 @@
-"""One dialect of patterns: what matches, what cannot be read, what overlaps, and in which time."""
+"""The glob dialect: matching, invalid patterns, overlaps and running time."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ APART = [
     ("src/**.py", "src/**.md"),
     (r"\*", "a"),
 ]
-# Each of them makes an engine that tries everything try for longer than we live.
+# Each takes a backtracking matcher practically forever.
 HOSTILE = [
     "*a" * 2000 + "b",
     "**/" + "*a" * 2000 + "b",
@@ -262,7 +262,7 @@ def test_a_star_stays_within_one_directory() -> None:
     assert Globs(["src/*.py"]).filter(paths) == ["src/a.py"]
 
 
-def test_what_once_matched_nothing_without_a_word_matches_or_is_refused() -> None:
+def test_patterns_that_once_silently_matched_nothing_match_or_are_refused() -> None:
     paths = ["a/x", "b/x", "src/a", "src/b/c"]
 
     assert Globs(["[ab]/x"]).filter(paths) == ["a/x", "b/x"]
@@ -271,7 +271,7 @@ def test_what_once_matched_nothing_without_a_word_matches_or_is_refused() -> Non
     assert find_problem("/src/**") == "starts with a slash; patterns are relative to the folder of their file"
 
 
-def test_any_of_several_patterns_will_do_and_the_order_of_the_paths_stays() -> None:
+def test_any_of_several_patterns_may_match_and_the_order_of_the_paths_stays() -> None:
     globs = Globs(["docs/**", "*.md", "z.py", "docs/a.md"])
 
     assert globs.filter(["z.py", "README.md", "src/a.py", "docs/a.md"]) == ["z.py", "README.md", "docs/a.md"]
@@ -281,7 +281,7 @@ def test_no_patterns_match_nothing() -> None:
     assert Globs([]).filter(["a", ""]) == []
 
 
-def test_a_name_that_is_not_utf_8_is_a_name_like_any_other() -> None:
+def test_a_name_that_is_not_utf_8_is_matched_like_any_other() -> None:
     path = os.fsdecode(b"src/\xff\xfe.py")
 
     assert Globs(["src/*.py"]).matches(path)
@@ -293,7 +293,7 @@ def test_a_name_that_is_not_utf_8_is_a_name_like_any_other() -> None:
 
 
 @pytest.mark.parametrize(("pattern", "clause"), UNREADABLE)
-def test_what_is_wrong_with_a_pattern_is_said_and_what_to_do(pattern: str, clause: str) -> None:
+def test_an_invalid_pattern_is_explained_with_a_fix(pattern: str, clause: str) -> None:
     said = find_problem(pattern)
 
     assert said is not None
@@ -301,7 +301,7 @@ def test_what_is_wrong_with_a_pattern_is_said_and_what_to_do(pattern: str, claus
     assert "; " in said
 
 
-def test_an_unreadable_pattern_is_refused_wherever_it_is_used() -> None:
+def test_an_invalid_pattern_is_refused_wherever_it_is_used() -> None:
     for use in (
         lambda: Globs(["a", "/b"]),
         lambda: may_overlap("/b", "a"),
@@ -339,7 +339,7 @@ def test_patterns_that_no_path_can_match_are_apart(one: str, other: str) -> None
     assert not may_overlap(other, one)
 
 
-def test_the_pairs_that_overlap_are_told_in_order() -> None:
+def test_overlapping_pairs_are_listed_in_order() -> None:
     pairs = find_overlaps(["src/**", "docs/a.md"], ["docs/*.md", "src/a.py", "src/{a,b}.py"])
 
     assert pairs == [("src/**", "src/a.py"), ("src/**", "src/{a,b}.py"), ("docs/a.md", "docs/*.md")]
@@ -354,7 +354,7 @@ def test_a_hostile_pattern_is_answered_quickly(pattern: str) -> None:
     assert measure_effort(lambda: [globs.matches(path) for path in paths], enough=500) < 500
 
 
-def test_the_overlap_of_hostile_patterns_is_given_up_quickly() -> None:
+def test_the_overlap_check_of_hostile_patterns_stops_quickly() -> None:
     pairs = [
         ("**a*" * 1000, "**/" + "*/" * 2000),
         ("*a" * 2000, "?*" * 2000),
@@ -365,7 +365,7 @@ def test_the_overlap_of_hostile_patterns_is_given_up_quickly() -> None:
     assert measure_effort(lambda: [may_overlap(one, other) for one, other in pairs], enough=1000) < 1000
 
 
-def test_ten_thousand_paths_take_no_time_to_speak_of() -> None:
+def test_ten_thousand_paths_are_matched_quickly() -> None:
     globs = Globs(["src/**/*.py", "tests/**", "*.md"])
     paths = [f"src/deepwork/slice_{number % 40}/module_{number}.py" for number in range(10_000)]
 
@@ -406,9 +406,7 @@ SHORT_PATHS = [
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PATTERNS, max_size=2), st.lists(PATHS, max_size=10))
-def test_a_path_matches_exactly_when_trying_everything_says_so(
-    patterns: list[str], odd_paths: list[str]
-) -> None:
+def test_matching_agrees_with_a_naive_matcher(patterns: list[str], odd_paths: list[str]) -> None:
     paths = SHORT_PATHS + odd_paths
     expected = [path for path in paths if any(match_naively(pattern, path) for pattern in patterns)]
 
@@ -425,13 +423,13 @@ def test_patterns_that_share_a_path_overlap(one: str, other: str) -> None:
 
 
 def match_naively(pattern: str, path: str) -> bool:
-    """The dialect as one would say it, by trying everything."""
+    """Match in the simplest way, by trying everything."""
     whole = (text + "**" * text.endswith("/") for text in expand_choices(pattern))
     return any(try_match(text.removeprefix("./"), path) for text in whole)
 
 
 def expand_choices(pattern: str) -> list[str]:
-    """Every way to choose from the braces: take the innermost last one, and go on."""
+    """Expand the braces, the innermost last one first."""
     start = pattern.rfind("{")
     if start < 0:
         return [pattern]
@@ -445,7 +443,7 @@ def expand_choices(pattern: str) -> list[str]:
 
 
 def try_match(pattern: str, path: str, at_name: bool = True) -> bool:
-    """Whether the pattern matches all of the path; `at_name` when the pattern is where a name begins."""
+    """Return whether the pattern matches the whole path; `at_name`: the pattern is at the start of a name."""
     if not pattern:
         return not path
     if pattern.startswith("**"):
@@ -467,7 +465,7 @@ def try_deep_match(rest: str, path: str, at_name: bool) -> bool:
 
 
 def split_first(pattern: str) -> tuple[str, str]:
-    """The characters that the pattern allows first, and the rest of it."""
+    """Return the characters that the first element of the pattern matches, and the rest."""
     for written, allowed in {"?": "ab.*", "[ab]": "ab", "[!a]": "b.*", r"\*": "*"}.items():
         if pattern.startswith(written):
             return allowed, pattern[len(written) :]

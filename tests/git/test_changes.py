@@ -1,4 +1,4 @@
-"""What changed since the work left its base: nothing that is there is missed, and nothing else is named."""
+"""Lists exactly the files that changed since the branch left its base."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(started: Path, tmp_path: Path) -> Project:
-    """On a branch of its own that has no work yet."""
+    """A repository on a new branch without work."""
     shutil.copytree(started, tmp_path / "project", symlinks=True)
     project = Project(tmp_path / "project")
     project.git("update-index", "-q", "--refresh")
@@ -79,7 +79,7 @@ def test_committed_staged_unstaged_and_new_files_are_changes(project: Project) -
     ]  # fmt: skip
 
 
-def test_the_listing_tells_the_new_from_the_tracked(project: Project) -> None:
+def test_the_listing_separates_untracked_from_tracked_files(project: Project) -> None:
     project.stage("staged.py")
     project.write("new.py", "docs/new.md")
 
@@ -98,7 +98,7 @@ def test_ignored_files_are_neither_listed_nor_changed_unless_tracked(project: Pr
     assert not {"build.log", "ignored/by/folder.py"} & set(project.listing().files)
 
 
-def test_deleted_files_are_left_out_however_they_went(project: Project) -> None:
+def test_deleted_files_are_left_out_however_they_were_deleted(project: Project) -> None:
     project.remove("removed.py")
     project.commit("soon-gone.py", "edited.py")
     project.stage("staged-then-gone.py")
@@ -109,7 +109,7 @@ def test_deleted_files_are_left_out_however_they_went(project: Project) -> None:
     assert project.listing().files == (".gitignore", "docs/guide.md", "edited.py")
 
 
-def test_a_file_that_only_git_forgot_is_new_again(project: Project) -> None:
+def test_a_file_removed_only_from_the_index_is_untracked(project: Project) -> None:
     project.git("rm", "-q", "--cached", "kept.py")
 
     assert project.changed() == ["kept.py"]
@@ -127,7 +127,7 @@ def test_a_rename_counts_as_its_new_name(project: Project, how: str) -> None:
     assert project.changed() == ["there.py"]
 
 
-def test_what_was_staged_and_then_put_back_is_still_a_change(project: Project) -> None:
+def test_a_file_staged_and_then_restored_is_still_a_change(project: Project) -> None:
     project.stage("kept.py", content="other\n")
     project.write("kept.py", content="before\n")
 
@@ -142,7 +142,7 @@ def test_a_file_that_was_only_touched_did_not_change(project: Project) -> None:
     assert project.changed() == []
 
 
-def test_work_that_was_taken_back_by_a_commit_is_no_change(project: Project) -> None:
+def test_work_reverted_by_a_commit_is_not_a_change(project: Project) -> None:
     project.commit("kept.py", content="other\n")
     project.commit("kept.py", content="before\n")
 
@@ -155,7 +155,7 @@ def test_a_file_that_became_executable_changed(project: Project) -> None:
     assert project.changed() == ["kept.py"]
 
 
-def test_what_happened_on_the_base_since_is_not_our_change(project: Project) -> None:
+def test_later_commits_on_the_base_are_not_changes(project: Project) -> None:
     project.commit("ours.py")
     project.git("switch", "-q", "main")
     project.commit("theirs.py", "kept.py")
@@ -164,7 +164,7 @@ def test_what_happened_on_the_base_since_is_not_our_change(project: Project) -> 
     assert project.changed() == ["ours.py"]
 
 
-def test_files_that_are_announced_but_not_staged_are_changes(project: Project) -> None:
+def test_intent_to_add_files_are_changes(project: Project) -> None:
     project.write("announced.py")
     project.git("add", "--intent-to-add", "announced.py")
 
@@ -172,7 +172,7 @@ def test_files_that_are_announced_but_not_staged_are_changes(project: Project) -
     assert project.listing().untracked == frozenset()
 
 
-def test_a_file_that_git_shall_assume_unchanged_is_listed_as_long_as_it_is_there(project: Project) -> None:
+def test_an_assume_unchanged_file_is_listed_while_it_exists(project: Project) -> None:
     project.git("update-index", "--assume-unchanged", "kept.py", "edited.py")
     project.write("kept.py")
     project.remove("edited.py")
@@ -182,10 +182,10 @@ def test_a_file_that_git_shall_assume_unchanged_is_listed_as_long_as_it_is_there
     assert "edited.py" not in project.listing().files
 
 
-# --- names and places: the faults W21 and W22
+# --- names and locations: the faults W21 and W22
 
 
-def test_odd_names_come_as_they_are(project: Project) -> None:
+def test_odd_names_are_returned_unchanged(project: Project) -> None:
     project.commit(*ODD[::3])
     project.stage(*ODD[1::3])
     project.write(*ODD[2::3])
@@ -202,7 +202,7 @@ def test_odd_names_that_did_not_change_are_only_listed(project: Project) -> None
     assert set(ODD) < set(project.listing().files)
 
 
-def test_below_the_top_of_the_repository_paths_begin_at_the_project(project: Project) -> None:
+def test_below_the_repository_root_paths_are_relative_to_the_project(project: Project) -> None:
     project.commit("docs/committed.md", "kept.py")
     project.stage("docs/deep/staged.md", "edited.py")
     project.write("docs/new.md", "docs/guide.md", "new.py")
@@ -226,10 +226,10 @@ def test_a_project_that_the_repository_ignores_has_no_files(project: Project) ->
     assert project.below("ignored/project").changes().listing.files == ()
 
 
-# --- links, submodules, and what else a name can stand for
+# --- links, submodules and other kinds of files
 
 
-def test_a_link_is_a_file_itself_and_is_never_followed(project: Project) -> None:
+def test_a_link_is_itself_a_file_and_is_never_followed(project: Project) -> None:
     (project.root / "here").symlink_to(".")
     (project.root / "outside").symlink_to("/etc")
     (project.root / "dangling").symlink_to("nowhere")
@@ -240,7 +240,7 @@ def test_a_link_is_a_file_itself_and_is_never_followed(project: Project) -> None
     assert project.changed() == ["dangling", "here", "kept.py", "outside"]
 
 
-def test_a_link_that_leads_elsewhere_changed_and_what_it_leads_to_did_not(project: Project) -> None:
+def test_a_retargeted_link_changed_and_its_target_did_not(project: Project) -> None:
     (project.root / "link").symlink_to("kept.py")
     project.commit()
     (project.root / "link").unlink()
@@ -250,7 +250,7 @@ def test_a_link_that_leads_elsewhere_changed_and_what_it_leads_to_did_not(projec
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_files_behind_a_link_that_took_the_place_of_their_folder_are_gone(
+def test_files_behind_a_link_that_replaced_their_folder_are_gone(
     project: Project, tmp_path: Path, ignored: bool
 ) -> None:
     project.commit("docs/deep/page.md")
@@ -266,7 +266,7 @@ def test_files_behind_a_link_that_took_the_place_of_their_folder_are_gone(
     assert not [path for path in changes.listing.files if path.startswith("docs/")]
 
 
-def test_a_link_may_stand_several_folders_above_a_file(project: Project, tmp_path: Path) -> None:
+def test_a_link_may_be_several_folders_above_a_file(project: Project, tmp_path: Path) -> None:
     project.commit("one/two/three/file.py")
     (project.root / "one").rename(tmp_path / "elsewhere")
     (project.root / "one").symlink_to(tmp_path / "elsewhere")
@@ -289,7 +289,7 @@ def test_a_folder_that_became_a_file_is_that_file(project: Project) -> None:
     assert project.changed() == ["docs"]
 
 
-def test_a_pipe_in_the_place_of_a_file_is_no_file(project: Project) -> None:
+def test_a_pipe_in_place_of_a_file_is_not_listed(project: Project) -> None:
     project.remove("kept.py")
     os.mkfifo(project.root / "kept.py")
     os.mkfifo(project.root / "new-pipe")
@@ -342,7 +342,7 @@ def test_a_submodule_that_was_removed_is_gone(with_submodule: Project) -> None:
     assert "sub" not in with_submodule.listing().files
 
 
-def test_repositories_inside_that_git_does_not_track_are_left_out(project: Project) -> None:
+def test_untracked_nested_repositories_are_left_out(project: Project) -> None:
     create_project(project.root / "unborn").write("file.py")
     create_project(project.root / "with-commit").commit("file.py")
     project.git("worktree", "add", "-q", "worktree", "-b", "other")
@@ -371,7 +371,7 @@ def test_a_repository_with_nothing_in_it_has_no_changes(empty: Project) -> None:
     assert (empty.changed(), empty.listing().files) == ([], ())
 
 
-def test_before_the_first_commit_a_base_cannot_be_named_but_for_head(empty: Project) -> None:
+def test_before_the_first_commit_only_head_can_be_the_base(empty: Project) -> None:
     empty.write("new.py")
 
     assert empty.changes("HEAD").base is None
@@ -381,9 +381,7 @@ def test_before_the_first_commit_a_base_cannot_be_named_but_for_head(empty: Proj
 
 
 @pytest.mark.parametrize("base_ref", [None, "main", "v1"])
-def test_on_a_branch_without_commits_everything_is_a_change_whatever_others_hold(
-    project: Project, base_ref: str | None
-) -> None:
+def test_on_a_branch_without_commits_everything_is_a_change(project: Project, base_ref: str | None) -> None:
     project.git("tag", "-a", "v1", "-m", "before")
     project.git("switch", "-q", "--orphan", "fresh")
     project.write("new.py")
@@ -424,7 +422,7 @@ def test_where_there_is_no_working_tree_the_error_says_so(
     assert "contains the project's files" in refused.value.suggestion
 
 
-def test_a_damaged_branch_is_not_taken_for_one_without_commits(project: Project) -> None:
+def test_a_damaged_branch_is_not_mistaken_for_one_without_commits(project: Project) -> None:
     (project.root / ".git/refs/heads/feature").write_text("")
 
     with pytest.raises(GitError, match="HEAD"):
@@ -443,7 +441,7 @@ def test_in_a_linked_worktree_its_own_files_count(project: Project, tmp_path: Pa
     assert linked.changes().base == "main"
 
 
-def test_a_detached_head_is_as_good_as_a_branch(project: Project) -> None:
+def test_a_detached_head_works_like_a_branch(project: Project) -> None:
     project.commit("committed.py")
     project.git("switch", "-q", "--detach")
     project.commit("detached.py")
@@ -451,7 +449,7 @@ def test_a_detached_head_is_as_good_as_a_branch(project: Project) -> None:
     assert project.changed() == ["committed.py", "detached.py"]
 
 
-def test_files_outside_a_sparse_checkout_are_neither_there_nor_changed(project: Project) -> None:
+def test_files_outside_a_sparse_checkout_are_neither_listed_nor_changed(project: Project) -> None:
     project.commit("docs/changed.md", "src/changed.py")
     project.git("sparse-checkout", "set", "--no-cone", "/docs/", "/*.py")
 
@@ -459,7 +457,7 @@ def test_files_outside_a_sparse_checkout_are_neither_there_nor_changed(project: 
     assert project.listing().files == ("docs/changed.md", *BEFORE)
 
 
-def test_a_file_that_git_shall_not_look_at_is_listed_if_it_is_there(project: Project) -> None:
+def test_a_skip_worktree_file_is_listed_if_it_exists(project: Project) -> None:
     project.commit("edited.py", "removed.py")
     project.git("update-index", "--skip-worktree", "kept.py", "edited.py", "removed.py")
     project.write("kept.py")
@@ -505,7 +503,7 @@ def test_a_link_in_conflict_with_a_folder_is_a_change(project: Project) -> None:
     assert project.changed(base) == ["pages"]
 
 
-def test_hashes_may_be_of_the_newer_kind(tmp_path: Path) -> None:
+def test_sha256_repositories_are_supported(tmp_path: Path) -> None:
     project = create_project(tmp_path / "newer", "--object-format=sha256")
     project.commit("kept.py")
     project.git("switch", "-q", "-c", "feature")
@@ -532,7 +530,7 @@ def remember(project: Project, *refs: str) -> None:
         (["remotes/upstream/main", "heads/master"], None, "main"),
     ],
 )
-def test_the_base_is_the_default_branch_as_far_as_it_is_known(
+def test_the_base_is_the_default_branch_if_known(
     project: Project, refs: list[str], head: str | None, base: str
 ) -> None:
     remember(project, *refs)
@@ -545,20 +543,20 @@ def test_the_base_is_the_default_branch_as_far_as_it_is_known(
     assert (changes.base, changes.files) == (base, ("committed.py",))
 
 
-def test_a_remote_head_that_names_no_branch_is_called_so(project: Project) -> None:
+def test_a_detached_remote_head_keeps_its_name(project: Project) -> None:
     remember(project, "remotes/origin/HEAD", "remotes/origin/main")
 
     assert project.changes().base == "origin/HEAD"
 
 
-def test_the_older_name_of_the_main_branch_is_known(project: Project) -> None:
+def test_master_is_recognised_as_the_default_branch(project: Project) -> None:
     project.git("branch", "-m", "main", "master")
     project.commit("committed.py")
 
     assert (project.changes().base, project.changed()) == ("master", ["committed.py"])
 
 
-def test_where_no_default_branch_is_known_only_what_is_not_committed_changed(project: Project) -> None:
+def test_without_a_default_branch_only_uncommitted_files_changed(project: Project) -> None:
     project.git("branch", "-m", "main", "main/line")
     project.commit("committed.py")
     project.write("new.py", "kept.py")
@@ -566,7 +564,7 @@ def test_where_no_default_branch_is_known_only_what_is_not_committed_changed(pro
     assert (project.changes().base, project.changed()) == ("HEAD", ["kept.py", "new.py"])
 
 
-def test_on_the_default_branch_only_what_is_not_committed_changed(project: Project) -> None:
+def test_on_the_default_branch_only_uncommitted_files_changed(project: Project) -> None:
     project.git("switch", "-q", "main")
     project.commit("committed.py")
     project.write("new.py")
@@ -574,14 +572,14 @@ def test_on_the_default_branch_only_what_is_not_committed_changed(project: Proje
     assert (project.changes().base, project.changed()) == ("main", ["new.py"])
 
 
-def test_a_tag_is_not_mistaken_for_the_branch_of_its_name(project: Project) -> None:
+def test_a_tag_is_not_mistaken_for_the_branch_of_the_same_name(project: Project) -> None:
     project.commit("committed.py")
     project.git("tag", "main", "feature")
 
     assert project.changed() == ["committed.py"]
 
 
-def test_a_file_is_not_mistaken_for_the_base_of_its_name(project: Project) -> None:
+def test_a_file_is_not_mistaken_for_the_base_of_the_same_name(project: Project) -> None:
     names = sorted([project.head(), "main", "HEAD"])
     project.write(*names)
 
@@ -643,7 +641,7 @@ def test_a_shallow_clone_may_lack_the_common_ancestor(project: Project, tmp_path
     assert shallow.changed("origin/main") == ["first.py", "second.py"]
 
 
-def test_of_several_common_ancestors_one_will_do(project: Project) -> None:
+def test_one_of_several_common_ancestors_is_used(project: Project) -> None:
     project.commit("ours.py")
     project.git("switch", "-q", "main")
     project.commit("theirs.py")
@@ -656,7 +654,7 @@ def test_of_several_common_ancestors_one_will_do(project: Project) -> None:
     assert project.changed() in (["ours.py", "since.py"], ["since.py", "theirs.py"])
 
 
-# --- how git is asked
+# --- how git is run
 
 
 def counting(project: Project, calls: Path) -> Git:
@@ -680,7 +678,7 @@ def test_five_commands_are_enough(project: Project, tmp_path: Path) -> None:
     assert (calls_for(None), calls_for("main")) == (5, 4)
 
 
-def test_asking_leaves_the_repository_as_it_was(project: Project) -> None:
+def test_listing_leaves_the_repository_unchanged(project: Project) -> None:
     os.utime(project.root / "kept.py", (1, 1))
     index = project.root / ".git" / "index"
     before = index.read_bytes(), index.stat().st_ino
@@ -690,7 +688,7 @@ def test_asking_leaves_the_repository_as_it_was(project: Project) -> None:
     assert (index.read_bytes(), index.stat().st_ino) == before
 
 
-def test_asking_runs_no_program_that_the_repository_names(project: Project, tmp_path: Path) -> None:
+def test_listing_runs_no_program_that_the_repository_names(project: Project, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     for key in ("filter.evil.clean", "core.fsmonitor", "diff.external"):
         project.git("config", key, f"touch {marker}; cat")
@@ -701,7 +699,7 @@ def test_asking_runs_no_program_that_the_repository_names(project: Project, tmp_
     assert not marker.exists()
 
 
-def test_more_files_than_may_be_told_are_an_error_and_not_cut_off(project: Project) -> None:
+def test_too_many_files_are_an_error_and_not_truncated(project: Project) -> None:
     git = Git(project.root, environment=ENVIRONMENT, max_output=60)
 
     with pytest.raises(GitError, match="wrote more than 60 bytes"):

@@ -1,4 +1,4 @@
-"""Whatever is done to a project, its changes are those that keeping three dictionaries would tell."""
+"""After any operations, the changes of a project match a model of three dictionaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from deepwork.git.changes import ChangedFiles
 from git.changes_project import Project, create_project
 
-# Names that are also folders of other names: each may take the other's place.
+# Names that are also folders of other names, so that each may replace the other.
 NAMES = [
     "plain.py",
     "sp ace\n.py",
@@ -34,13 +34,13 @@ IGNORED = {
     "other/": lambda name: name.startswith("other/"),
 }
 
-Content = tuple[str, str]  # what kind of file, and what is in it
+Content = tuple[str, str]  # the kind of file, and its content
 Files = dict[str, Content]
 
 CONTENTS: list[Content] = [
     ("file", ""),
     ("file", "one"),
-    ("file", "two"),  # as long as the other: only the content tells them apart
+    ("file", "two"),  # the same length: only the content differs
     ("program", "one"),
     ("link", "other"),  # which would lead from folder/inner.py to other/inner.py
     ("link", "one"),
@@ -49,7 +49,7 @@ CONTENTS: list[Content] = [
 
 @dataclass
 class Model:
-    """A project, and what should be in it: on disk, in the index, in the last commit, where it branched."""
+    """A project, and its expected files: on disk, in the index, in the last commit and at the branch point."""
 
     project: Project
     tree: Files = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Model:
             self.branched = True
 
     def move_main_on(self) -> None:
-        """Others commit to the base meanwhile; what they do is not our change."""
+        """Commit to the base as others would, which is not our change."""
         if self.branched and self.main is not None:
             commit = self.project.git("commit-tree", "HEAD^{tree}", "-p", "main", "-m", "theirs")
             self.project.git("update-ref", "refs/heads/main", commit)
@@ -119,7 +119,7 @@ class Model:
             shutil.rmtree(path)
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    # --- what is to be expected
+    # --- expected results
 
     def base(self) -> str | None:
         if self.head is None:
@@ -147,7 +147,7 @@ class Model:
 
 
 def exclude_each_other(one: str, other: str) -> bool:
-    """Whether a folder cannot hold both: they are the same, or one would be inside of the other."""
+    """Return whether a folder cannot contain both: they are equal, or one would be inside the other."""
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
@@ -176,7 +176,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     already=st.dictionaries(NAME, st.sampled_from(CONTENTS), max_size=6),
     actions=st.lists(ACTIONS, min_size=3, max_size=15),
 )
-def test_changes_are_what_three_dictionaries_would_tell(
+def test_changes_match_a_model_of_three_dictionaries(
     template: Path, tmp_path_factory: pytest.TempPathFactory, already: Files, actions: list[list[Any]]
 ) -> None:
     root = tmp_path_factory.mktemp("model") / "project"
@@ -192,7 +192,7 @@ def test_changes_are_what_three_dictionaries_would_tell(
 
 
 def commit_all(model: Model, files: Files) -> None:
-    """Something to start from; without files, a project without a commit."""
+    """Commit the initial files; without files there is no commit."""
     for name, content in files.items():
         model.write(name, content)
     if files:
@@ -210,7 +210,7 @@ def check(model: Model, changes: ChangedFiles) -> None:
 
 
 def check_below(model: Model, folder: str) -> None:
-    """The same, asked by a project that is only this folder of the repository."""
+    """Check the same for a project that is only this folder of the repository."""
     root = model.project.root / folder
     if root.is_dir() and not root.is_symlink():
         changes = Project(root).changes()

@@ -1,4 +1,4 @@
-"""Git is asked within bounds, and its failures are told as ours."""
+"""Git runs within limits, and its failures become GitError."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from deepwork.git.command import SAFE_DIFF, Git, check_hash
 from git.waiting import pass_time_after
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
-LONG = 600  # seconds: nobody waits for them; when they are over is said by `let_time_pass_after`
+LONG = 600  # seconds; nothing waits for them, because `pass_time_after` advances the clock
 
 
 def write_fake_git(tmp_path: Path, script: str) -> str:
-    """A program that stands in for git."""
+    """Write a script to use instead of git."""
     path = tmp_path / "fake-git"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -27,7 +27,7 @@ def write_fake_git(tmp_path: Path, script: str) -> str:
 
 
 def wait_until_ended(pid: int) -> bool:
-    """Whether the process is gone, or soon is: being killed takes a moment."""
+    """Return whether the process has exited, after waiting a moment for a kill to take effect."""
     deadline = time.monotonic() + 60
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -41,7 +41,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_command_answers_in_bytes(git: Git) -> None:
+def test_a_command_returns_bytes(git: Git) -> None:
     assert git.run("ls-files", "-z") == b"file.txt\0"
 
 
@@ -61,18 +61,18 @@ def test_the_version_is_a_number(git: Git) -> None:
     assert int(git.get_version().split(".")[0]) >= 2
 
 
-def test_a_code_that_is_allowed_is_no_failure(git: Git) -> None:
+def test_an_allowed_exit_code_is_not_a_failure(git: Git) -> None:
     assert git.run("diff", "--quiet", "HEAD", ok_codes=(0, 1)) == b""
     with pytest.raises(GitError, match="git diff failed with code 1"):
         git.run("diff", "--quiet", "HEAD")
 
 
-def test_a_failure_carries_what_git_said(git: Git) -> None:
+def test_a_failure_includes_gits_message(git: Git) -> None:
     with pytest.raises(GitError, match="nonsense"):
         git.run("log", "--end-of-options", "nonsense", "--")
 
 
-def test_a_directory_outside_any_repository_is_told_apart(tmp_path: Path, git: Git) -> None:
+def test_a_directory_outside_any_repository_is_recognised(tmp_path: Path, git: Git) -> None:
     outside = Git(tmp_path, environment=ENVIRONMENT)
 
     with pytest.raises(GitError, match="is not a git repository") as refused:
@@ -93,7 +93,7 @@ def test_a_directory_that_becomes_a_repository_is_one(tmp_path: Path) -> None:
     assert git.run("status", "--porcelain", "-z") == b""
 
 
-def test_a_broken_repository_is_not_taken_for_none(git: Git) -> None:
+def test_a_broken_repository_is_not_mistaken_for_none(git: Git) -> None:
     (git.root / ".git" / "config").write_text("[broken")
 
     with pytest.raises(GitError, match="bad config"):
@@ -102,7 +102,7 @@ def test_a_broken_repository_is_not_taken_for_none(git: Git) -> None:
         git.run("status")
 
 
-def test_below_the_top_of_a_repository_git_works_too(git: Git) -> None:
+def test_git_works_below_the_repository_root(git: Git) -> None:
     (git.root / "docs").mkdir()
     below = Git(git.root / "docs", environment=ENVIRONMENT)
 
@@ -110,7 +110,7 @@ def test_below_the_top_of_a_repository_git_works_too(git: Git) -> None:
     assert b"file.txt" in below.run("status", "--porcelain", "-z")
 
 
-def test_a_missing_program_is_told_with_advice(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_with_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="no-such-git") as missing:
         Git(tmp_path, environment=ENVIRONMENT, program="no-such-git").get_version()
 
@@ -122,7 +122,7 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
         Git(tmp_path / "nowhere", environment=ENVIRONMENT).get_version()
 
 
-def test_who_takes_too_long_is_ended_with_all_its_children(
+def test_a_slow_program_is_killed_with_all_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = write_fake_git(tmp_path, f"sleep {LONG} & echo $! > {tmp_path}/child\nsleep {LONG}")
@@ -134,7 +134,7 @@ def test_who_takes_too_long_is_ended_with_all_its_children(
     assert wait_until_ended(int((tmp_path / "child").read_text()))
 
 
-def test_a_child_that_keeps_the_output_open_does_not_hold_us_up(tmp_path: Path) -> None:
+def test_a_child_that_keeps_the_output_open_does_not_delay_the_result(tmp_path: Path) -> None:
     program = write_fake_git(tmp_path, f"sleep {LONG} & echo $! > {tmp_path}/child\necho git version 9.9")
 
     assert Git(tmp_path, environment=ENVIRONMENT, program=program, timeout=LONG).get_version() == "9.9"
@@ -142,7 +142,7 @@ def test_a_child_that_keeps_the_output_open_does_not_hold_us_up(tmp_path: Path) 
     assert wait_until_ended(int((tmp_path / "child").read_text()))
 
 
-def test_a_program_that_is_not_git_is_found_out(tmp_path: Path) -> None:
+def test_a_program_that_is_not_git_is_detected(tmp_path: Path) -> None:
     for said in ("", "hello", "git version"):
         with pytest.raises(GitError, match="is it git"):
             Git(
@@ -150,7 +150,7 @@ def test_a_program_that_is_not_git_is_found_out(tmp_path: Path) -> None:
             ).get_version()
 
 
-def test_a_program_that_closes_its_output_and_stays_is_ended(
+def test_a_program_that_closes_its_output_and_keeps_running_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = write_fake_git(tmp_path, f"exec >&- 2>&-\necho $$ > {tmp_path}/pid\nsleep {LONG}")
@@ -163,7 +163,7 @@ def test_a_program_that_closes_its_output_and_stays_is_ended(
 
 
 @pytest.mark.parametrize("where", ["", ">&2"])
-def test_who_writes_too_much_is_ended(tmp_path: Path, where: str) -> None:
+def test_a_program_that_writes_too_much_is_killed(tmp_path: Path, where: str) -> None:
     program = write_fake_git(tmp_path, f"yes {where}")
 
     with pytest.raises(GitError, match=r"wrote more than 1,000,000 bytes"):
@@ -200,9 +200,7 @@ INJECTIONS = [
 
 
 @pytest.mark.parametrize("named_by_a_user", INJECTIONS)
-def test_what_looks_like_an_option_is_only_a_name_where_the_rule_is_kept(
-    git: Git, named_by_a_user: str
-) -> None:
+def test_an_option_like_name_is_a_name_after_end_of_options(git: Git, named_by_a_user: str) -> None:
     with pytest.raises(GitError):
         git.run("diff", *SAFE_DIFF, "--end-of-options", named_by_a_user, "--")
 
@@ -210,26 +208,26 @@ def test_what_looks_like_an_option_is_only_a_name_where_the_rule_is_kept(
     assert not (git.root / "stolen").exists()
 
 
-def test_without_the_rule_git_would_have_written_the_file(git: Git) -> None:
+def test_without_end_of_options_git_would_write_the_file(git: Git) -> None:
     git.run("diff", "--output=stolen", "HEAD")
 
     assert (git.root / "stolen").exists()
 
 
 @pytest.mark.parametrize("hash", ["0123456789abcdef0123456789abcdef01234567", "a" * 64])
-def test_a_full_hash_is_taken(hash: str) -> None:
+def test_a_full_hash_is_accepted(hash: str) -> None:
     assert check_hash(hash) == hash
 
 
 @pytest.mark.parametrize(
     "hash", ["", "HEAD", "abc", "A" * 40, "a" * 41, "a" * 63, "-" * 40, "a" * 40 + "\n", "é" * 40]
 )
-def test_anything_else_is_no_hash(hash: str) -> None:
+def test_anything_else_is_not_a_hash(hash: str) -> None:
     with pytest.raises(InvalidInput):
         check_hash(hash)
 
 
-def test_strange_names_come_back_as_they_are(git: Git) -> None:
+def test_strange_names_are_returned_unchanged(git: Git) -> None:
     names = [
         b"with\nnewline",
         b'with"quote',
@@ -267,7 +265,7 @@ def test_every_name_a_file_can_have_is_listed(git: Git, names: set[str]) -> None
     assert {name.encode() for name in made} <= set(listed.split(b"\0"))
 
 
-def test_a_path_is_a_plain_name_when_asked_for(git: Git) -> None:
+def test_a_path_is_literal_when_requested(git: Git) -> None:
     pattern, literal = "*.txt", {"GIT_LITERAL_PATHSPECS": "1"}
 
     assert git.run("ls-files", "-z", "--", pattern) == b"file.txt\0"

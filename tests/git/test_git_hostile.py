@@ -1,7 +1,7 @@
-"""Whatever a repository's settings, hooks and attributes say, asking it questions runs nothing of it.
+"""Git never runs a program that a repository's settings, hooks or attributes name.
 
 Each case is tried twice: with plain git, which must run the marker (or the case would prove nothing), and
-through ours, which must not.
+through deepwork, which must not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IDENTITY = {
     f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
 }
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **IDENTITY}
-# Plain git must not go by the settings of this machine either, which might set what a case sets.
+# Plain git must ignore the settings of this machine too, which might interfere with a case.
 PLAIN = {
     **ENVIRONMENT,
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -57,14 +57,14 @@ EVERY_HOOK = [
 
 @dataclass(frozen=True)
 class Trap:
-    """A hostile repository, and the program it wants to see run."""
+    """A hostile repository, and the program it tries to run."""
 
     repository: Path
     program: Path
     marker: Path
 
     def set(self, *settings: str) -> None:
-        """Each as `key=value`, the program's path in place of {}."""
+        """Set each `key=value`, with {} replaced by the program's path."""
         for setting in settings:
             key, _, value = setting.replace("{}", str(self.program)).partition("=")
             self.git("config", "--add", key, value)
@@ -99,7 +99,7 @@ DORMANT: set[str] = set()
 
 
 def case(name: str, *, dormant: bool = False) -> Callable[[Callable[[Trap], None]], Callable[[Trap], None]]:
-    """`dormant`: these commands and this version of git do not reach it, today."""
+    """Register a case; `dormant` if these commands and this version of git do not trigger it."""
 
     def add(set_up: Callable[[Trap], None]) -> Callable[[Trap], None]:
         CASES[name] = set_up
@@ -318,7 +318,7 @@ def _(trap: Trap) -> None:
 
 
 def lose_an_object(trap: Trap) -> None:
-    """A partial clone fetches what is missing from where its settings say, and as they say."""
+    """Delete an object: a partial clone fetches missing objects as its settings say."""
     blob = trap.git("rev-parse", "HEAD:file.txt")
     (trap.repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     trap.set(
@@ -444,7 +444,7 @@ Command = tuple[tuple[str, ...], dict[str, str]]
 
 
 def commands(repository: Path) -> list[Command]:
-    """What deepwork asks git to do, snapshots and worktrees included."""
+    """List the git commands that deepwork uses, including those of snapshots and worktrees."""
     index = {"GIT_INDEX_FILE": str(repository.parent / "index")}
     return [
         (("status", "--porcelain=v2", "-z", "--untracked-files=all"), {}),
@@ -530,7 +530,7 @@ def test_settings_that_read_differently_each_time_are_refused(trap: Trap, path: 
             git.run("hash-object", "--stdin", input=b"[core]\n")
 
 
-def test_a_filter_added_later_is_noticed(trap: Trap) -> None:
+def test_a_filter_added_later_is_detected(trap: Trap) -> None:
     git = Git(trap.repository, environment=ENVIRONMENT)
     git.run("diff", "HEAD")
     trap.set("filter.evil.clean={}")
@@ -541,7 +541,7 @@ def test_a_filter_added_later_is_noticed(trap: Trap) -> None:
     assert not trap.marker.exists()
 
 
-def test_an_error_on_the_way_does_not_count_as_having_looked(trap: Trap) -> None:
+def test_settings_are_read_again_after_an_error(trap: Trap) -> None:
     outside = trap.repository.parent / "outside"
     outside.write_text("[broken")
     trap.append(trap.config, f"[include]\n\tpath = {outside}\n")
@@ -557,7 +557,7 @@ def test_an_error_on_the_way_does_not_count_as_having_looked(trap: Trap) -> None
     assert not trap.marker.exists()
 
 
-def test_many_threads_may_ask_at_once(trap: Trap) -> None:
+def test_many_threads_may_run_git_concurrently(trap: Trap) -> None:
     trap.set("filter.evil.clean={}")
     trap.attributes("* filter=evil")
     git = Git(trap.repository, environment=ENVIRONMENT)
@@ -569,7 +569,7 @@ def test_many_threads_may_ask_at_once(trap: Trap) -> None:
     assert not trap.marker.exists()
 
 
-def test_the_callers_environment_reaches_git_only_by_name(trap: Trap) -> None:
+def test_only_named_variables_of_the_callers_environment_reach_git(trap: Trap) -> None:
     hostile = {
         "GIT_EXTERNAL_DIFF": str(trap.program),
         "GIT_SSH_COMMAND": str(trap.program),
@@ -590,7 +590,7 @@ def test_the_callers_environment_reaches_git_only_by_name(trap: Trap) -> None:
     assert not {name.encode() for name in hostile} & {line.split(b"=")[0] for line in env.splitlines()}
 
 
-def test_a_merge_whose_driver_is_switched_off_is_merged_as_text(trap: Trap) -> None:
+def test_files_with_a_disabled_merge_driver_are_merged_as_text(trap: Trap) -> None:
     trap.set("merge.evil.driver={} %A")
     trap.attributes("*.txt merge=evil")
     git = Git(trap.repository, environment=ENVIRONMENT)

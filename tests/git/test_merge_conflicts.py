@@ -1,4 +1,4 @@
-"""Conflicts are known before anybody merges."""
+"""Conflicts are predicted without merging."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_branches_that_touch_different_files_merge_cleanly(project: Project) -> 
     assert find_merge_conflicts(project.safe_git, "ours", "main") == ()
 
 
-def test_every_path_in_conflict_is_named_whatever_it_is_called(project: Project) -> None:
+def test_every_conflicting_path_is_listed_whatever_its_name(project: Project) -> None:
     project.commit(*ODD)
     commit_on_branch(project, "ours", "kept.py", "both.py", "a.py", *ODD, content="ours\n")
     commit_on_branch(project, "theirs", "kept.py", "both.py", "b.py", *ODD, content="theirs\n")
@@ -53,7 +53,7 @@ def test_a_file_deleted_here_and_changed_there_is_in_conflict(project: Project) 
     assert find_merge_conflicts(project.safe_git, "main", "theirs") == ("removed.py",)
 
 
-def test_asking_changes_nothing(project: Project) -> None:
+def test_predicting_changes_nothing(project: Project) -> None:
     commit_on_branch(project, "ours", "kept.py", content="ours\n")
     commit_on_branch(project, "theirs", "kept.py", "b.py", content="theirs\n")
     project.write("edited.py", "new.py")
@@ -64,7 +64,7 @@ def test_asking_changes_nothing(project: Project) -> None:
     assert (read_state(project), list_objects(project), project.git("for-each-ref")) == before
 
 
-def test_it_may_be_asked_in_a_place_with_an_odd_name(tmp_path: Path) -> None:
+def test_it_works_in_a_folder_with_an_odd_name(tmp_path: Path) -> None:
     project = create_started_project(tmp_path / 'co:lon "quoted" back\\slash\nline')
     commit_on_branch(project, "ours", "kept.py", content="ours\n")
     commit_on_branch(project, "theirs", "kept.py", content="theirs\n")
@@ -80,7 +80,7 @@ def test_unrelated_histories_are_an_error(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "-x", "main..main"])
-def test_a_branch_that_is_not_there_is_named(project: Project, name: str) -> None:
+def test_a_missing_branch_is_named(project: Project, name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         find_merge_conflicts(project.safe_git, "main", name)
 
@@ -103,7 +103,7 @@ def test_a_submodule_moved_on_both_sides_is_in_conflict(project: Project, tmp_pa
     assert find_merge_conflicts(project.safe_git, "ours", "theirs") == ("sub",)
 
 
-def test_an_old_git_says_that_it_is_old(project: Project, tmp_path: Path) -> None:
+def test_an_old_git_is_reported(project: Project, tmp_path: Path) -> None:
     old = tmp_path / "old-git"
     old.write_text(
         '#!/bin/sh\ncase "$*" in *" version") echo git version 2.37.9;; *merge-tree*) exit 129;; *) exec git "$@";; esac\n'
@@ -114,7 +114,7 @@ def test_an_old_git_says_that_it_is_old(project: Project, tmp_path: Path) -> Non
         find_merge_conflicts(Git(project.root, environment=ENVIRONMENT, program=str(old)), "main", "main")
 
 
-def test_another_failure_is_told_as_it_is(project: Project, tmp_path: Path) -> None:
+def test_another_failure_is_reported_unchanged(project: Project, tmp_path: Path) -> None:
     odd = tmp_path / "odd-git"
     odd.write_text(
         '#!/bin/sh\ncase "$*" in *merge-tree*) echo oops >&2; exit 128;; *) exec git "$@";; esac\n'

@@ -1,4 +1,4 @@
-"""What names of branches and commits stand for, and what came from where."""
+"""Resolves branches and commits, and which commit contains which."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git.worktrees_project import create_started_project
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Main has gone on since the branch `task` got a commit of its own."""
+    """A repository whose branches main and `task` have diverged."""
     project = create_started_project(tmp_path / "project")
     project.git("switch", "-q", "-c", "task")
     project.commit("task.py")
@@ -28,7 +28,7 @@ def merge_branch(project: Project, *flags: str, branch: str = "task") -> str:
     return project.head()
 
 
-def test_the_current_branch_is_the_one_head_is_on(project: Project) -> None:
+def test_the_current_branch_is_the_one_head_points_to(project: Project) -> None:
     assert find_current_branch(project.safe_git) == "main"
     project.git("switch", "-q", "-c", "a/é")
     assert find_current_branch(project.safe_git) == "a/é"
@@ -40,14 +40,14 @@ def test_a_branch_without_a_commit_is_current_as_well(tmp_path: Path) -> None:
     assert find_current_branch(create_project(tmp_path / "empty").safe_git) == "main"
 
 
-def test_a_damaged_head_is_not_a_detached_one(project: Project) -> None:
+def test_a_damaged_head_is_not_mistaken_for_a_detached_one(project: Project) -> None:
     (project.root / ".git/HEAD").write_text("damaged")
 
     with pytest.raises(GitError):
         find_current_branch(project.safe_git)
 
 
-def test_branches_tags_and_hashes_are_commits(project: Project) -> None:
+def test_branches_tags_and_hashes_are_resolved(project: Project) -> None:
     head = project.head()
     project.git("tag", "-a", "-m", "one", "v1")
 
@@ -76,7 +76,7 @@ def test_branches_tags_and_hashes_are_commits(project: Project) -> None:
         "f" * 40,
     ],
 )
-def test_nothing_else_is(project: Project, name: str) -> None:
+def test_nothing_else_is_resolved(project: Project, name: str) -> None:
     assert resolve_commit(project.safe_git, name) is None
 
 
@@ -99,7 +99,7 @@ def test_a_squash_does_not_contain_the_branch(project: Project) -> None:
     assert find_merge_commit(project.safe_git, "task", "main") is None
 
 
-def test_the_merge_is_found_however_much_came_after(project: Project) -> None:
+def test_the_merge_is_found_despite_later_commits(project: Project) -> None:
     merge = merge_branch(project)
     for number in range(5):
         project.commit(f"after-{number}.py")
@@ -107,7 +107,7 @@ def test_the_merge_is_found_however_much_came_after(project: Project) -> None:
     assert find_merge_commit(project.safe_git, "task", "main") == merge
 
 
-def test_the_merge_into_the_base_counts_not_one_on_the_way(project: Project) -> None:
+def test_the_merge_into_the_base_counts_not_an_intermediate_one(project: Project) -> None:
     project.git("switch", "-q", "-c", "between")
     merge_branch(project, "--no-ff")
     project.commit("between.py")
@@ -119,7 +119,7 @@ def test_the_merge_into_the_base_counts_not_one_on_the_way(project: Project) -> 
     assert find_merge_commit(project.safe_git, "task", "main") == merge
 
 
-def test_after_a_fast_forward_it_is_the_tip_of_the_branch(project: Project) -> None:
+def test_after_a_fast_forward_the_merge_is_the_branch_tip(project: Project) -> None:
     project.git("switch", "-q", "task")
     merge_branch(project, branch="main")
     tip = project.head()
@@ -131,13 +131,13 @@ def test_after_a_fast_forward_it_is_the_tip_of_the_branch(project: Project) -> N
     assert find_merge_commit(project.safe_git, "task", "main") == tip
 
 
-def test_what_is_not_merged_has_no_merge(project: Project) -> None:
+def test_an_unmerged_branch_has_no_merge(project: Project) -> None:
     assert find_merge_commit(project.safe_git, "task", "main") is None
     assert find_merge_commit(project.safe_git, "missing", "main") is None
     assert find_merge_commit(project.safe_git, "task", "missing") is None
 
 
-def test_a_tag_of_the_same_name_is_not_taken_for_the_branch(project: Project) -> None:
+def test_a_tag_of_the_same_name_is_not_mistaken_for_the_branch(project: Project) -> None:
     project.git("tag", "task", "main")
 
     assert find_merge_commit(project.safe_git, "task", "main") is None

@@ -1,4 +1,4 @@
-"""Uncommitted work is kept, whole, and the tree that it is in does not notice."""
+"""Uncommitted work is saved completely, and its working tree stays unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tree(project: Project) -> Project:
     return add_tree(project)
 
 
-def test_of_a_clean_tree_there_is_nothing_to_keep(tree: Project) -> None:
+def test_a_clean_tree_has_nothing_to_rescue(tree: Project) -> None:
     tree.write("ignored.log")
 
     assert not is_dirty(tree.safe_git)
@@ -48,7 +48,7 @@ def test_of_a_clean_tree_there_is_nothing_to_keep(tree: Project) -> None:
     assert list_branches(tree) == ["main", "task"]
 
 
-def test_everything_that_is_not_committed_is_kept(tree: Project) -> None:
+def test_all_uncommitted_work_is_saved(tree: Project) -> None:
     tree.write("edited.py", "new.py", "new/folder.py", *ODD, content="written\n")
     tree.stage("staged.py")
     tree.write("ignored.log")
@@ -67,7 +67,7 @@ def test_everything_that_is_not_committed_is_kept(tree: Project) -> None:
     assert read_state(tree) == before
 
 
-def test_it_is_said_who_did_it(tree: Project) -> None:
+def test_the_commit_names_deepwork_as_its_author(tree: Project) -> None:
     tree.write("new.py")
 
     saved = rescue(tree.safe_git, "task")
@@ -77,7 +77,7 @@ def test_it_is_said_who_did_it(tree: Project) -> None:
     )
 
 
-def test_each_rescue_has_a_branch_of_its_own(tree: Project) -> None:
+def test_each_rescue_has_its_own_branch(tree: Project) -> None:
     tree.write("new.py", content="one\n")
     first = rescue(tree.safe_git, "task")
     tree.write("new.py", content="two\n")
@@ -95,14 +95,14 @@ def test_each_rescue_has_a_branch_of_its_own(tree: Project) -> None:
         ("deepwork/rescue/task-1/inner-1", "deepwork/rescue/task-2"),
     ],
 )
-def test_a_branch_in_the_way_is_gone_around(tree: Project, there: str, expected: str) -> None:
+def test_a_conflicting_branch_name_is_avoided(tree: Project, there: str, expected: str) -> None:
     tree.git("branch", there)
     tree.write("new.py")
 
     assert rescue(tree.safe_git, "task") == expected
 
 
-def test_staged_work_that_the_files_have_left_behind_is_kept_too(tree: Project) -> None:
+def test_staged_work_that_differs_from_the_files_is_saved_too(tree: Project) -> None:
     tree.stage("edited.py", content="staged\n")
     tree.write("edited.py", content="written later\n")
     tree.stage("gone.py", content="staged, then deleted\n")
@@ -117,7 +117,7 @@ def test_staged_work_that_the_files_have_left_behind_is_kept_too(tree: Project) 
     assert tree.git("rev-parse", f"{saved}^^") == tree.head()
 
 
-def test_staged_work_that_the_files_took_back_is_kept(tree: Project) -> None:
+def test_staged_work_that_the_files_reverted_is_saved(tree: Project) -> None:
     tree.stage("edited.py", content="staged\n")
     tree.write("edited.py", content="before\n")
 
@@ -141,13 +141,13 @@ def test_commits_of_a_detached_head_are_reachable(tree: Project) -> None:
     assert tree.git("symbolic-ref", "HEAD", check=False) == ""
 
 
-def test_a_detached_head_that_a_branch_holds_needs_no_rescue(tree: Project) -> None:
+def test_a_detached_head_on_a_branch_needs_no_rescue(tree: Project) -> None:
     tree.git("checkout", "-q", "--detach")
 
     assert rescue(tree.safe_git, "task") is None
 
 
-def test_a_merge_in_progress_is_kept_with_both_parents(project: Project, tree: Project) -> None:
+def test_a_merge_in_progress_is_saved_with_both_parents(project: Project, tree: Project) -> None:
     tree.commit("kept.py", content="theirs\n")
     project.commit("kept.py", content="ours\n")
     tree.git("merge", "main", check=False)
@@ -161,7 +161,7 @@ def test_a_merge_in_progress_is_kept_with_both_parents(project: Project, tree: P
     assert "Unmerged paths" in tree.git("status")
 
 
-def test_a_rebase_in_progress_is_kept(project: Project, tree: Project) -> None:
+def test_a_rebase_in_progress_is_saved(project: Project, tree: Project) -> None:
     tree.commit("first.py")
     tree.commit("kept.py", content="theirs\n")
     project.commit("kept.py", content="ours\n")
@@ -173,14 +173,14 @@ def test_a_rebase_in_progress_is_kept(project: Project, tree: Project) -> None:
     assert {"first.py", "new.py", "kept.py"} <= set(list_files_at(tree, saved))
 
 
-def test_a_locked_index_is_no_obstacle(tree: Project) -> None:
+def test_a_locked_index_does_not_prevent_a_rescue(tree: Project) -> None:
     tree.write("new.py")
     Path(tree.git("rev-parse", "--path-format=absolute", "--git-path", "index.lock")).touch()
 
     assert "new.py" in list_files_at(tree, str(rescue(tree.safe_git, "task")))
 
 
-def test_before_the_first_commit_work_is_kept_as_well(tmp_path: Path) -> None:
+def test_work_before_the_first_commit_is_saved(tmp_path: Path) -> None:
     empty = create_project(tmp_path / "empty")
     assert rescue(empty.safe_git, "main") is None
     empty.write("new.py")
@@ -192,7 +192,7 @@ def test_before_the_first_commit_work_is_kept_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
-def test_changes_that_git_was_told_not_to_see_are_seen(tree: Project, flag: str) -> None:
+def test_changes_hidden_from_git_are_saved(tree: Project, flag: str) -> None:
     tree.git("update-index", flag, "edited.py")
     tree.write("edited.py", content="changed behind a flag\n")
 
@@ -202,7 +202,7 @@ def test_changes_that_git_was_told_not_to_see_are_seen(tree: Project, flag: str)
 
 
 @pytest.mark.parametrize("sparse_index", ["--sparse-index", "--no-sparse-index"])
-def test_what_is_not_checked_out_is_not_taken_for_deleted(project: Project, sparse_index: str) -> None:
+def test_files_not_checked_out_are_not_mistaken_for_deleted(project: Project, sparse_index: str) -> None:
     project.commit("in/file.py", "out/file.py", "out/other.py")
     tree = add_tree(project, "sparse")
     tree.git("sparse-checkout", "set", "--cone", sparse_index, "in")
@@ -226,7 +226,7 @@ def test_a_split_index_stays_split(tree: Project) -> None:
     assert read_state(tree) == before
 
 
-def test_line_endings_do_not_stop_a_rescue(tree: Project) -> None:
+def test_line_endings_do_not_prevent_a_rescue(tree: Project) -> None:
     tree.git("config", "core.safecrlf", "true")
     tree.git("config", "core.autocrlf", "input")
     (tree.root / "windows.txt").write_bytes(b"one\r\ntwo\r\n")
@@ -235,7 +235,7 @@ def test_line_endings_do_not_stop_a_rescue(tree: Project) -> None:
 
 
 @pytest.mark.parametrize("has_commit", [True, False])
-def test_a_repository_among_the_files_is_left_out(tree: Project, has_commit: bool) -> None:
+def test_a_nested_repository_is_left_out(tree: Project, has_commit: bool) -> None:
     inner = create_project(tree.root / "inner")
     inner.write("work.py")
     if has_commit:
@@ -248,7 +248,7 @@ def test_a_repository_among_the_files_is_left_out(tree: Project, has_commit: boo
     ) == {"new.py"}
 
 
-def test_a_submodule_that_moved_is_kept_as_its_commit(project: Project, tmp_path: Path) -> None:
+def test_a_moved_submodule_is_saved_as_its_commit(project: Project, tmp_path: Path) -> None:
     inner = create_started_project(tmp_path / "inner")
     project.git("submodule", "--quiet", "add", str(inner.root), "sub")
     project.commit()
@@ -260,7 +260,7 @@ def test_a_submodule_that_moved_is_kept_as_its_commit(project: Project, tmp_path
     assert sub.head() in project.git("ls-tree", saved, "sub")
 
 
-def test_a_file_that_git_cannot_take_is_an_error_and_not_forgotten(tree: Project) -> None:
+def test_a_file_that_git_cannot_add_is_an_error(tree: Project) -> None:
     tree.write(".gitattributes", content="odd.txt working-tree-encoding=UTF-16\n")
     tree.write("odd.txt", "new.py")
 
@@ -270,7 +270,7 @@ def test_a_file_that_git_cannot_take_is_an_error_and_not_forgotten(tree: Project
     assert list_branches(tree) == ["main", "task"]
 
 
-def test_links_and_modes_are_kept(tree: Project) -> None:
+def test_links_and_modes_are_saved(tree: Project) -> None:
     (tree.root / "link").symlink_to("/nowhere")
     tree.write("run.sh")
     (tree.root / "run.sh").chmod(0o755)
@@ -280,7 +280,7 @@ def test_links_and_modes_are_kept(tree: Project) -> None:
     assert [line.split()[0] for line in listed.splitlines()] == ["120000", "100755"]
 
 
-def test_a_folder_that_is_no_tree_has_no_work_of_its_own(project: Project) -> None:
+def test_a_folder_that_is_not_a_working_tree_has_no_work(project: Project) -> None:
     project.write("new.py", "folder/new.py")
 
     assert rescue(project.below("folder").safe_git, "task") is None
@@ -288,7 +288,7 @@ def test_a_folder_that_is_no_tree_has_no_work_of_its_own(project: Project) -> No
 
 
 @pytest.mark.parametrize("branch", ["-x", "", "a..b"])
-def test_a_rescue_needs_a_name_that_a_branch_can_have(tree: Project, branch: str) -> None:
+def test_a_rescue_needs_a_valid_branch_name(tree: Project, branch: str) -> None:
     tree.write("new.py")
 
     with pytest.raises(InvalidInput):

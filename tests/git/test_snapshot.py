@@ -1,4 +1,4 @@
-"""Any two moments of a working tree can be compared, and nobody notices that we looked."""
+"""Any two snapshots of a working tree can be compared, and taking one changes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def watched(project: Project) -> Watched:
     return Watched(project)
 
 
-# --- what is seen
+# --- what a snapshot contains
 
 
 def test_without_any_work_nothing_changed(project: Project, watched: Watched) -> None:
@@ -55,7 +55,9 @@ def test_without_any_work_nothing_changed(project: Project, watched: Watched) ->
     )
 
 
-def test_every_change_is_told_be_it_committed_staged_or_neither(project: Project, watched: Watched) -> None:
+def test_every_change_is_listed_whether_committed_staged_or_neither(
+    project: Project, watched: Watched
+) -> None:
     project.commit("committed.py")
     project.stage("staged.py")
     project.write("edited.py", "new.py", "folder/new.py", *ODD)
@@ -70,7 +72,7 @@ def test_every_change_is_told_be_it_committed_staged_or_neither(project: Project
     assert watched.diff_paths() == {}
 
 
-def test_what_was_there_before_is_not_told(project: Project) -> None:
+def test_earlier_changes_are_not_listed(project: Project) -> None:
     project.write("edited.py", "new.py")
     watched = Watched(project)
     project.write("kept.py")
@@ -78,7 +80,7 @@ def test_what_was_there_before_is_not_told(project: Project) -> None:
     assert watched.diff_paths() == {"modified": ["kept.py"]}
 
 
-def test_committing_what_was_seen_changes_nothing(project: Project, watched: Watched) -> None:
+def test_committing_recorded_changes_is_not_a_change(project: Project, watched: Watched) -> None:
     project.write("new.py", "edited.py")
     assert watched.diff_paths() == {"added": ["new.py"], "modified": ["edited.py"]}
 
@@ -87,7 +89,7 @@ def test_committing_what_was_seen_changes_nothing(project: Project, watched: Wat
     assert watched.diff_paths() == {}
 
 
-def test_an_edit_of_the_same_size_in_the_same_moment_is_seen(project: Project) -> None:
+def test_an_edit_of_the_same_size_and_time_is_detected(project: Project) -> None:
     project.write("edited.py", content="aaaa\n")
     project.git("add", "edited.py")
     watched = Watched(project)
@@ -102,7 +104,7 @@ def test_a_file_that_was_only_touched_did_not_change(project: Project, watched: 
     assert watched.diff_paths() == {}
 
 
-def test_a_change_that_was_taken_back_is_none(project: Project, watched: Watched) -> None:
+def test_a_reverted_change_is_not_a_change(project: Project, watched: Watched) -> None:
     start = watched.last
     project.write("new.py", "edited.py")
     watched.diff_paths()
@@ -112,7 +114,7 @@ def test_a_change_that_was_taken_back_is_none(project: Project, watched: Watched
     assert group_paths(watched.snapshots.diff(start, watched.take())) == {}
 
 
-def test_files_and_folders_may_take_each_others_place(project: Project, watched: Watched) -> None:
+def test_files_and_folders_may_replace_each_other(project: Project, watched: Watched) -> None:
     project.remove("kept.py")
     project.write("kept.py/inner.py")
     project.commit("folder/inner.py")
@@ -128,7 +130,7 @@ def test_files_and_folders_may_take_each_others_place(project: Project, watched:
     }
 
 
-def test_what_is_behind_a_link_is_gone_from_here(project: Project, tmp_path: Path) -> None:
+def test_files_behind_a_link_count_as_deleted(project: Project, tmp_path: Path) -> None:
     project.commit("folder/inner.py")
     watched = Watched(project)
     (project.root / "folder").rename(tmp_path / "elsewhere")
@@ -138,7 +140,7 @@ def test_what_is_behind_a_link_is_gone_from_here(project: Project, tmp_path: Pat
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
-def test_changes_that_git_was_told_not_to_see_are_seen(project: Project, flag: str) -> None:
+def test_changes_hidden_from_git_are_detected(project: Project, flag: str) -> None:
     project.git("update-index", flag, "edited.py")
     watched = Watched(project)
     project.write("edited.py", content="changed behind a flag\n")
@@ -170,7 +172,7 @@ def test_settings_of_the_repository_hide_nothing(project: Project, setting: str)
         }
 
 
-def test_a_file_that_is_ignored_but_known_to_git_is_seen(project: Project, watched: Watched) -> None:
+def test_an_ignored_but_tracked_file_is_included(project: Project, watched: Watched) -> None:
     project.write("known.log")
     project.git("add", "-f", "known.log")
     assert watched.diff_paths() == {"added": ["known.log"]}
@@ -180,7 +182,7 @@ def test_a_file_that_is_ignored_but_known_to_git_is_seen(project: Project, watch
 
 
 @pytest.mark.parametrize("where", [".gitignore", ".git/info/exclude"])
-def test_a_new_file_that_becomes_ignored_is_let_go(project: Project, watched: Watched, where: str) -> None:
+def test_a_new_file_that_becomes_ignored_is_dropped(project: Project, watched: Watched, where: str) -> None:
     project.write("new.tmp", "other.tmp")
     watched.diff_paths()
     with_rule = (project.root / ".gitignore").read_text() + "*.tmp\n" if where == ".gitignore" else "*.tmp\n"
@@ -225,7 +227,7 @@ def test_a_new_file_that_grows_large_and_small_again_is_modified(project: Projec
     assert watched.diff_paths() == {"modified": ["growing.bin"]}
 
 
-def test_a_large_file_that_git_knows_is_kept_whole(project: Project) -> None:
+def test_a_large_tracked_file_is_stored_completely(project: Project) -> None:
     project.commit("large.txt", content="x" * (LARGEST_UNTRACKED + 1))
     watched = Watched(project)
     project.write("large.txt", content="y" * (LARGEST_UNTRACKED + 1))
@@ -234,7 +236,7 @@ def test_a_large_file_that_git_knows_is_kept_whole(project: Project) -> None:
     assert watched.last.listed == ()
 
 
-def test_a_file_that_git_cannot_take_spoils_no_other(project: Project, watched: Watched) -> None:
+def test_a_file_that_git_cannot_add_does_not_affect_others(project: Project, watched: Watched) -> None:
     project.write(".gitattributes", content="odd.txt working-tree-encoding=UTF-16\n")
     project.write("odd.txt", *(f"new-{number}.py" for number in range(9)))
     os.mkfifo(project.root / "pipe")
@@ -246,9 +248,7 @@ def test_a_file_that_git_cannot_take_spoils_no_other(project: Project, watched: 
 
 
 @pytest.mark.parametrize("has_commit", [True, False])
-def test_a_repository_among_the_files_is_one_path(
-    project: Project, watched: Watched, has_commit: bool
-) -> None:
+def test_a_nested_repository_is_one_path(project: Project, watched: Watched, has_commit: bool) -> None:
     inner = create_project(project.root / "inner")
     inner.write("work.py")
     if has_commit:
@@ -289,7 +289,7 @@ def test_a_snapshot_can_be_stored_and_read_again(project: Project, watched: Watc
 # --- odd states
 
 
-def test_before_the_first_commit_files_are_compared_as_well(tmp_path: Path) -> None:
+def test_files_are_compared_before_the_first_commit(tmp_path: Path) -> None:
     project = create_project(tmp_path / "empty")
     project.write("there.py")
     watched = Watched(project)
@@ -321,7 +321,7 @@ def test_a_detached_head_has_no_branch(project: Project, watched: Watched) -> No
     assert (watched.last.head, watched.last.branch) == (project.head(), None)
 
 
-def test_a_merge_in_progress_is_seen_as_the_files_stand(project: Project) -> None:
+def test_a_merge_in_progress_is_recorded_by_its_files(project: Project) -> None:
     project.git("switch", "-q", "-c", "theirs")
     project.commit("kept.py", "removed.py", content="theirs\n")
     project.git("switch", "-q", "main")
@@ -340,7 +340,7 @@ def test_a_merge_in_progress_is_seen_as_the_files_stand(project: Project) -> Non
     assert watched.diff_paths() == {"modified": ["kept.py"], "deleted": ["removed.py"]}
 
 
-def test_what_is_not_checked_out_is_not_taken_for_deleted(project: Project) -> None:
+def test_files_not_checked_out_are_not_mistaken_for_deleted(project: Project) -> None:
     project.commit("in/file.py", "out/file.py")
     watched = Watched(project)
     project.git("sparse-checkout", "set", "--cone", "--sparse-index", "in")
@@ -350,7 +350,7 @@ def test_what_is_not_checked_out_is_not_taken_for_deleted(project: Project) -> N
     assert watched.diff_paths() == {"added": ["in/new.py", "out/new.py"]}
 
 
-def test_linked_working_trees_are_seen_each_for_itself(project: Project) -> None:
+def test_linked_working_trees_are_separate(project: Project) -> None:
     tree = add_tree(project)
     folder = project.root / ".deepwork" / "snapshots"
     here, there = SnapshotStore(project.safe_git, folder), SnapshotStore(tree.safe_git, folder)
@@ -365,7 +365,7 @@ def test_linked_working_trees_are_seen_each_for_itself(project: Project) -> None
     assert group_paths(here.diff(second[0], second[1])) == {"added": ["there.py"], "deleted": ["here.py"]}
 
 
-def test_from_below_the_top_the_whole_tree_is_seen(project: Project) -> None:
+def test_a_subfolder_records_the_whole_tree(project: Project) -> None:
     project.commit("part/file.py")
     snapshots = SnapshotStore(project.below("part").safe_git, project.root / ".deepwork" / "snapshots")
     before = snapshots.take()
@@ -377,7 +377,7 @@ def test_from_below_the_top_the_whole_tree_is_seen(project: Project) -> None:
     }
 
 
-def test_its_own_folder_is_never_seen(tmp_path: Path) -> None:
+def test_its_own_folder_is_never_included(tmp_path: Path) -> None:
     project = create_started_project(tmp_path / "project")
     watched = Watched(project)
     project.write("new.py")
@@ -385,10 +385,10 @@ def test_its_own_folder_is_never_seen(tmp_path: Path) -> None:
     assert watched.diff_paths() == {"added": ["new.py"]}
 
 
-# --- nobody notices
+# --- no side effects
 
 
-def test_nothing_of_the_users_is_touched(project: Project) -> None:
+def test_the_users_files_and_git_data_are_unchanged(project: Project) -> None:
     project.stage("staged.py")
     project.write("edited.py", "new.py")
     before = read_state(project), list_objects(project), project.git("for-each-ref")
@@ -401,7 +401,7 @@ def test_nothing_of_the_users_is_touched(project: Project) -> None:
     assert (read_state(project), list_objects(project), project.git("for-each-ref")) == before
 
 
-def test_many_may_look_at_once(project: Project, watched: Watched) -> None:
+def test_many_snapshots_can_be_taken_concurrently(project: Project, watched: Watched) -> None:
     project.write("new.py", "edited.py")
 
     with ThreadPoolExecutor(6) as threads:
@@ -414,7 +414,7 @@ def test_many_may_look_at_once(project: Project, watched: Watched) -> None:
     }
 
 
-def test_a_folder_that_was_deleted_is_made_anew(project: Project, watched: Watched) -> None:
+def test_a_deleted_folder_is_recreated(project: Project, watched: Watched) -> None:
     shutil.rmtree(project.root / ".deepwork")
     before = watched.take()
     project.write("new.py")
@@ -422,7 +422,7 @@ def test_a_folder_that_was_deleted_is_made_anew(project: Project, watched: Watch
     assert group_paths(watched.snapshots.diff(before, watched.take())) == {"added": ["new.py"]}
 
 
-def test_contents_that_are_missing_do_not_hide_which_files_changed(project: Project) -> None:
+def test_missing_contents_do_not_hide_which_files_changed(project: Project) -> None:
     project.commit("lost.py", content="to be lost\n")
     watched = Watched(project)
     blob = project.git("rev-parse", "HEAD:lost.py")
@@ -432,7 +432,7 @@ def test_contents_that_are_missing_do_not_hide_which_files_changed(project: Proj
     assert group_paths(watched.diff(counted=True)) == {"added": ["new.py"], "modified": ["lost.py"]}
 
 
-def test_a_tree_of_many_new_files_is_taken_in_parts(project: Project, watched: Watched) -> None:
+def test_many_new_files_are_added_in_batches(project: Project, watched: Watched) -> None:
     names = [f"many/{number}.py" for number in range(5_001)]
     project.write(*names)
 
@@ -440,7 +440,9 @@ def test_a_tree_of_many_new_files_is_taken_in_parts(project: Project, watched: W
 
 
 @pytest.mark.parametrize("damage", ["state", "index", "lock", "all"])
-def test_what_a_crash_left_behind_is_no_obstacle(project: Project, watched: Watched, damage: str) -> None:
+def test_leftovers_of_a_crash_do_not_prevent_a_snapshot(
+    project: Project, watched: Watched, damage: str
+) -> None:
     folder = project.root / ".deepwork/snapshots"
     (index,) = folder.glob("*.index")
     if damage == "state":
@@ -555,7 +557,7 @@ def test_the_patch_of_one_file_is_only_of_that_file(project: Project, watched: W
     assert not patch.is_truncated
 
 
-def test_a_long_patch_is_cut_at_a_line(project: Project, watched: Watched) -> None:
+def test_a_long_patch_is_truncated_at_a_line(project: Project, watched: Watched) -> None:
     before = watched.last
     project.write("long.py", content="a line of é\n" * 10_000)
 
@@ -577,7 +579,7 @@ def test_the_patch_of_a_binary_file_says_only_that(project: Project, watched: Wa
     assert patch.is_binary
 
 
-def test_commits_made_between_are_told_oldest_first(project: Project, watched: Watched) -> None:
+def test_commits_between_snapshots_are_listed_oldest_first(project: Project, watched: Watched) -> None:
     before = watched.last
     project.commit("one.py")
     one = project.head()
@@ -592,7 +594,7 @@ def test_commits_made_between_are_told_oldest_first(project: Project, watched: W
     assert (progress.is_switched, progress.is_rewritten) == (False, False)
 
 
-def test_a_switch_and_a_reset_are_noticed(project: Project, watched: Watched) -> None:
+def test_a_switch_and_a_reset_are_detected(project: Project, watched: Watched) -> None:
     first = watched.take()
     project.git("switch", "-q", "-c", "other")
     other = watched.take()
@@ -611,7 +613,7 @@ def test_a_switch_and_a_reset_are_noticed(project: Project, watched: Watched) ->
     ]  # fmt: skip
 
 
-def test_the_first_commits_are_told(tmp_path: Path) -> None:
+def test_the_first_commits_are_listed(tmp_path: Path) -> None:
     project = create_project(tmp_path / "empty")
     watched = Watched(project)
     before = watched.last
@@ -623,7 +625,7 @@ def test_the_first_commits_are_told(tmp_path: Path) -> None:
     assert not progress.is_rewritten
 
 
-def test_what_was_uncommitted_at_a_moment_is_known_later(project: Project) -> None:
+def test_uncommitted_files_of_a_snapshot_can_be_listed_later(project: Project) -> None:
     project.write("edited.py", "new.py")
     project.stage("staged.py")
     watched = Watched(project)
@@ -645,7 +647,7 @@ def test_before_the_first_commit_everything_is_uncommitted(tmp_path: Path) -> No
     assert [change.path for change in watched.snapshots.list_uncommitted(watched.last)] == ["new.py"]
 
 
-def test_on_a_clean_tree_the_answer_is_that_of_two_plain_diffs(project: Project) -> None:
+def test_on_a_clean_tree_the_result_equals_two_plain_diffs(project: Project) -> None:
     project.commit("a/moved.py", "a/kept.py", "b.py", "c.py", content="once\nupon\na\ntime\n")
     start = project.head()
     watched = Watched(project)
@@ -668,10 +670,10 @@ def test_on_a_clean_tree_the_answer_is_that_of_two_plain_diffs(project: Project)
     assert len(letters) == 9
 
 
-# --- throwing away
+# --- pruning
 
 
-def test_only_what_is_needed_is_kept(project: Project, watched: Watched) -> None:
+def test_prune_removes_what_is_not_needed(project: Project, watched: Watched) -> None:
     taken = [watched.last]
     for number in range(5):
         project.write(f"new-{number}.py", "edited.py", content=f"version {number}\n")
@@ -689,7 +691,7 @@ def test_only_what_is_needed_is_kept(project: Project, watched: Watched) -> None
         watched.snapshots.diff(taken[1], taken[3])
 
 
-def test_after_throwing_away_everything_it_goes_on(project: Project, watched: Watched) -> None:
+def test_snapshots_work_after_pruning_everything(project: Project, watched: Watched) -> None:
     project.write("new.py")
     watched.diff_paths()
     watched.snapshots.prune(set())
@@ -741,7 +743,7 @@ def test_without_git_checksums_are_compared(plain: Project, without: SnapshotSto
     assert without.get_progress(before, after).commits == ()
 
 
-def test_without_git_nothing_is_missed_in_the_same_moment(plain: Project, without: SnapshotStore) -> None:
+def test_without_git_edits_at_the_same_time_are_detected(plain: Project, without: SnapshotStore) -> None:
     for content in ("aaaa\n", "bbbb\n", "cccc\n"):
         before = without.take()
         plain.write("edited.py", content=content)
@@ -759,7 +761,7 @@ def test_without_git_large_files_are_listed(plain: Project, without: SnapshotSto
     assert [each.path for each in after.listed] == ["large.bin"]
 
 
-def test_without_git_what_is_not_needed_is_thrown_away(plain: Project, without: SnapshotStore) -> None:
+def test_without_git_prune_removes_what_is_not_needed(plain: Project, without: SnapshotStore) -> None:
     first = without.take()
     plain.write("new.py")
     second = without.take()
@@ -769,7 +771,7 @@ def test_without_git_what_is_not_needed_is_thrown_away(plain: Project, without: 
         without.diff(first, second)
 
 
-def test_a_folder_that_became_a_repository_begins_anew(plain: Project, tmp_path: Path) -> None:
+def test_a_folder_that_became_a_repository_starts_over(plain: Project, tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
     snapshots = SnapshotStore(Git(plain.root, environment=environment), plain.root / ".deepwork/snapshots")
     before = snapshots.take()

@@ -1,4 +1,4 @@
-"""Whatever people do to a working tree, a snapshot holds what git would commit if told to take everything."""
+"""After any operations, a snapshot contains what `git add --all` would commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULES = ["*.log\n.deepwork/\n", "*.log\n*.tmp\n.deepwork/\n", ".deepwork/\nd/\n"
 
 
 class Worker:
-    """Somebody who does not think twice."""
+    """Performs random operations on a working tree."""
 
     def __init__(self, project: Project, chance: random.Random) -> None:
         self.project = project
@@ -88,7 +88,7 @@ class Worker:
         return self.project.root / self.chance.choice(NAMES)
 
     def _clear(self, path: Path) -> None:
-        """Make room for a file of that name, and for the folders above it."""
+        """Remove whatever prevents a file of that name or the folders above it."""
         for place in (
             *reversed(path.relative_to(self.project.root).parents),
             path.relative_to(self.project.root),
@@ -104,12 +104,12 @@ class Worker:
             path.unlink(missing_ok=True)
 
     def _is_there(self, path: Path) -> bool:
-        """Whether it is there, and not somewhere else behind a link."""
+        """Return whether it exists, and not behind a link."""
         return os.path.lexists(path) and path.parent.resolve() == path.parent
 
 
 def list_all_files(project: Project, tmp_path: Path) -> list[str]:
-    """What git itself would commit, found out with a copy of everything."""
+    """Return what git itself would commit, using a copy of everything."""
     copy = tmp_path / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(project.root, copy, symlinks=True)

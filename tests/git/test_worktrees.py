@@ -1,4 +1,4 @@
-"""Working trees come with a branch of their own, and no work is lost when they go."""
+"""Each worktree gets its own branch, and no work is lost when it is removed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def list_paths(project: Project) -> list[Path]:
     return [tree.path for tree in list_worktrees(project.safe_git)]
 
 
-# --- making one
+# --- adding
 
 
-def test_a_tree_has_a_new_branch_that_begins_at_head(project: Project, tmp_path: Path) -> None:
+def test_a_tree_has_a_new_branch_that_starts_at_head(project: Project, tmp_path: Path) -> None:
     began = add_worktree(project.safe_git, tmp_path / "tree", "task")
 
     tree = Project(tmp_path / "tree")
@@ -47,7 +47,7 @@ def test_a_tree_has_a_new_branch_that_begins_at_head(project: Project, tmp_path:
 
 
 @pytest.mark.parametrize("base", ["old", "v1", "refs/tags/v1", "HEAD~1", "a hash"])
-def test_a_tree_may_begin_elsewhere(project: Project, tmp_path: Path, base: str) -> None:
+def test_a_tree_may_start_elsewhere(project: Project, tmp_path: Path, base: str) -> None:
     first = project.head()
     project.git("branch", "old")
     project.git("tag", "-a", "-m", "one", "v1")
@@ -59,7 +59,7 @@ def test_a_tree_may_begin_elsewhere(project: Project, tmp_path: Path, base: str)
     assert not (tmp_path / "tree" / "later.py").exists()
 
 
-def test_the_branch_follows_no_other(project: Project, tmp_path: Path) -> None:
+def test_the_branch_tracks_no_other(project: Project, tmp_path: Path) -> None:
     project.git("update-ref", "refs/remotes/origin/main", "HEAD")
     project.git("config", "branch.autoSetupMerge", "always")
 
@@ -68,7 +68,7 @@ def test_the_branch_follows_no_other(project: Project, tmp_path: Path) -> None:
     assert "branch.task" not in project.git("config", "--list")
 
 
-def test_before_the_first_commit_there_is_nothing_to_begin_at(tmp_path: Path) -> None:
+def test_before_the_first_commit_there_is_no_start(tmp_path: Path) -> None:
     empty = create_project(tmp_path / "empty")
 
     with pytest.raises(NotAllowed, match="no commit yet"):
@@ -80,7 +80,7 @@ def test_before_the_first_commit_there_is_nothing_to_begin_at(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "base", ["missing", "-x", "--all", "a..b", "new\nline", "nul\0", "HEAD:kept.py", "\ud800"]
 )
-def test_a_base_that_is_no_commit_is_named(project: Project, tmp_path: Path, base: str) -> None:
+def test_a_base_that_is_not_a_commit_is_named(project: Project, tmp_path: Path, base: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         add_worktree(project.safe_git, tmp_path / "tree", "task", base)
 
@@ -94,9 +94,7 @@ def test_a_base_that_is_no_commit_is_named(project: Project, tmp_path: Path, bas
      "a?", "a*", "a[b", "a\\b", "new\nline", "nul\0", "del\x7f", ".a", "a.", "x" * 201, "é" * 150, "\ud800",
      "0123456789012345678901234567890123456789"],
 )  # fmt: skip
-def test_a_name_that_git_would_not_take_is_refused_by_name(
-    project: Project, tmp_path: Path, branch: str
-) -> None:
+def test_a_name_that_git_rejects_is_refused(project: Project, tmp_path: Path, branch: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         add_worktree(project.safe_git, tmp_path / "tree", branch)
 
@@ -105,7 +103,7 @@ def test_a_name_that_git_would_not_take_is_refused_by_name(
 
 
 @pytest.mark.parametrize("branch", ["deepwork/fix-login", "é日本", "a@b", "x" * 200, "refs/heads/x", "tag"])
-def test_other_names_are_taken(project: Project, tmp_path: Path, branch: str) -> None:
+def test_other_names_are_accepted(project: Project, tmp_path: Path, branch: str) -> None:
     project.git("tag", "tag")
     project.commit("after.py")
 
@@ -138,7 +136,7 @@ def test_a_relative_path_is_below_the_project(project: Project) -> None:
     assert list_paths(project)[1] == project.root / "trees/one"
 
 
-def test_a_branch_that_exists_is_taken_only_on_request(project: Project, tmp_path: Path) -> None:
+def test_an_existing_branch_is_used_only_on_request(project: Project, tmp_path: Path) -> None:
     first = project.head()
     project.git("switch", "-q", "-c", "task")
     project.commit("work.py")
@@ -154,7 +152,7 @@ def test_a_branch_that_exists_is_taken_only_on_request(project: Project, tmp_pat
     assert Project(tmp_path / "tree").head() == work
 
 
-def test_a_branch_that_is_in_use_tells_where(project: Project, tmp_path: Path) -> None:
+def test_a_branch_in_use_is_refused_with_its_location(project: Project, tmp_path: Path) -> None:
     tree = add_tree(project)
 
     for branch, place in (("main", project.root), ("task", tree.root)):
@@ -163,7 +161,7 @@ def test_a_branch_that_is_in_use_tells_where(project: Project, tmp_path: Path) -
         assert str(place) in refused.value.message
 
 
-def test_a_branch_of_another_history_has_no_beginning(project: Project, tmp_path: Path) -> None:
+def test_a_branch_of_another_history_has_no_start(project: Project, tmp_path: Path) -> None:
     project.git("branch", "other", project.git("commit-tree", "-m", "other", "HEAD^{tree}"))
 
     with pytest.raises(InvalidInput, match="no commit in common"):
@@ -180,7 +178,7 @@ def test_a_branch_cannot_be_a_folder_of_branches(
         add_worktree(project.safe_git, tmp_path / "tree", wanted)
 
 
-def test_a_place_that_is_taken_is_left_alone(project: Project, tmp_path: Path) -> None:
+def test_an_occupied_path_is_not_changed(project: Project, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
@@ -194,7 +192,7 @@ def test_a_place_that_is_taken_is_left_alone(project: Project, tmp_path: Path) -
     assert list_branches(project) == ["main"]
 
 
-def test_an_empty_folder_is_a_place(project: Project, tmp_path: Path) -> None:
+def test_an_empty_folder_can_be_used(project: Project, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
     add_worktree(project.safe_git, tmp_path / "empty", "task")
@@ -203,7 +201,7 @@ def test_an_empty_folder_is_a_place(project: Project, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", [".git", ".git/tree", ".git/worktrees/x", "../link/tree"])
-def test_no_tree_is_made_inside_git(project: Project, inside: str) -> None:
+def test_no_tree_is_created_inside_git(project: Project, inside: str) -> None:
     (project.root.parent / "link").symlink_to(project.root / ".git")
 
     with pytest.raises(InvalidInput, match="git directory"):
@@ -252,7 +250,7 @@ def test_an_existing_branch_survives_a_failure(project: Project, tmp_path: Path)
     assert list_branches(project) == ["main", "task"]
 
 
-def test_of_many_who_want_the_same_place_one_gets_it(project: Project, tmp_path: Path) -> None:
+def test_only_one_of_many_concurrent_additions_of_a_path_succeeds(project: Project, tmp_path: Path) -> None:
     def attempt(number: int) -> str:
         try:
             add_worktree(project.safe_git.at(project.root), tmp_path / "tree", f"task-{number}")
@@ -278,10 +276,10 @@ def test_a_tree_deleted_by_hand_makes_room_for_a_new_one(project: Project) -> No
     assert {found.branch for found in list_worktrees(project.safe_git)} == {"main", "task", "another"}
 
 
-# --- finding them
+# --- listing
 
 
-def test_the_list_tells_what_each_tree_is_at(project: Project) -> None:
+def test_the_list_shows_the_branch_and_commit_of_each_tree(project: Project) -> None:
     tree, detached = add_tree(project), add_tree(project, "loose")
     detached.git("checkout", "-q", "--detach")
     tree.git("worktree", "lock", "--reason", "on a\nstick", str(tree.root))
@@ -330,14 +328,14 @@ def test_a_bare_repository_has_no_main_tree(project: Project, tmp_path: Path) ->
         get_main_root(bare.safe_git.at(tmp_path / "tree"))
 
 
-def test_a_path_that_is_no_tree_is_not_found(project: Project) -> None:
+def test_a_path_that_is_not_a_tree_is_not_found(project: Project) -> None:
     tree = add_tree(project)
 
     assert find_worktree(project.safe_git, tree.root / "below") is None
     assert find_worktree(project.safe_git, project.root.parent) is None
 
 
-def test_an_old_git_says_that_it_is_old(project: Project, tmp_path: Path) -> None:
+def test_an_old_git_is_reported(project: Project, tmp_path: Path) -> None:
     old = tmp_path / "old-git"
     old.write_text(
         '#!/bin/sh\ncase "$*" in *version*) echo git version 2.31.1;; *"list --porcelain -z"*) exit 129;; *) exec git "$@";; esac\n'
@@ -348,10 +346,10 @@ def test_an_old_git_says_that_it_is_old(project: Project, tmp_path: Path) -> Non
         list_worktrees(Git(project.root, environment=ENVIRONMENT, program=str(old)))
 
 
-# --- taking them away
+# --- removing
 
 
-def test_a_clean_tree_goes_and_its_branch_stays(project: Project) -> None:
+def test_a_clean_tree_is_removed_and_its_branch_stays(project: Project) -> None:
     tree = add_tree(project)
     tree.commit("work.py")
     tree.write("ignored.log")
@@ -363,7 +361,7 @@ def test_a_clean_tree_goes_and_its_branch_stays(project: Project) -> None:
     assert "work.py" in list_files_at(project, "task")
 
 
-def test_a_tree_may_be_asked_to_go_from_within(project: Project) -> None:
+def test_a_tree_can_be_removed_from_within(project: Project) -> None:
     tree = add_tree(project)
 
     remove_worktree(tree.safe_git, tree.root)
@@ -398,7 +396,7 @@ def test_a_tree_with_uncommitted_work_stays(project: Project, kind: str) -> None
     assert len(list_paths(project)) == 2
 
 
-def test_a_tree_whose_work_was_rescued_goes(project: Project) -> None:
+def test_a_tree_whose_work_was_rescued_is_removed(project: Project) -> None:
     tree = add_tree(project)
     tree.write("new.py", "edited.py")
     tree.remove("removed.py")
@@ -424,7 +422,7 @@ def test_a_tree_that_was_worked_on_after_the_rescue_stays(project: Project) -> N
     assert (tree.root / "newer.py").exists()
 
 
-def test_a_branch_with_the_same_files_but_without_the_commits_is_no_rescue(project: Project) -> None:
+def test_a_branch_with_the_same_files_but_without_the_commits_is_not_a_rescue(project: Project) -> None:
     tree = add_tree(project)
     tree.git("checkout", "-q", "--detach")
     tree.commit("loose.py")
@@ -448,11 +446,11 @@ def test_commits_that_only_a_detached_head_holds_stay(project: Project) -> None:
     assert "loose.py" in list_files_at(project, saved)
 
 
-def test_of_a_tree_deleted_by_hand_only_the_record_goes(project: Project) -> None:
+def test_for_a_tree_deleted_by_hand_only_the_record_is_removed(project: Project) -> None:
     tree, kept = add_tree(project), add_tree(project, "kept")
     elsewhere = add_tree(project, "elsewhere")
     shutil.rmtree(tree.root)
-    shutil.rmtree(elsewhere.root)  # perhaps on a disk that will come back
+    shutil.rmtree(elsewhere.root)  # perhaps on a disk that is only unmounted
 
     assert remove_worktree(project.safe_git, tree.root) is None
 
@@ -460,7 +458,7 @@ def test_of_a_tree_deleted_by_hand_only_the_record_goes(project: Project) -> Non
     assert "task" in list_branches(project)
 
 
-def test_of_a_deleted_tree_the_loose_commits_are_kept(project: Project) -> None:
+def test_unreferenced_commits_of_a_deleted_tree_are_saved(project: Project) -> None:
     tree = add_tree(project)
     tree.git("checkout", "-q", "--detach")
     tree.commit("loose.py")
@@ -515,7 +513,7 @@ def test_the_main_tree_is_never_removed(project: Project) -> None:
     assert (project.root / "kept.py").exists()
 
 
-def test_what_is_no_tree_is_not_removed(project: Project, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_tree_is_not_removed(project: Project, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
 
     with pytest.raises(InvalidInput, match="not a worktree"):
@@ -524,7 +522,7 @@ def test_what_is_no_tree_is_not_removed(project: Project, tmp_path: Path) -> Non
     assert (tmp_path / "folder").exists()
 
 
-def test_a_tree_goes_with_a_submodule_that_was_never_fetched_but_not_with_one_that_was(
+def test_a_tree_is_removed_with_an_unfetched_submodule_but_not_with_a_fetched_one(
     project: Project, tmp_path: Path
 ) -> None:
     inner = create_started_project(tmp_path / "inner")
@@ -542,7 +540,7 @@ def test_a_tree_goes_with_a_submodule_that_was_never_fetched_but_not_with_one_th
 
 
 @pytest.mark.parametrize("has_commit", [True, False])
-def test_a_tree_with_a_repository_among_its_files_stays(project: Project, has_commit: bool) -> None:
+def test_a_tree_with_a_nested_repository_stays(project: Project, has_commit: bool) -> None:
     tree = add_tree(project)
     inner = create_project(tree.root / "inner")
     if has_commit:
@@ -593,7 +591,7 @@ def trap(repository: Path, tmp_path: Path) -> Trap:
         "merge driver",
     ],
 )
-def test_a_tree_lives_and_goes_without_running_what_the_repository_names(
+def test_a_tree_is_added_and_removed_without_running_what_the_repository_names(
     trap: Trap, tmp_path: Path, name: str
 ) -> None:
     CASES[name](trap)

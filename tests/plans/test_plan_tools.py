@@ -674,7 +674,7 @@ def test_a_task_whose_claim_ran_out_before_it_was_begun_can_be_removed(world: Wo
 def test_the_last_task_of_a_plan_is_not_removed(world: World):
     plan = world.create_plan("a")
 
-    with expect_error(Code.INVALID_STATE, "only one"):
+    with expect_error(Code.INVALID_STATE, "only task"):
         world.call("workflow_remove_task", workflow_id=plan.id, task_id=plan["a"])
 
 

@@ -176,9 +176,7 @@ def test_without_files_changes_come_from_git_against_the_default_branch(talk: Re
 def test_no_rules_is_an_informational_message(talk: Reviews):
     talk.project.remove(".deepreview")
 
-    assert (
-        talk.get_instructions() == "No .deepreview configuration files found: there are no review rules."
-    )
+    assert talk.get_instructions() == "No .deepreview configuration files found: there are no review rules."
 
 
 def test_no_changed_files_is_an_informational_message(talk: Reviews):

@@ -97,9 +97,7 @@ def test_a_value_that_nobody_knows_is_a_misspelling_and_refused():
     with pytest.raises(InvalidInput) as refused:
         rules.fill_template(build_template(make_outline("{{feature}}")), {"feature": "a", "featrue": "b"})
 
-    assert refused.value.message == (
-        "Template 'release' has no variable 'featrue'. Did you mean 'feature'?"
-    )
+    assert refused.value.message == ("Template 'release' has no variable 'featrue'. Did you mean 'feature'?")
     assert refused.value.suggestion == "Its variables: 'feature'."
 
 

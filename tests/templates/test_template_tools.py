@@ -332,7 +332,7 @@ def test_all_missing_variables_are_named_and_nothing_is_made(app: Application):
     error = expect_error(app, "template_apply", template_id=id, workflow_name="W", variables={"y": "1"})
 
     assert (error.code, error.recoverable) == (Code.MISSING_VARIABLES, True)
-    assert error.message == "The template 'release' needs 'z', 'x'."
+    assert error.message == "Template 'release' needs a value for 'z', 'x'."
     assert call_tool(app, "workflow_list")["total"] == 0
     assert list_event_types(app) == before
 

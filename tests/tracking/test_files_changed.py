@@ -390,9 +390,7 @@ def test_a_tree_on_another_host_is_not_looked_at(app: Application, shop: Path):
     answer = complete_task(app, id)
 
     assert get_changed_files(answer) == {}
-    assert answer["verification"]["warnings"] == [
-        "Its tree is on elsewhere, so its changes are unknown"
-    ]
+    assert answer["verification"]["warnings"] == ["Its tree is on elsewhere, so its changes are unknown"]
     diff = call_tool(app, "get_task_diff", task_id=id)
     assert diff == {"task_id": id, "files": [], "files_count": 0}
 

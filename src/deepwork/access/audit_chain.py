@@ -50,9 +50,7 @@ def verify_chain(links: Iterable[ChainedEntry], head: ChainHead) -> ChainVerdict
     if seq < head.seq:
         return ChainVerdict(seq, chain, seq + 1, f"rows {seq + 1} to {head.seq} are missing at the end")
     if ChainHead(seq, chain) != head:
-        return ChainVerdict(
-            seq, chain, head.seq + 1, f"the log should end with row {head.seq}, but does not"
-        )
+        return ChainVerdict(seq, chain, head.seq + 1, f"the log should end with row {head.seq}, but does not")
     return ChainVerdict(seq, chain)
 
 

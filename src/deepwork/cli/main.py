@@ -168,14 +168,14 @@ def _to_environment_error(error: OSError) -> DeepworkError | None:
         _discard_output()
         return StorageError(
             f"The answer could not be written: {unwritable.strerror}. The command may have taken effect.",
-            suggestion="Free some space, or redirect the output; check what was done before you repeat the command.",
+            suggestion="Free some space or redirect the output; check the result before you retry.",
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = error.filename or "The answer or a file of deepwork"
         return StorageError(
             f"{what} could not be written: {error.strerror}.",
             code=Code.STORAGE_FULL,
-            suggestion="Free some space; check what was done before you repeat the command.",
+            suggestion="Free some space; check the result before you retry.",
         )
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return DefinitionError(

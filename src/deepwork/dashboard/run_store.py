@@ -318,7 +318,7 @@ _KIND_QUERIES: Mapping[str, _KindQuery] = {
             "name": "lower(job_name || '/' || workflow_name)",
         },
         status="status",
-        # The goal is part of a JSON string, in which `goal` is followed by `entries`; see `_build_parameters`.
+        # The goal is part of JSON in which `goal` is followed by `entries`; see `_build_parameters`.
         words="(lower(job_name || '/' || workflow_name) LIKE :words ESCAPE '!' OR id LIKE :words ESCAPE '!'"
         " OR lower(data) LIKE :words_in_goal ESCAPE '!')",
         agent="1 = 0",  # steps of jobs have no agent

@@ -132,7 +132,7 @@ def _extract_excerpt(text: str, word: str) -> str:
 
 ENDPOINTS = (
     Endpoint(
-        "/api/v1/search", "Runs, tasks, decisions and issues that contain all of the words.", SearchQuery, Results, search,
+        "/api/v1/search", "Runs, tasks, decisions and issues that match.", SearchQuery, Results, search,
         follows_events=True,
     ),
 )  # fmt: skip

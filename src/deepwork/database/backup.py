@@ -263,5 +263,6 @@ def _copy_across_file_systems(unfinished: Path, to: Path) -> Path:
 def _require_absent(file: Path) -> None:
     if file.exists() or file.is_symlink():
         raise NotAllowed(
-            f"{format_path(file)} already exists; backups are never overwritten.", suggestion="Name a new file."
+            f"{format_path(file)} already exists; backups are never overwritten.",
+            suggestion="Name a new file.",
         )

@@ -81,7 +81,7 @@ class KeyStore:
         )  # fmt: skip
         if first is None or first["arguments"] != digest:
             raise Conflict(
-                f"The idempotency key {call.key!r} was already used for {call.tool} with different arguments.",
+                f"The idempotency key {call.key!r} was used for {call.tool} with different arguments.",
                 code=Code.KEY_REUSED,
                 suggestion="Repeat the call with its original arguments, or use a new key.",
             )

@@ -161,7 +161,8 @@ class PostgreSQL:
             )  # fmt: skip
         if isinstance(error, CommitOutcomeUnknown):
             return StorageError(
-                f"The connection to the {self.name} was lost during a commit; the change may or may not be saved.",
+                f"The connection to the {self.name} was lost during a commit; "
+                "the change may or may not have been saved.",
                 recoverable=True,
                 suggestion="Repeat the call with the same idempotency key: it takes effect only once. "
                 "If it had no key, first check whether it took effect.",
@@ -173,8 +174,8 @@ class PostgreSQL:
         if isinstance(error, psycopg.OperationalError):
             return StorageError(
                 f"The {self.name} cannot be reached.", recoverable=True,
-                suggestion="Check that it is running and that DEEPWORK_DATABASE_URL is correct, then call again, "
-                "with the same idempotency key if the call had already started.",
+                suggestion="Check that it is running and that DEEPWORK_DATABASE_URL is correct, then call "
+                "again, with the same idempotency key if the call had already started.",
             )  # fmt: skip
         if isinstance(error, psycopg.Error):
             return StorageError(
@@ -282,7 +283,7 @@ class PostgreSQL:
 
 
 class PostgreSQLListener:
-    """Detects commits through LISTEN; after a disconnect it reconnects and reports that there may be events."""
+    """Detects commits through LISTEN; after a disconnect it reconnects and reports possible events."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo

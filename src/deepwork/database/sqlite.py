@@ -148,9 +148,9 @@ class SQLite:
     def find_problems(self) -> Iterator[str]:
         if not has_wal_reset_fix(sqlite3.sqlite_version_info):
             yield (
-                f"SQLite {sqlite3.sqlite_version} can damage a database that several programs write at the same time."
-                " deepwork's own processes avoid this; do not write to the file with other programs."
-                " `pip install pysqlite3` installs a fixed version."
+                f"SQLite {sqlite3.sqlite_version} can damage a database that several programs write"
+                " concurrently. deepwork's own processes avoid this; do not write to the file with other"
+                " programs. `pip install pysqlite3` installs a fixed version."
             )
         if not self.path.exists():
             return
@@ -328,7 +328,7 @@ def _build_error(reason: str, name: str, backup: str | None) -> StorageError:
     if "READONLY" in reason or "CANTOPEN" in reason or "PERM" in reason:
         return StorageError(
             f"{name} cannot be opened for writing.",
-            suggestion="Make the folder and the file writable for this user, or choose another file with --db.",
+            suggestion="Make the folder and the file writable for this user, or choose another with --db.",
         )
     return StorageError(f"{name} failed ({reason}); nothing was changed.")
 

@@ -192,9 +192,7 @@ class _Builder:
         for event in self._iterate_until(yaml.MappingEndEvent):
             key = self._parse_key(event)
             if key in data:
-                raise self._build_error(
-                    event, f"The key {key!r} occurs twice, first in line {lines[key][0]}"
-                )
+                raise self._build_error(event, f"The key {key!r} occurs twice, first in line {lines[key][0]}")
             data[key], below = self._build_node(self._next_event(), depth + 1)
             lines[key] = _get_line(event), below
         return data, lines

@@ -149,7 +149,7 @@ def _check_exists(git: Git, base_ref: str | None) -> None:
 def _build_unknown_base_error(base_ref: str) -> InvalidInput:
     return InvalidInput(
         f"There is no branch, tag or commit {base_ref[:MAX_ECHOED]!r} in this repository.",
-        suggestion="Name one that `git branch --all` or `git log` shows, or leave it out for the default branch.",
+        suggestion="Name one that `git branch --all` or `git log` shows, or omit it for the default branch.",
     )
 
 

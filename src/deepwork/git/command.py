@@ -121,9 +121,9 @@ class Git:
         try:
             return run_bounded(argv, cwd=self.root, env=safe_env, input=input, bounds=bounds)
         except TimeoutError:
-            raise GitError(f"git {command} took longer than {bounds.seconds:g} s and was stopped.") from None
+            raise GitError(f"git {command} took longer than {bounds.seconds:g} s and was killed.") from None
         except OutputTooLarge:
-            raise GitError(f"git {command} wrote more than {bounds.output:,} bytes and was stopped.") from None
+            raise GitError(f"git {command} wrote more than {bounds.output:,} bytes and was killed.") from None
         except (OSError, ValueError) as error:
             raise GitError(f"git {command} cannot be started in {self.root}: {error}.") from error
 

@@ -23,8 +23,8 @@ def find_merge_conflicts(git: Git, ours: str, theirs: str) -> tuple[str, ...]:
     one, other = get_commit(git, ours), get_commit(git, theirs)
     if find_common_ancestor(git, one, other) is None:
         raise GitError(
-            f"{ours[:MAX_ECHOED]!r} and {theirs[:MAX_ECHOED]!r} have no common ancestor in the local history.",
-            suggestion="Fetch more history (`git fetch --unshallow`), or name branches with a common history.",
+            f"{ours[:MAX_ECHOED]!r} and {theirs[:MAX_ECHOED]!r} have no common ancestor in local history.",
+            suggestion="Fetch more history (`git fetch --unshallow`), or name branches that share history.",
         )
     with (
         TemporaryDirectory(prefix="deepwork-merge-") as folder,

@@ -57,7 +57,7 @@ def get_commit(git: Git, name: str | None) -> str:
         )
     raise InvalidInput(
         f"There is no branch, tag or commit {str(name)[:MAX_ECHOED]!r} in this repository.",
-        suggestion="Name one that `git branch --all` or `git log` shows, or leave it out for HEAD.",
+        suggestion="Name one that `git branch --all` or `git log` shows, or omit it for HEAD.",
     )
 
 

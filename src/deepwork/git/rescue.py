@@ -50,7 +50,7 @@ def rescue(git: Git, branch: str) -> str | None:
 
 
 def has_all_work(git: Git, branch: str) -> bool:
-    """Return whether the branch holds the current content of every file of the working tree, and contains HEAD."""
+    """Return whether the branch has the current content of every file of the tree, and contains HEAD."""
     tip = resolve_commit(git, f"refs/heads/{branch}")
     with open_private_index(git) as index:
         index.add_all(without=index.list_nested_repositories())

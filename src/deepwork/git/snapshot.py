@@ -40,7 +40,7 @@ class SnapshotStore:
         if before.kind is not after.kind:
             raise NotAllowed(
                 f"A snapshot of kind {before.kind} cannot be compared with one of kind {after.kind}.",
-                suggestion="The project became or stopped being a git repository; start over from its current state.",
+                suggestion="The project became or stopped being a repository; start over from here.",
             )
         if before.kind is SnapshotKind.CHECKSUM:
             return self._checksums.diff(before, after)
@@ -77,7 +77,7 @@ class SnapshotStore:
         if trees is None:
             raise NotAllowed(
                 f"{self._git.root} is no longer a git repository, so its snapshots cannot be read.",
-                suggestion="Restore its .git, or start over from its current state.",
+                suggestion="Restore its .git, or start over from here.",
             )
         return trees
 

@@ -31,7 +31,7 @@ def find_warnings(job: Job) -> list[str]:
 
 
 def _index_steps(job: Job) -> dict[str, int]:
-    """Map each step id to its index; the empty id stands for a step without a readable id."""
+    """Map each step id to its index; a step without a readable id has the empty id."""
     step_indexes: dict[str, int] = {}
     for index, step in enumerate(job.steps):
         step_indexes.setdefault(step.id, index)

@@ -47,7 +47,7 @@ class ClaudeCLI:
             )
         except FileNotFoundError:
             raise _build_error(
-                f"{self._program[0]}: command not found", "Install it, or serve without it."
+                f"{self._program[0]}: command not found", "Install it, or serve without `external_runner`."
             ) from None
         except TimeoutError:  # before OSError, its base class
             raise _build_error(f"it timed out after {seconds:g} seconds") from None

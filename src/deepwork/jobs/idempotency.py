@@ -43,9 +43,9 @@ def replay_answer(session: Session, tool: str, arguments: Mapping[str, Any], kin
         )
     if last is None or last.key != key or last.digest != _hash_arguments(arguments):
         raise Conflict(
-            f"The idempotency key {key!r} was used for {tool} with other arguments.",
+            f"The idempotency key {key!r} was used for {tool} with different arguments.",
             code=Code.KEY_REUSED,
-            suggestion="Repeat the call with its first arguments, or use a new key.",
+            suggestion="Repeat the call with its original arguments, or use a new key.",
         )
     return kind.model_validate(last.answer)
 

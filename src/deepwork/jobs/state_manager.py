@@ -79,7 +79,7 @@ class StateManager:
             raise StateError(
                 f"Session {session.session_id} is {session.status}{_format_abort_reason(session)}.",
                 code=Code.INVALID_STATE,
-                suggestion="Call get_session for your current session, or start a new one with start_workflow.",
+                suggestion="Call get_session for your current session, or start one with start_workflow.",
             )
         self._publish_if_behind(session)
         return session

@@ -96,12 +96,10 @@ class WorkflowTools:
         self,
         goal: Annotated[Text, Field(description="What the user wants to accomplish")],
         job_name: Name,
-        workflow_name: Annotated[
-            Name, Field(description="Ignored if the job has only one")
-        ],
+        workflow_name: Annotated[Name, Field(description="Ignored if the job has only one")],
         instance_id: Annotated[str | None, Field(description="For the branch name, e.g. 'acme'")] = None,
     ) -> Started:
-        """Start a workflow and get its first step; it is nested in the workflow you are in, if any."""
+        """Start a workflow and get its first step; nested in the workflow you are in, if any."""
         return await self._run_in_thread(lambda _: self._start(goal, job_name, workflow_name, instance_id))
 
     @tool("work")
@@ -244,7 +242,9 @@ class WorkflowTools:
         id, is_orphan = self._state.resolve(session_id or repeated, _get_caller(), takes_over=takes_over)
         with self._state.files.lock(id):
             if not is_wanted():
-                raise StateError("The call was cancelled while it waited for the session.", code=Code.INVALID_STATE)
+                raise StateError(
+                    "The call was cancelled while it waited for the session.", code=Code.INVALID_STATE
+                )
             yield self._state.load(id), is_orphan
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Review rules, their problems, and the reviews they lead to."""
+"""Review rules, their problems, and the reviews that result from them."""
 
 from __future__ import annotations
 

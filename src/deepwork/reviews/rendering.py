@@ -12,8 +12,7 @@ GENERAL = "general-purpose"
 
 _CLAUDE = "Invoke the following list of Tasks in parallel, each with the Task tool:"
 _NEUTRAL = (
-    "Do these reviews, in parallel if you can: give each to its own subagent, "
-    "or do them one after another."
+    "Do these reviews, in parallel if you can: give each to its own subagent, or do them one after another."
 )
 _WHEN_DONE = (
     "When a review finds nothing to change, call mark_review_passed with its review_id (the last line of "

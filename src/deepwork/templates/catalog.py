@@ -54,7 +54,7 @@ class _TemplateFolder(NamedTuple):
 
     source: Source
     root: Path
-    """Links must not lead out of this folder."""
+    """Links must not point outside this folder."""
     subfolder: str
     display_path: str
 

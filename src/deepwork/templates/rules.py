@@ -53,15 +53,15 @@ def find_variable_problems(variables: Sequence[Variable]) -> list[tuple[int, str
     known: set[str] = set()
     for index, each in enumerate(variables):
         if not _NAME.fullmatch(each.name):
-            message = f"The variable name {_quote(each.name)} is not valid; use letters, digits and underscores."
+            message = (
+                f"The variable name {_quote(each.name)} is invalid; use letters, digits and underscores."
+            )
             found.append((index, message))
         elif each.name in known:
             found.append((index, f"The variable {_quote(each.name)} is declared twice."))
         known.add(each.name)
     if len(variables) > MAX_VARIABLES:
-        found.append(
-            (MAX_VARIABLES, f"{len(variables):,} variables; at most {MAX_VARIABLES:,} are allowed.")
-        )
+        found.append((MAX_VARIABLES, f"{len(variables):,} variables; at most {MAX_VARIABLES:,} are allowed."))
     return found
 
 

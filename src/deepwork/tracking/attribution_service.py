@@ -72,7 +72,7 @@ class SnapshotResult:
 
 @dataclass(frozen=True)
 class TaskChanges:
-    """What a task changed, as far as it is known."""
+    """The known changes of a task."""
 
     ended: SnapshotResult | None = None
     changed: tuple[ChangedFile, ...] = ()

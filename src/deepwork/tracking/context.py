@@ -69,7 +69,7 @@ class ContextRequest:
 
 
 class _ContextBuilder:
-    """Collects the sections of an answer, and the cursor for those that were cut."""
+    """Collects the sections of an answer, and the cursor for truncated ones."""
 
     def __init__(self, request: ContextRequest) -> None:
         self.parts: dict[str, Any] = {}

@@ -271,7 +271,7 @@ class WorkflowTotals:
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """Number of tasks of a phase by status, and how long they took in all."""
+    """Number of tasks of a phase by status, and their total duration."""
 
     total: int = 0
     success: int = 0

@@ -109,22 +109,22 @@ class NoteStore:
         return found
 
     def list_decisions(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Decision], int]:
-        """Return decisions, newest first, and how many match in all."""
+        """Return decisions, newest first, and the total number of matches."""
         rows, total = self._list_matching("decisions", matching, limit)
         return [_decision_from_row(row) for row in rows], total
 
     def list_milestones(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Milestone], int]:
-        """Return milestones, newest first, and how many match in all."""
+        """Return milestones, newest first, and the total number of matches."""
         rows, total = self._list_matching("milestones", matching, limit)
         return [_milestone_from_row(row) for row in rows], total
 
     def list_blockers(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Issue], int]:
-        """Return issues that wait for a person, newest first, and how many match in all."""
+        """Return issues that wait for a person, newest first, and the total number of matches."""
         rows, total = self._list_matching("issues", matching, limit, _OPEN)
         return [_issue_from_row(row) for row in rows], total
 
     def list_issues(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Issue], int]:
-        """Return all issues, newest first, and how many match in all."""
+        """Return all issues, newest first, and the total number of matches."""
         rows, total = self._list_matching("issues", matching, limit)
         return [_issue_from_row(row) for row in rows], total
 

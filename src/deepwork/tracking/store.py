@@ -196,7 +196,7 @@ class TrackStore:
         self, workflow_id: str, *, phase_id: str | None, agent: str | None, since: int | None,
         after: tuple[int, int] | None, limit: int,
     ) -> tuple[list[TrackedTask], int]:  # fmt: skip
-        """Return tasks in the order they were started, and how many match in all.
+        """Return tasks in the order they were started, and the total number of matches.
 
         `since`: only tasks with activity since then. `after`: start time and creation sequence of the last
         task of the previous page.

@@ -90,7 +90,9 @@ class WorkspaceService:
             return None
         main = find_repository(Path(workflow.repository_path))
         if main is None:
-            return TaskWorkspace(problem=f"{_NOT_MADE} {workflow.repository_path} is not a git repository here.")
+            return TaskWorkspace(
+                problem=f"{_NOT_MADE} {workflow.repository_path} is not a git repository here."
+            )
         workspace = self._build_workspace(tx, main, task)
         if not store.add(workspace):
             taken = _build_conflict_error(workspace, store.find_conflicting(workspace))
@@ -169,7 +171,9 @@ class WorkspaceService:
 
 def _build_conflict_error(workspace: Workspace, rival: Workspace | None) -> NotAllowed:
     if rival is None:  # it existed a moment ago
-        return NotAllowed("Another workspace had the same tree or branch a moment ago.", suggestion="Try again.")
+        return NotAllowed(
+            "Another workspace had the same tree or branch a moment ago.", suggestion="Try again."
+        )
     what = f"tree {rival.path!r}" if rival.path == workspace.path else f"branch {rival.branch!r}"
     return NotAllowed(
         f"The active workspace {rival.id} already uses the {what}.",

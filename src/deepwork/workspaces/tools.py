@@ -85,7 +85,7 @@ class WorkspaceTools:
         status: WorkspaceStatus | None = None,
         merge_commit: Annotated[Name | None, Field(description="Default: found in git")] = None,
     ) -> WorkspaceUpdated:
-        """Set a workspace's status; on closing, a tree that deepwork created is removed without losing work."""
+        """Set a workspace's status; closing removes a tree that deepwork created, without losing work."""
         with self._database.reading() as tx:
             known = WorkspaceStore(tx).get(id)
         found, remark = self._find_merge_commit(known, status, merge_commit)
@@ -194,7 +194,9 @@ class RepositoryTools:
         with self._database.transaction() as tx:
             repository = self._locator.register(tx, where, name)
         is_git = find_repository(Path(where)) is not None
-        return Registered(id=repository.id, warning=None if is_git else f"{where} is not a git repository here.")
+        return Registered(
+            id=repository.id, warning=None if is_git else f"{where} is not a git repository here."
+        )
 
     @tool("read")
     def repository_list(self, limit: Limit200 = 20, offset: Annotated[int, Field(ge=0)] = 0) -> Repositories:

@@ -17,9 +17,9 @@ from starlette.testclient import TestClient
 from application import NOW, call_tool
 from dashboard.make import create_client, create_token, read, read_pages
 from deepwork.access.tools import TokenTools
-from deepwork.events.log import format_timestamp
 from deepwork.jobs import tools as job_tools
 from deepwork.server.application import Application
+from deepwork.timestamps import format_timestamp
 from deepwork.tracking.watch_store import ChangedFile, WatchStore
 from jobs import project as jobs
 from jobs.runs import start_job

@@ -19,11 +19,12 @@ from application import call_tool, list_event_types, make_app
 from deepwork.config import load_settings
 from deepwork.database.call import Call
 from deepwork.files.lock import FileLock
-from deepwork.hooks import dispatch, failure_log, rendering, session_memory, store, tool_use
+from deepwork.hooks import dispatch, failure_log, rendering, session_memory, tool_use
 from deepwork.hooks.dispatch import dispatch_event
 from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
 from deepwork.hooks.rendering import MAX_TOKENS
 from deepwork.hooks.session_memory import MAX_RECORDS, SessionMemory
+from deepwork.overview import current_work_store
 from deepwork.server.invocation import invoke_async
 from hooks.make import Project, build_event, build_tool_event
 
@@ -131,7 +132,7 @@ def test_a_new_session_is_not_set_on_somebody_elses_step(project: Project):
 
 def test_of_a_large_plan_not_every_task_is_counted(project: Project, monkeypatch: pytest.MonkeyPatch):
     project.create_plan()
-    for module in (store, rendering):
+    for module in (current_work_store, rendering):
         monkeypatch.setattr(module, "MOST_COUNTED", 1)
 
     assert "0 of over 1 tasks done" in project.run_for_context(SESSION_START, build_event())

@@ -43,7 +43,9 @@ def serve(root: Path, reviewer: Reviewer) -> Iterator[Serve]:
 
     def make(*flags: str, **settings: str) -> ToolClient:
         environment = {**os.environ, **reviewer.environment, **settings}
-        opened.append(ToolClient(quick.build_transport(root, "--external-runner", "claude", *flags, env=environment)))
+        opened.append(
+            ToolClient(quick.build_transport(root, "--external-runner", "claude", *flags, env=environment))
+        )
         return opened[-1]
 
     yield make

@@ -132,7 +132,7 @@ def test_instructions_stay_inside_the_jobs_folder(path: str, tmp_path: Path):
 
     [line] = find_problems(folder)
 
-    assert "points outside the job's folder; keep the file beside job.yml" in line
+    assert "points outside the job's folder; move the file into the job's folder" in line
 
 
 def test_a_link_within_the_jobs_folder_may_be_followed(tmp_path: Path):

@@ -93,7 +93,7 @@ WRONG = [
     ("a short version", make_job(version="1.0"), "version: '1.0' is not allowed; three numbers with dots"),
     ("a version with a tail", make_job(version="1.0.0-rc1"), "version: '1.0.0-rc1' is not allowed; "),
     ("a version in other digits", make_job(version="١.٢.٣"), "version: '١.٢.٣' is not allowed; "),
-    ("an empty summary", make_job(summary=""), "summary: this is empty; one line that tells what it is for"),
+    ("an empty summary", make_job(summary=""), "summary: this is empty; one line that says what it is for"),
     ("a summary of 201", make_job(summary="x" * 201), "summary: this has 201 characters; at most 200 are allowed."),
     ("no summary after the key", make_job(summary=None), "summary: this must be text, not nothing; "),
     ("an empty common info", make_job(**{INFO: ""}), f"{INFO}: this is empty; "),

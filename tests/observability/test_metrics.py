@@ -18,8 +18,8 @@ from starlette.types import Message, Receive, Scope, Send
 from application import LEASE_MS, Clock, call_tool, make_app
 from deepwork.errors import StorageError
 from deepwork.events.hub import EventHub
-from deepwork.observability.activity_store import ActivityCounts, ActivityStore
 from deepwork.observability.counters import Counters
+from deepwork.overview.activity_store import ActivityCounts, ActivityStore
 from deepwork.server.application import Application
 from deepwork.server.http import metrics
 from deepwork.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware

@@ -29,7 +29,7 @@ MUST_BE_THERE = (
     "deepwork/database/migrations/versions/0001_first_tables.py",
     "deepwork/jobs/job.schema.json",
     "deepwork/jobs/standard/deepwork_jobs/job.yml",
-    "deepwork/plans/known_tokens.txt",
+    "deepwork/text_budget/known_tokens.txt",
     "deepwork/reviews/deepreview.schema.json",
     "deepwork/templates/shipped/feature.yml",
     "deepwork/templates/template.schema.json",

@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from application import LEASE_MS, Clock, call_tool, list_events, make_app
 from deepwork.errors import DeepworkError
-from deepwork.plans.graph import Graph
 from deepwork.plans.models import Node, TaskStatus
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.rules.graph import Graph
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.server.application import Application
 
 NAMES = [f"task {number}" for number in range(12)]

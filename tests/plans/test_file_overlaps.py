@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deepwork.plans.file_overlaps import ActiveTask, FileSet, OverlapIndex, find_overlapping
 from deepwork.plans.models import parse_likely_files
+from deepwork.plans.rules.file_overlaps import ActiveTask, FileSet, OverlapIndex, find_overlapping
 from plans.make import make_task
 
 FREE: list[object] = ["a.py", ["a.py", 1, None, "b"], [], 7, {"a": 1}, None]

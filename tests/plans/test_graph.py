@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from deepwork.errors import Code, InvalidInput
-from deepwork.plans import graph
-from deepwork.plans.graph import Graph, find_problems
 from deepwork.plans.models import Node, Outline, TaskStatus
+from deepwork.plans.rules import graph
+from deepwork.plans.rules.graph import Graph, find_problems
 from plans.make import make_node, make_outline
 
 

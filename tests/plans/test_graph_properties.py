@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import Code
-from deepwork.plans.graph import Graph, find_problems
 from deepwork.plans.models import Node, Outline, TaskStatus
+from deepwork.plans.rules.graph import Graph, find_problems
 from plans.make import make_node, make_outline
 
 thorough = settings(max_examples=200, deadline=None)

@@ -8,11 +8,11 @@ from contextlib import suppress
 import pytest
 
 from deepwork.errors import NotAllowed
-from deepwork.plans.graph import Graph
-from deepwork.plans.levels import Levels
 from deepwork.plans.models import StatusCount, TaskStatus
-from deepwork.plans.queue_store import QueueStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.rules.graph import Graph
+from deepwork.plans.rules.levels import Levels
+from deepwork.plans.stores.queue_store import QueueStore
+from deepwork.plans.stores.task_store import TaskStore
 from plans.make import make_random_plan, make_task
 from plans.world import World
 

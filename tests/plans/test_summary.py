@@ -7,7 +7,7 @@ from typing import Any
 
 from deepwork.plans.models import TaskStatus
 from deepwork.plans.summary import WorkflowOverview, build_summary, render_markdown
-from deepwork.plans.tokens import estimate_tokens
+from deepwork.text_budget.tokens import estimate_tokens
 from plans.make import make_task, make_workflow
 
 

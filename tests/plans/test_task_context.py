@@ -14,7 +14,7 @@ from rs_bpe.bpe import openai
 
 from deepwork.plans.models import Checkpoint, CheckpointType, Task, TaskStatus
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
-from deepwork.plans.tokens import estimate_tokens
+from deepwork.text_budget.tokens import estimate_tokens
 from effort import measure_effort
 from plans.make import make_task, make_workflow
 

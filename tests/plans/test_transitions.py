@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deepwork.errors import Code, InvalidInput, NotAllowed, ToolError
-from deepwork.plans import transitions
 from deepwork.plans.models import TaskStatus, WorkflowStatus
+from deepwork.plans.rules import transitions
 from plans.make import make_task, make_workflow
 
 TASK_TABLE = {

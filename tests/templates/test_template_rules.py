@@ -134,8 +134,8 @@ def test_a_template_cannot_grow_without_limit(made: Template, said: str):
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ([Variable("a b")], "The variable 'a b' is not a name"),
-        ([Variable("")], "The variable '' is not a name"),
+        ([Variable("a b")], "The variable name 'a b' is invalid"),
+        ([Variable("")], "The variable name '' is invalid"),
         ([Variable("x"), Variable("y"), Variable("x")], "The variable 'x' is declared twice."),
         ([Variable(f"v{n}") for n in range(1001)], "1,001 variables; at most 1,000"),
     ],

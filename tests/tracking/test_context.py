@@ -9,8 +9,8 @@ import pytest
 
 from application import NOW, Clock, call_tool
 from deepwork.errors import Code
-from deepwork.events.log import format_timestamp
 from deepwork.server.application import Application
+from deepwork.timestamps import format_timestamp
 from jobs import runs
 from jobs.project import make_step, write_files, write_job
 from tracking.make import (

@@ -9,8 +9,8 @@ import pytest
 
 from application import NOW, Clock, call_tool, list_event_types, list_events
 from deepwork.errors import Code, DeepworkError
-from deepwork.events.log import format_timestamp
 from deepwork.server.application import Application
+from deepwork.timestamps import format_timestamp
 from tracking.make import (
     complete_task,
     create_phase,

@@ -12,13 +12,13 @@ from deepwork.cli.options import json_option, load_command_settings, place_optio
 from deepwork.cli.output import print_answer, render_json, render_lines, to_printable
 from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
 from deepwork.database.call import Call
-from deepwork.plans import graph
 from deepwork.plans.diagrams import render_mermaid, render_text
 from deepwork.plans.inputs import Plan, PlannedTask, TaskPlan
 from deepwork.plans.models import SourceType
 from deepwork.plans.plan_tools import PlanTools
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.rules import graph
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_tools import TaskTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke

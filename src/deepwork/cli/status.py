@@ -63,7 +63,7 @@ def build_status(settings: Settings, engine: Engine) -> dict[str, Any]:
     from deepwork.dashboard.endpoints import NoParameters, ReadContext
     from deepwork.dashboard.home import read_home
     from deepwork.events.log import EventStore
-    from deepwork.hooks.store import CurrentWorkStore
+    from deepwork.overview.current_work_store import CurrentWorkStore
     from deepwork.server.application import Application
 
     # Before we open the store ourselves, because we would be listed too.

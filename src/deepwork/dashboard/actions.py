@@ -9,12 +9,12 @@ from typing import Any
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from deepwork.dashboard.agent_activity_store import AgentActivityStore
 from deepwork.dashboard.http_errors import HttpError, require_method
 from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
 from deepwork.errors import NotAllowed
+from deepwork.overview.agent_activity_store import AgentActivityStore
 
 InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 """Calls a tool by name with these arguments, on behalf of a call. The server provides it."""

@@ -12,7 +12,6 @@ from deepwork.agents.models import Agent, AgentStatus, Role
 from deepwork.agents.responses import AgentView
 from deepwork.agents.store import AgentStore
 from deepwork.dashboard import offered_actions
-from deepwork.dashboard.agent_activity_store import AgentActivityStore
 from deepwork.dashboard.endpoints import (
     Endpoint,
     NoParameters,
@@ -24,12 +23,13 @@ from deepwork.dashboard.endpoints import (
 )
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunRef
-from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.database.engine import Row
 from deepwork.messages import rules as message_rules
 from deepwork.messages.models import MessageStatusFilter
 from deepwork.messages.responses import MessageView
 from deepwork.messages.store import MessageStore
+from deepwork.overview.agent_activity_store import AgentActivityStore
+from deepwork.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.tool_types import Answer
 
 MAX_TRACKED_AGENTS = 100

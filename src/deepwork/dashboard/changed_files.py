@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepwork.dashboard.changed_file_store import ChangedFileStore
 from deepwork.dashboard.endpoints import (
     Endpoint,
     PagedAnswer,
@@ -17,6 +16,7 @@ from deepwork.dashboard.endpoints import (
 )
 from deepwork.dashboard.run_details import get_run_row
 from deepwork.database.engine import Row
+from deepwork.overview.changed_file_store import ChangedFileStore
 from deepwork.tool_types import Answer
 
 MAX_TASKS_PER_FILE = 50

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from deepwork.dashboard import offered_actions
-from deepwork.dashboard.attention_store import AttentionStore
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.run_details import MAX_ACTIVE_SESSIONS, MAX_REVIEWS
-from deepwork.dashboard.run_event_store import RunEventStore
-from deepwork.dashboard.run_store import ACTIVE_STATUSES, ENDED_STATUSES, KINDS, RunFilter, RunOrder, RunStore
 from deepwork.dashboard.runs import RunLine, RunRef, build_run_lines, find_run_refs, list_merged_page
 from deepwork.dashboard.sessions import SessionRow, group_attempts, parse_session_row
-from deepwork.dashboard.timestamps import format_timestamp
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.events.log import EventStore
+from deepwork.overview.attention_store import AttentionStore
+from deepwork.overview.run_event_store import RunEventStore
+from deepwork.overview.run_store import ACTIVE_STATUSES, ENDED_STATUSES, KINDS, RunFilter, RunOrder, RunStore
 from deepwork.plans.responses import truncate_to_line
+from deepwork.timestamps import format_timestamp
 from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
 

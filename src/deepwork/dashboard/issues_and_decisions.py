@@ -17,13 +17,13 @@ from deepwork.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.dashboard.issue_decision_store import IssueDecisionStore
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.run_details import get_run_row
 from deepwork.dashboard.runs import RunRef, find_run_refs
-from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
+from deepwork.overview.issue_decision_store import IssueDecisionStore
+from deepwork.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.tracking.models import Category, IssueType
 from deepwork.tracking.responses import DecisionView, IssueView
 

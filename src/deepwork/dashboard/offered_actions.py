@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from deepwork.plans.models import TaskStatus, WorkflowStatus
-from deepwork.plans.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
+from deepwork.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
 from deepwork.tool_types import Answer
 from deepwork.tracking.models import TrackedTask, TrackedTaskStatus
 

@@ -8,17 +8,17 @@ from typing import Any
 from deepwork.dashboard import offered_actions
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext
 from deepwork.dashboard.offered_actions import Act
-from deepwork.dashboard.run_event_store import RunEventStore
-from deepwork.dashboard.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind
 from deepwork.dashboard.runs import RunLine, build_run_lines
 from deepwork.dashboard.sessions import SessionPart, build_session_part, parse_session_row
-from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
+from deepwork.overview.run_event_store import RunEventStore
+from deepwork.overview.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind
 from deepwork.plans.models import StatusCount as PlanTally
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.tool_types import Answer
 from deepwork.tracking.models import TaskCounts
 from deepwork.tracking.responses import counts_to_dict

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from deepwork.dashboard.endpoints import Endpoint, PageQuery, ReadContext
 from deepwork.dashboard.run_details import get_run_row
-from deepwork.dashboard.run_event_store import RunEventStore
 from deepwork.events.log import EventStore
+from deepwork.overview.run_event_store import RunEventStore
 from deepwork.tool_types import Answer
 
 

@@ -16,7 +16,11 @@ from deepwork.dashboard.endpoints import (
     decode_cursor,
     encode_cursor,
 )
-from deepwork.dashboard.run_store import (
+from deepwork.dashboard.sessions import parse_session_row
+from deepwork.database.engine import Row
+from deepwork.database.transaction import Transaction
+from deepwork.errors import InvalidInput
+from deepwork.overview.run_store import (
     ACTIVE_STATUSES,
     ENDED_STATUSES,
     JOB,
@@ -27,12 +31,8 @@ from deepwork.dashboard.run_store import (
     RunOrder,
     RunStore,
 )
-from deepwork.dashboard.sessions import parse_session_row
-from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp, parse_timestamp
-from deepwork.database.engine import Row
-from deepwork.database.transaction import Transaction
-from deepwork.errors import InvalidInput
 from deepwork.plans.responses import truncate_to_line
+from deepwork.timestamps import format_optional_timestamp, format_timestamp, parse_timestamp
 from deepwork.tool_types import Answer
 from deepwork.tracking.models import Profile
 from deepwork.tracking.note_store import NoteStore

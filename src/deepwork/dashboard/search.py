@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext
-from deepwork.dashboard.issue_decision_store import MAX_SEARCH_WORDS
-from deepwork.dashboard.run_store import build_like_pattern
 from deepwork.dashboard.runs import RunRef, find_run_refs
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
+from deepwork.overview.issue_decision_store import MAX_SEARCH_WORDS
+from deepwork.overview.run_store import build_like_pattern
 from deepwork.plans.responses import truncate_to_line
-from deepwork.plans.search_store import SearchStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.search_store import SearchStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tool_types import Answer
 
 MAX_PER_KIND = 20

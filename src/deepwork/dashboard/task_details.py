@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import Field
 
 from deepwork.dashboard import offered_actions
-from deepwork.dashboard.changed_file_store import ChangedFileStore
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, ToolEndpoint
 from deepwork.dashboard.issues_and_decisions import (
     DecisionLine,
@@ -17,19 +16,20 @@ from deepwork.dashboard.issues_and_decisions import (
     list_task_issues,
 )
 from deepwork.dashboard.offered_actions import Act
-from deepwork.dashboard.related_task_store import RelatedTaskStore
 from deepwork.dashboard.run_details import MAX_REVIEWS
-from deepwork.dashboard.run_event_store import RunEventStore
-from deepwork.dashboard.run_store import JOB, RunStore
 from deepwork.dashboard.runs import RunRef, find_run_refs
 from deepwork.dashboard.sessions import build_step_view, group_attempts, parse_session_row
-from deepwork.dashboard.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
-from deepwork.plans.checkpoint_store import CheckpointStore
+from deepwork.overview.changed_file_store import ChangedFileStore
+from deepwork.overview.related_task_store import RelatedTaskStore
+from deepwork.overview.run_event_store import RunEventStore
+from deepwork.overview.run_store import JOB, RunStore
 from deepwork.plans.responses import CheckpointView
 from deepwork.plans.responses import TaskView as PlannedView
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
 from deepwork.tracking.note_store import NoteStore

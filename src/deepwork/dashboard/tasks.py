@@ -18,15 +18,15 @@ from deepwork.dashboard.endpoints import (
     encode_cursor,
 )
 from deepwork.dashboard.run_details import get_run_row
-from deepwork.dashboard.run_store import PLAN, TRACK
 from deepwork.dashboard.sessions import SessionRow, parse_session_row
-from deepwork.dashboard.task_row_store import TaskRowStore
-from deepwork.dashboard.timestamps import parse_timestamp
 from deepwork.database.engine import Row
-from deepwork.plans.graph import Graph
-from deepwork.plans.levels import Levels
+from deepwork.overview.run_store import PLAN, TRACK
+from deepwork.overview.task_row_store import TaskRowStore
 from deepwork.plans.models import Node, TaskStatus
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.rules.graph import Graph
+from deepwork.plans.rules.levels import Levels
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.timestamps import parse_timestamp
 from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
 

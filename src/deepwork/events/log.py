@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import PendingEvent, Transaction
+from deepwork.timestamps import format_timestamp
 
 RETENTION_MS = 30 * 24 * 3600 * 1000
 MAX_TEXT = 2048
@@ -78,12 +78,6 @@ def truncate_texts(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [truncate_texts(value) for value in data]
     return data
-
-
-def format_timestamp(milliseconds: int) -> str:
-    """Format Unix milliseconds as ISO 8601 in UTC."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _build_row(seq: int, event: PendingEvent, now: int) -> Row:

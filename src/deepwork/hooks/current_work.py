@@ -11,7 +11,7 @@ from deepwork.config import Settings
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.hooks.identity import SessionRecord
-from deepwork.hooks.store import MOST, CurrentWorkStore
+from deepwork.overview.current_work_store import MOST, CurrentWorkStore
 
 CONTEXT_TOKENS = 1200
 _CHECKPOINTS = 3
@@ -97,9 +97,9 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
     """Load what is needed to continue a task, within a token budget."""
     # Imported here because most sessions hold no task.
     from deepwork.plans import task_context as contexts  # noqa: PLC0415
-    from deepwork.plans.checkpoint_store import CheckpointStore  # noqa: PLC0415
-    from deepwork.plans.store import PlanStore  # noqa: PLC0415
-    from deepwork.plans.task_store import TaskStore  # noqa: PLC0415
+    from deepwork.plans.stores.checkpoint_store import CheckpointStore  # noqa: PLC0415
+    from deepwork.plans.stores.plan_store import PlanStore  # noqa: PLC0415
+    from deepwork.plans.stores.task_store import TaskStore  # noqa: PLC0415
 
     store = TaskStore(tx)
     task = store.get(task_id)

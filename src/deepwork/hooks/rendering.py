@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database.engine import Row
-from deepwork.hooks.store import MOST_COUNTED
+from deepwork.overview.current_work_store import MOST_COUNTED
 
 if TYPE_CHECKING:
     from deepwork.hooks.current_work import CurrentWork
@@ -39,7 +39,7 @@ def cut_to_budget(text: str) -> str:
     """Cut text that exceeds the token budget."""
     if len(text.encode()) <= MAX_TOKENS:  # a token has at least one byte
         return text
-    from deepwork.plans.tokens import fits, measure_head  # noqa: PLC0415 - most texts are short
+    from deepwork.text_budget.tokens import fits, measure_head  # noqa: PLC0415 - most texts are short
 
     if fits(text, MAX_TOKENS):
         return text

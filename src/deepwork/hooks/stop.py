@@ -5,7 +5,7 @@ from __future__ import annotations
 from deepwork.database.existing_store import ExistingStore
 from deepwork.hooks import protocol, rendering
 from deepwork.hooks.context import HookContext, add_delivered
-from deepwork.hooks.store import CurrentWorkStore
+from deepwork.overview.current_work_store import CurrentWorkStore
 
 
 def handle_event(context: HookContext, store: ExistingStore) -> str:

@@ -15,8 +15,8 @@ from deepwork.errors import NotFound, StorageError
 from deepwork.hooks import failure_log, protocol, rendering
 from deepwork.hooks.context import HookContext, add_delivered
 from deepwork.hooks.identity import SessionRecord, learn_from_call
-from deepwork.hooks.store import CurrentWorkStore
 from deepwork.messages.store import MessageStore
+from deepwork.overview.current_work_store import CurrentWorkStore
 
 MAX_MESSAGES = 3
 RENEWAL_WAIT_SECONDS = 0.2

@@ -16,16 +16,16 @@ from deepwork.agents.store import AgentStore
 from deepwork.database.call import current_call
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, Conflict, NotAllowed
-from deepwork.plans.checkpoint_store import CheckpointStore
-from deepwork.plans.file_overlaps import ActiveTask, find_overlapping
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, TaskStatus, Workflow
-from deepwork.plans.queue_store import QueueStore
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import derive_released_status
+from deepwork.plans.rules.file_overlaps import ActiveTask, find_overlapping
+from deepwork.plans.rules.transitions import derive_released_status
+from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.queue_store import QueueStore
+from deepwork.plans.stores.task_store import TaskStore
 
 _NAMED = 3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from deepwork.plans.graph import Graph
 from deepwork.plans.models import Node, TaskStatus
+from deepwork.plans.rules.graph import Graph
 
 _LONGEST_NAME = 60
 _MOST_NAMED = 4

@@ -15,12 +15,9 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotFound
 from deepwork.names import new_id
 from deepwork.plans import summary as summaries
-from deepwork.plans import tokens
-from deepwork.plans.checkpoint_store import CheckpointStore
 from deepwork.plans.claims import ClaimService
 from deepwork.plans.inputs import Plan, PlannedTask
 from deepwork.plans.interfaces import RepositoryRegistry
-from deepwork.plans.levels import Levels
 from deepwork.plans.models import (
     FileConflicts,
     SourceType,
@@ -51,11 +48,14 @@ from deepwork.plans.responses import (
     WorkflowView,
     truncate_to_line,
 )
+from deepwork.plans.rules.levels import Levels
+from deepwork.plans.rules.transitions import check_workflow_transition
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
-from deepwork.plans.search_store import SearchStore
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import check_workflow_transition
+from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.search_store import SearchStore
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.text_budget import tokens
 from deepwork.tool_declarations import Traits, WhenFalse, tool
 from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
 

@@ -10,15 +10,15 @@ from typing import Any
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
-from deepwork.plans import graph
-from deepwork.plans.graph import Graph
 from deepwork.plans.models import Node, Outline, PlanEvent, Task, Workflow, WorkflowStatus
-from deepwork.plans.planning_store import NewTask, PlanningStore
 from deepwork.plans.recorder import PlanRecorder
-from deepwork.plans.search_store import SearchEntry, SearchStore
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import require_open
+from deepwork.plans.rules import graph
+from deepwork.plans.rules.graph import Graph
+from deepwork.plans.rules.transitions import require_open
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.planning_store import NewTask, PlanningStore
+from deepwork.plans.stores.search_store import SearchEntry, SearchStore
+from deepwork.plans.stores.task_store import TaskStore
 
 
 class Planner:

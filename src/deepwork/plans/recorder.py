@@ -7,9 +7,9 @@ from dataclasses import replace
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Checkpoint, PlanChange, PlanEvent, Task, Workflow
 from deepwork.plans.responses import CheckpointView, TaskView, WorkflowView, truncate_to_line
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import derive_workflow_status
+from deepwork.plans.rules.transitions import derive_workflow_status
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 
 _LONGEST_REASON = 500
 

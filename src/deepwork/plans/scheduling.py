@@ -8,11 +8,7 @@ from typing import Any, NamedTuple
 
 from deepwork.agents.models import Agent
 from deepwork.database.transaction import Transaction
-from deepwork.plans.file_overlaps import OverlapIndex
-from deepwork.plans.graph import MAX_TASKS, recommend_count
-from deepwork.plans.levels import Levels
 from deepwork.plans.models import FileConflicts, Task, TaskStatus, Workflow
-from deepwork.plans.queue_store import QueueOrder, QueueStore
 from deepwork.plans.responses import (
     AvailableTask,
     AvailableTasks,
@@ -23,9 +19,13 @@ from deepwork.plans.responses import (
     ProgressView,
     truncate_to_line,
 )
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import derive_released_status
+from deepwork.plans.rules.file_overlaps import OverlapIndex
+from deepwork.plans.rules.graph import MAX_TASKS, recommend_count
+from deepwork.plans.rules.levels import Levels
+from deepwork.plans.rules.transitions import derive_released_status
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.queue_store import QueueOrder, QueueStore
+from deepwork.plans.stores.task_store import TaskStore
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 200

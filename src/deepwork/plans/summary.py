@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepwork.plans.models import Task, TaskStatus, Workflow
-from deepwork.plans.text_shortening import shorten_text
+from deepwork.text_budget.text_shortening import shorten_text
 
 _MARKS = {
     TaskStatus.COMPLETED: "[x]",

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.plans.json_shortening import count_json_tokens
 from deepwork.plans.models import Checkpoint, Task, Workflow
-from deepwork.plans.text_shortening import shorten_text, shorten_to_sentence, summarize_text
-from deepwork.plans.token_budget import (
+from deepwork.text_budget.json_shortening import count_json_tokens
+from deepwork.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
+from deepwork.text_budget.token_budget import (
     ContentSection,
     FittedSection,
     ListItem,

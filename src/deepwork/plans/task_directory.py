@@ -19,14 +19,14 @@ class PlanTaskDirectory:
 
     def require_task(self, tx: Transaction, id: str) -> None:
         """Raise an error for the id of a planned task that does not exist."""
-        from deepwork.plans.task_store import TaskStore  # noqa: PLC0415
+        from deepwork.plans.stores.task_store import TaskStore  # noqa: PLC0415
 
         if id.startswith("tk_"):
             TaskStore(tx).get(id)
 
     def require_workflow(self, tx: Transaction, id: str) -> None:
         """Raise an error for the id of a planned workflow that does not exist."""
-        from deepwork.plans.store import PlanStore  # noqa: PLC0415
+        from deepwork.plans.stores.plan_store import PlanStore  # noqa: PLC0415
 
         if id.startswith("wf_"):
             PlanStore(tx).get(id)

@@ -11,7 +11,6 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
-from deepwork.plans.checkpoint_store import CheckpointStore
 from deepwork.plans.claims import ClaimService, LockedTask
 from deepwork.plans.inputs import ContextParts, TaskPlan
 from deepwork.plans.interfaces import WorkspaceProvider
@@ -30,12 +29,13 @@ from deepwork.plans.responses import (
     Replan,
     TaskView,
 )
+from deepwork.plans.rules.transitions import check_task_transition, require_open
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
-from deepwork.plans.search_store import SearchEntry, SearchStore
-from deepwork.plans.store import PlanStore
+from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.search_store import SearchEntry, SearchStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
-from deepwork.plans.task_store import TaskStore
-from deepwork.plans.transitions import check_task_transition, require_open
 from deepwork.tool_declarations import Preset, Traits, tool
 from deepwork.tool_types import Done, Id, Limit200, Limit1000, Text, check_object
 

@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from deepwork.database.transaction import Database
-from deepwork.events.log import format_timestamp
 from deepwork.reviews import rules
 from deepwork.reviews.models import ReviewEvent
 from deepwork.reviews.planner import ReviewPlanner, resolve_path
 from deepwork.reviews.responses import ReviewPassed, RuleView
 from deepwork.reviews.store import PassedReviews
+from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Id, Limit1000
 

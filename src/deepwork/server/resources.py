@@ -18,7 +18,7 @@ from pydantic import PrivateAttr
 from deepwork.database.call import Call
 from deepwork.hooks.current_work import get_project_scope
 from deepwork.hooks.rendering import parse_session_data
-from deepwork.hooks.store import CurrentWorkStore
+from deepwork.overview.current_work_store import CurrentWorkStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.server.prompts import run_in_worker

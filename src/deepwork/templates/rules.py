@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from deepwork.errors import Code, InvalidInput
-from deepwork.plans import graph
 from deepwork.plans.models import Outline
+from deepwork.plans.rules import graph
 from deepwork.templates.models import Template, Variable
 
 MAX_VARIABLES = 1_000

@@ -11,12 +11,12 @@ from deepwork.database.transaction import Database, Transaction, join_transactio
 from deepwork.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
 from deepwork.files.json_schema import find_nearest
 from deepwork.names import new_id
-from deepwork.plans.graph import MAX_TASKS
 from deepwork.plans.models import Complexity, Outline, SourceType, Task
 from deepwork.plans.plan_tools import Parallelism, PlanTools
 from deepwork.plans.planning import Planner
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.rules.graph import MAX_TASKS
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.templates import rules
 from deepwork.templates.catalog import CatalogContents, TemplateCatalog
 from deepwork.templates.inputs import Definition

@@ -23,7 +23,7 @@ from deepwork.git.snapshot_types import (
     SnapshotDiff,
     SnapshotKind,
 )
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.areas import evaluate_scope
 from deepwork.tracking.attribution import (
     AttributedChange,

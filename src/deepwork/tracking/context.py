@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
-from deepwork.events.log import format_timestamp
 from deepwork.plans.models import Task as PlannedTask
 from deepwork.plans.models import TaskStatus as PlannedStatus
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
+from deepwork.timestamps import format_timestamp
 from deepwork.tool_types import check_input
 from deepwork.tracking import rules
 from deepwork.tracking.inputs import ContextSection, Filter, parse_iso_ms

@@ -10,8 +10,8 @@ from pydantic import Field, StringConstraints
 
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
-from deepwork.events.log import format_timestamp
 from deepwork.names import new_id
+from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Id, Name, Text, check_object
 from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, TrackEvent

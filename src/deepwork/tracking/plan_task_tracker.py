@@ -13,8 +13,8 @@ from pathlib import Path
 from deepwork.database.transaction import Database, PendingEvent
 from deepwork.errors import DeepworkError
 from deepwork.plans.models import PlanEvent, TaskStatus, Workflow
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.watch_store import Watch, WatchStore
 from deepwork.workspaces.models import Workspace, WorkspaceStatus

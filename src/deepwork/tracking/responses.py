@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_serializer
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 
-from deepwork.events.log import format_timestamp
+from deepwork.timestamps import format_timestamp
 from deepwork.tool_types import Answer
 from deepwork.tracking.models import (
     CallerType,

@@ -7,7 +7,7 @@ from typing import Protocol
 from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.models import JobSessionState, Subject
 from deepwork.tracking.store import TrackStore
 

@@ -12,8 +12,8 @@ from deepwork.database.call import current_call
 from deepwork.database.idempotency import run_under_key
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
-from deepwork.events.log import format_timestamp
 from deepwork.names import new_id
+from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Id, Name, Text
 from deepwork.tracking import rules

@@ -12,8 +12,8 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.names import new_id
 from deepwork.plans.models import Task
-from deepwork.plans.store import PlanStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
 from deepwork.workspaces import rules

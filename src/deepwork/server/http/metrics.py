@@ -26,9 +26,9 @@ from deepwork.agents.presence import Presence
 from deepwork.database.transaction import Database
 from deepwork.errors import DeepworkError, StorageError
 from deepwork.events.hub import EventHub, SerializedEvent
-from deepwork.observability.activity_store import ActivityCounts, ActivityStore
 from deepwork.observability.counters import COUNTERS, Counters
 from deepwork.observability.prometheus import CONTENT_TYPE, Metric, create_single_metric, render_metrics
+from deepwork.overview.activity_store import ActivityCounts, ActivityStore
 
 FRESH_SECONDS = 5.0
 """How long figures of the store are cached, regardless of how many clients collect them."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from deepwork.plans.text_shortening import shorten_text
-from deepwork.plans.tokens import estimate_tokens, fits
+from deepwork.text_budget.text_shortening import shorten_text
+from deepwork.text_budget.tokens import estimate_tokens, fits
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_DEPTH = 6

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from deepwork.plans.json_shortening import (
+from deepwork.text_budget.json_shortening import (
     compute_share,
     count_json_tokens,
     fits_whole,
     shorten_json,
     to_compact_json,
 )
-from deepwork.plans.text_shortening import shorten_text
+from deepwork.text_budget.text_shortening import shorten_text
 
 T = TypeVar("T")
 

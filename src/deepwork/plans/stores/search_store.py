@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from deepwork.database.transaction import Transaction
-from deepwork.plans.search_words import parse_query, split_words
+from deepwork.plans.stores.search_words import parse_query, split_words
 
 
 class SearchEntry(NamedTuple):

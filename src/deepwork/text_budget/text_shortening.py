@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 
-from deepwork.plans.tokens import estimate_tokens, fits, measure_head, measure_tail
+from deepwork.text_budget.tokens import estimate_tokens, fits, measure_head, measure_tail
 
 _SENTENCE_END = re.compile(r"[.!?…](?=\s)|[。\uff01\uff1f]+|\n")
 _BETWEEN_SENTENCES = re.compile(r"(?<=[^\s.]{3}[.!?])\s+|(?<=[。\uff01\uff1f])(?![。\uff01\uff1f])")

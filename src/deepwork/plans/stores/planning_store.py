@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Outline, Task, TaskStatus
-from deepwork.plans.task_rows import COLUMNS, OPEN, batch_ids, read_task
+from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, read_task
 
 _HAS_NOTES = (  # recovery checkpoints do not count: deepwork adds them itself
     "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"

@@ -13,7 +13,7 @@ from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Node, StatusCount, Task, TaskStatus
-from deepwork.plans.task_rows import (
+from deepwork.plans.stores.task_rows import (
     COLUMNS,
     DONE,
     LEVEL_BEFORE,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from deepwork.dashboard.timestamps import format_timestamp
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
+from deepwork.timestamps import format_timestamp
 
 
 class RunEventStore:

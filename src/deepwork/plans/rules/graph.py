@@ -16,8 +16,8 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from deepwork.errors import MAX_ECHOED, Code, InvalidInput
-from deepwork.plans import traversal
 from deepwork.plans.models import Node, Outline, TaskStatus
+from deepwork.plans.rules import traversal
 
 MAX_TASKS = 20_000
 MAX_DEPENDENCIES = 100_000

@@ -11,8 +11,8 @@ from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.names import new_id
 from deepwork.plans.models import Checkpoint, CheckpointType, Task
-from deepwork.plans.search_store import SearchEntry, SearchStore
-from deepwork.plans.task_store import TaskStore
+from deepwork.plans.stores.search_store import SearchEntry, SearchStore
+from deepwork.plans.stores.task_store import TaskStore
 
 
 class CheckpointStore:

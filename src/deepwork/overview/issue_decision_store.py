@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepwork.dashboard.run_store import build_like_pattern
 from deepwork.database.engine import Row
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
+from deepwork.overview.run_store import build_like_pattern
 
 MAX_SEARCH_WORDS = 10
 

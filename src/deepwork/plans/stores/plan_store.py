@@ -10,7 +10,7 @@ from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.plans.models import FileConflicts, PlanChange, SourceType, Workflow, WorkflowStatus
-from deepwork.plans.task_rows import build_not_found
+from deepwork.plans.stores.task_rows import build_not_found
 
 
 class PlanStore:

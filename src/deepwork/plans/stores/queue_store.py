@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
-from deepwork.plans.file_overlaps import ActiveTask
 from deepwork.plans.models import Task, TaskStatus, parse_likely_files
-from deepwork.plans.task_rows import COLUMNS, DONE, LEVEL_BEFORE, OPEN, RUNNING, UNBLOCKED, read_task
+from deepwork.plans.rules.file_overlaps import ActiveTask
+from deepwork.plans.stores.task_rows import COLUMNS, DONE, LEVEL_BEFORE, OPEN, RUNNING, UNBLOCKED, read_task
 
 
 class QueueOrder(NamedTuple):

@@ -1,0 +1,1 @@
+"""What may happen to a plan: pure functions over frozen values."""

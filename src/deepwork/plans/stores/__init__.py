@@ -1,0 +1,1 @@
+"""The rows of plans: one class per subject, one method per query."""

@@ -1,0 +1,1 @@
+"""Estimating tokens, and shortening text and JSON to fit a budget."""

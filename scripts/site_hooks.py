@@ -1,4 +1,4 @@
-"""MkDocs hooks: remove our fence attributes, and resolve links to files outside docs/."""
+"""MkDocs hooks: remove our fence attributes, and name files outside docs/ instead of linking to them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import posixpath
 import re
 from typing import Any
 
-SOURCE = "https://github.com/deepwork/deepwork/blob/main/"
-
 _FENCE = re.compile(r"^( *`{3,}\w+)((?: [\w-]+(?:=\"[^\"]*\")?)+)[ ]*$", re.MULTILINE)
 _TITLE = re.compile(r' title="[^"]*"')
 _FOR_TESTS = re.compile(r"^<!-- (?:console\n.*?^-->|fence: .*? -->)\n", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)")
+_LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Remove what only tests need, and make links into the repository absolute."""
+    """Remove what only tests need, and links that leave the site."""
     shown = _FOR_TESTS.sub("", markdown)
     shown = _FENCE.sub(lambda fence: fence[1] + "".join(_TITLE.findall(fence[2])), shown)
-    return _LINK.sub(lambda link: link[1] + _resolve_link(page.file.src_uri, link[2]), shown)
+    return _LINK.sub(lambda link: _resolve_link(page.file.src_uri, link), shown)
 
 
-def _resolve_link(page: str, target: str) -> str:
-    """Convert a path that leaves docs/ into the file's URL in the repository."""
-    path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), target))
-    return target if path.startswith("docs/") else SOURCE + path
+def _resolve_link(page: str, link: re.Match[str]) -> str:
+    """Keep a link within docs/; replace one to another file of the repository by its text and path."""
+    path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link[2]))
+    return link[0] if path.startswith("docs/") else f"{link[1]} (`{path}`)"

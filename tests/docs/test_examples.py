@@ -18,7 +18,7 @@ from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 from deepwork.cli.main import COMMANDS
 from deepwork.cli.serve import serve
 from deepwork.config import find_unknown_keys, load_settings
-from deepwork.jobs.catalog import find_problems
+from deepwork.jobs.definitions.catalog import find_problems
 from deepwork.reviews.catalog import RuleCatalog
 from deepwork.templates.catalog import TemplateCatalog
 

@@ -16,7 +16,7 @@ import pytest
 from application import skip_or_fail
 from chaos.strace import attach
 from deepwork.errors import Code, StateError, StorageError
-from deepwork.jobs.session_files import SessionFiles
+from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.server.application import Application
 from jobs.project import make_step, write_files, write_job
 from jobs.runs import call_job_tool, finish_step, get_session, get_session_file, open_app, start_job

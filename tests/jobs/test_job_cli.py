@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from deepwork.cli.jobs import jobs
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed, NotFound
-from deepwork.jobs.catalog import find_problems, load_job
+from deepwork.jobs.definitions.catalog import find_problems, load_job
 from jobs.make import make_job, make_step, make_workflow, write_job, write_project_job
 
 

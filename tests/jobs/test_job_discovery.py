@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from deepwork.errors import Code, DefinitionError, NotFound
-from deepwork.jobs import catalog
-from deepwork.jobs.catalog import STANDARD_JOBS, JobCatalog
-from deepwork.jobs.validation import JobValidation, validate_job
+from deepwork.jobs.definitions import catalog
+from deepwork.jobs.definitions.catalog import STANDARD_JOBS, JobCatalog
+from deepwork.jobs.definitions.validation import JobValidation, validate_job
 from jobs.make import make_catalog, make_job, make_step, make_workflow, write_job, write_project_job
 from jobs.ticks import wait_for_a_tick
 

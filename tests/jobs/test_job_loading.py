@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import Code, DefinitionError
-from deepwork.jobs.catalog import find_problems, load_job, read_instructions
-from deepwork.jobs.schema import find_shape_problems
+from deepwork.jobs.definitions.catalog import find_problems, load_job, read_instructions
+from deepwork.jobs.definitions.schema import find_shape_problems
 from jobs.make import INFO, make_job, make_step, write_job
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deepwork.jobs.catalog import STANDARD_JOBS, find_problems
-from deepwork.jobs.schema import SHAPE
+from deepwork.jobs.definitions.catalog import STANDARD_JOBS, find_problems
+from deepwork.jobs.definitions.schema import SHAPE
 from jobs.make import write_job
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "write-a-job.md"

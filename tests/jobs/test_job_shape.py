@@ -10,9 +10,9 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from deepwork.errors import DefinitionError
-from deepwork.jobs.catalog import find_problems, load_job
-from deepwork.jobs.models import FileInput, HookAction, OutputType, UserInput, WorkflowEntry
-from deepwork.jobs.schema import SCHEMA_FILE, find_shape_problems
+from deepwork.jobs.definitions.catalog import find_problems, load_job
+from deepwork.jobs.definitions.models import FileInput, HookAction, OutputType, UserInput, WorkflowEntry
+from deepwork.jobs.definitions.schema import SCHEMA_FILE, find_shape_problems
 from jobs.make import INFO, make_job, make_output, make_review, make_step, make_workflow, write_job
 
 HOOKS = {"after_agent": [{"prompt": "Check."}], "before_tool": [{"script": "x.sh"}], "before_prompt": []}

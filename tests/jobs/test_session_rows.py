@@ -10,7 +10,7 @@ import pytest
 
 from application import list_event_types, list_events
 from deepwork.database.call import Call
-from deepwork.jobs.store import SessionStore
+from deepwork.jobs.sessions.store import SessionStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
 from jobs.project import make_review, make_step, write_files, write_job

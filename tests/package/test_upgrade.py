@@ -14,7 +14,7 @@ from database.stores import read_all_rows, run_sql
 from deepwork.access.audit_chain import verify_chain
 from deepwork.access.store import AuditStore, TokenStore
 from deepwork.database import schema
-from deepwork.jobs.store import SessionStore
+from deepwork.jobs.sessions.store import SessionStore
 from deepwork.server.application import Application
 from package.old_stores import SCHEMAS, create_empty_location, create_old_store
 

@@ -16,12 +16,12 @@ from deepwork.cli.options import Function, json_option, load_command_settings, p
 from deepwork.cli.output import print_answer, to_printable
 from deepwork.cli.tool_commands import ToolGroup
 from deepwork.errors import NotFound
-from deepwork.jobs.catalog import JobCatalog, find_problems, load_job
-from deepwork.jobs.checks import find_warnings
-from deepwork.jobs.discovery import JOB_FILE, find_locations
-from deepwork.jobs.graph import render_mermaid, render_text
-from deepwork.jobs.models import Job, JobWorkflow
-from deepwork.jobs.skeleton import write_skeleton
+from deepwork.jobs.definitions.catalog import JobCatalog, find_problems, load_job
+from deepwork.jobs.definitions.checks import find_warnings
+from deepwork.jobs.definitions.discovery import JOB_FILE, find_locations
+from deepwork.jobs.definitions.graph import render_mermaid, render_text
+from deepwork.jobs.definitions.models import Job, JobWorkflow
+from deepwork.jobs.definitions.skeleton import write_skeleton
 
 if TYPE_CHECKING:
     from deepwork.server.registry import Tools

@@ -14,8 +14,8 @@ from deepwork.cli.options import Function, json_option, load_command_settings, p
 from deepwork.cli.output import print_answer, render_json, to_printable
 from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
 from deepwork.database.call import Call
-from deepwork.jobs.session_state import Session
-from deepwork.jobs.state_manager import session_to_dict
+from deepwork.jobs.sessions.state import Session
+from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.jobs.tools import WorkflowTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async

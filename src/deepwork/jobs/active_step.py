@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepwork.errors import Code, StateError
-from deepwork.jobs.catalog import read_instructions
-from deepwork.jobs.models import Job, OutputSpec, OutputType, Step
+from deepwork.jobs.definitions.catalog import read_instructions
+from deepwork.jobs.definitions.models import Job, OutputSpec, OutputType, Step
 from deepwork.jobs.responses import ActiveStep, ConcurrentStep, ExpectedOutput, ReviewInfo, StepInput
-from deepwork.jobs.session_state import Session
+from deepwork.jobs.sessions.state import Session
 
 _SYNTAX = {
     OutputType.FILE: "filepath",

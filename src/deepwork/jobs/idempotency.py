@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from deepwork.database.call import current_call
 from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.jobs.responses import JobAnswer
-from deepwork.jobs.session_state import LastAnswer, Session
+from deepwork.jobs.sessions.state import LastAnswer, Session
 
 Answer = TypeVar("Answer", bound=JobAnswer)
 

@@ -17,9 +17,9 @@ from deepwork.files.atomic import write_atomically
 from deepwork.files.paths import read_confined
 from deepwork.jobs import review_payload
 from deepwork.jobs.claude_cli import ClaudeCLI
-from deepwork.jobs.models import StepReview
+from deepwork.jobs.definitions.models import StepReview
 from deepwork.jobs.review_payload import ReviewFile
-from deepwork.jobs.session_state import Outputs
+from deepwork.jobs.sessions.state import Outputs
 
 SECONDS_PER_FILE = 30
 FILES_INCLUDED = 5

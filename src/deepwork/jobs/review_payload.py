@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deepwork.errors import Code, InvalidInput
 from deepwork.files.paths import confine, read_confined
-from deepwork.jobs.models import StepReview
+from deepwork.jobs.definitions.models import StepReview
 
 MAX_INLINED = 1024 * 1024
 _RULE = "=" * 20

@@ -10,14 +10,14 @@ from pathlib import Path
 from deepwork.database.call import current_call
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, DeepworkError, StorageError, ToolError
-from deepwork.jobs import session_state
 from deepwork.jobs.active_step import list_delivered_paths
-from deepwork.jobs.models import Step
+from deepwork.jobs.definitions.models import Step
 from deepwork.jobs.quality_gate import QualityGate, ReviewResult, Submission, compute_mark, list_review_tasks
 from deepwork.jobs.responses import FinishedStep, ReviewAnswer
 from deepwork.jobs.review_payload import ReviewFile
-from deepwork.jobs.session_state import Outputs, Session, SessionEvent, format_now
-from deepwork.jobs.state_manager import StateManager
+from deepwork.jobs.sessions import state
+from deepwork.jobs.sessions.state import Outputs, Session, SessionEvent, format_now
+from deepwork.jobs.sessions.state_manager import StateManager
 from deepwork.reviews.models import ReviewEvent
 from deepwork.reviews.store import PassedReviews
 
@@ -64,7 +64,7 @@ class StepReviewService:
         """Review the outputs; return the session, and an answer only if the work must be improved."""
         reviewed = [part for part in step_outputs if part.step.reviews]
         if override:
-            return session_state.add_override(session, session.current_step_id, override, format_now()), None
+            return state.add_override(session, session.current_step_id, override, format_now()), None
         if self._gate is None or not reviewed:
             return session, None
         submission = self._build_submission(session, reviewed, notes)
@@ -95,9 +95,7 @@ class StepReviewService:
         assert self._gate is not None
         name = f"quality_review_{session.session_id}_{session.current_step_id}.md"
         self._gate.write_instructions(submission, self._tmp / name)
-        session = self._state.save(
-            session_state.add_attempt(session, session.current_step_id), SessionEvent.UPDATED
-        )
+        session = self._state.save(state.add_attempt(session, session.current_step_id), SessionEvent.UPDATED)
         relative_path = (self._tmp / name).relative_to(self._root)
         return session, FinishedStep(
             status="needs_work",
@@ -110,11 +108,11 @@ class StepReviewService:
     ) -> tuple[Session, FinishedStep | None]:
         assert self._gate is not None
         step_id = session.current_step_id
-        session = self._state.save(session_state.add_attempt(session, step_id), SessionEvent.UPDATED)
+        session = self._state.save(state.add_attempt(session, step_id), SessionEvent.UPDATED)
         try:
             failed, passed = self._gate.evaluate_reviews(submission, self._find_passed(submission), is_wanted)
         except DeepworkError:
-            self._state.save(session_state.add_attempt(session, step_id, by=-1), SessionEvent.UPDATED)
+            self._state.save(state.add_attempt(session, step_id, by=-1), SessionEvent.UPDATED)
             raise
         self._record_results(session, passed, failed)
         if not failed:

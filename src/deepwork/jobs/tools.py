@@ -19,13 +19,12 @@ from deepwork.database.call import current_call
 from deepwork.errors import Code, InvalidInput, NotAllowed, StateError
 from deepwork.files.paths import confine
 from deepwork.git.command import Git
-from deepwork.jobs import session_state
 from deepwork.jobs.active_step import build_active_step, require_step
 from deepwork.jobs.branch import build_branch_name, prepare_branch
-from deepwork.jobs.catalog import JobCatalog
+from deepwork.jobs.definitions.catalog import JobCatalog
+from deepwork.jobs.definitions.models import Job, JobWorkflow, Step
+from deepwork.jobs.definitions.output_rules import find_output_problems
 from deepwork.jobs.idempotency import derive_session_id, is_repeated, record_answer, replay_answer
-from deepwork.jobs.models import Job, JobWorkflow, Step
-from deepwork.jobs.output_rules import find_output_problems
 from deepwork.jobs.responses import (
     Aborted,
     FinishedStep,
@@ -39,8 +38,9 @@ from deepwork.jobs.responses import (
     WorkflowInfo,
     Workflows,
 )
-from deepwork.jobs.session_state import PinnedEntry, Session, SessionEvent, format_now
-from deepwork.jobs.state_manager import StateManager, session_to_dict
+from deepwork.jobs.sessions import state
+from deepwork.jobs.sessions.state import PinnedEntry, Session, SessionEvent, format_now
+from deepwork.jobs.sessions.state_manager import StateManager, session_to_dict
 from deepwork.jobs.step_review import StepOutputs, StepReviewService
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Name, Text
@@ -192,7 +192,7 @@ class WorkflowTools:
             entries=tuple(PinnedEntry(entry.steps, entry.is_concurrent) for entry in workflow.entries),
             current_step_id=first, started_at=format_now(), caller=_get_caller(), owner=self._state.owner,
         )  # fmt: skip
-        return session_state.start_step(session, first, session.started_at)
+        return state.start_step(session, first, session.started_at)
 
     def _prepare_branch(self, session: Session) -> str | None:
         """Create the branch of the session, or return that of the session it is nested in."""
@@ -260,8 +260,8 @@ class WorkflowTools:
         """Complete the current steps and move on; return the session and the answer without saving."""
         moment = format_now()
         for part in step_outputs:
-            session = session_state.complete_step(session, part.step.id, part.outputs, notes, moment)
-        session = session_state.advance(session, moment)
+            session = state.complete_step(session, part.step.id, part.outputs, notes, moment)
+        session = state.advance(session, moment)
         stack = self._state.get_stack(_get_caller(), session)
         if session.is_active:
             return session, FinishedStep(
@@ -270,7 +270,7 @@ class WorkflowTools:
         return session, FinishedStep(
             status="workflow_complete",
             summary=f"Workflow '{session.workflow_name}' completed successfully.",
-            all_outputs=session_state.collect_outputs(session),
+            all_outputs=state.collect_outputs(session),
             stack=stack,
         )
 
@@ -280,9 +280,7 @@ class WorkflowTools:
             if is_repeated(session, "go_to_step"):
                 return replay_answer(session, "go_to_step", arguments, WentToStep)
             with self._adopt(session, taken_over) as own:
-                moved, cleared = session_state.go_back(
-                    own, _find_entry_index(own, step_id), step_id, format_now()
-                )
+                moved, cleared = state.go_back(own, _find_entry_index(own, step_id), step_id, format_now())
                 answer = WentToStep(
                     status="next_step",
                     begin_step=build_active_step(self._catalog.get(own.job_name), moved),
@@ -336,7 +334,7 @@ class WorkflowTools:
         with self._lock_session("abort_workflow", session_id, is_wanted, takes_over=False) as (session, _):
             if is_repeated(session, "abort_workflow"):
                 return replay_answer(session, "abort_workflow", arguments, Aborted)
-            aborted = session_state.abort(self._state.open(session), explanation, format_now())
+            aborted = state.abort(self._state.open(session), explanation, format_now())
             left = self._state.stack_sessions(_get_caller(), aborted)
             answer = Aborted(
                 aborted_workflow=aborted.workflow,

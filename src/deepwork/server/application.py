@@ -24,7 +24,7 @@ from deepwork.server.registry import Tools, ToolSpec, index_by_name
 
 if TYPE_CHECKING:
     from deepwork.jobs.quality_gate import QualityGate
-    from deepwork.jobs.state_manager import StateManager
+    from deepwork.jobs.sessions.state_manager import StateManager
     from deepwork.plans.plan_tools import PlanTools
     from deepwork.reviews.tools import ReviewTools
     from deepwork.server.jobs_assembly import JobsAssembly
@@ -175,7 +175,7 @@ class Application:
     @cached_property
     def tracking(self) -> list[Tools]:
         """The tools that record work as it happens."""
-        from deepwork.jobs.store import JobSessions  # noqa: PLC0415
+        from deepwork.jobs.sessions.store import JobSessions  # noqa: PLC0415
         from deepwork.tracking.context_tools import ContextTools  # noqa: PLC0415
         from deepwork.tracking.log_tools import LogTools  # noqa: PLC0415
 

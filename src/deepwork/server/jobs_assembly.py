@@ -9,11 +9,11 @@ from pathlib import Path
 from deepwork.config import Settings, build_child_environment, build_reviewer_environment
 from deepwork.database.transaction import Database
 from deepwork.git.command import Git
-from deepwork.jobs.catalog import JobCatalog
 from deepwork.jobs.claude_cli import ClaudeCLI
+from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.quality_gate import QualityGate
-from deepwork.jobs.session_files import SessionFiles
-from deepwork.jobs.state_manager import StateManager
+from deepwork.jobs.sessions.files import SessionFiles
+from deepwork.jobs.sessions.state_manager import StateManager
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.jobs.tools import JobSettings, WorkflowTools
 

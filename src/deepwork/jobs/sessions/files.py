@@ -20,7 +20,7 @@ from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import FileLock
 from deepwork.files.os_errors import to_storage_error
 from deepwork.files.state import make_state_folder
-from deepwork.jobs.session_state import (
+from deepwork.jobs.sessions.state import (
     LastAnswer,
     Override,
     PinnedEntry,

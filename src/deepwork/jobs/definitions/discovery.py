@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deepwork.files.stamps import FileStamp, find_stamp, read_stamp, to_printable_name
-from deepwork.jobs.models import Job, LoadError
+from deepwork.jobs.definitions.models import Job, LoadError
 
 JOB_FILE = "job.yml"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deepwork.jobs.models import OutputSpec, OutputType
+from deepwork.jobs.definitions.models import OutputSpec, OutputType
 
 FindProblem = Callable[[str], str | None]
 

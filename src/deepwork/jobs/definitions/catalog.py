@@ -10,14 +10,19 @@ from deepwork.config import STATE_FOLDER
 from deepwork.errors import DefinitionError, InvalidInput, NotFound
 from deepwork.files.json_schema import find_nearest, format_list, format_value
 from deepwork.files.stamps import to_printable_name
-from deepwork.jobs import discovery
-from deepwork.jobs.checks import find_warnings
-from deepwork.jobs.discovery import JOB_FILE, JobIndex, JobLocation, JobLocations, LoadedJob
-from deepwork.jobs.models import Job, LoadError, Step
-from deepwork.jobs.schema import is_identifier
-from deepwork.jobs.validation import JobValidation, explain_unusable, read_instructions_file, validate_job
+from deepwork.jobs.definitions import discovery
+from deepwork.jobs.definitions.checks import find_warnings
+from deepwork.jobs.definitions.discovery import JOB_FILE, JobIndex, JobLocation, JobLocations, LoadedJob
+from deepwork.jobs.definitions.models import Job, LoadError, Step
+from deepwork.jobs.definitions.schema import is_identifier
+from deepwork.jobs.definitions.validation import (
+    JobValidation,
+    explain_unusable,
+    read_instructions_file,
+    validate_job,
+)
 
-STANDARD_JOBS = Path(__file__).with_name("standard")
+STANDARD_JOBS = Path(__file__).parent.with_name("standard")
 
 _HELP = "Fix the file, or run the workflow repair_job of the job deepwork_jobs; then call again."
 

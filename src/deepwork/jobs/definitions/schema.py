@@ -8,7 +8,7 @@ from typing import Any
 
 from deepwork.files.json_schema import SchemaProblem, SchemaValidator
 
-SCHEMA_FILE = Path(__file__).with_name("job.schema.json")
+SCHEMA_FILE = Path(__file__).parent.with_name("job.schema.json")
 
 SHAPE = SchemaValidator(SCHEMA_FILE)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, DeepworkError, NotFound, StateError
-from deepwork.jobs import process_identity
 from deepwork.jobs.responses import StackEntry
-from deepwork.jobs.session_files import SessionFiles
-from deepwork.jobs.session_state import Session, SessionEvent
-from deepwork.jobs.store import SessionStore
+from deepwork.jobs.sessions import process_identity
+from deepwork.jobs.sessions.files import SessionFiles
+from deepwork.jobs.sessions.state import Session, SessionEvent
+from deepwork.jobs.sessions.store import SessionStore
 
 log = logging.getLogger("deepwork")
 

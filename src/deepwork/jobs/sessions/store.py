@@ -7,7 +7,7 @@ from typing import Any
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
-from deepwork.jobs.session_state import Session
+from deepwork.jobs.sessions.state import Session
 from deepwork.tracking.models import JobSessionState
 
 

@@ -12,11 +12,11 @@ from deepwork.files.json_schema import SchemaProblem, format_value
 from deepwork.files.paths import read_confined
 from deepwork.files.stamps import FileStamp, find_stamp
 from deepwork.files.yaml import YamlDocument, load_yaml
-from deepwork.jobs.checks import find_contradictions
-from deepwork.jobs.discovery import JOB_FILE
-from deepwork.jobs.models import Job
-from deepwork.jobs.parsing import parse_job
-from deepwork.jobs.schema import find_shape_problems
+from deepwork.jobs.definitions.checks import find_contradictions
+from deepwork.jobs.definitions.discovery import JOB_FILE
+from deepwork.jobs.definitions.models import Job
+from deepwork.jobs.definitions.parsing import parse_job
+from deepwork.jobs.definitions.schema import find_shape_problems
 
 _MAX_BYTES = 2**20
 _MAX_PROBLEMS = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from deepwork.jobs.models import Job, JobWorkflow, OutputSpec, OutputType, Step, WorkflowEntry
+from deepwork.jobs.definitions.models import Job, JobWorkflow, OutputSpec, OutputType, Step, WorkflowEntry
 
 _UNSAFE = '"#&<>`\\'
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepwork.jobs.models import (
+from deepwork.jobs.definitions.models import (
     FileInput,
     HookAction,
     Job,

@@ -10,8 +10,8 @@ from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.atomic import write_atomically
 from deepwork.files.json_schema import format_value
 from deepwork.files.os_errors import to_storage_error
-from deepwork.jobs.discovery import JOB_FILE
-from deepwork.jobs.schema import is_identifier
+from deepwork.jobs.definitions.discovery import JOB_FILE
+from deepwork.jobs.definitions.schema import is_identifier
 
 _JOB = Template("""\
 # Check this file with `deepwork jobs validate $name`.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
 from deepwork.files.json_schema import SchemaProblem, Where, format_list, format_value, suggest_name
-from deepwork.jobs.models import FileInput, Job, JobWorkflow, Step
+from deepwork.jobs.definitions.models import FileInput, Job, JobWorkflow, Step
 
 ALL_OUTPUTS = "step"
 """The value of `run_each` that reviews all outputs together."""

@@ -1,0 +1,1 @@
+"""Job definitions: finding, parsing and validating job.yml files."""

@@ -1,0 +1,1 @@
+"""Job sessions: the state of each run of a job, in files and in the store."""

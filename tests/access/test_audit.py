@@ -34,6 +34,7 @@ from deepwork.errors import DeepworkError, NotFound, StorageError
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
 from deepwork.server.mcp_server import build_server
+from deepwork.tool_declarations import tool
 
 
 def register(app: Application, caller: str = "local") -> str:
@@ -140,6 +141,7 @@ def test_a_failed_call_is_recorded_with_its_code(app: Application):
 def test_an_internal_error_is_recorded_and_leaves_nothing_else(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ):
+    @tool("work", acts_as="id", idempotent=True, destructive=True)
     def breaks(tools: AgentTools, id: str) -> None:
         with app.database.transaction() as tx:
             tx.emit("agent:updated", {})

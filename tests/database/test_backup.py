@@ -131,7 +131,7 @@ def test_no_file_is_overwritten(filled: Callable[[str], str], tmp_path: Path, ki
     (tmp_path / "leads-nowhere").symlink_to(tmp_path / "nothing")
 
     for name in ("precious", "leads-nowhere"):
-        with pytest.raises(NotAllowed, match=f"{name} exists"):
+        with pytest.raises(NotAllowed, match=f"{name} already exists"):
             save_backup(filled(kind), tmp_path / name)
 
     assert file.read_text() == "notes"

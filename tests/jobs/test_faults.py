@@ -52,7 +52,7 @@ class Saver:
             f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
             "from pathlib import Path\nfrom jobs.runs import *\n"
             f"app = open_app(Path({str(root)!r}))\nget_session(app, {id!r})\n"
-            "from deepwork.jobs import session_state as state\n"
+            "from deepwork.jobs.sessions import state\n"
             f"files = app.sessions.files; loaded = files.load({id!r})\n"
             "completed = state.complete_step(loaded, 'a', {'a.md': 'a.md'}, None, state.format_now())\n"
             "changed = state.advance(completed, state.format_now())\n"

@@ -79,6 +79,6 @@ def test_the_howto_and_the_command_line_page_name_every_option():
 
 
 def test_the_schema_for_editors_is_where_the_howto_says():
-    [address] = re.findall(r"\$schema=\S+/main/(\S+)", HOWTO.read_text())
+    [(name, package)] = re.findall(r"`(\S+\.json)` from the installed package\s+`(\S+)`", HOWTO.read_text())
 
-    assert (DOCS.parent / address).samefile(SHAPE.schema_file)
+    assert (DOCS.parent / "src" / package / name).samefile(SHAPE.schema_file)

@@ -105,7 +105,7 @@ def test_a_tail_waits_until_the_database_is_back_and_misses_nothing(
 
     assert [(event["seq"], event["data"]["name"]) for event in heard] == [(1, "before"), (2, "after")]
     assert "cannot be reached" in noted[0]
-    assert "going on after event 1" in noted[1]
+    assert "continuing after event 1" in noted[1]
 
 
 def test_a_call_to_an_unresponsive_database_fails_in_bounded_time(

@@ -98,8 +98,8 @@ def test_where_there_is_no_store_none_is_made(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "content", "said"),
     [
-        ("tool-use --client claude-code", b"{", "no JSON"),
-        ("stop --client gemini", b"", "no JSON"),
+        ("tool-use --client claude-code", b"{", "not JSON"),
+        ("stop --client gemini", b"", "not JSON"),
         ("session-start --client codex", build_event(cwd="/does/not/exist"), "does not exist"),
     ],
 )

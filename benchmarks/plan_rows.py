@@ -13,7 +13,7 @@ from typing import Any
 
 from clients import Caller, StdioClient
 from deepwork.config import load_settings
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 

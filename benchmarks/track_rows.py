@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.config import load_settings
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.git.command import Git
 from deepwork.git.snapshot import SnapshotStore
 from deepwork.names import new_id

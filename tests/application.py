@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from deepwork.call import Call
 from deepwork.config import load_settings
-from deepwork.database.call import Call
 from deepwork.database.engine import open_engine
 from deepwork.events.log import Event, EventStore
 from deepwork.server.application import Application

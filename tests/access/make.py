@@ -9,7 +9,7 @@ from deepwork.access.models import ChainedEntry
 from deepwork.access.rules import parse_token
 from deepwork.access.store import AuditStore
 from deepwork.access.tools import TokenTools
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.server.registry import index_by_name

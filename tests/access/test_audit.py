@@ -29,7 +29,7 @@ from application import NOW, call_tool, list_event_types, make_app
 from deepwork.access import audit_chain
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead
 from deepwork.agents.tools import AgentTools
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.errors import DeepworkError, NotFound, StorageError
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from cli.command_tree import is_runnable, walk_commands
 from cli.run import run_deepwork
 from deepwork.cli import main
+from deepwork.cli.framework.tool_commands import ToolCommand
 from deepwork.cli.shell_completion import INDEX, build_index
-from deepwork.cli.tool_commands import ToolCommand
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 

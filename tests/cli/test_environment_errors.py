@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from cli.command_tree import map_tool_commands
 from deepwork.cli import command_hints, main, servers
-from deepwork.cli.terminal import is_terminal
+from deepwork.cli.framework.terminal import is_terminal
 from deepwork.database import processes
 from deepwork.errors import DefinitionError, NotAllowed, NotFound
 

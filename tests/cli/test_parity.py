@@ -13,11 +13,11 @@ import pytest
 
 from application import list_event_types
 from cli.command_tree import build_arguments, map_tool_commands, run_command
+from deepwork.call import Call
 from deepwork.config import load_settings
-from deepwork.database.call import Call
-from deepwork.database.store_overview import load_overview
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async
+from deepwork.store_admin.store_overview import load_overview
 from jobs.project import make_step, write_job
 from workspaces.make import create_repository
 

@@ -13,7 +13,7 @@ import pytest
 
 from application import call_tool, make_app
 from cli.run import run_deepwork, run_in_terminal
-from deepwork.cli.tables import align_rows, measure_width, select_columns, shorten
+from deepwork.cli.framework.tables import align_rows, measure_width, select_columns, shorten
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "[bold red]x[/] \x1b[2J\x07 :smile: \u202egone"
@@ -146,7 +146,7 @@ def add_events(project: Path, rows: int) -> None:
 
 IMPATIENT = """
 import threading
-from deepwork.cli import progress
+from deepwork.cli.framework import progress
 from deepwork.cli.main import main
 
 progress.ProgressBar.__init__.__kwdefaults__["delay"] = 0
@@ -177,7 +177,7 @@ def test_long_operations_show_progress(tmp_path: Path):
 
 BAR = """
 import sys, threading
-from deepwork.cli.progress import ProgressBar
+from deepwork.cli.framework.progress import ProgressBar
 with ProgressBar("Copying", quiet="--json" in sys.argv, delay=0) as bar:
     bar.report("Comparing", 30, 40)
     for timer in threading.enumerate():
@@ -199,7 +199,7 @@ def test_no_progress_is_shown_in_a_pipe_or_with_json(tmp_path: Path):
 
 RESTING = """
 import time
-from deepwork.cli import progress
+from deepwork.cli.framework import progress
 from deepwork.cli.main import main
 
 def report(waiting, what, done=0, total=0):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from application import NOW, call_tool, list_event_types, list_events, make_app
-from deepwork.database.call import Call, use_call
+from deepwork.call import Call, use_call
 from deepwork.errors import StorageError
 from deepwork.server.application import Application
 

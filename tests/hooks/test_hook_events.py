@@ -16,8 +16,8 @@ import pytest
 from rs_bpe.bpe import openai
 
 from application import call_tool, list_event_types, make_app
+from deepwork.call import Call
 from deepwork.config import load_settings
-from deepwork.database.call import Call
 from deepwork.files.lock import FileLock
 from deepwork.hooks import dispatch, failure_log, rendering, session_memory, tool_use
 from deepwork.hooks.dispatch import dispatch_event

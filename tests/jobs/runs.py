@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from application import make_app
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke, invoke_async
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from application import list_event_types, list_events
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.jobs.sessions.store import SessionStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async

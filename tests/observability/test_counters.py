@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from application import call_tool
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.errors import Code, InvalidInput
 from deepwork.observability import calls
 from deepwork.observability.calls import CANCELLED, CallRecorder, get_error_code

@@ -10,13 +10,13 @@ import pytest
 
 from application import Clock, call_tool, list_events, make_app
 from conftest import KINDS
-from database.stores import read_all_rows, run_sql
 from deepwork.access.audit_chain import verify_chain
 from deepwork.access.store import AuditStore, TokenStore
 from deepwork.database import schema
 from deepwork.jobs.sessions.store import SessionStore
 from deepwork.server.application import Application
 from package.old_stores import SCHEMAS, create_empty_location, create_old_store
+from store_admin.stores import read_all_rows, run_sql
 
 RELEASED = ["0001", "0002", "0003", "0004", "0005"]
 A_DAY = 86_400

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.errors import DeepworkError
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke

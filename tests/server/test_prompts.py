@@ -11,7 +11,7 @@ import pytest
 from mcp.types import ResourceTemplateReference
 
 from application import make_app
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.server.application import Application
 from deepwork.server.prompts import PromptRenderer
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT

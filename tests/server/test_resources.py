@@ -12,7 +12,7 @@ from mcp.types import PromptReference, ResourceTemplateReference
 
 from access.make import make_token
 from application import call_tool, make_app
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from application import NOW, Clock, call_tool, list_event_types, list_events, make_app
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke

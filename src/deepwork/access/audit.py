@@ -11,7 +11,7 @@ from typing import Any
 from deepwork.access import audit_chain
 from deepwork.access.models import AuditEntry
 from deepwork.access.store import AuditStore
-from deepwork.database.call import Call, use_call
+from deepwork.call import Call, use_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, DeepworkError
 

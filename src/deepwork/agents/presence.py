@@ -11,7 +11,7 @@ from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentEvent
 from deepwork.agents.responses import AgentView
 from deepwork.agents.store import AgentStore
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import StorageError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deepwork.agents.tools import AgentTools
-from deepwork.cli.tool_commands import ToolGroup
+from deepwork.cli.framework.tool_commands import ToolGroup
 from deepwork.messages.tools import MessageTools
 
 agents = ToolGroup(

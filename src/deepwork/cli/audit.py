@@ -16,10 +16,10 @@ import click
 from deepwork.access.audit_chain import ChainVerdict, verify_chain
 from deepwork.access.models import ChainedEntry
 from deepwork.access.store import AuditStore
-from deepwork.cli.command_groups import CommandGroup
-from deepwork.cli.options import json_option, load_command_settings, place_options, refuse_misplaced
-from deepwork.cli.output import print_answer
-from deepwork.cli.progress import ProgressBar
+from deepwork.cli.framework.command_groups import CommandGroup
+from deepwork.cli.framework.options import json_option, load_command_settings, place_options, refuse_misplaced
+from deepwork.cli.framework.output import print_answer
+from deepwork.cli.framework.progress import ProgressBar
 from deepwork.errors import StorageError
 from deepwork.server.application import Application
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from deepwork.cli.logs import log_format_option
-from deepwork.cli.options import load_command_settings, place_options
+from deepwork.cli.framework.logs import log_format_option
+from deepwork.cli.framework.options import load_command_settings, place_options
 from deepwork.config import OPTIONS
 from deepwork.observability.logs import start_logging
 

@@ -11,16 +11,16 @@ from urllib.parse import SplitResult, urlsplit
 
 import click
 
-from deepwork.cli.command_groups import CommandGroup
-from deepwork.cli.options import (
+from deepwork.cli.framework.command_groups import CommandGroup
+from deepwork.cli.framework.options import (
     json_option,
     load_command_settings,
     place_options,
     project_option,
     refuse_password,
 )
-from deepwork.cli.output import print_answer
-from deepwork.cli.progress import ProgressBar
+from deepwork.cli.framework.output import print_answer
+from deepwork.cli.framework.progress import ProgressBar
 from deepwork.config import Settings
 from deepwork.database.engine import Engine, open_engine
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
@@ -40,7 +40,7 @@ def db() -> None:
 @json_option
 def info(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
     """Show where the store is, how large it is, and which processes have it open; changes nothing."""
-    from deepwork.database.store_overview import load_overview
+    from deepwork.store_admin.store_overview import load_overview
 
     settings = load_command_settings(path, database=database, global_store=global_store)
     store = open_engine(settings.database_location)
@@ -75,7 +75,7 @@ def copy(source: str, target: str, path: str, as_json: bool) -> None:
 
     FROM and TO are files, postgresql:// URLs without a password, or the words `project` and `global`.
     """
-    from deepwork.database.copying import copy_store
+    from deepwork.store_admin.copying import copy_store
 
     settings = load_command_settings(path)
     if target == "project":
@@ -99,7 +99,7 @@ def copy(source: str, target: str, path: str, as_json: bool) -> None:
 @json_option
 def backup(file: str, path: str, database: str | None, global_store: bool, as_json: bool) -> None:
     """Back up the whole store to one new SQLite file; servers may keep running."""
-    from deepwork.database.backup import back_up
+    from deepwork.store_admin.backup import back_up
 
     settings = load_command_settings(path, database=database, global_store=global_store)
     place = _to_path(file)
@@ -123,8 +123,8 @@ def restore(
     file: str, replace: bool, path: str, database: str | None, global_store: bool, as_json: bool
 ) -> None:
     """Restore a backup into the store, which must be empty or new unless --replace is given."""
-    from deepwork.database.backup import require_backup
-    from deepwork.database.backup import restore as put_back
+    from deepwork.store_admin.backup import require_backup
+    from deepwork.store_admin.backup import restore as put_back
 
     settings = load_command_settings(path, database=database, global_store=global_store)
     store, place = open_engine(settings.database_location), _to_path(file)

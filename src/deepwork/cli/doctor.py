@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from deepwork import __version__
-from deepwork.cli.options import json_option, load_command_settings, place_options, resolve_project
-from deepwork.cli.output import print_answer
+from deepwork.cli.framework.options import json_option, load_command_settings, place_options, resolve_project
+from deepwork.cli.framework.output import print_answer
 from deepwork.cli.servers import list_servers
 from deepwork.config import OPTIONS, Settings, build_child_environment, find_unknown_keys, load_settings
 from deepwork.database.engine import open_engine

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 import click
 
-from deepwork.cli.command_groups import CommandGroup
-from deepwork.cli.options import load_command_settings, place_options
-from deepwork.cli.output import to_printable
+from deepwork.cli.framework.command_groups import CommandGroup
+from deepwork.cli.framework.options import load_command_settings, place_options
+from deepwork.cli.framework.output import to_printable
 from deepwork.events.feed import ResyncRequired
 from deepwork.events.log import Event
 from deepwork.server.application import Application

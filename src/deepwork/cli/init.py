@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from deepwork.cli.options import json_option, load_command_settings, project_option
-from deepwork.cli.output import print_answer, to_printable
+from deepwork.cli.framework.options import json_option, load_command_settings, project_option
+from deepwork.cli.framework.output import print_answer, to_printable
 
 
 @click.command()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepwork.cli.options import Function, json_option, load_command_settings, project_option
-from deepwork.cli.output import print_answer, to_printable
-from deepwork.cli.tool_commands import ToolGroup
+from deepwork.cli.framework.options import Function, json_option, load_command_settings, project_option
+from deepwork.cli.framework.output import print_answer, to_printable
+from deepwork.cli.framework.tool_commands import ToolGroup
 from deepwork.errors import NotFound
 from deepwork.jobs.definitions.catalog import JobCatalog, find_problems, load_job
 from deepwork.jobs.definitions.checks import find_warnings

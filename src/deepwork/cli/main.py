@@ -13,7 +13,7 @@ from typing import cast
 import click
 
 from deepwork import __version__
-from deepwork.cli.command_groups import CommandGroup, sort_parameters
+from deepwork.cli.framework.command_groups import CommandGroup, sort_parameters
 from deepwork.errors import Code, DeepworkError, DefinitionError, InvalidInput, StorageError
 
 REFUSED, MISUSED, INTERRUPTED, INTERNAL_FAILURE = 1, 2, 130, 70

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from deepwork.cli.documents import DocumentParam, ProblemPath, TextParam
-from deepwork.cli.options import json_option, load_command_settings, place_options
-from deepwork.cli.output import print_answer, render_json, render_lines, to_printable
-from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
-from deepwork.database.call import Call
+from deepwork.call import Call
+from deepwork.cli.framework.documents import DocumentParam, ProblemPath, TextParam
+from deepwork.cli.framework.options import json_option, load_command_settings, place_options
+from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.plans.diagrams import render_mermaid, render_text
 from deepwork.plans.inputs import Plan, PlannedTask, TaskPlan
 from deepwork.plans.models import SourceType

@@ -11,19 +11,19 @@ from typing import Any
 
 import click
 
-from deepwork.cli.main import print_error
-from deepwork.cli.options import (
+from deepwork.call import Call
+from deepwork.cli.framework.options import (
     json_option,
     load_command_settings,
     place_options,
     project_option,
     refuse_misplaced,
 )
-from deepwork.cli.output import print_answer, to_printable
-from deepwork.cli.progress import ProgressBar
-from deepwork.cli.tool_commands import ToolGroup
+from deepwork.cli.framework.output import print_answer, to_printable
+from deepwork.cli.framework.progress import ProgressBar
+from deepwork.cli.framework.tool_commands import ToolGroup
+from deepwork.cli.main import print_error
 from deepwork.config import build_child_environment
-from deepwork.database.call import Call
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.git.command import Git
 from deepwork.reviews import rendering, rules

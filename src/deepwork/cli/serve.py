@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from deepwork.cli.logs import log_format_option
-from deepwork.cli.options import load_command_settings, place_options
+from deepwork.cli.framework.logs import log_format_option
+from deepwork.cli.framework.options import load_command_settings, place_options
 from deepwork.config import OPTIONS, find_unknown_keys
 from deepwork.observability.logs import set_request_id_source, start_logging
 from deepwork.observability.tracing import start_tracing

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 import click
 
 from deepwork.cli.dashboard import dashboard
-from deepwork.cli.options import CURRENT_FOLDER
+from deepwork.cli.framework.options import CURRENT_FOLDER
 from deepwork.cli.serve import serve
 from deepwork.config import find_project, load_settings
 from deepwork.database.processes import find_processes_with_open

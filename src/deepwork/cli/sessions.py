@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from deepwork.cli.documents import OutputParam, merge_outputs
-from deepwork.cli.options import Function, json_option, load_command_settings, place_options
-from deepwork.cli.output import print_answer, render_json, to_printable
-from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
-from deepwork.database.call import Call
+from deepwork.call import Call
+from deepwork.cli.framework.documents import OutputParam, merge_outputs
+from deepwork.cli.framework.options import Function, json_option, load_command_settings, place_options
+from deepwork.cli.framework.output import print_answer, render_json, to_printable
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.jobs.tools import WorkflowTools

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.cli.options import json_option, load_command_settings, project_option
-from deepwork.cli.output import print_answer, to_printable
+from deepwork.cli.framework.options import json_option, load_command_settings, project_option
+from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.config import Settings
 from deepwork.setup.clients import BY_NAME, CLIENTS, Client, Scope
 

@@ -17,7 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from deepwork.cli.identifiers import list_identifiers
+from deepwork.cli.framework.identifiers import list_identifiers
 
 VARIABLE = "_DEEPWORK_COMPLETE"
 INDEX = Path(__file__).with_name("completion.json")

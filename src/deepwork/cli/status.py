@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.cli.options import json_option, load_command_settings, place_options
-from deepwork.cli.output import print_answer, render_lines
+from deepwork.cli.framework.options import json_option, load_command_settings, place_options
+from deepwork.cli.framework.output import print_answer, render_lines
 from deepwork.config import Settings
 from deepwork.database.engine import Engine, open_engine
 from deepwork.hooks import failure_log

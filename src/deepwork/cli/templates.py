@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from deepwork.cli.documents import DocumentParam
-from deepwork.cli.output import render_lines, to_printable
-from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
+from deepwork.cli.framework.documents import DocumentParam
+from deepwork.cli.framework.output import render_lines, to_printable
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.plans.diagrams import render_text
 from deepwork.plans.models import Node
 from deepwork.templates.inputs import Definition

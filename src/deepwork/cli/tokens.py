@@ -8,10 +8,10 @@ import click
 
 from deepwork.access.models import Scope
 from deepwork.access.tools import TokenTools
-from deepwork.cli.command_groups import CommandGroup
-from deepwork.cli.options import json_option, load_command_settings, place_options
-from deepwork.cli.output import print_answer
-from deepwork.database.call import Call
+from deepwork.call import Call
+from deepwork.cli.framework.command_groups import CommandGroup
+from deepwork.cli.framework.options import json_option, load_command_settings, place_options
+from deepwork.cli.framework.output import print_answer
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.server.registry import index_by_name

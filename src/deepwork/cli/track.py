@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from deepwork.cli.options import json_option, load_command_settings, place_options
-from deepwork.cli.output import print_answer, render_lines, to_printable
-from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
-from deepwork.database.call import Call
+from deepwork.call import Call
+from deepwork.cli.framework.options import json_option, load_command_settings, place_options
+from deepwork.cli.framework.output import print_answer, render_lines, to_printable
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.tracking.context_tools import ContextTools

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from deepwork.cli.output import to_printable
-from deepwork.cli.tool_commands import CommandOverrides, ToolGroup
+from deepwork.cli.framework.output import to_printable
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.workspaces.tools import RepositoryTools, WorkspaceTools
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
+from deepwork.call import Call
 from deepwork.dashboard.http_errors import HttpError, require_method
-from deepwork.database.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
 from deepwork.errors import NotAllowed

@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 from deepwork import __version__
-from deepwork.database.store_overview import load_overview
 from deepwork.database.transaction import Database
 from deepwork.events.log import RETENTION_MS, EventStore
 from deepwork.overview.task_row_store import TaskRowStore
+from deepwork.store_admin.store_overview import load_overview
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_types import Answer
 

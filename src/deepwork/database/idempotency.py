@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deepwork.database.call import Call, current_call
+from deepwork.call import Call, current_call
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import Code, Conflict, InvalidInput

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from deepwork.call import current_call
 from deepwork.database import statements
-from deepwork.database.call import current_call
 from deepwork.database.engine import Connection, Cursor, Engine, Listener, Row, UnreadableRow
 from deepwork.database.fulltext import FullText
 from deepwork.errors import StorageError

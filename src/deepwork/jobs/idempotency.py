@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.jobs.responses import JobAnswer
 from deepwork.jobs.sessions.state import LastAnswer, Session

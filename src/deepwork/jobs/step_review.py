@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, DeepworkError, StorageError, ToolError
 from deepwork.jobs.active_step import list_delivered_paths

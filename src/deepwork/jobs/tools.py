@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import anyio
 from pydantic import Field
 
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.errors import Code, InvalidInput, NotAllowed, StateError
 from deepwork.files.paths import confine
 from deepwork.git.command import Git

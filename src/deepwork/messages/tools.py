@@ -12,7 +12,7 @@ from deepwork.agents.models import Agent, LivingStatus, Role
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.agents.task_directory import TaskDirectory
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, NotAllowed
 from deepwork.messages import rules

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.errors import Code, DeepworkError
 from deepwork.observability import tracing
 from deepwork.observability.counters import COUNTERS

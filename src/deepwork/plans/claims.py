@@ -13,7 +13,7 @@ from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentStatus, Lease
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.plans.interfaces import WorkspaceProvider

@@ -15,7 +15,7 @@ from deepwork.access.audit import AuditRecord
 from deepwork.access.audit_chain import REPEATED, classify_outcome
 from deepwork.access.models import Scope
 from deepwork.agents.store import AgentStore
-from deepwork.database.call import Call, use_call
+from deepwork.call import Call, use_call
 from deepwork.database.idempotency import run_once
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError

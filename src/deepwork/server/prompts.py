@@ -18,7 +18,7 @@ from mcp.types import Prompt as McpPromptForm
 from pydantic import PrivateAttr
 
 from deepwork.agents.store import AgentStore
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.hooks import rendering
 from deepwork.hooks.current_work import get_project_scope, load_current_work

@@ -22,7 +22,7 @@ from starlette.requests import Request
 
 from deepwork.access.models import Scope
 from deepwork.access.rules import is_offered_to
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.server.application import Application

@@ -15,7 +15,7 @@ from mcp.types import Resource as McpResourceForm
 from mcp.types import ResourceTemplate as McpTemplateForm
 from pydantic import PrivateAttr
 
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.hooks.current_work import get_project_scope
 from deepwork.hooks.rendering import parse_session_data
 from deepwork.overview.current_work_store import CurrentWorkStore

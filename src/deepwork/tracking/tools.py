@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.database.idempotency import run_under_key
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.database.call import current_call
+from deepwork.call import current_call
 from deepwork.database.transaction import Transaction
 from deepwork.errors import MAX_ECHOED, Code, NotAllowed
 from deepwork.workspaces.models import Repository, WorkspaceEvent

@@ -19,11 +19,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepwork.access.token_cache import TokenCache
+from deepwork.call import Call
 from deepwork.dashboard.actions import InvokeTool
 from deepwork.dashboard.api import RestApi
 from deepwork.dashboard.pages import StaticPages, render_sign_in_page
 from deepwork.dashboard.streams import EventStreams
-from deepwork.database.call import Call
 from deepwork.events.hub import EventHub
 from deepwork.server.application import Application
 from deepwork.server.http.guard import Guard

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from deepwork.cli.output import to_printable
+from deepwork.cli.framework.output import to_printable
 from deepwork.config import STATE_FOLDER, TMP_FOLDER, Settings, find_project, load_settings
 from deepwork.errors import DefinitionError
 
@@ -95,10 +95,10 @@ def _query_rows(location: str, begun: str, table: str, id: str, name: str) -> li
 
 
 def _list_job_folders(settings: Settings) -> list[Path]:
-    standard = Path(__file__).parents[1] / "jobs" / "standard"
+    standard = Path(__file__).parents[2] / "jobs" / "standard"
     return [settings.state_folder / "jobs", standard, *map(Path, settings.additional_jobs_folders)]
 
 
 def _list_template_folders(settings: Settings) -> list[Path]:
-    shipped = Path(__file__).parents[1] / "templates" / "shipped"
+    shipped = Path(__file__).parents[2] / "templates" / "shipped"
     return [settings.state_folder / "templates", Path.home() / STATE_FOLDER / "templates", shipped]

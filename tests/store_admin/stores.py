@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from application import call_tool, make_app
-from deepwork.database.call import Call
+from deepwork.call import Call
 from deepwork.database.engine import open_engine
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
@@ -232,7 +232,7 @@ def wait_until_closed(location: str) -> None:
 _KILLED_AT = """
 import os, signal, sys
 from deepwork.cli.main import main
-from deepwork.cli.progress import ProgressBar
+from deepwork.cli.framework.progress import ProgressBar
 stage, rows = sys.argv[1], int(sys.argv[2])
 
 def report(self, what, done=0, total=0):

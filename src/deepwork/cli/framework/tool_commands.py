@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.cli.command_groups import CommandGroup, format_short_help, sort_parameters
-from deepwork.cli.options import json_option, key_option, load_command_settings, place_options
-from deepwork.cli.output import print_answer
+from deepwork.cli.framework.command_groups import CommandGroup, format_short_help, sort_parameters
+from deepwork.cli.framework.options import json_option, key_option, load_command_settings, place_options
+from deepwork.cli.framework.output import print_answer
 
 if TYPE_CHECKING:
     from deepwork.server.application import Application
@@ -159,7 +159,7 @@ def build_command(
 
 def call_tool(app: Application, spec: ToolSpec, arguments: Mapping[str, Any], key: str | None = None) -> Any:
     """Call a tool, synchronous or asynchronous, and return its answer."""
-    from deepwork.database.call import Call
+    from deepwork.call import Call
     from deepwork.database.idempotency import check_key
     from deepwork.server.invocation import invoke, invoke_async
 

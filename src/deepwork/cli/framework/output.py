@@ -7,7 +7,7 @@ import unicodedata
 from datetime import datetime
 from typing import Any
 
-from deepwork.cli import terminal
+from deepwork.cli.framework import terminal
 
 
 def print_answer(answer: Any, *, as_json: bool) -> None:
@@ -74,9 +74,9 @@ def _render_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(key for row in rows for key in row))
     cells = [[format_cell(name, row.get(name)) for name in names] for row in rows]
     if terminal.supports_rich_output():
-        from deepwork.cli.rich_tables import render_table
+        from deepwork.cli.framework.rich_tables import render_table
 
         return render_table(title, names, cells, terminal.get_width())
-    from deepwork.cli.tables import align_rows
+    from deepwork.cli.framework.tables import align_rows
 
     return [title.upper()] * bool(title) + align_rows([names, *cells], names) + [""]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.database.copying import Counts, inspect_tables, translate_errors
 from deepwork.database.engine import Engine
 from deepwork.database.tables import COUNTER_TABLE, VERSION_TABLE, TableStore
+from deepwork.store_admin.copying import Counts, inspect_tables, translate_errors
 
 
 @dataclass(frozen=True)

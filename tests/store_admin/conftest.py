@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from application import call_tool
-from database.stores import create_large_plan, fill_store, open_store
+from store_admin.stores import create_large_plan, fill_store, open_store
 
 TASKS = 10_000
 

@@ -17,7 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deepwork.database import schema
-from deepwork.database.copying import (
+from deepwork.database.engine import Engine
+from deepwork.database.filesystem import find_network_file_system
+from deepwork.database.sqlite import SQLite
+from deepwork.database.tables import VERSION_TABLE, TableStore
+from deepwork.errors import NotAllowed, StorageError
+from deepwork.files.atomic import move_durably
+from deepwork.files.os_errors import format_path, to_storage_error
+from deepwork.store_admin.copying import (
     CopyResult,
     Counts,
     ReportProgress,
@@ -29,13 +36,6 @@ from deepwork.database.copying import (
     require_store_exists,
     translate_errors,
 )
-from deepwork.database.engine import Engine
-from deepwork.database.filesystem import find_network_file_system
-from deepwork.database.sqlite import SQLite
-from deepwork.database.tables import VERSION_TABLE, TableStore
-from deepwork.errors import NotAllowed, StorageError
-from deepwork.files.atomic import move_durably
-from deepwork.files.os_errors import format_path, to_storage_error
 
 _EXIT_SECONDS = 2.0
 """How long an exiting process may still appear to have the store open, in seconds."""

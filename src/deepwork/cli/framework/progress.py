@@ -7,7 +7,7 @@ from threading import Lock, Timer
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from deepwork.cli.terminal import is_terminal
+from deepwork.cli.framework.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deepwork.cli.tables import is_never_shortened, measure_width, select_columns, shorten
+from deepwork.cli.framework.tables import is_never_shortened, measure_width, select_columns, shorten
 
 _MAX_CELL_WIDTH = 400
 """Longer text in a cell is cut; the object's own `get` command shows all of it."""

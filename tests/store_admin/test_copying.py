@@ -12,8 +12,14 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, list_events, skip_or_fail
-from database.conftest import TASKS, Place
-from database.stores import (
+from deepwork.database import schema
+from deepwork.database.engine import open_engine
+from deepwork.database.tables import Table, Values, find_first_difference, sort_by_reference
+from deepwork.errors import DeepworkError, NotAllowed, StorageError
+from deepwork.server.application import Application
+from deepwork.store_admin.copying import CopyResult, copy_store
+from store_admin.conftest import TASKS, Place
+from store_admin.stores import (
     KEY,
     PATIENCE,
     corrupt_page,
@@ -24,12 +30,6 @@ from database.stores import (
     run_sql,
     run_until_killed_at,
 )
-from deepwork.database import schema
-from deepwork.database.copying import CopyResult, copy_store
-from deepwork.database.engine import open_engine
-from deepwork.database.tables import Table, Values, find_first_difference, sort_by_reference
-from deepwork.errors import DeepworkError, NotAllowed, StorageError
-from deepwork.server.application import Application
 
 # Stores of 10,000 tasks are slow to create on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -413,7 +413,7 @@ def test_a_kill_in_the_middle_leaves_the_target_empty(large: Callable[[str], str
 
 MEASURED = """
 import sys
-from deepwork.database.copying import copy_store
+from deepwork.store_admin.copying import copy_store
 from deepwork.database.engine import open_engine
 copy_store(*map(open_engine, sys.argv[1:]))
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))

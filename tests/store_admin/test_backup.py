@@ -14,8 +14,14 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, list_events
-from database.conftest import TASKS, Place
-from database.stores import (
+from deepwork.database import schema
+from deepwork.database.engine import open_engine
+from deepwork.database.processes import find_processes_with_open
+from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
+from deepwork.store_admin.backup import RestoreResult, back_up, restore
+from deepwork.store_admin.copying import CopyResult
+from store_admin.conftest import TASKS, Place
+from store_admin.stores import (
     PATIENCE,
     corrupt_page,
     create_older_store,
@@ -27,12 +33,6 @@ from database.stores import (
     run_until_killed_at_size,
     wait_until_closed,
 )
-from deepwork.database import schema
-from deepwork.database.backup import RestoreResult, back_up, restore
-from deepwork.database.copying import CopyResult
-from deepwork.database.engine import open_engine
-from deepwork.database.processes import find_processes_with_open
-from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
 
 # Stores of 10,000 tasks are slow to create on a busy machine.
 pytestmark = pytest.mark.timeout(600)

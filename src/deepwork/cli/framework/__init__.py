@@ -1,0 +1,1 @@
+"""What every command is built from: options, output, tables, and commands derived from tools."""

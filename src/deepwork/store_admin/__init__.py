@@ -1,0 +1,1 @@
+"""Administration of a whole store: copies, backups and sizes."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from clients import Caller, StdioClient
-from deepwork.config import load_settings
 from deepwork.call import Call
+from deepwork.config import load_settings
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 

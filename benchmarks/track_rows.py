@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deepwork.config import load_settings
 from deepwork.call import Call
+from deepwork.config import load_settings
 from deepwork.git.command import Git
 from deepwork.git.snapshot import SnapshotStore
 from deepwork.names import new_id

@@ -17,7 +17,7 @@ ScopeName = Literal["read", "work", "admin"]
 class WhenFalse:
     """A narrower scope for calls in which an argument is exactly `False`.
 
-    No other value counts as false: a tool may accept "true" in more than one spelling.
+    Only `False` itself counts: a tool accepts several spellings of true, and none may get past the scope.
     """
 
     argument: str
@@ -39,9 +39,9 @@ class ToolDeclaration:
     """The parameter that names the agent on whose behalf the call is made."""
     for_people: bool = False
     """Whether the dashboard offers the tool as an action."""
-    offered_read_only: bool = False
+    offered_on_read_only_server: bool = False
     """Whether a read-only server offers the tool, too: there it changes nothing."""
-    own_keys: bool = False
+    handles_own_keys: bool = False
     """Whether the tool runs programs between transactions and handles idempotency keys itself."""
 
 
@@ -87,8 +87,8 @@ def tool(
     destructive: bool = False,
     acts_as: str | None = None,
     for_people: bool = False,
-    offered_read_only: bool = False,
-    own_keys: bool = False,
+    offered_on_read_only_server: bool = False,
+    handles_own_keys: bool = False,
 ) -> Callable[[Method], Method]:
     """Declare a method as a tool. A tool with the scope `read` is read-only."""
     is_read_only = scope == "read" if read_only is None else read_only
@@ -100,8 +100,8 @@ def tool(
         destructive=destructive,
         acts_as=acts_as,
         for_people=for_people,
-        offered_read_only=offered_read_only,
-        own_keys=own_keys,
+        offered_on_read_only_server=offered_on_read_only_server,
+        handles_own_keys=handles_own_keys,
     )
 
     def declare(method: Method) -> Method:

@@ -402,9 +402,9 @@ def test_a_backup_can_be_written_to_a_network_share(
     on_share = str(tmp_path / "share")
     if Path("/dev/shm").is_dir():  # another file system, like a network share
         monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
-    for module in ("backup", "sqlite"):
+    for module in ("store_admin.backup", "database.sqlite"):
         monkeypatch.setattr(
-            f"deepwork.database.{module}.find_network_file_system",
+            f"deepwork.{module}.find_network_file_system",
             lambda path: "nfs4" if str(path).startswith(on_share) else None,
         )
 

@@ -63,7 +63,7 @@ class Presence:
             self.emit(tx, AgentEvent.UPDATED, agent)
 
     def get_alive_since(self, tx: Transaction) -> int:
-        """Return the time before which an agent's last heartbeat makes it offline."""
+        """Return the start of the current lease: an agent whose last heartbeat is older is offline."""
         return tx.now - self.lease_ms
 
     def build_view(self, tx: Transaction, agent: Agent) -> AgentView:

@@ -31,11 +31,11 @@ class AgentView(Answer):
             status=rules.get_status(agent, now, lease_ms),
             capabilities=list(agent.capabilities),
             metadata=dict(agent.metadata),
-            **{name: getattr(agent, name) for name in _SAME},
+            **{name: getattr(agent, name) for name in _COPIED_FIELDS},
         )
 
 
-_SAME = (
+_COPIED_FIELDS = (
     "id", "name", "runtime", "role", "current_task_id", "workspace_path",
     "last_heartbeat", "created_at", "updated_at",
 )  # fmt: skip

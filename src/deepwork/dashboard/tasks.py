@@ -130,7 +130,7 @@ def _read_planned_rows(context: ReadContext, query: RowsQuery) -> Rows:
         for sequence, previous in levels.previous.items()
         if previous is not None and levels.open[previous]
     }
-    lapsed = store.find_lapsed_claims(context.id)
+    lapsed = store.find_expired_claims(context.id)
     rows = []
     for row in found[: query.limit]:
         waits = row["open_dependencies"] > 0 if row["is_explicit"] else row["phase"] in behind

@@ -11,7 +11,7 @@ from deepwork.config import Settings
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.hooks.identity import SessionRecord
-from deepwork.overview.current_work_store import MOST, CurrentWorkStore
+from deepwork.overview.current_work_store import MAX_ROWS, CurrentWorkStore
 
 CONTEXT_TOKENS = 1200
 _CHECKPOINTS = 3
@@ -90,7 +90,7 @@ def load_current_work(
 def _list_jobs(store: CurrentWorkStore, scope: ProjectScope) -> list[Row]:
     """List active job sessions whose files are in this project."""
     found = store.list_active_jobs(_LOOKED_AT)
-    return [row for row in found if (scope.sessions / f"session_{row['id']}.json").exists()][:MOST]
+    return [row for row in found if (scope.sessions / f"session_{row['id']}.json").exists()][:MAX_ROWS]
 
 
 def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class MessageTools:
         "work",
         idempotent=True,
         when_false=WhenFalse("mark_read", default=True, scope="read"),
-        offered_read_only=True,
+        offered_on_read_only_server=True,
     )
     def message_get(self, id: Id, mark_read: bool = True) -> MessageView:
         """Get a message in full; marks it as read by default."""

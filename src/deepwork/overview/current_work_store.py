@@ -9,7 +9,7 @@ from deepwork.database.engine import Row
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 
-MOST = 5
+MAX_ROWS = 5
 MOST_COUNTED = 1000
 """Tasks of a plan are counted up to this number, because hooks must be fast."""
 
@@ -51,7 +51,7 @@ class CurrentWorkStore:
                       plans.created_seq, task.position
              LIMIT :limit
             """,
-            agents=list(agents), limit=MOST,
+            agents=list(agents), limit=MAX_ROWS,
         )  # fmt: skip
 
     def list_tracked_workflows(self, repository: str | None, wanted: str | None) -> list[Row]:
@@ -63,7 +63,7 @@ class CurrentWorkStore:
         return self._tx.fetch_all(
             "SELECT id, name, objective, current_phase, total_phases FROM tracked_workflows"
             f" {condition} ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
-            wanted=wanted, repository=repository, limit=MOST,
+            wanted=wanted, repository=repository, limit=MAX_ROWS,
         )  # fmt: skip
 
     def list_open_tracked_tasks(self, workflow_ids: Sequence[str]) -> list[Row]:
@@ -72,7 +72,7 @@ class CurrentWorkStore:
             "SELECT id, workflow_id, name, agent_name FROM tracked_tasks"
             " WHERE workflow_id IN :ids AND status = 'in_progress'"
             " ORDER BY started_at, created_seq LIMIT :limit",
-            ids=list(workflow_ids), limit=MOST,
+            ids=list(workflow_ids), limit=MAX_ROWS,
         )  # fmt: skip
 
     def list_open_plans(self, repository: str | None) -> list[Row]:
@@ -91,7 +91,7 @@ class CurrentWorkStore:
               FROM plans WHERE status IN ('ready', 'in_progress'){mine}
              ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
             """,
-            repository=repository, limit=MOST, most=MOST_COUNTED + 1,
+            repository=repository, limit=MAX_ROWS, most=MOST_COUNTED + 1,
         )  # fmt: skip
 
     def count_unread(self, agents: Sequence[str]) -> list[Row]:
@@ -121,7 +121,7 @@ class CurrentWorkStore:
             "SELECT lost.who, lost.what, task.name FROM lost_leases AS lost"
             " LEFT JOIN plan_tasks AS task ON task.id = lost.what"
             " WHERE lost.who IN :agents ORDER BY lost.who, lost.what LIMIT :limit",
-            agents=list(agents), limit=MOST,
+            agents=list(agents), limit=MAX_ROWS,
         )  # fmt: skip
 
     def list_claims(self, limit: int) -> list[Row]:

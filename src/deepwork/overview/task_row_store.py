@@ -61,7 +61,7 @@ class TaskRowStore:
             workflow_id=workflow_id, sequence=sequence, position=position, limit=limit,
         )  # fmt: skip
 
-    def find_lapsed_claims(self, workflow_id: str) -> set[str]:
+    def find_expired_claims(self, workflow_id: str) -> set[str]:
         """Return the ids of claimed tasks of a plan whose lease has expired."""
         rows = self._tx.fetch_all(
             """

@@ -1,7 +1,7 @@
 """Claims: which agent may work on a task, for how long, and what happens when that agent goes silent.
 
-A claim is a lease. Locks are always taken in the same order, which rules out deadlocks: the workflow, the
-task, agents by id, leases.
+A claim is a lease. The workflow is always locked first, so calls about one workflow run one after another;
+several agents are locked in the order of their ids. That rules out deadlocks.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any
         except Exception as error:
             _record_failure(database, spec, record, error)
             raise
-        if not record.is_saved and not spec.declaration.offered_read_only:
+        if not record.is_saved and not spec.declaration.offered_on_read_only_server:
             record.save(database)
         return answer
 
@@ -122,10 +122,10 @@ def _invoke_changing(
         return to_json_values(spec.method(**arguments))
 
     def run_tool() -> Any:
-        is_keyed = call.key is not None and not spec.declaration.own_keys
+        is_keyed = call.key is not None and not spec.declaration.handles_own_keys
         return run_once(database, call, given, work) if is_keyed else work()
 
-    if not spec.one_transaction or spec.declaration.offered_read_only:
+    if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
         return run_tool()
     with database.transaction() as tx, join_transaction(tx):
         answer = run_tool()
@@ -151,7 +151,7 @@ def _record_failure(database: Database, spec: ToolSpec, record: AuditRecord, err
     if isinstance(error, StorageError):  # the store is unavailable for the audit record too
         return
     is_refused = isinstance(error, DeepworkError) and error.code is Code.UNAUTHORIZED
-    if is_refused or not spec.declaration.offered_read_only:
+    if is_refused or not spec.declaration.offered_on_read_only_server:
         record.save_failure(database, error)
 
 

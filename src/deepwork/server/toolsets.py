@@ -20,7 +20,7 @@ def select_tools(registry: Mapping[str, ToolSpec], settings: Settings) -> dict[s
         if ("all" in settings.toolsets or spec.toolset in settings.toolsets)
         and (not settings.tools or name in settings.tools)
         and name not in settings.exclude_tools
-        and (spec.read_only or spec.declaration.offered_read_only or not settings.read_only)
+        and (spec.read_only or spec.declaration.offered_on_read_only_server or not settings.read_only)
     }
 
 

@@ -180,7 +180,7 @@ class TrackTools:
 
     # Tasks
 
-    @tool("work", own_keys=True)
+    @tool("work", handles_own_keys=True)
     def start_task(
         self,
         workflow_id: Id,
@@ -232,7 +232,7 @@ class TrackTools:
 
         return TaskStarted.model_validate(run_under_key(self._database, arguments, start))
 
-    @tool("work", idempotent=True, own_keys=True)
+    @tool("work", idempotent=True, handles_own_keys=True)
     def complete_task(
         self,
         task_id: Id,
@@ -243,7 +243,7 @@ class TrackTools:
         """End a task with its outcome; returns the files it changed."""
         return self._complete(task_id, TrackedTaskStatus(status), outcome, metadata or Metadata())
 
-    @tool("work", own_keys=True, for_people=True)
+    @tool("work", handles_own_keys=True, for_people=True)
     def abandon_task(self, task_id: Id, reason: Text) -> TaskCompleted:
         """End a task that nobody works on any more as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])

@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Browser tests check accessibility with axe-core from npm; without a browser they are skipped anyway.
 AXE := $(if $(and $(shell command -v npm),$(shell command -v chromium)),web/node_modules/.ready)
 
-.PHONY: help demo test flaky bench chaos clients e2e soak check web docs schema site format lock clean
+.PHONY: help demo test flaky bench chaos clients e2e soak check web docs schema screenshots site format lock clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -74,6 +74,9 @@ docs: $(READY) ## Write the pages that are generated from the code.
 
 schema: $(READY) ## Write the schema snapshots that new stores are created from.
 	$(BIN)/python -P scripts/schema_snapshots.py
+
+screenshots: $(READY) ## Take the screenshots of the dashboard that the documentation shows; needs chromium.
+	$(BIN)/python -P scripts/screenshots.py
 
 site: $(READY) ## Build the documentation as a website, in build/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

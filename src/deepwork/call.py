@@ -8,6 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+PERSON_PREFIX = "human:"
+"""Begins the callers that the dashboard builds. No agent's caller does: the name of a token has no colon, and
+all others are `local`, `anonymous` or begin with `session:` or `client:`."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -26,6 +30,10 @@ class Call:
 
 
 _current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa: B039 - frozen
+
+
+def is_person(caller: str) -> bool:
+    return caller.startswith(PERSON_PREFIX)
 
 
 def current_call() -> Call:

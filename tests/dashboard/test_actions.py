@@ -84,7 +84,8 @@ def test_a_reviewed_task_no_longer_needs_a_person(
     assert read(page, f"/tasks/{task_id}")["actions"] == [action]
 
     # A milestone logged by an agent does not count as a review.
-    call_tool(app, "log_milestone", task_id=task_id, message="Done.", metadata={"by": "Ada"})
+    lookalikes = {"by": "Ada", 'x"by': "human:Ada", "title": '"by": "human:Ada"', "all": ["by", "human:Ada"]}
+    call_tool(app, "log_milestone", task_id=task_id, message="Done.", metadata=lookalikes)
     assert task_id in [each["id"] for each in read(page, "/home")["needs_you"]]
     answer = act(page, action["tool"], **action["arguments"], message="It is legal.")
 

@@ -14,11 +14,12 @@ from deepwork.access.audit_chain import verify_chain
 from deepwork.access.store import AuditStore, TokenStore
 from deepwork.database import schema
 from deepwork.jobs.sessions.store import SessionStore
+from deepwork.overview.attention_store import AttentionStore
 from deepwork.server.application import Application
 from package.old_stores import SCHEMAS, create_empty_location, create_old_store
 from store_admin.stores import read_all_rows, run_sql
 
-RELEASED = ["0001", "0002", "0003", "0004", "0005"]
+RELEASED = ["0001", "0002", "0003", "0004", "0005", "0006"]
 A_DAY = 86_400
 ODD = "ünï©ødé 日本語 \\N '\"%s :name {} 😀\ttab\nline"
 
@@ -100,6 +101,7 @@ def _job_sessions(app: Application) -> None:
         session = SessionStore(tx).find_session(row["id"])
     assert session is not None
     assert (session.name, session.status, session.current_step) == ("chain/main", "active", "a")
+    assert session.goal == "try"
 
 
 def _plans(app: Application) -> None:
@@ -150,6 +152,12 @@ def _tracking(app: Application) -> None:
     assert "After the upgrade" in str(list_events(app)[-1].data)
 
 
+def _reviews(app: Application) -> None:
+    with app.database.reading() as tx:
+        rows, total = AttentionStore(tx).list_reviews(0, 10)
+    assert ([row["name"] for row in rows], total) == (["unsure"], 1)
+
+
 def _agent(app: Application, name: str) -> dict[str, Any]:
     found: dict[str, Any] = next(
         each for each in call_tool(app, "agent_list")["agents"] if each["name"] == name
@@ -163,4 +171,5 @@ WORKS = {
     "0003": _plans,
     "0004": _teams,
     "0005": _tracking,
+    "0006": _reviews,
 }

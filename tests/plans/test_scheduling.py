@@ -396,6 +396,32 @@ def test_tasks_that_an_agent_cannot_do_hide_none_that_it_can(world: World):
     assert answer["total_available"] == 1
 
 
+def test_only_tasks_that_an_agent_can_do_are_counted(world: World):
+    easy = [f"t{number}" for number in range(210)]
+    plan = world.create_plan(*easy, {"name": "hard", "depends_on": [], "required_capabilities": ["rust"]})
+
+    answer = world.call("task_get_available", agent_id=world.register_agent(), workflow_id=plan.id)
+
+    assert answer["total_available"] == len(easy)
+
+
+def test_what_a_task_requires_changes_with_its_context(world: World):
+    plan = world.create_plan({"name": "a", "required_capabilities": ["sql"]})
+    long = "x" * 100_000
+    agents = {name: world.register_agent(capabilities=name.split()) for name in ("sql", "go", "")}
+
+    def list_able(required: object) -> list[str]:
+        context = {"required_capabilities": required}
+        world.call("task_set_plan", id=plan["a"], plan={"steps": ["Do it."]}, context=context)
+        plan.set_status("a", "pending")
+        return [name for name, agent in agents.items() if list_available(world, agent, workflow_id=plan.id)]
+
+    assert list_able(["go", "go"]) == ["go"]
+    assert list_able(["go", "sql"]) == list_able([long]) == []
+    assert list_able("sql") == ["sql"]
+    assert list_able([]) == ["sql", "go", ""]
+
+
 def test_tasks_that_there_is_no_room_for_are_marked_and_come_last(world: World):
     full = world.create_plan("taken", "no room", max_parallel_tasks=1)
     full.claim("taken", world.register_agent())

@@ -39,7 +39,12 @@ def fill_store(app: Application, folder: Path) -> dict[str, str]:
     call_tool(app, "agent_register", KEY, name="once", runtime="custom")
     send_messages(app, ada, bob)
     made = create_plan(
-        app, [{"name": "a", "description": ODD}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}]
+        app,
+        [
+            {"name": "a", "description": ODD},
+            {"name": "b", "depends_on": ["a"], "required_capabilities": ["sql", "日本語"]},
+            {"name": "c"},
+        ],
     )
     first = made["tasks"]["a"]
     assert call_tool(app, "task_claim", task_id=first, agent_id=ada)["success"]

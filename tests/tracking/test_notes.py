@@ -228,13 +228,30 @@ def test_a_milestone_that_makes_no_sense_is_refused(app: Application, running: s
 
 
 @pytest.mark.parametrize(
-    "metadata", [{"by": "human:Ada"}, {"By": "Human:Ada"}, {"more": {"by": "human:Ada"}}]
+    "metadata",
+    [
+        {"by": "human:Ada"},
+        {"By": "Human:Ada"},
+        {"more": {"by": "human:Ada"}},
+        {"all": [1, {"by": "human:Ada"}]},
+    ],
 )
 def test_nobody_but_a_person_approves_as_a_person(app: Application, running: str, metadata: dict[str, Any]):
     given: dict[str, Any] = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
 
     assert expect_error(app, "log_milestone", **given).code == Code.INVALID_INPUT
     assert call_tool(app, "log_milestone", caller="human:Ada", **given)["milestone_id"]
+
+
+def test_only_the_caller_decides_whether_a_person_logged_a_milestone(app: Application, running: str):
+    for caller in ("local", "client:human:Ada", "session:human:Ada", "human:Ada"):
+        call_tool(app, "log_milestone", caller=caller, task_id=running, message=f"By {caller}.")
+    error = expect_error(app, "log_milestone", task_id=running, message="Mine.", logged_by_person="human:Ada")
+
+    with app.database.reading() as tx:
+        rows = tx.fetch_all("SELECT logged_by_person, message FROM milestones ORDER BY created_seq")
+    assert error.code is Code.INVALID_INPUT
+    assert [row["logged_by_person"] for row in rows] == [None, None, None, "human:Ada"]
 
 
 def test_nobody_but_a_person_resolves_as_a_person(app: Application, running: str):

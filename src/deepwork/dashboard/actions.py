@@ -9,7 +9,7 @@ from typing import Any
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from deepwork.call import Call
+from deepwork.call import PERSON_PREFIX, Call
 from deepwork.dashboard.http_errors import HttpError, require_method
 from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
@@ -73,17 +73,13 @@ def build_call(request: Request, tool: str) -> Call:
     principal = request.scope.get("deepwork.principal") or "local"
     key = request.headers.get("idempotency-key")
     return Call(
-        f"human:{principal}", tool, None if key is None else check_key(key), principal,
+        f"{PERSON_PREFIX}{principal}", tool, None if key is None else check_key(key), principal,
         str(request.scope.get("deepwork.scope", "read")),
     )  # fmt: skip
 
 
 def _add_author(arguments: dict[str, Any], caller: str) -> dict[str, Any]:
-    """Add `by: human:<name>` to the metadata of a milestone.
-
-    A manual review counts as done once a milestone has this mark, so it replaces
-    whatever the client sent as `by`.
-    """
+    """Add `by: human:<name>` to the metadata of a milestone, for display; replaces what the client sent."""
     about = arguments.get("metadata") or {}
     return {**arguments, "metadata": {**about, "by": caller}} if isinstance(about, dict) else arguments
 

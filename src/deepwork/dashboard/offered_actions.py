@@ -98,7 +98,7 @@ def list_tracked_task_actions(task: TrackedTask, was_reviewed: bool) -> list[Act
         return [offer_abandon(task.id)]
     if was_reviewed:
         return []
-    if task.outcome.get("manual_review_needed"):
+    if task.manual_review_needed:
         return [offer_approve(task.id)]
     return [offer_acknowledge(task.id)] if task.status is not TrackedTaskStatus.SUCCESS else []
 

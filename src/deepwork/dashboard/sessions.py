@@ -17,16 +17,12 @@ class SessionRow:
 
     id: str
     name: str
+    goal: str
     status: str
     step_id: str
     data: Mapping[str, Any]
     updated_at: int
     created_seq: int = 0
-
-    @property
-    def goal(self) -> str:
-        goal: str = self.data["goal"]
-        return goal
 
     @property
     def entries(self) -> list[list[str]]:
@@ -62,6 +58,7 @@ def parse_session_row(row: Row) -> SessionRow:
     return SessionRow(
         row["id"],
         row["name"],
+        row["goal"],
         row["status"],
         row["step_id"],
         json.loads(row["data"]),

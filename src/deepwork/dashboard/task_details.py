@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -92,26 +91,16 @@ def _read_tracked_task(tx: Transaction, id: str) -> TaskWhole:
         "created_by": found.created_by,
         "last_sign_at": format_timestamp(found.last_sign_at),
     }  # fmt: skip
-    records = _read_records(tx, id, found.workflow_id)
+    ended = found.completed_at
+    was_reviewed = ended is not None and NoteStore(tx).was_reviewed(id, ended)
     return TaskWhole(
         task=view | more,
-        **records,
+        **_read_records(tx, id, found.workflow_id),
         parents=[Kin(**row) for row in related.list_ancestors(id)],
         children=[Kin(**row) for row in related.list_children(id, MAX_RELATED)],
         verification=found.result.get("verification"),
         commits=found.result.get("commits"),
-        actions=offered_actions.list_tracked_task_actions(
-            found,
-            _was_reviewed_by_person(records["milestones"], format_optional_timestamp(found.completed_at)),
-        ),
-    )
-
-
-def _was_reviewed_by_person(milestones: Sequence[MilestoneView], ended: str | None) -> bool:
-    """Return whether a person logged a milestone since the task ended."""
-    return ended is not None and any(
-        each.created_at >= ended and str((each.metadata or {}).get("by", "")).startswith("human:")
-        for each in milestones
+        actions=offered_actions.list_tracked_task_actions(found, was_reviewed),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepwork.errors import StorageError
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest migration; a test compares it with the folder `migrations/versions`."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 TABLES_WITH_FIRST_ROWS = ("alembic_version", "event_sequence", "audit_head")

@@ -128,7 +128,7 @@ def _render_own_jobs(rows: Iterable[Row]) -> Iterator[str]:
         yield (
             f"Job session {_format_job_position(row, data)}; {waits}, then"
             f" call finished_step({named}). get_session({named}) returns the instructions and outputs."
-            f" Goal: {format_one_line(data.get('goal'))}"
+            f" Goal: {format_one_line(row['goal'])}"
         )
 
 
@@ -140,7 +140,7 @@ def _render_other_jobs(rows: Iterable[Row]) -> Iterator[str]:
             f" {_format_job_position(row, data)}."
             " Continue it only if you are asked to:"
             f' get_session(session_id="{row["id"]}") returns the instructions.'
-            f" Goal: {format_one_line(data.get('goal'))}"
+            f" Goal: {format_one_line(row['goal'])}"
         )
 
 

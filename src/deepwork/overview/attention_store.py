@@ -26,7 +26,10 @@ class AttentionStore:
 
     def list_reviews(self, since: int, limit: int) -> tuple[list[Row], int]:
         """List ended tracked tasks with `manual_review_needed` that nobody reviewed, newest first."""
-        source = f"tracked_tasks AS task WHERE {_NEEDS_REVIEW} AND completed_at >= :since AND {_NOT_REVIEWED}"
+        source = (
+            "tracked_tasks AS task"
+            f" WHERE task.manual_review_needed AND completed_at >= :since AND {_NOT_REVIEWED}"
+        )
         rows = self._tx.fetch_all(
             f"SELECT {_TRACKED_COLUMNS}, task.outcome FROM {source}"
             " ORDER BY completed_at DESC, created_seq DESC LIMIT :limit",
@@ -109,13 +112,10 @@ class AttentionStore:
 
 
 _OPEN_BLOCKER = "requires_human_review AND resolved_at IS NULL"
-# Must equal the condition of the index word for word. It matches the JSON as `json.dumps` writes it: inside a
-# JSON string the quotes would be escaped, so text that an agent wrote cannot match.
-_NEEDS_REVIEW = """task.outcome LIKE '%"manual_review_needed": true%'"""
-# A person reviewed a task by logging a milestone after it ended; see `actions._add_author` for the mark.
+# A person reviewed a task by logging a milestone after it ended.
 _NOT_REVIEWED = """NOT EXISTS (
     SELECT 1 FROM milestones WHERE milestones.task_id = task.id
-       AND milestones.created_at >= task.completed_at AND milestones.metadata LIKE '%"by": "human:%')"""
+       AND milestones.created_at >= task.completed_at AND milestones.logged_by_person IS NOT NULL)"""
 _TRACKED_COLUMNS = (
     "task.id, task.name, task.workflow_id, task.agent_name, task.started_at, task.completed_at, task.status,"
     " task.last_sign_at"

@@ -23,7 +23,7 @@ class CurrentWorkStore:
     def list_active_jobs(self, limit: int) -> list[Row]:
         """List active job sessions, the last changed first."""
         return self._tx.fetch_all(
-            "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions"
+            "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
             " WHERE status = 'active' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
             limit=limit,
         )
@@ -31,7 +31,7 @@ class CurrentWorkStore:
     def find_active_job(self, ids: Sequence[str]) -> Row | None:
         """Find the first of these job sessions that is active."""
         rows = self._tx.fetch_all(
-            "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions"
+            "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
             " WHERE id IN :ids AND status = 'active'",
             ids=list(ids),
         )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -256,12 +255,8 @@ def _to_stored_statuses(statuses: tuple[str, ...] | None) -> tuple[str, ...] | N
 
 
 def _build_parameters(run_filter: RunFilter) -> dict[str, Any]:
-    text = (run_filter.words or "").lower()
-    in_json = json.dumps(text)[1:-1]
-    goal = f'%"goal": "{build_like_pattern(in_json)}", "entries":%'
     found = {
-        "words": build_like_pattern(text),
-        "words_in_goal": goal,
+        "words": build_like_pattern((run_filter.words or "").lower()),
         "stored": _to_stored_statuses(run_filter.statuses),
     }
     return {**vars(run_filter), **found}
@@ -309,8 +304,8 @@ _KIND_QUERIES: Mapping[str, _KindQuery] = {
     ),
     JOB: _KindQuery(
         table="job_sessions",
-        columns="id, 'job' AS kind, job_name || '/' || workflow_name AS name, status, step_id, started_at,"
-        " updated_at, data",
+        columns="id, 'job' AS kind, job_name || '/' || workflow_name AS name, goal, status, step_id,"
+        " started_at, updated_at, data",
         name="job_name || '/' || workflow_name",
         keys={
             "started": "started_at",
@@ -318,9 +313,8 @@ _KIND_QUERIES: Mapping[str, _KindQuery] = {
             "name": "lower(job_name || '/' || workflow_name)",
         },
         status="status",
-        # The goal is part of JSON in which `goal` is followed by `entries`; see `_build_parameters`.
         words="(lower(job_name || '/' || workflow_name) LIKE :words ESCAPE '!' OR id LIKE :words ESCAPE '!'"
-        " OR lower(data) LIKE :words_in_goal ESCAPE '!')",
+        " OR lower(goal) LIKE :words ESCAPE '!')",
         agent="1 = 0",  # steps of jobs have no agent
         started="started_at",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from deepwork.plans.responses import (
     truncate_to_line,
 )
 from deepwork.plans.rules.file_overlaps import OverlapIndex
-from deepwork.plans.rules.graph import MAX_TASKS, recommend_count
+from deepwork.plans.rules.graph import recommend_count
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import derive_released_status
 from deepwork.plans.stores.plan_store import PlanStore
@@ -121,39 +121,30 @@ class Scheduler:
         busy = PlanStore(self._tx).find_by_ids(list(running))
         full = {id for id, workflow in busy.items() if len(running[id]) >= workflow.max_parallel_tasks}
         order = QueueOrder([task.id for task in expired], sorted(full), self._repository)
-        demanding = self._queue.list_demanding_anywhere(order)
-        able = [task.id for task in demanding if task.required_capabilities <= capabilities]
         most = max(limit, _MAX_CONSIDERED_ANYWHERE) if any(task.files for task in tasks) else limit
-        found, total = self._queue.list_ready_anywhere(order, able[:most], most)
+        found, total = self._queue.list_ready_anywhere(order, capabilities, most)
         conflicts: dict[str, list[str]] = {}
         for id, wanted in _group_by_workflow(found).items():
             if id in busy:
                 conflicts |= _find_conflicts(busy[id], wanted, running[id])
         offers = [_Offer(task, conflicts.get(task.id), task.workflow_id in full) for task in _requeue(found)]
-        return offers, total + len(able[most:])
+        return offers, total
 
     def _find_available_in(
         self, workflow: Workflow, capabilities: frozenset[str]
     ) -> tuple[list[_Offer], int]:
         levels = Levels(self._tasks.count_by_status(workflow.id))
         running, expired = self.list_active(workflow.id)
-        able, total = self._list_ready_for(workflow, levels, expired, capabilities)
+        able, total = self.list_ready(
+            workflow,
+            levels,
+            [task for task in expired if task.required_capabilities <= capabilities],
+            include_failed=True,
+            capabilities=capabilities,
+        )
         conflicts = _find_conflicts(workflow, able, running)
         at_limit = len(running) >= workflow.max_parallel_tasks
         return [_Offer(task, conflicts.get(task.id), at_limit) for task in able], total
-
-    def _list_ready_for(
-        self, workflow: Workflow, levels: Levels, expired: Sequence[Task], capabilities: frozenset[str]
-    ) -> tuple[list[Task], int]:
-        """List the ready tasks that need no other capabilities than these, and count them."""
-        ready, total = self.list_ready(workflow, levels, expired, include_failed=True)
-        able = [task for task in ready if task.required_capabilities <= capabilities]
-        if len(able) == len(ready):
-            return able, total
-        # Suitable tasks may come after unsuitable ones; counting them means reading them all.
-        ready, _ = self.list_ready(workflow, levels, expired, include_failed=True, max_considered=MAX_TASKS)
-        able = [task for task in ready if task.required_capabilities <= capabilities]
-        return able[:_MAX_CONSIDERED], len(able)
 
     def list_active(self, workflow_id: str) -> tuple[list[Task], list[Task]]:
         """Return the tasks that are claimed or running, and separately those whose claim has expired."""
@@ -173,17 +164,19 @@ class Scheduler:
         *,
         include_failed: bool,
         max_considered: int = _MAX_CONSIDERED,
+        capabilities: Collection[str] | None = None,
     ) -> tuple[list[Task], int]:
         """List the tasks that could start now, failed ones last, and count them.
 
-        Tasks whose claim has expired appear with the status they get when they are reclaimed.
+        Tasks whose claim has expired appear with the status they get when they are reclaimed. `capabilities`
+        leaves out the other tasks that require more than these.
         """
         expired = _requeue(expired)
         found: list[Task] = []
         total = 0
         for status in (TaskStatus.PENDING, TaskStatus.FAILED) if include_failed else (TaskStatus.PENDING,):
             fresh, count = (
-                self._queue.list_ready(workflow.id, status, levels.free, max_considered)
+                self._queue.list_ready(workflow.id, status, levels.free, max_considered, capabilities)
                 if levels.by_status[status]
                 else ([], 0)
             )

@@ -15,7 +15,7 @@ from deepwork.access.audit import AuditRecord
 from deepwork.access.audit_chain import REPEATED, classify_outcome
 from deepwork.access.models import Scope
 from deepwork.agents.store import AgentStore
-from deepwork.call import Call, use_call
+from deepwork.call import Call, is_person, use_call
 from deepwork.database.idempotency import run_once
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
@@ -86,8 +86,8 @@ def require_scope(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> None:
 def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> None:
     """Raise if the call acts for an agent that another token registered."""
     # A person may release any agent's task from the dashboard; the audit record says that it was a person.
-    is_person = spec.name == "task_release" and call.caller.startswith("human:")
-    if is_person or Scope(call.scope) is Scope.ADMIN:
+    is_release_by_person = spec.name == "task_release" and is_person(call.caller)
+    if is_release_by_person or Scope(call.scope) is Scope.ADMIN:
         return
     agent_id = rules.find_acting_agent(spec.declaration, arguments)
     if agent_id is None:

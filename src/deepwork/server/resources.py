@@ -17,7 +17,6 @@ from pydantic import PrivateAttr
 
 from deepwork.call import Call
 from deepwork.hooks.current_work import get_project_scope
-from deepwork.hooks.rendering import parse_session_data
 from deepwork.overview.current_work_store import CurrentWorkStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
@@ -129,7 +128,7 @@ class ResourceReader:
                 "session_id": row["id"],
                 "workflow": f"{row['job_name']}/{row['workflow_name']}",
                 "step": row["step_id"],
-                "goal": str(parse_session_data(row).get("goal", ""))[:500],
+                "goal": row["goal"][:500],
             }
             for row in rows
             if (folder / f"session_{row['id']}.json").exists()

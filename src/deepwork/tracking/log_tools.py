@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
+from deepwork.call import PERSON_PREFIX, is_person
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.names import new_id
@@ -101,12 +101,13 @@ class LogTools:
     ) -> MilestoneLogged:
         """Record the progress of a task; only its newest 100 are stored."""
         with self._database.transaction() as tx:
-            _require_not_posing_as_person("metadata", json.dumps(metadata), '"by": "human:', tx.caller)
+            if _names_person_as_author(metadata):
+                _require_person("metadata", tx.caller)
             milestone = Milestone(
                 id=new_id("ml"), subject=resolve_subject(tx, task_id, self._sessions), message=message,
                 progress=None if progress is None else round(progress),
                 metadata=None if metadata is None else check_object("metadata", metadata),
-                created_at=tx.now,
+                created_at=tx.now, logged_by_person=tx.caller if is_person(tx.caller) else None,
             )  # fmt: skip
             notes = NoteStore(tx)
             if same := notes.find_recent_duplicate(milestone):
@@ -125,7 +126,8 @@ class LogTools:
     ) -> IssueResolved:
         """Mark an issue as resolved; a blocker then no longer blocks."""
         with self._database.transaction() as tx:
-            _require_not_posing_as_person("resolved_by", (resolved_by or "")[:6], "human:", tx.caller)
+            if _is_person_name(resolved_by):
+                _require_person("resolved_by", tx.caller)
             notes = NoteStore(tx)
             issue = notes.get_issue_for_update(issue_id)
             if issue.resolved_at is not None:
@@ -139,9 +141,23 @@ class LogTools:
             return IssueResolved(issue_id=issue_id, resolved_at=format_timestamp(tx.now))
 
 
-def _require_not_posing_as_person(parameter: str, text: str, mark: str, caller: str) -> None:
-    """Raise InvalidInput if an agent's text would pass for a person's approval, in any letter case."""
-    if mark in text.lower() and not caller.startswith("human:"):
+def _names_person_as_author(value: object) -> bool:
+    """Return whether `by` names a person at any depth; the dashboard would show that person as the author."""
+    if isinstance(value, dict):
+        return any(
+            (key.lower() == "by" and _is_person_name(each)) or _names_person_as_author(each)
+            for key, each in value.items()
+        )
+    return isinstance(value, list) and any(map(_names_person_as_author, value))
+
+
+def _is_person_name(value: object) -> bool:
+    return isinstance(value, str) and value.lower().startswith(PERSON_PREFIX)
+
+
+def _require_person(parameter: str, caller: str) -> None:
+    """Raise InvalidInput if an agent makes this claim."""
+    if not is_person(caller):
         raise InvalidInput(
             f"`{parameter}` claims that a person did this; only a person can, on the dashboard.",
             suggestion="Omit it, or name yourself in it.",

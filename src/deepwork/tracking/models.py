@@ -189,6 +189,11 @@ class TrackedTask:
     created_by: str = "local"
 
     @property
+    def manual_review_needed(self) -> bool:
+        """Whether its agent asked for a review by a person when it ended."""
+        return bool(self.outcome.get("manual_review_needed"))
+
+    @property
     def is_running(self) -> bool:
         return self.status is TrackedTaskStatus.IN_PROGRESS
 
@@ -257,6 +262,8 @@ class Milestone:
     progress: int | None
     metadata: Mapping[str, Any] | None
     created_at: int
+    logged_by_person: str | None = None
+    """The caller, if a person. A person reviews a task by logging a milestone after it has ended."""
 
 
 @dataclass(frozen=True)

@@ -56,27 +56,35 @@ class NoteStore:
             since=milestone.created_at - SAME_MS,
         )  # fmt: skip
         found = _milestone_from_row(row) if row else None
-        is_same = found and (found.progress, found.metadata) == (milestone.progress, milestone.metadata)
-        return found if is_same else None
+        return found if found and _get_content(found) == _get_content(milestone) else None
 
     def add_milestone(self, milestone: Milestone) -> None:
         """Insert a milestone and delete older ones of the task beyond the newest 100.
 
-        Milestones by a person are never deleted: they record approvals. They are found by matching the JSON
-        text of `metadata`, as json.dumps writes it.
+        Milestones by a person are never deleted: they record approvals.
         """
         about = None if milestone.metadata is None else dict(milestone.metadata)
         self._tx.insert("milestones", _to_row(milestone, metadata=about))
         self._tx.execute(
             """
-            DELETE FROM milestones WHERE task_id = :task_id
-               AND (metadata IS NULL OR metadata NOT LIKE '%"by": "human:%') AND (created_at, created_seq) < (
+            DELETE FROM milestones
+             WHERE task_id = :task_id AND logged_by_person IS NULL AND (created_at, created_seq) < (
                 SELECT created_at, created_seq FROM milestones WHERE task_id = :task_id
                  ORDER BY created_at DESC, created_seq DESC LIMIT 1 OFFSET :kept
             )
             """,
             task_id=milestone.subject.task_id, kept=KEPT_MILESTONES - 1,
         )  # fmt: skip
+
+    def was_reviewed(self, task_id: str, since: int) -> bool:
+        """Return whether a person logged a milestone on the task since this time."""
+        found: int = self._tx.fetch_value(
+            "SELECT count(*) FROM milestones"
+            " WHERE task_id = :task_id AND created_at >= :since AND logged_by_person IS NOT NULL",
+            task_id=task_id,
+            since=since,
+        )
+        return found > 0
 
     def count_open_blockers(self, workflow_id: str, phase_id: str | None = None) -> int:
         """Count the issues that wait for a person."""
@@ -154,6 +162,10 @@ _FILTERS = {
     "task_id": "task_id = :task_id",
     "level": "task_id IN (SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND sequence = :level)",
 }
+
+
+def _get_content(milestone: Milestone) -> tuple[object, ...]:
+    return milestone.message, milestone.progress, milestone.metadata, milestone.logged_by_person
 
 
 def _to_row(note: Decision | Issue | Milestone, **as_json: Any) -> Row:

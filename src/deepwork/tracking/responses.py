@@ -308,7 +308,7 @@ class TaskView(_AnswerWithNulls):
             caller_type=task.caller_type, agent_name=task.agent_name, areas=list(task.areas),
             started_at=format_timestamp(task.started_at), completed_at=_format_optional_time(over),
             duration_seconds=None if over is None else _to_seconds(over - task.started_at),
-            manual_review_needed=bool(task.outcome.get("manual_review_needed")),
+            manual_review_needed=task.manual_review_needed,
             summary=task.outcome.get("summary"), outcome=dict(task.outcome) or None,
             metadata=dict(task.metadata) or None, files_changed=_get_file_counts(task.result),
             is_stale=True if task.is_running and task.last_sign_at < stale_before else None,

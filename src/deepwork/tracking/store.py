@@ -262,7 +262,8 @@ def _workflow_to_row(workflow: TrackedWorkflow) -> Row:
 
 def _task_to_row(task: TrackedTask) -> Row:
     objects = ("areas", "outcome", "metadata", "result")
-    return vars(task) | {name: json.dumps(getattr(task, name), ensure_ascii=False) for name in objects}
+    texts = {name: json.dumps(getattr(task, name), ensure_ascii=False) for name in objects}
+    return vars(task) | texts | {"manual_review_needed": task.manual_review_needed}
 
 
 @row_parser

@@ -555,3 +555,16 @@ CREATE INDEX open_blockers_by_time ON issues (created_at, created_seq) WHERE req
 DROP INDEX tasks_to_review;
 CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE outcome LIKE '%"manual_review_needed": true%';
 UPDATE alembic_version SET version_num='0006' WHERE alembic_version.version_num = '0005';
+ALTER TABLE milestones ADD COLUMN logged_by_person TEXT;
+ALTER TABLE tracked_tasks ADD COLUMN manual_review_needed BOOLEAN DEFAULT false NOT NULL;
+ALTER TABLE job_sessions ADD COLUMN goal TEXT DEFAULT '' NOT NULL;
+CREATE TABLE plan_capabilities (
+    task_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    capability TEXT NOT NULL,
+    PRIMARY KEY (task_id, number),
+    FOREIGN KEY(task_id) REFERENCES plan_tasks (id)
+);
+DROP INDEX tasks_to_review;
+CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE manual_review_needed;
+UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';

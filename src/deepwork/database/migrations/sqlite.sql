@@ -100,7 +100,7 @@ CREATE TABLE job_sessions (
 	generation BIGINT NOT NULL, 
 	started_at TEXT NOT NULL, 
 	updated_at BIGINT NOT NULL, 
-	data TEXT NOT NULL, created_seq BIGINT, 
+	data TEXT NOT NULL, created_seq BIGINT, goal TEXT DEFAULT '' NOT NULL, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX job_sessions_by_status ON job_sessions (status, updated_at);
@@ -336,7 +336,7 @@ CREATE TABLE tracked_tasks (
 	metadata TEXT NOT NULL, 
 	result TEXT NOT NULL, 
 	tokens BIGINT NOT NULL, 
-	created_by TEXT NOT NULL, created_seq BIGINT, 
+	created_by TEXT NOT NULL, created_seq BIGINT, manual_review_needed BOOLEAN DEFAULT 0 NOT NULL, 
 	PRIMARY KEY (id), 
 	FOREIGN KEY(workflow_id) REFERENCES tracked_workflows (id), 
 	FOREIGN KEY(phase_id) REFERENCES phases (id), 
@@ -390,7 +390,7 @@ CREATE TABLE milestones (
 	message TEXT NOT NULL, 
 	progress BIGINT, 
 	metadata TEXT, 
-	created_at BIGINT NOT NULL, created_seq BIGINT, 
+	created_at BIGINT NOT NULL, created_seq BIGINT, logged_by_person TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE TABLE watches (
@@ -464,7 +464,14 @@ CREATE INDEX workspaces_by_plan ON workspaces (workflow_id, created_at, created_
 CREATE INDEX decisions_by_time ON decisions (created_at, created_seq);
 CREATE INDEX blockers_by_time ON issues (created_at, created_seq) WHERE requires_human_review;
 CREATE INDEX open_blockers_by_time ON issues (created_at, created_seq) WHERE requires_human_review AND resolved_at IS NULL;
-CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE outcome LIKE '%"manual_review_needed": true%';
-INSERT INTO "alembic_version" VALUES('0006');
+CREATE TABLE plan_capabilities (
+	task_id TEXT NOT NULL, 
+	number BIGINT NOT NULL, 
+	capability TEXT NOT NULL, 
+	PRIMARY KEY (task_id, number), 
+	FOREIGN KEY(task_id) REFERENCES plan_tasks (id)
+);
+CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE manual_review_needed;
+INSERT INTO "alembic_version" VALUES('0007');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -22,16 +22,19 @@ class SessionStore:
         changed = self._tx.execute(
             """
             INSERT INTO job_sessions
-                   (id, job_name, workflow_name, status, step_id, generation, started_at, updated_at, data)
-            VALUES (:id, :job_name, :workflow_name, :status, :step_id, :generation, :started_at, :now, :data)
+                   (id, job_name, workflow_name, goal, status, step_id, generation, started_at, updated_at,
+                    data)
+            VALUES (:id, :job_name, :workflow_name, :goal, :status, :step_id, :generation, :started_at, :now,
+                    :data)
                 ON CONFLICT (id) DO UPDATE
                SET status = :status, step_id = :step_id, generation = :generation,
                    updated_at = :now, data = :data
              WHERE job_sessions.generation < :generation
             """,
             id=session.session_id, job_name=session.job_name, workflow_name=session.workflow_name,
-            status=session.status, step_id=session.current_step_id, generation=session.generation,
-            started_at=session.started_at, now=self._tx.now, data=json.dumps(data),
+            goal=session.goal, status=session.status, step_id=session.current_step_id,
+            generation=session.generation, started_at=session.started_at, now=self._tx.now,
+            data=json.dumps(data),
         )  # fmt: skip
         return changed == 1
 
@@ -44,9 +47,10 @@ class SessionStore:
     def find_session(self, session_id: str) -> JobSessionState | None:
         """Find a session with the start and end of each of its steps."""
         row = self._tx.fetch_one(
-            "SELECT id, job_name, workflow_name, status, step_id, data FROM job_sessions WHERE id = :id",
+            "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
+            " WHERE id = :id",
             id=session_id,
-        )  # fmt: skip
+        )
         return _from_row(row) if row else None
 
 
@@ -69,5 +73,5 @@ def _from_row(row: Row) -> JobSessionState:
     }
     return JobSessionState(
         id=row["id"], name=f"{row['job_name']}/{row['workflow_name']}", status=row["status"],
-        goal=data["goal"], current_step=row["step_id"], steps=steps,
+        goal=row["goal"], current_step=row["step_id"], steps=steps,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Outline, Task, TaskStatus
-from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, read_task
+from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
 
 _HAS_NOTES = (  # recovery checkpoints do not count: deepwork adds them itself
     "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"
@@ -32,10 +32,12 @@ class PlanningStore:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def add_tasks(self, workflow_id: str, tasks: Iterable[NewTask], edges: Iterable[tuple[str, str]]) -> None:
+    def add_tasks(self, workflow_id: str, tasks: Sequence[NewTask], edges: Iterable[tuple[str, str]]) -> None:
         """Store new tasks and their edges: pairs of a task and one it waits for."""
         now = self._tx.now
         self._tx.insert_many("plan_tasks", [_to_row(workflow_id, task, now) for task in tasks])
+        needs = [build_capability_rows(task.id, task.outline.required_capabilities) for task in tasks]
+        self._tx.insert_many("plan_capabilities", [row for rows in needs for row in rows])
         self.add_edges(edges)
 
     def add_edges(self, edges: Iterable[tuple[str, str]]) -> None:
@@ -77,6 +79,7 @@ class PlanningStore:
             self._tx.execute(
                 "DELETE FROM plan_dependencies WHERE task_id IN :ids OR depends_on_id IN :ids", ids=part
             )
+            self._tx.execute("DELETE FROM plan_capabilities WHERE task_id IN :ids", ids=part)
             self._tx.execute("DELETE FROM plan_claims WHERE task_id IN :ids", ids=part)
             self._tx.execute("DELETE FROM checkpoints WHERE task_id IN :ids", ids=part)
             self._tx.execute("DELETE FROM plan_tasks WHERE id IN :ids", ids=part)

@@ -6,7 +6,7 @@ A task is active if it is claimed or running, even if its claim has expired.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -92,14 +92,23 @@ class QueueStore:
     # Ready tasks
 
     def list_ready(
-        self, workflow_id: str, status: TaskStatus, free_levels: Sequence[int], limit: int
+        self,
+        workflow_id: str,
+        status: TaskStatus,
+        free_levels: Sequence[int],
+        limit: int,
+        capabilities: Collection[str] | None = None,
     ) -> tuple[list[Task], int]:
         """Return unclaimed tasks that wait for nothing, in plan order, and how many there are.
 
-        `free_levels` are the sequences whose next lower one is done.
+        `free_levels` are the sequences whose next lower one is done. With `capabilities`, only tasks that
+        require no others.
         """
         condition = f"workflow_id = :id AND status = :status AND claimed_by IS NULL AND {UNBLOCKED}"
-        values = {"id": workflow_id, "status": status, "levels": list(free_levels)}
+        values: Row = {"id": workflow_id, "status": status, "levels": list(free_levels)}
+        if capabilities is not None:
+            condition += f" AND {_REQUIRES_NO_OTHERS.format('plan_tasks')}"
+            values["capabilities"] = list(capabilities)
         rows = self._tx.fetch_all(
             f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
             limit=limit, **values,
@@ -109,35 +118,22 @@ class QueueStore:
             total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
 
-    def list_demanding_anywhere(self, order: QueueOrder) -> list[Task]:
-        """Return all ready tasks of any workflow that require capabilities, in queue order."""
-        rows = self._tx.fetch_all(
-            f"""
-            {_READY_ANYWHERE}, demanding AS (
-                SELECT id, row_number() OVER (ORDER BY {_ORDER}) AS place FROM ready WHERE {_DEMANDS})
-            SELECT {_T_COLUMNS} FROM demanding d JOIN plan_tasks t ON t.id = d.id ORDER BY place
-            """,
-            giving=_HANDING_OUT, open=OPEN, **order._asdict(),
-        )  # fmt: skip
-        return [read_task(row) for row in rows]
-
     def list_ready_anywhere(
-        self, order: QueueOrder, demanding: Sequence[str], limit: int
+        self, order: QueueOrder, capabilities: Collection[str], limit: int
     ) -> tuple[list[Task], int]:
-        """Return the first ready tasks of any workflow, and how many there are.
+        """Return the first ready tasks of any workflow that require no other capabilities, and their number.
 
-        Of the tasks that require capabilities, only those in `demanding` are included. The oldest plan comes
-        first; within a plan, failed tasks come last.
+        The oldest plan comes first; within a plan, failed tasks come last.
         """
         rows = self._tx.fetch_all(
             f"""
             {_READY_ANYWHERE}, offered AS (
                 SELECT id, row_number() OVER (ORDER BY {_ORDER}) AS place, count(*) OVER () AS total
-                  FROM ready WHERE NOT {_DEMANDS} OR id IN :demanding
+                  FROM ready WHERE {_REQUIRES_NO_OTHERS.format("ready")}
                  ORDER BY place LIMIT :limit)
             SELECT {_T_COLUMNS}, o.total FROM offered o JOIN plan_tasks t ON t.id = o.id ORDER BY place
             """,
-            giving=_HANDING_OUT, open=OPEN, demanding=demanding, limit=limit, **order._asdict(),
+            giving=_HANDING_OUT, open=OPEN, capabilities=list(capabilities), limit=limit, **order._asdict(),
         )  # fmt: skip
         total = [row.pop("total") for row in rows]
         return [read_task(row) for row in rows], total[0] if total else 0
@@ -216,10 +212,13 @@ _ACTIVE = """
 
 _HANDING_OUT = ("ready", "in_progress")
 _T_COLUMNS = ", ".join(f"t.{name}" for name in COLUMNS.split(", "))
-_DEMANDS = "context LIKE '%\"required_capabilities\"%'"
+# `IS NOT TRUE`, because `IN` is NULL for an empty list.
+_REQUIRES_NO_OTHERS = """NOT EXISTS (
+    SELECT 1 FROM plan_capabilities AS required
+     WHERE required.task_id = {}.id AND (required.capability IN :capabilities) IS NOT TRUE)"""
 _ORDER = "CASE WHEN workflow_id IN :last THEN 1 ELSE 0 END, age, seq, again, sequence, position"
 _READY = """
-    SELECT t.id, t.workflow_id, t.sequence, t.position, t.context, age, seq,
+    SELECT t.id, t.workflow_id, t.sequence, t.position, age, seq,
            CASE WHEN t.status = 'failed' THEN 1 ELSE 0 END AS again
       FROM levels JOIN plan_tasks t ON t.workflow_id = levels.workflow_id AND t.sequence = levels.sequence
      WHERE CASE WHEN t.is_explicit THEN t.open_dependencies ELSE coalesce(open_before, 0) END = 0

@@ -46,6 +46,14 @@ def diff_columns(before: Task, after: Task) -> Row:
     return changed | {name: _serialize(changed[name]) for name in _JSON if name in changed}
 
 
+def build_capability_rows(task_id: str, capabilities: Iterable[str]) -> list[Row]:
+    """Build the rows of `plan_capabilities` for a task."""
+    return [
+        {"task_id": task_id, "number": number, "capability": capability}
+        for number, capability in enumerate(sorted(capabilities))
+    ]
+
+
 def batch_ids(ids: Sequence[str]) -> Iterable[Sequence[str]]:
     """Split ids into batches small enough for one statement."""
     return (ids[start : start + _MOST_AT_ONCE] for start in range(0, len(ids), _MOST_AT_ONCE))

@@ -20,6 +20,7 @@ from deepwork.plans.stores.task_rows import (
     OPEN,
     UNBLOCKED,
     batch_ids,
+    build_capability_rows,
     build_not_found,
     diff_columns,
     read_task,
@@ -47,6 +48,10 @@ class TaskStore:
     def save(self, before: Task, after: Task) -> None:
         """Write the columns that changed."""
         self._tx.update("plan_tasks", after.id, diff_columns(before, after))
+        if after.required_capabilities != before.required_capabilities:
+            self._tx.execute("DELETE FROM plan_capabilities WHERE task_id = :id", id=after.id)
+            rows = build_capability_rows(after.id, after.required_capabilities)
+            self._tx.insert_many("plan_capabilities", rows)
 
     def take_checkpoint_number(self, id: str) -> int:
         """Reserve the number of the task's next checkpoint; numbers have no gaps and never repeat."""

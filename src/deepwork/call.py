@@ -13,6 +13,10 @@ PERSON_PREFIX = "human:"
 all others are `local`, `anonymous` or begin with `session:` or `client:`."""
 
 
+class ActionOutcome:
+    """Base class of what an action after a commit returns to revise the call's answer (`Answer.revise`)."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One tool call, as received by its transport."""
@@ -27,6 +31,8 @@ class Call:
     """What the caller may do; a caller that needs no token owns this machine."""
     record: Callable[[Any], None] | None = field(default=None, compare=False)
     """Called at the end of each writing transaction of the call, to write its audit entry."""
+    outcomes: list[ActionOutcome] | None = field(default=None, compare=False)
+    """Collects the outcomes of actions after commits; None if nothing waits for them."""
 
 
 _current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa: B039 - frozen

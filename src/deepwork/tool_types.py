@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import chain
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_serializer
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 
+from deepwork.call import ActionOutcome
 from deepwork.errors import Code, InvalidInput
 
 MAX_NAME = 200
@@ -46,6 +47,13 @@ class Answer(BaseModel):
     @model_serializer(mode="wrap")
     def _drop_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in dump(self).items() if value is not None}
+
+    def revise(self, outcome: ActionOutcome) -> Self:  # noqa: ARG002 - used by overriding methods
+        """Return the answer as it is after this outcome of an action that ran after the commit.
+
+        An answer overrides this for the types of outcome that concern it, and ignores all others.
+        """
+        return self
 
 
 class Done(Answer):

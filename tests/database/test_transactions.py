@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from application import NOW, call_tool, list_event_types, list_events, make_app
-from deepwork.call import Call, use_call
+from deepwork.call import ActionOutcome, Call, use_call
+from deepwork.database.transaction import PendingEvent, join_transaction
 from deepwork.errors import StorageError
 from deepwork.server.application import Application
 
@@ -131,3 +133,80 @@ def test_events_are_numbered_without_gaps_despite_failures(app: Application):
             fail()
 
     assert [event.seq for event in list_events(app)] == [1, 2, 3, 4, 5]
+
+
+# After the commit
+
+
+def test_actions_run_after_the_outermost_commit_and_may_open_transactions(app: Application):
+    seen: list[int] = []
+
+    with app.database.transaction() as outer, join_transaction(outer):
+        add_lease(app, "a")
+        with app.database.transaction() as inner:
+            inner.after_commit(lambda: add_lease(app, "b"))
+            inner.after_commit(lambda: seen.append(count_leases(app)))
+        assert count_leases(app) == 1
+
+    assert seen == [2]
+
+
+def test_nothing_acts_after_a_rollback(app: Application):
+    seen: list[str] = []
+    app.database.subscribe(["agent:updated"], lambda _: seen.append("handler"))
+
+    def fail() -> None:
+        with app.database.transaction() as tx:
+            tx.emit("agent:updated", {})
+            tx.after_commit(lambda: seen.append("action"))
+            raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        fail()
+
+    assert seen == []
+
+
+def test_a_subscriber_gets_its_events_once_after_the_actions_of_the_transaction(app: Application):
+    seen: list[object] = []
+
+    def handle(events: Sequence[PendingEvent]) -> None:
+        seen.append([event.data["number"] for event in events])
+
+    app.database.subscribe(["agent:updated"], handle)
+    app.database.subscribe(["agent:registered"], handle)
+
+    with app.database.transaction() as tx:
+        for number, type in enumerate(["agent:updated", "message:sent", "agent:updated"]):
+            tx.emit(type, {"number": number})
+        tx.after_commit(lambda: seen.append("action"))
+
+    assert seen == ["action", [0, 2]]
+
+
+def test_the_call_collects_the_outcomes_of_actions_and_handlers(app: Application):
+    of_action, of_handler = ActionOutcome(), ActionOutcome()
+    outcomes: list[ActionOutcome] = []
+    app.database.subscribe(["agent:updated"], lambda _: of_handler)
+
+    with use_call(Call(outcomes=outcomes)), app.database.transaction() as tx:
+        tx.emit("agent:updated", {})
+        tx.after_commit(lambda: None)
+        tx.after_commit(lambda: of_action)
+
+    assert outcomes == [of_action, of_handler]
+
+
+def test_an_action_that_raises_fails_the_call_but_not_the_commit(app: Application):
+    def fail() -> None:
+        raise RuntimeError("too late")
+
+    def write() -> None:
+        with app.database.transaction() as tx:
+            tx.insert("leases", {"what": "a", "who": None, "epoch": 1, "until": 0})
+            tx.after_commit(fail)
+
+    with pytest.raises(RuntimeError, match="too late"):
+        write()
+
+    assert count_leases(app) == 1

@@ -131,6 +131,25 @@ def test_a_tree_that_cannot_be_made_is_reported_with_the_claim(app: Application,
 
 
 @pytest.mark.usefixtures("project")
+def test_a_claim_without_its_tree_gets_one_when_repeated_under_its_key(app: Application, tmp_path: Path):
+    _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
+    (tmp_path / ".deepwork").mkdir(exist_ok=True)
+    obstacle = tmp_path / ".deepwork/worktrees"
+    obstacle.write_text("in the way")
+    claim(app, one, register_agent(app, "Ada"))
+    bob = register_agent(app, "Bob")
+    first = claim(app, two, bob, key="k", caller="Bob")
+    obstacle.unlink()
+
+    again = claim(app, two, bob, key="k", caller="Bob")
+
+    assert "workspace_path" not in first
+    assert "warning" not in again
+    assert (Path(again["workspace_path"]) / "a.txt").exists()
+    assert claim(app, two, bob, key="k", caller="Bob") == again
+
+
+@pytest.mark.usefixtures("project")
 def test_after_its_workspace_was_abandoned_a_task_gets_a_new_one(app: Application):
     _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
     bob = register_agent(app, "Bob")

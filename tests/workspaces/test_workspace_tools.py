@@ -357,6 +357,17 @@ def test_under_a_key_the_end_has_one_effect_too(app: Application):
     assert list_event_types(app).count("workspace:removed") == 1
 
 
+def test_under_a_key_the_rescue_branch_is_in_the_answer_and_in_its_repetition(app: Application):
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
+    (tree / "a.txt").write_text("two\n")
+
+    first = call_tool(app, "workspace_update", key="k", id=workspace, status="abandoned")
+
+    assert first["rescue_branch"] == list_workspaces(app, id)[0]["rescue_branch"]
+    assert first == call_tool(app, "workspace_update", key="k", id=workspace, status="abandoned")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "is_allowed"),
     [

@@ -34,7 +34,7 @@ class AuditRecord:
         if not self._is_written:
             self._is_written = True
             self._write(tx)
-            tx.afterwards(self._mark_saved)
+            tx.after_commit(self._mark_saved)
 
     def save(self, database: Database) -> None:
         """Write the entry in its own transaction; a failure is logged and does not fail the call."""

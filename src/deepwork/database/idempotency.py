@@ -95,6 +95,18 @@ class KeyStore:
             answer=json.dumps(answer), caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
 
+    def replace_answer(self, call: Call, stored: Any, answer: Any) -> None:
+        """Replace the stored answer, unless the key was forgotten or used again meanwhile."""
+        self._tx.execute(
+            "UPDATE idempotency_keys SET answer = :answer"
+            " WHERE caller = :caller AND tool = :tool AND key = :key AND answer = :stored",
+            answer=json.dumps(answer),
+            stored=json.dumps(stored),
+            caller=call.account,
+            tool=call.tool,
+            key=call.key,
+        )
+
     def remove(self, call: Call) -> None:
         """Delete the key, so that it can be used again."""
         self._tx.execute(

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from deepwork.call import current_call
+from deepwork.call import ActionOutcome, current_call
 from deepwork.database import statements
 from deepwork.database.engine import Connection, Cursor, Engine, Listener, Row, UnreadableRow
 from deepwork.database.fulltext import FullText
 from deepwork.errors import StorageError
 
 Clock = Callable[[], int]
+Action = Callable[[], ActionOutcome | None]
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,7 @@ class Transaction:
     _engine: Engine
     _clock: Clock | None = None
     pending_events: list[PendingEvent] = field(default_factory=list)
-    remarks: dict[str, str] = field(default_factory=dict)
-    taken_back: set[str] = field(default_factory=set)
-    _afterwards: list[Callable[[], None]] = field(default_factory=list)
+    _after_commit: list[Action] = field(default_factory=list)
 
     @cached_property
     def now(self) -> int:
@@ -106,28 +105,30 @@ class Transaction:
         """Emit an event, which is recorded only if this transaction commits."""
         self.pending_events.append(PendingEvent(type, data, workflow_id))
 
-    def afterwards(self, act: Callable[[], None]) -> None:
-        """Defer an action until after the commit, because it is too slow for a transaction."""
-        self._afterwards.append(act)
+    def after_commit(self, action: Action) -> None:
+        """Run the action after the commit and before the call's answer is sent.
 
-    def remark(self, key: str, text: str) -> None:
-        """Add text to the answer under this key, found after the commit."""
-        self.remarks[key] = " ".join(filter(None, [self.remarks.get(key), text]))
+        For work that is too slow for a transaction, such as git. The tool may have returned its answer by
+        then; if the answer depends on the result, the action returns an outcome, which revises the answer.
+        An action that raises fails the call, although the transaction is committed, and skips the actions
+        after it. So it raises only after undoing the change; other problems are outcomes or are logged.
+        """
+        self._after_commit.append(action)
 
-    def take_back(self, *keys: str) -> None:
-        """Remove these keys from the answer, because they turned out to be wrong."""
-        self.taken_back.update(keys)
-
-    def follow_up(self) -> None:
-        """Run the actions that were deferred until after the commit."""
-        for act in self._afterwards:
-            act()
+    def run_after_commit(self) -> None:
+        """Run the actions in the order in which they were added; the current call collects their outcomes."""
+        outcomes = current_call().outcomes
+        for action in self._after_commit:
+            outcome = action()
+            if outcome is not None and outcomes is not None:
+                outcomes.append(outcome)
 
     def _execute(self, sql: str, values: Mapping[str, Any]) -> Cursor:
         return self._connection.execute(*statements.prepare_statement(sql, values, self._engine.placeholder))
 
 
 EventLog = Callable[[Transaction, Sequence[PendingEvent]], None]
+EventHandler = Callable[[Sequence[PendingEvent]], ActionOutcome | None]
 
 _joined: ContextVar[Transaction | None] = ContextVar("deepwork_joined_transaction", default=None)
 
@@ -142,12 +143,24 @@ class Database:
         self._clock = clock
         self._is_prepared = False
         self._preparing = threading.Lock()
-        self.followers: list[Callable[[Sequence[PendingEvent]], None]] = []
-        """Called with the committed events of each transaction, before the answer is sent."""
+        self._subscribers: list[tuple[Collection[str], EventHandler]] = []
+
+    def subscribe(self, event_types: Collection[str], handler: EventHandler) -> None:
+        """Call the handler after each commit that records events of these types, with those events.
+
+        This lets a higher slice react to a lower one that must not import it. The handler is an action like
+        those of `Transaction.after_commit`: it runs before the answer is sent, so the caller cannot change
+        anything yet, and after the transaction's own actions, so that it finds what they created. It gets
+        the commits of this process only, unlike `listen`.
+        """
+        self._subscribers.append((event_types, handler))
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Open a transaction; commits, together with its events, when the block ends without an error."""
+        """Open a transaction; commits, together with its events, when the block ends without an error.
+
+        Inside `join_transaction` it joins the outer transaction: the block's end commits nothing then.
+        """
         if outer := _joined.get():
             yield outer
             return
@@ -163,9 +176,8 @@ class Database:
                     note(tx)  # after the events: both locks are always taken in this order
         if tx.pending_events:
             self.engine.notify_after_commit()
-        tx.follow_up()
-        for hear in self.followers if tx.pending_events else ():
-            hear(tx.pending_events)
+            self._add_handlers(tx)
+        tx.run_after_commit()
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -186,6 +198,11 @@ class Database:
 
     def close(self) -> None:
         self.engine.close()
+
+    def _add_handlers(self, tx: Transaction) -> None:
+        for event_types, handler in self._subscribers:
+            if events := [event for event in tx.pending_events if event.type in event_types]:
+                tx.after_commit(partial(handler, events))
 
     def _prepare(self) -> None:
         if not self._is_prepared:
@@ -213,8 +230,9 @@ class Database:
 def join_transaction(tx: Transaction) -> Iterator[None]:
     """Make every transaction opened inside the block join this one.
 
-    Used for idempotency keys: the key, the effect and the answer of a call must be stored by one commit,
-    although the tool itself opens its own transactions.
+    A call has one commit, although the tool opens transactions itself: with an idempotency key, the key,
+    the effect and the answer must be stored together, and the audit entry must contain the answer's outcome.
+    So the commit, and the actions after it, may come only after the tool has returned its answer.
     """
     token = _joined.set(tx)
     try:

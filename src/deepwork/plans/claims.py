@@ -244,11 +244,7 @@ class ClaimService:
             return claimed
         others = self._queue.count_active(workflow.id, excluding=task.id)
         place = self._workspaces.provide_for_task(self._tx, workflow, task, others=others)
-        if place is None:
-            return claimed
-        warnings = " ".join(filter(None, [claimed.warning, place.problem]))
-        fields = {"workspace_id": place.id, "workspace_path": place.path, "branch": place.branch}
-        return claimed.model_copy(update={**fields, "warning": warnings or None})
+        return claimed if place is None else claimed.revise(place)
 
     def _assign(self, task: Task, agent: Agent, lease: Lease | None) -> Lease:
         assert lease is not None, "the workflow is locked, and nobody held the task"

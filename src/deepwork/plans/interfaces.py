@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from deepwork.call import ActionOutcome
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Task, Workflow
 
 
 @dataclass(frozen=True)
-class TaskWorkspace:
-    """The workspace of a task, or why there is none."""
+class TaskWorkspace(ActionOutcome):
+    """The workspace of a task, or why there is none; an outcome if that changes after the commit."""
 
     id: str | None = None
     path: str | None = None

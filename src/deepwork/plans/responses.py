@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
+from deepwork.call import ActionOutcome
+from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.plans.models import (
     Checkpoint,
     CheckpointType,
@@ -275,6 +277,20 @@ class Claimed(Answer):
     workspace_path: str | None = None
     branch: str | None = None
     warning: str | None = None
+
+    def revise(self, outcome: ActionOutcome) -> Self:
+        """Replace the workspace; after the commit, because creating its tree may fail."""
+        if not isinstance(outcome, TaskWorkspace):
+            return self
+        warnings = " ".join(filter(None, [self.warning, outcome.problem]))
+        return self.model_copy(
+            update={
+                "workspace_id": outcome.id,
+                "workspace_path": outcome.path,
+                "branch": outcome.branch,
+                "warning": warnings or None,
+            }
+        )
 
 
 class NextTask(Answer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -14,7 +14,7 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.tools import AgentTools
 from deepwork.config import STATE_FOLDER, Settings, build_child_environment
 from deepwork.database.engine import open_engine
-from deepwork.database.transaction import Clock, Database, PendingEvent
+from deepwork.database.transaction import Clock, Database
 from deepwork.events.feed import EventFeed
 from deepwork.events.log import append_events
 from deepwork.files.state import make_state_folder
@@ -49,12 +49,12 @@ class Application:
         if not self.settings.database and not self.settings.global_store:
             make_state_folder(self.settings.store_folder)
         database = Database(open_engine(self.settings.database_location), append_events, self.clock)
-        database.followers.append(self._on_events)
+        database.subscribe(
+            # Not as `PlanEvent`: most commands need not import plans.
+            ("plan_task:claimed", "plan_task:updated", "plan_task:released"),
+            lambda events: self._plan_task_tracker.handle_events(events),  # noqa: PLW0108 - built on first use
+        )
         return database
-
-    def _on_events(self, events: Sequence[PendingEvent]) -> None:
-        if any(event.type.startswith("plan_task:") for event in events):
-            self._plan_task_tracker.handle_events(events)
 
     @cached_property
     def feed(self) -> EventFeed:

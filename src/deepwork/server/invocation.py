@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,13 @@ from deepwork.access.audit import AuditRecord
 from deepwork.access.audit_chain import REPEATED, classify_outcome
 from deepwork.access.models import Scope
 from deepwork.agents.store import AgentStore
-from deepwork.call import Call, is_person, use_call
-from deepwork.database.idempotency import run_once
+from deepwork.call import ActionOutcome, Call, is_person, use_call
+from deepwork.database.idempotency import KeyStore, run_once
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
 from deepwork.observability.calls import CallRecorder
 from deepwork.server.registry import ToolSpec
+from deepwork.tool_types import Answer
 
 log = logging.getLogger("deepwork")
 
@@ -40,9 +41,12 @@ def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: C
 
 def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
     record = AuditRecord(call, spec.parameters.model_fields, given)
-    with use_call(replace(call, record=record)):
+    outcomes: list[ActionOutcome] = []
+    with use_call(replace(call, record=record, outcomes=outcomes)):
         try:
             answer = _invoke_changing(database, spec, given, call, record)
+            if outcomes:
+                answer = _revise_answer(database, spec, call, answer, outcomes)
         except Exception as error:
             _record_failure(database, spec, record, error)
             raise
@@ -130,15 +134,27 @@ def _invoke_changing(
     with database.transaction() as tx, join_transaction(tx):
         answer = run_tool()
         record.outcome = classify_outcome(answer) if has_worked else REPEATED
-    return _add_remarks(answer, tx)
+    return answer
 
 
-def _add_remarks(answer: Any, tx: Transaction) -> Any:
-    """Apply remarks that were found after the answer was stored, and drop retracted keys."""
-    if not (tx.remarks or tx.taken_back) or not isinstance(answer, dict):
+def _revise_answer(
+    database: Database, spec: ToolSpec, call: Call, answer: Any, outcomes: Sequence[ActionOutcome]
+) -> Any:
+    """Change the answer by the outcomes of the actions after the commit.
+
+    The answer stored under the idempotency key was committed before they ran, so it is replaced: a repeated
+    call returns the answer that this one does.
+    """
+    if spec.answer_model is None or not issubclass(spec.answer_model, Answer):
         return answer
-    remarks = {key: " ".join(filter(None, [answer.get(key), text])) for key, text in tx.remarks.items()}
-    return {key: value for key, value in answer.items() if key not in tx.taken_back} | remarks
+    model = spec.answer_model.model_validate(answer)
+    for outcome in outcomes:
+        model = model.revise(outcome)
+    revised = to_json_values(model)
+    if call.key is not None and revised != answer:
+        with database.transaction() as tx:
+            KeyStore(tx).replace_answer(call, answer, revised)
+    return revised
 
 
 async def _run_in_thread(act: Callable[..., None], *arguments: Any) -> None:

@@ -62,10 +62,13 @@ class ToolSpec:
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
         """The JSON schema of the answer; None if the answer is not a single model."""
+        return compact_schema(self.answer_model.model_json_schema()) if self.answer_model else None
+
+    @cached_property
+    def answer_model(self) -> type[BaseModel] | None:
+        """The model of the answer; None if the answer is not a single model."""
         answer = typing.get_type_hints(self.method)["return"]
-        if isinstance(answer, type) and issubclass(answer, BaseModel):
-            return compact_schema(answer.model_json_schema())
-        return None
+        return answer if isinstance(answer, type) and issubclass(answer, BaseModel) else None
 
     def validate_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments and return those that were given; an error names each invalid one."""

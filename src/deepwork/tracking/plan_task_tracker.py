@@ -23,7 +23,6 @@ from deepwork.workspaces.store import WorkspaceStore
 
 log = logging.getLogger("deepwork")
 
-_TASK_CHANGES = frozenset({PlanEvent.TASK_CLAIMED, PlanEvent.TASK_UPDATED, PlanEvent.TASK_RELEASED})
 _RUNNING_STATUSES = frozenset({TaskStatus.IN_PROGRESS, TaskStatus.PAUSED, TaskStatus.PLANNING})
 
 
@@ -39,15 +38,18 @@ class PlanTaskTracker:
         self._host = host
 
     def handle_events(self, events: Sequence[PendingEvent]) -> None:
-        """Start or end the watch of every task that these events started or ended."""
-        moved = [{**each.data, "type": each.type} for each in events if each.type in _TASK_CHANGES]
-        if not any("workspace_id" in task for task in moved) and find_repository(self._repository) is None:
+        """Start or end the watch of every task that was claimed, updated or released.
+
+        A failure is logged: the change of the task is already committed, and its answer must be sent.
+        """
+        has_workspace = any("workspace_id" in event.data for event in events)
+        if not has_workspace and find_repository(self._repository) is None:
             return  # neither a workspace nor a git repository
-        for task in moved:
-            status = TaskStatus(task["status"])
-            is_taken = task["type"] == PlanEvent.TASK_CLAIMED or status is TaskStatus.IN_PROGRESS
+        for event in events:
+            status = TaskStatus(event.data["status"])
+            is_taken = event.type == PlanEvent.TASK_CLAIMED or status is TaskStatus.IN_PROGRESS
             if is_taken or status not in _RUNNING_STATUSES:
-                self._update_watch(task["id"], has_begun=is_taken)
+                self._update_watch(event.data["id"], has_begun=is_taken)
 
     def _update_watch(self, task_id: str, *, has_begun: bool) -> None:
         try:

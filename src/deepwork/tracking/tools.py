@@ -123,7 +123,7 @@ class TrackTools:
                 return _build_workflow_completed(tx, before, already=True)
             store.save_workflow(before, after)
             _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, after)
-            tx.afterwards(lambda: self._attribution.prune_snapshots(self._project))
+            tx.after_commit(lambda: self._attribution.prune_snapshots(self._project))
             return _build_workflow_completed(tx, after)
 
     # Phases

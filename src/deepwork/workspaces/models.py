@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deepwork.call import ActionOutcome
 from deepwork.names import CaseInsensitiveEnum
 
 
@@ -59,3 +60,11 @@ class Workspace:
     created_by: str
     created_at: int
     updated_at: int
+
+
+@dataclass(frozen=True)
+class TreeRemoval(ActionOutcome):
+    """What became of the tree of a closed workspace."""
+
+    rescue_branch: str | None = None
+    warning: str | None = None

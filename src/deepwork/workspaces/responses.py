@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Self
 
+from deepwork.call import ActionOutcome
 from deepwork.tool_types import Answer
-from deepwork.workspaces.models import Repository, Workspace, WorkspaceStatus
+from deepwork.workspaces.models import Repository, TreeRemoval, Workspace, WorkspaceStatus
 
 
 class Registered(Answer):
@@ -45,6 +46,17 @@ class WorkspaceUpdated(Answer):
     merge_commit: str | None = None
     rescue_branch: str | None = None
     warning: str | None = None
+
+    def revise(self, outcome: ActionOutcome) -> Self:
+        """Add what became of the tree, which git removes after the commit."""
+        if not isinstance(outcome, TreeRemoval):
+            return self
+        return self.model_copy(
+            update={
+                "rescue_branch": outcome.rescue_branch or self.rescue_branch,
+                "warning": " ".join(filter(None, [self.warning, outcome.warning])) or None,
+            }
+        )
 
 
 class WorkspaceView(Answer):

@@ -7,7 +7,7 @@ a tree that nothing refers to. Repeating the call completes what was interrupted
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from deepwork.database.idempotency import forget_key
@@ -17,21 +17,13 @@ from deepwork.names import new_id
 from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.plans.models import Task, Workflow
 from deepwork.workspaces import rules
-from deepwork.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
+from deepwork.workspaces.models import TreeRemoval, Workspace, WorkspaceEvent, WorkspaceStatus
 from deepwork.workspaces.paths import WORKTREES, find_repository
 from deepwork.workspaces.responses import WorkspaceView
 from deepwork.workspaces.store import WorkspaceStore
 from deepwork.workspaces.worktrees import WorktreeManager
 
 _NOT_MADE = "No worktree was created:"
-
-
-@dataclass
-class ClosingResult:
-    """The outcome of closing a workspace; filled in after the commit, when git has removed the tree."""
-
-    rescue_branch: str | None = None
-    warnings: list[str] = field(default_factory=list)
 
 
 class WorkspaceService:
@@ -116,26 +108,26 @@ class WorkspaceService:
         return TaskWorkspace(workspace.id, workspace.path, workspace.branch)
 
     def _create_tree_after_commit(self, tx: Transaction, workspace: Workspace) -> TaskWorkspace:
-        def create() -> None:
+        def create() -> TaskWorkspace | None:
             try:
                 self.create_tree(workspace)
             except DeepworkError as error:
-                tx.remark("warning", f"{_NOT_MADE} {error.message} Work in the project itself.")
-                tx.take_back("workspace_id", "workspace_path", "branch")
+                return TaskWorkspace(problem=f"{_NOT_MADE} {error.message} Work in the project itself.")
+            return None
 
-        tx.afterwards(create)
+        tx.after_commit(create)
         return TaskWorkspace(workspace.id, workspace.path, workspace.branch)
 
     # Closing
 
-    def close(self, tx: Transaction, workspace: Workspace) -> ClosingResult:
-        """Remove the tree after the commit, if deepwork created it; the result is complete after that."""
-        closing = ClosingResult()
-        if workspace.is_made and self.is_local(workspace):
-            tx.afterwards(lambda: self._remove_tree(workspace, closing))
-        elif workspace.is_made:
-            closing.warnings.append(f"Its tree is on {workspace.host}; run this there to remove it.")
-        return closing
+    def close(self, tx: Transaction, workspace: Workspace) -> str | None:
+        """Remove the tree after the commit, if deepwork created it; return a warning if it is elsewhere."""
+        if not workspace.is_made:
+            return None
+        if not self.is_local(workspace):
+            return f"Its tree is on {workspace.host}; run this there to remove it."
+        tx.after_commit(lambda: self._remove_tree(workspace))
+        return None
 
     def require_reopenable(self, tx: Transaction, workspace: Workspace) -> None:
         """Raise NotAllowed if another workspace uses the tree or branch now, or if the tree is gone."""
@@ -147,20 +139,20 @@ class WorkspaceService:
                 suggestion=f"Create a new workspace; its branch {workspace.branch!r} still exists.",
             )
 
-    def _remove_tree(self, workspace: Workspace, closing: ClosingResult) -> None:
+    def _remove_tree(self, workspace: Workspace) -> TreeRemoval | None:
         if find_repository(Path(workspace.repository_path)) is None:
-            return  # the repository is gone, and its trees with it
+            return None  # the repository is gone, and its trees with it
         try:
-            closing.rescue_branch = self.worktrees.remove(workspace)
+            rescue_branch = self.worktrees.remove(workspace)
         except DeepworkError as error:
-            closing.warnings.append(f"Its tree was not removed: {error.message}")
-            return
+            return TreeRemoval(warning=f"Its tree was not removed: {error.message}")
         with self._database.transaction() as tx:
             store = WorkspaceStore(tx)
             kept = store.get_for_update(workspace.id)
-            rescued = replace(kept, rescue_branch=closing.rescue_branch or kept.rescue_branch)
+            rescued = replace(kept, rescue_branch=rescue_branch or kept.rescue_branch)
             store.save(kept, rescued)
             self._emit(tx, WorkspaceEvent.WORKSPACE_REMOVED, rescued)
+        return TreeRemoval(rescue_branch)
 
     def _emit(
         self, tx: Transaction, event: WorkspaceEvent, workspace: Workspace, task_ids: Sequence[str] = ()

@@ -74,7 +74,7 @@ class WorkspaceTools:
             )  # fmt: skip
             self._service.register(tx, workspace, [task.id for task in tasks])
             if create:
-                tx.afterwards(lambda: self._service.create_tree(workspace))
+                tx.after_commit(lambda: self._service.create_tree(workspace))
         warning = None if create or where.is_dir() else f"There is no folder {path!r} on this machine yet."
         return WorkspaceCreated(id=workspace.id, path=str(where) if create else None, warning=warning)
 
@@ -103,12 +103,11 @@ class WorkspaceTools:
                 view = WorkspaceView.from_workspace(after, store.list_task_ids([id]).get(id, ()))
                 tx.emit(WorkspaceEvent.WORKSPACE_UPDATED, view.model_dump(mode="json"), after.workflow_id)
             # Also if nothing changed: an earlier call may have been interrupted before the tree was removed.
-            closing = None if wanted is WorkspaceStatus.ACTIVE else self._service.close(tx, after)
-        warnings = [remark, *(closing.warnings if closing else ())]
+            elsewhere = None if wanted is WorkspaceStatus.ACTIVE else self._service.close(tx, after)
         return WorkspaceUpdated(
             merge_commit=after.merge_commit,
-            rescue_branch=(closing and closing.rescue_branch) or after.rescue_branch,
-            warning=" ".join(filter(None, warnings)) or None,
+            rescue_branch=after.rescue_branch,
+            warning=" ".join(filter(None, [remark, elsewhere])) or None,
         )
 
     @tool("read")

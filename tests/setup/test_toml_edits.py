@@ -1,4 +1,4 @@
-"""Edits of TOML add, change and remove one table and keep all other bytes."""
+"""Edits of TOML add, change and remove one table and keep all other text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import random
 import pytest
 
 from deepwork.setup.jsonc import UnreadableText
-from deepwork.setup.toml_edits import append_table, find_table, parse, remove_table, update_table
+from deepwork.setup.toml_edits import insert, remove, update
+from deepwork.setup.toml_reader import find_table, parse
 
 PATH = ("mcp_servers", "deepwork")
 ENTRY = {"command": "deepwork", "args": ["serve", "--path", "."], "env": {"DEEPWORK_SETUP": "entry"}}
@@ -28,7 +29,7 @@ def draw_files() -> list[str]:
         text = text.replace("\n", "\r\n") if chance.random() < 0.2 else text
         text = text.rstrip("\r\n") if chance.random() < 0.3 else text
         try:
-            parse(text)
+            remove(insert(text, PATH, ENTRY), PATH)
         except UnreadableText:
             continue
         made.append(text)
@@ -38,53 +39,64 @@ def draw_files() -> list[str]:
 FILES = draw_files()
 
 
-def test_what_was_put_is_there_and_goes_without_a_trace():
+def test_what_was_put_is_there_and_goes_without_a_change_to_other_text():
     for text in FILES:
-        new = append_table(text, PATH, ENTRY)
+        new = insert(text, PATH, ENTRY)
 
         assert new.startswith(text)
         assert find_table(parse(new), PATH) == ENTRY
-        assert remove_table(new, PATH) == text, repr(text)
+        assert remove(new, PATH).rstrip() == text.rstrip(), repr(text)
 
 
 def test_a_table_in_the_middle_changes_and_goes_alone():
     for text in FILES:
-        middle = append_table(text if text.endswith("\n") or not text else text + "\n", PATH, ENTRY)
+        middle = insert(text if text.endswith("\n") or not text else text + "\n", PATH, ENTRY)
         whole = middle + "\n# about the next\n[zzz]\nlast = true\n"
 
-        updated = update_table(whole, PATH, {"args": ["serve"], "command": "/x/deepwork"})
-        left = remove_table(whole, PATH)
+        updated = update(whole, PATH, {"args": ["serve"], "command": "/x/deepwork"})
+        left = remove(whole, PATH)
 
         assert find_table(parse(updated), PATH) == {**ENTRY, "args": ["serve"], "command": "/x/deepwork"}
         assert updated.endswith("\n# about the next\n[zzz]\nlast = true\n")
-        assert left.endswith("\n# about the next\n[zzz]\nlast = true\n")
+        assert left.endswith("# about the next\n[zzz]\nlast = true\n")
+        assert updated.startswith(text)
+        assert left.startswith(text)
         assert find_table(parse(left), PATH) is None
 
 
 def test_what_a_user_added_to_our_table_stays_when_it_is_brought_up_to_date():
     text = (
-        append_table("", PATH, ENTRY)
+        insert("", PATH, ENTRY)
         + "startup_timeout_sec = 30 # slow disk\n\n[mcp_servers.deepwork.tools.x]\napproval_mode = 'approve'\n"
     )
 
-    new = update_table(text, PATH, {**ENTRY, "args": ["serve", "--path", "/p"]})
+    new = update(text, PATH, {**ENTRY, "args": ["serve", "--path", "/p"]})
 
     assert new == text.replace('["serve", "--path", "."]', '["serve", "--path", "/p"]')
 
 
 def test_tables_below_ours_go_with_it_because_without_it_they_are_an_error():
     text = (
-        append_table("a = 1\n", PATH, ENTRY)
+        insert("a = 1\n", PATH, ENTRY)
         + "\n[mcp_servers.deepwork.tools.x]\napproval_mode = 'approve'\n\n[b]\n"
     )
 
-    assert remove_table(text, PATH) == "a = 1\n\n[b]\n"
+    assert remove(text, PATH) == "a = 1\n\n[b]\n"
+
+
+def test_a_table_and_its_subtables_apart_from_it_go_and_comments_stay():
+    text = (
+        insert("a = 1\n", PATH, ENTRY)
+        + "# about b\n[b]\nc = 1\n[[mcp_servers.deepwork.hooks]]\nx = 1\n# about d\n[d]\n"
+    )
+
+    assert remove(text, PATH) == "a = 1\n\n# about b\n[b]\nc = 1\n# about d\n[d]\n"
 
 
 def test_variables_that_were_made_a_table_are_still_found():
     text = '[mcp_servers.deepwork]\ncommand = "old"\nargs = []\n\n[mcp_servers.deepwork.env]\nDEEPWORK_SETUP = "entry"\nMINE = "1"\n'
 
-    new = update_table(text, PATH, {"command": "deepwork", "args": ["serve"]})
+    new = update(text, PATH, {"command": "deepwork", "args": ["serve"]})
 
     assert new == text.replace('"old"', '"deepwork"').replace("args = []", 'args = ["serve"]')
 
@@ -95,7 +107,7 @@ def test_variables_that_were_made_a_table_are_still_found():
 )
 def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
     with pytest.raises(UnreadableText, match=r"not written as a separate table \[mcp_servers.deepwork\]"):
-        append_table(text, PATH, ENTRY)
+        insert(text, PATH, ENTRY)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +115,17 @@ def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
 )
 def test_an_entry_in_another_form_is_not_half_removed(text: str):
     with pytest.raises(UnreadableText, match="not written as a separate table"):
-        remove_table(text, PATH)
+        remove(text, PATH)
+
+
+@pytest.mark.parametrize(
+    "text", ["a = 1\n[b.c]\n[[d]]\n[b.e]\n", "[mcp_servers.mine]\ncommand = 'x'\n[[c]]\nd = 1\n"]
+)
+def test_a_file_that_would_be_reordered_is_refused(text: str):
+    with pytest.raises(UnreadableText, match="between tables that belong together") as error:
+        remove(insert(text, PATH, ENTRY), PATH)
+
+    assert error.value.line == 3
 
 
 @pytest.mark.parametrize(
@@ -118,4 +140,4 @@ def test_what_is_no_toml_is_named_by_its_line(text: str, line: int):
 
 @pytest.mark.parametrize("value", ['a"b', "tab\t", "\x7f", "\x01", "é", "back\\slash", "line\nline"])
 def test_any_text_is_written_so_that_it_is_read_again(value: str):
-    assert find_table(parse(append_table("", PATH, {"command": value})), PATH) == {"command": value}
+    assert find_table(parse(insert("", PATH, {"command": value})), PATH) == {"command": value}

@@ -6,24 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepwork.setup.clients import Shape
-from deepwork.setup.json_edits import InsertionTrace
 
 MARK = "DEEPWORK_SETUP"
-"""Environment variable that marks an entry as written by `deepwork setup`, and records what else was created.
+"""Environment variable that marks an entry as written by `deepwork setup`, whatever its value.
 
 A variable, because it is the only place where every client accepts unknown keys.
 """
-_MADE = ("entry", "section", "file")
 _OWN_FLAGS = ("--path", "--toolsets")
 
 
-def build_entry(shape: Shape, program: Sequence[str], arguments: Sequence[str], mark: str) -> dict[str, Any]:
+def build_entry(shape: Shape, program: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
     """Build the entry in the client's format."""
     if shape == "opencode":
         command = [*program, *arguments]
-        return {"type": "local", "command": command, "enabled": True, "environment": {MARK: mark}}
+        return {"type": "local", "command": command, "enabled": True, "environment": {MARK: "entry"}}
     kind = {"type": "stdio"} if shape == "stdio" else {}
-    return {**kind, "command": program[0], "args": [*program[1:], *arguments], "env": {MARK: mark}}
+    return {**kind, "command": program[0], "args": [*program[1:], *arguments], "env": {MARK: "entry"}}
 
 
 def get_env_key(shape: Shape) -> str:
@@ -31,11 +29,10 @@ def get_env_key(shape: Shape) -> str:
     return "environment" if shape == "opencode" else "env"
 
 
-def find_mark(shape: Shape, entry: Any) -> str | None:
-    """Find the mark that `deepwork setup` left in an entry; None if the user wrote the entry."""
+def is_marked(shape: Shape, entry: Any) -> bool:
+    """Whether `deepwork setup` wrote the entry, and not the user."""
     given = entry.get(get_env_key(shape)) if isinstance(entry, dict) else None
-    mark = given.get(MARK) if isinstance(given, dict) else None
-    return mark if isinstance(mark, str) else None
+    return isinstance(given, dict) and isinstance(given.get(MARK), str)
 
 
 def list_arguments(shape: Shape, entry: Any) -> list[str]:
@@ -83,14 +80,3 @@ def list_store_arguments(arguments: Sequence[str]) -> list[str]:
         elif name == "--db" and (location := value if equals else next(words, "")):
             found += [name, location]
     return found
-
-
-def format_mark(trace: InsertionTrace) -> str:
-    """Format an insertion trace as the value of the mark."""
-    return _MADE[trace.made] + "+line" * trace.opened
-
-
-def parse_mark(mark: str) -> InsertionTrace:
-    """Parse a mark; an unknown value means that only the entry was created."""
-    made, _, line = mark.partition("+")
-    return InsertionTrace(_MADE.index(made) if made in _MADE else 0, line == "line")

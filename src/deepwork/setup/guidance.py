@@ -75,19 +75,16 @@ def insert_section(text: str, body: str) -> str:
         return text[: span[0]] + block + text[span[1] :]
     if not text:
         return block + newline
-    # A text without a final newline stays without one, so that `remove_section` can restore it.
-    return text + (newline + block + newline if text.endswith("\n") else newline * 2 + block)
+    return text + newline * (1 if text.endswith("\n") else 2) + block + newline
 
 
 def remove_section(text: str) -> str:
-    """Remove the section and restore the text that was there before."""
+    """Remove the section and the blank line before it."""
     if not (span := _find_span(text)):
         return text
     before, after = text[: span[0]], text[span[1] :]
     newline = "\r\n" if before.endswith("\r\n") or after.startswith("\r\n") else "\n"
-    if after.startswith(newline):
-        return before.removesuffix(newline) + after.removeprefix(newline)
-    return before.removesuffix(newline).removesuffix(newline) + after
+    return before.removesuffix(newline) + after.removeprefix(newline)
 
 
 def has_section(text: str) -> bool:

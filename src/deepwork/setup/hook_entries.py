@@ -15,8 +15,6 @@ _OURS = re.compile(
     r"""(?:^|[/\s'"])deepwork'?"? hook (?:session-start|tool-use|stop) --client [a-z-]+"""
     rf"(?: --global| --db {_WORD})*$"
 )
-_MATCHER_IN_EMPTY_LIST = ""
-"""An empty matcher matches everything, like no matcher. It marks that the list existed and was empty."""
 
 
 def insert_hooks(
@@ -35,20 +33,14 @@ def insert_hooks(
         return text
     text = remove_hooks(text)
     for event, hook in wanted.items():
-        is_in_empty_list = _get_data(text, "hooks", event) == []
-        matcher = {"matcher": _MATCHER_IN_EMPTY_LIST} if is_in_empty_list else {}
-        text = json_edits.append(text, ("hooks", event), {**matcher, "hooks": [hook]})
+        text = json_edits.append(text, ("hooks", event), {"hooks": [hook]})
     return text
 
 
 def remove_hooks(text: str) -> str:
     """Remove our hooks and keep all others."""
     for path in reversed(list(_find_paths(text))):
-        taken = _get_data(text, *path)
-        is_in_empty_list = taken.get("matcher") == _MATCHER_IN_EMPTY_LIST
-        text = json_edits.remove(
-            text, path, json_edits.InsertionTrace(opened=True) if is_in_empty_list else None
-        )
+        text = json_edits.remove(text, path)
     return text
 
 

@@ -1,14 +1,10 @@
-"""Edits JSON text in place and leaves everything else unchanged, byte for byte.
-
-Each edit is a function from text to text. `insert` returns an `InsertionTrace` of what it created besides the
-member; `remove` with that trace restores the original text.
-"""
+"""Edits JSON text in place; comments, order and all other entries stay."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,26 +13,17 @@ from deepwork.setup.jsonc import JsonDocument, JsonMember, JsonNode, UnreadableT
 JsonPath = tuple[str | int, ...]
 KeyPath = tuple[str, ...]
 _SAME_LINE = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))*")
+_LINE_END = re.compile(r"[ \t]*(?:\r?\n|$)")
 _INDENT = re.compile(r"\n([ \t]+)(?=[^\s])")
 
 
-@dataclass(frozen=True, slots=True)
-class InsertionTrace:
-    """What an insertion created besides the member: containers, and a line for the closing bracket."""
-
-    made: int = 0
-    opened: bool = False
-
-
-def insert(text: str, path: KeyPath, value: Any) -> tuple[str, InsertionTrace]:
+def insert(text: str, path: KeyPath, value: Any) -> str:
     """Add a missing member and the missing objects around it."""
     document = parse(text)
     if document.root is None:
-        return _add_root(document, _nest(path, value)), InsertionTrace(made=len(path))
+        return _add_root(text, _nest(path, value))
     container, depth = _find_innermost(document, path)
-    missing = path[depth:]
-    new, opened = _add_member(document, container, missing[0], _nest(missing[1:], value))
-    return new, InsertionTrace(made=len(missing) - 1, opened=opened)
+    return _add_member(document, container, path[depth], _nest(path[depth + 1 :], value))
 
 
 def append(text: str, path: KeyPath, item: Any) -> str:
@@ -44,9 +31,9 @@ def append(text: str, path: KeyPath, item: Any) -> str:
     document = parse(text)
     node = document.root.find(*path) if document.root else None
     if node is None:
-        return insert(text, path, [item])[0]
+        return insert(text, path, [item])
     _require_kind(document, node, list, path)
-    return _add_member(document, node, None, item)[0]
+    return _add_member(document, node, None, item)
 
 
 def replace(text: str, path: JsonPath, value: Any) -> str:
@@ -66,24 +53,30 @@ def replace(text: str, path: JsonPath, value: Any) -> str:
     return text[: node.start] + shown + text[node.end :]
 
 
-def remove(text: str, path: JsonPath, trace: InsertionTrace | None = None) -> str:
-    """Remove a member and the containers that its insertion created, unless they hold other members by now.
+def update(text: str, path: KeyPath, values: Mapping[str, Any]) -> str:
+    """Set members of an object; its other members stay."""
+    for key, value in values.items():
+        root = parse(text).root
+        is_there = root is not None and root.find(*path, key) is not None
+        text = (replace if is_there else insert)(text, (*path, key), value)
+    return text
 
-    Without a trace, every container that becomes empty is removed.
-    """
-    document = parse(text)
-    made = len(path) if trace is None else trace.made
-    for depth in range(len(path), 0, -1):
-        parent = document.root.find(*path[: depth - 1]) if document.root else None
-        member = parent.find_member(path[depth - 1]) if parent else None
-        if parent is None or member is None:
-            return text
-        inner = len(path) - depth
-        is_alone = _is_alone(document, parent, member)
-        if inner == made or not is_alone:
-            closes = is_alone if trace is None else trace.opened and inner == made
-            return _remove_member(document, parent, member, closes=closes)
-    return _remove_root(document)
+
+def remove(text: str, path: JsonPath) -> str:
+    """Remove a member, and the containers around it that then have neither members nor comments."""
+    root = parse(text).root
+    if root is None or root.find(*path) is None:
+        return text
+    chain = [JsonMember(None, root.start, root, None)]
+    for key in path:
+        member = chain[-1].value.find_member(key)
+        assert member is not None
+        chain.append(member)
+    while len(chain) > 1 and _holds_only(text, chain[-2], chain[-1]):
+        chain.pop()
+    if len(chain) == 1:
+        return text[: root.start] + text[root.end :].lstrip()
+    return _remove_member(text, chain[-2].value, chain[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +117,8 @@ def _require_kind(document: JsonDocument, node: JsonNode, kind: type, path: Json
         raise UnreadableText(f"{what} must be {wanted}", document.get_line(node.start))
 
 
-def _add_member(document: JsonDocument, container: JsonNode, key: str | None, value: Any) -> tuple[str, bool]:
-    """Add a member at the end of a container; also return whether the closing bracket got a new line."""
+def _add_member(document: JsonDocument, container: JsonNode, key: str | None, value: Any) -> str:
+    """Add a member at the end of a container."""
     text, layout = document.text, _detect_layout(document, container)
     last = container.members[-1] if container.members else None
     after = (
@@ -144,11 +137,13 @@ def _add_member(document: JsonDocument, container: JsonNode, key: str | None, va
     )
     member = (" " if is_inline else layout.newline + indent) + name + shown
     if last is None:
-        closes = "\n" not in text[position : container.end]
-        return text[:position] + member + (layout.newline + layout.around) * closes + text[position:], closes
+        is_closed_inline = "\n" not in text[position : container.end]
+        return (
+            text[:position] + member + (layout.newline + layout.around) * is_closed_inline + text[position:]
+        )
     if last.comma is not None:
-        return text[:position] + member + "," + text[position:], False
-    return text[:after] + "," + text[after:position] + member + text[position:], False
+        return text[:position] + member + "," + text[position:]
+    return text[:after] + "," + text[after:position] + member + text[position:]
 
 
 def _skip_comments(text: str, start: int, end: int) -> int:
@@ -162,65 +157,40 @@ def _get_indent(text: str, member: JsonMember, layout: _Layout) -> str:
     return before if not before.strip() else layout.around + layout.unit
 
 
-def _is_alone(document: JsonDocument, parent: JsonNode, member: JsonMember) -> bool:
-    """Whether the container holds only this member and no comments."""
-    text = document.text
-    inside = text[parent.start + 1 : member.start] + text[member.value.end : parent.end - 1]
-    return len(parent.members) == 1 and not inside.replace(",", "").strip()
+def _holds_only(text: str, container: JsonMember, member: JsonMember) -> bool:
+    """Whether a container has only this member and no comments."""
+    around = text[container.start : member.start] + text[member.value.end : container.value.end]
+    return len(container.value.members) == 1 and "/" not in around
 
 
-def _remove_member(document: JsonDocument, parent: JsonNode, member: JsonMember, *, closes: bool) -> str:
-    text = document.text
-    end = member.value.end if member.comma is None else member.comma + 1
-    start = _find_separator_start(text, member.start)
-    if closes:
-        end += _measure_closing(document, parent, member, end)
+def _remove_member(text: str, parent: JsonNode, member: JsonMember) -> str:
+    rest = text[member.value.end :]
+    if member.comma is not None:
+        rest = text[member.value.end : member.comma] + text[member.comma + 1 :]
+    start = _find_separator_start(text, member.start, rest)
     index = parent.members.index(member)
     before = parent.members[index - 1].comma if index else None
     if member.comma is None and before is not None:
-        return text[:before] + text[before + 1 : start] + text[end:]
-    return text[:start] + text[end:]
+        return text[:before] + text[before + 1 : start] + rest
+    return text[:start] + rest
 
 
-def _measure_closing(document: JsonDocument, parent: JsonNode, member: JsonMember, end: int) -> int:
-    """Return the length of the line break that was inserted before the closing bracket."""
-    text, layout = document.text, _detect_layout(document, parent)
-    made = layout.newline + layout.around
-    remarks = re.sub(r"/\*.*?\*/", "", text[parent.start + 1 : member.start], flags=re.DOTALL)
-    is_ours = len(parent.members) == 1 and "//" not in remarks and text.startswith(made, end)
-    return len(made) if is_ours else 0
+def _find_separator_start(text: str, start: int, rest: str) -> int:
+    """Find the start of the white space before a member: its line break, or one space.
 
-
-def _find_separator_start(text: str, start: int) -> int:
-    """Find the start of the white space before a member: its line break, or one space."""
-    line = len(text[:start].rstrip(" \t"))
-    if text[:line].endswith("\r\n"):
-        return line - 2
-    if text[:line].endswith("\n"):
-        return line - 1
+    The line break stays if the line continues after the member: it may end a comment.
+    """
+    line = text[:start].rstrip(" \t")
+    if line.endswith("\n"):
+        return len(line.removesuffix("\n").removesuffix("\r")) if _LINE_END.match(rest) else start
     return start - 1 if text[start - 1 : start] == " " else start
 
 
-def _add_root(document: JsonDocument, value: Any) -> str:
+def _add_root(text: str, value: Any) -> str:
     """Append a root value to text that is empty or has only comments."""
-    text = document.text
     newline = "\r\n" if "\r\n" in text else "\n"
-    shown = _format_pretty(value, "  ", newline)
-    # A comment without a final newline stays without one, so that `_remove_root` can restore it.
-    return text + newline + shown if _lacks_line_end(text) else text + shown + newline
-
-
-def _remove_root(document: JsonDocument) -> str:
-    assert document.root is not None
-    before, rest = document.text[: document.root.start], document.text[document.root.end :]
-    bare = before.removesuffix("\n").removesuffix("\r")
-    if not rest and _lacks_line_end(bare):
-        return bare
-    return before + rest.removeprefix("\r\n").removeprefix("\n")
-
-
-def _lacks_line_end(text: str) -> bool:
-    return bool(text.removeprefix("\ufeff").strip()) and not text.endswith("\n")
+    is_in_comment = bool(text.removeprefix("\ufeff").strip()) and not text.endswith("\n")
+    return text + newline * is_in_comment + _format_pretty(value, "  ", newline) + newline
 
 
 def _nest(path: Sequence[str], value: Any) -> Any:

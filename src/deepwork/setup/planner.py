@@ -12,7 +12,7 @@ from deepwork.setup.clients import CLIENTS, Client, Scope
 from deepwork.setup.config_files import ConfigFileChange, build_unreadable_error, read_text
 from deepwork.setup.entry import (
     build_serve_arguments,
-    find_mark,
+    is_marked,
     list_arguments,
     list_store_arguments,
     list_user_arguments,
@@ -100,15 +100,13 @@ class SetupPlanner:
         client, drafts = request.client, FileDrafts()
         path = self.get_config_path(client, request.scope)
         existing = self._find_entry(client, path, drafts)
-        if existing is not None and find_mark(client.shape, existing) is None and not request.force:
+        if existing is not None and not is_marked(client.shape, existing) and not request.force:
             raise NotAllowed(
                 f"{path} has an entry `deepwork` that `deepwork setup` did not write.",
                 suggestion="It is unchanged. Replace it with --force; --print --force shows the new entry.",
             )
         program, notes = self._choose_program(request)
-        before = (
-            list_arguments(client.shape, existing) if find_mark(client.shape, existing) is not None else []
-        )
+        before = list_arguments(client.shape, existing) if is_marked(client.shape, existing) else []
         choice = choose_toolsets(
             self._load_toolsets(), request.toolsets or parse_toolsets(before), client.tool_limit
         )
@@ -135,7 +133,7 @@ class SetupPlanner:
         if self._get_hooks_place(request) is not None:
             drafts.edit(self._get_hooks_path(request), "hooks", hook_entries.remove_hooks)
         existing = self._find_entry(client, path, drafts)
-        if existing is not None and find_mark(client.shape, existing) is None and not request.force:
+        if existing is not None and not is_marked(client.shape, existing) and not request.force:
             notes.append(
                 f"The entry in {path} was not written by `deepwork setup`, so it stays; --force removes it."
             )
@@ -175,7 +173,7 @@ class SetupPlanner:
             return "unreadable"
         if existing is None:
             return "no"
-        return "by hand" if find_mark(client.shape, existing) is None else "yes"
+        return "yes" if is_marked(client.shape, existing) else "by hand"
 
     def list_usage_signs(self, client: Client) -> list[str]:
         """List programs and folders that show that a client is in use."""

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from deepwork.setup import json_edits, jsonc, toml_edits
+from deepwork.setup import json_edits, jsonc, toml_reader
 from deepwork.setup.clients import Client
-from deepwork.setup.entry import build_entry, find_mark, format_mark, get_env_key, parse_mark
+from deepwork.setup.entry import build_entry, get_env_key, is_marked
+
+
+class TextEdits(Protocol):
+    """Edits of one entry of a text: the modules `json_edits` and `toml_edits`."""
+
+    def insert(self, text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str: ...
+    def replace(self, text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str: ...
+    def update(self, text: str, path: tuple[str, ...], values: Mapping[str, Any]) -> str: ...
+    def remove(self, text: str, path: tuple[str, ...]) -> str: ...
 
 
 def find_entry(client: Client, text: str) -> Any:
     """Find the entry named deepwork, even one the user wrote; None if there is none."""
     if client.format == "toml":
-        return toml_edits.find_table(toml_edits.parse(text), client.entry_path)
+        return toml_reader.find_table(toml_reader.parse(text), client.entry_path)
     document = jsonc.parse(text)
     if client.format == "json" and document.first_comment is not None:
         line = document.get_line(document.first_comment)
@@ -24,56 +33,27 @@ def find_entry(client: Client, text: str) -> Any:
 
 def put_entry(client: Client, text: str, program: Sequence[str], arguments: Sequence[str]) -> str:
     """Add or replace our entry; an update keeps what the user added to it."""
-    existing = find_entry(client, text)
-    mark = find_mark(client.shape, existing)
+    existing, edits = find_entry(client, text), _load_edits(client)
+    entry = build_entry(client.shape, program, arguments)
     if existing is None:
-        return _add_entry(client, text, program, arguments)
-    entry = build_entry(client.shape, program, arguments, mark or "entry")
-    if mark is None:
-        return _replace_entry(client, text, entry)
-    return _update_entry(client, text, existing, entry)
+        return edits.insert(text, client.entry_path, entry)
+    if not is_marked(client.shape, existing):
+        return edits.replace(text, client.entry_path, entry)
+    kept = (get_env_key(client.shape), "enabled")
+    own = {key: value for key, value in entry.items() if key not in kept}
+    return edits.update(text, client.entry_path, own)
 
 
 def remove_entry(client: Client, text: str) -> str:
-    """Remove our entry and everything created for it."""
-    existing = find_entry(client, text)
-    if existing is None:
+    """Remove our entry and keep all other text."""
+    if find_entry(client, text) is None:
         return text
+    return _load_edits(client).remove(text, client.entry_path)
+
+
+def _load_edits(client: Client) -> TextEdits:
     if client.format == "toml":
-        return toml_edits.remove_table(text, client.entry_path)
-    trace = parse_mark(find_mark(client.shape, existing) or "entry")
-    return json_edits.remove(text, client.entry_path, trace)
+        from deepwork.setup import toml_edits  # imports tomlkit, which edits of JSON do not need
 
-
-def _add_entry(client: Client, text: str, program: Sequence[str], arguments: Sequence[str]) -> str:
-    if client.format == "toml":
-        return toml_edits.append_table(
-            text, client.entry_path, build_entry(client.shape, program, arguments, "entry")
-        )
-    _, trace = json_edits.insert(text, client.entry_path, {})
-    entry = build_entry(client.shape, program, arguments, format_mark(trace))
-    return json_edits.insert(text, client.entry_path, entry)[0]
-
-
-def _replace_entry(client: Client, text: str, entry: Mapping[str, Any]) -> str:
-    """Replace an entry that the user wrote."""
-    if client.format == "toml":
-        return toml_edits.append_table(
-            toml_edits.remove_table(text, client.entry_path), client.entry_path, entry
-        )
-    return json_edits.replace(text, client.entry_path, dict(entry))
-
-
-def _update_entry(client: Client, text: str, existing: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    """Update our keys and keep those the user added."""
-    own = {key: value for key, value in entry.items() if key not in (get_env_key(client.shape), "enabled")}
-    if client.format == "toml":
-        return toml_edits.update_table(text, client.entry_path, own)
-    for key, value in own.items():
-        edit = json_edits.replace if key in existing else _insert_value
-        text = edit(text, (*client.entry_path, key), value)
-    return text
-
-
-def _insert_value(text: str, path: json_edits.KeyPath, value: Any) -> str:
-    return json_edits.insert(text, path, value)[0]
+        return toml_edits
+    return json_edits

@@ -12,7 +12,8 @@ from deepwork.errors import Code, InvalidInput
 from deepwork.observability import calls
 from deepwork.observability.calls import CANCELLED, CallRecorder, get_error_code
 from deepwork.observability.counters import BOUNDS, Counters, Histogram
-from deepwork.observability.prometheus import Metric, create_single_metric, render_metrics
+from deepwork.observability.prometheus import MetricsCollector, render_metrics
+from deepwork.overview.activity_store import ActivityCounts
 from effort import measure_effort
 from observability.prometheus_reader import get_value, parse_metrics
 
@@ -58,27 +59,25 @@ def test_a_snapshot_does_not_change_afterwards():
 
 
 def test_metrics_are_parsed_back_unchanged():
-    spread = Histogram()
-    spread.add(0.003)
-    text = render_metrics(
-        [
-            create_single_metric("up", "gauge", "With a \\ in it.", 1),
-            Metric("calls_total", "counter", "Calls.", [({"tool": ODD}, 3), ({"tool": "b"}, 0)]),
-            Metric(
-                "took_seconds", "histogram", "Time.", [({"tool": "a"}, spread), ({"tool": "b"}, Histogram())]
-            ),
-            Metric("never_total", "counter", "Nothing yet.", []),
-        ]
+    counters = Counters()
+    counters.record_call(ODD, 0.003)
+    activity = ActivityCounts(open_claims=3, live_agents=2, active_sessions=1, last_event=12345678901)
+
+    found = parse_metrics(
+        render_metrics(MetricsCollector(counters.take_snapshot(), 5.5, activity, 0)).decode()
     )
 
-    found = parse_metrics(text)
-
-    assert get_value(found, "up") == 1
-    assert get_value(found, "calls_total", tool=ODD) == 3
-    assert get_value(found, "took_seconds", "_count", tool="a") == 1
-    assert get_value(found, "took_seconds", "_bucket", tool="a", le="0.0025") == 0
-    assert get_value(found, "took_seconds", "_bucket", tool="a", le="0.005") == 1
-    assert found["never_total"].samples == {}
+    assert get_value(found, "deepwork_store_up") == 1
+    assert get_value(found, "deepwork_event_last_seq") == 12345678901
+    assert get_value(found, "process_start_time_seconds") == 5.5
+    assert get_value(found, "deepwork_tool_calls_total", tool=ODD) == 1
+    assert get_value(found, "deepwork_tool_duration_seconds", "_count", tool=ODD) == 1
+    assert get_value(found, "deepwork_tool_duration_seconds", "_bucket", tool=ODD, le="0.0025") == 0
+    assert get_value(found, "deepwork_tool_duration_seconds", "_bucket", tool=ODD, le="0.005") == 1
+    assert get_value(found, "deepwork_event_delivery_seconds", "_count") == 0
+    assert found["deepwork_tool_errors_total"].samples == {}
+    assert "deepwork_event_delivered_seq" not in found
+    assert not [name for name in found if "created" in name]
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,19 @@ DeepworkError
 └── StorageError         the database or a file cannot be read or written
 
 Every error has a code, a message that names its subject, whether the caller can recover, and a suggestion.
+A suggestion writes tools as `{tool:task_claim}`: agents read the tool's name, people at a shell its command.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from enum import StrEnum
 from typing import ClassVar
 
 MAX_ECHOED = 200
 """How many characters of a caller's input an error message repeats."""
+_TOOL = re.compile(r"\{tool:(\w+)\}")
 
 
 class Code(StrEnum):
@@ -97,8 +101,13 @@ class DeepworkError(Exception):
         super().__init__(message)
         self.message = message
         self.code = code or self.code
-        self.suggestion = self.suggestion if suggestion is None else suggestion
+        self._suggestion_template = self.suggestion if suggestion is None else suggestion
+        self.suggestion = self.render_suggestion(str)
         self.recoverable = self.recoverable if recoverable is None else recoverable
+
+    def render_suggestion(self, name_tool: Callable[[str], str]) -> str:
+        """Return the suggestion with each tool named as `name_tool` says."""
+        return _TOOL.sub(lambda found: name_tool(found[1]), self._suggestion_template)
 
     def to_dict(self) -> dict[str, str | bool]:
         """Return the error as every client receives it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,9 @@ from cli.command_tree import map_tool_commands
 from deepwork.cli import command_hints, main, servers
 from deepwork.cli.framework.terminal import is_terminal
 from deepwork.database import processes
-from deepwork.errors import DefinitionError, NotAllowed, NotFound
+from deepwork.errors import DefinitionError, NotFound
+
+SOURCE = Path(main.__file__).parents[1]
 
 
 @pytest.fixture
@@ -132,25 +136,40 @@ def test_errors_suggest_commands_to_people_and_tools_to_programs(
     assert to_programs["suggestion"] == "List workflows with workflow_list."
 
 
-def test_only_tool_names_become_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_only_marked_tools_become_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.setattr(sys, "argv", ["deepwork", "plans"])
+    error = NotFound(
+        "workflow", "task_claim", suggestion="Ask {tool:task_claim} or {tool:task_get}, not task_get."
+    )
 
-    main.print_error(NotFound("workflow", "task_claim", suggestion="See `task_get` with include_tasks."))
-    main.print_error(
-        NotAllowed("a/task_get is not task_get-2.", suggestion="Ask task_claim, or task_release.")
-    )
-    main.print_error(
-        DefinitionError("There is no tool 'x'.", suggestion="The tools are: task_claim, task_get.")
-    )
+    main.print_error(error)
 
     assert capsys.readouterr().err.splitlines() == [
         "Error: There is no workflow 'task_claim'.",
-        "See `deepwork tasks get` with include_tasks.",
-        "Error: a/task_get is not task_get-2.",
-        "Ask `deepwork tasks claim`, or `deepwork tasks release`.",
-        "Error: There is no tool 'x'.",
-        "The tools are: task_claim, task_get.",
+        "Ask `deepwork tasks claim` or `deepwork tasks get`, not task_get.",
     ]
+    assert error.to_dict()["suggestion"] == "Ask task_claim or task_get, not task_get."
+
+
+def test_every_tool_that_a_suggestion_names_exists_and_is_marked():
+    tools = map_tool_commands().keys()
+    given = list(list_suggestions())
+    marked = {name for text in given for name in re.findall(r"\{tool:(\w+)\}", text)}
+
+    assert len(marked) > 20
+    assert marked <= tools
+    assert [text for text in given if tools & set(re.findall(r"(?<!tool:)\b\w+", text))] == []
+
+
+def list_suggestions() -> Iterator[str]:
+    """The strings that the code passes as `suggestion`."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "suggestion":
+                parts = [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+                yield from (part.value for part in parts if isinstance(part.value, str))
 
 
 @pytest.mark.parametrize(

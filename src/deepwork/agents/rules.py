@@ -42,7 +42,7 @@ def require_registered(agent: Agent) -> None:
     if agent.unregistered_at is not None:
         raise NotAllowed(
             f"Agent {agent.id!r} has unregistered.",
-            suggestion="Register again with agent_register and use the new id.",
+            suggestion="Register again with {tool:agent_register} and use the new id.",
         )
 
 

@@ -94,7 +94,7 @@ class AgentStore:
 
     def _select(self, id: str, kind: str, lock: str) -> Agent:
         if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM agents WHERE id = :id{lock}", id=id)) is None:
-            raise NotFound(kind, id, suggestion="List agents with agent_list, or register one.")
+            raise NotFound(kind, id, suggestion="List agents with {tool:agent_list}, or register one.")
         return _from_row(row)
 
 

@@ -1,24 +1,18 @@
-"""Rewrites errors for the command line: they name tools, because agents call tools; people run commands."""
+"""Names the command of a tool, for suggestions to people at a shell."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deepwork.cli.shell_completion import INDEX
 
-_TOOL_NAME = re.compile(r"(?<![\w'\"./-])(`?)([a-z]+(?:_[a-z]+)+)\1(?![\w'\"/=-])")
 
-
-def replace_tools_with_commands(text: str) -> str:
-    """Replace each tool name by its command. Quoted words stay: they repeat what the caller wrote."""
-    if not _TOOL_NAME.search(text):
-        return text
-    verbs = map_tools_to_commands(sys.argv[1:2])
-    return _TOOL_NAME.sub(lambda found: verbs.get(found[2], found[0]), text)
+def name_command(tool: str) -> str:
+    """Name the command of a tool."""
+    return map_tools_to_commands(sys.argv[1:2]).get(tool, tool)
 
 
 def map_tools_to_commands(called: list[str]) -> dict[str, str]:

@@ -201,11 +201,9 @@ def print_error(error: DeepworkError) -> None:
     if "--json" in sys.argv:
         print(json.dumps(error.to_dict()), file=sys.stderr)
         return
-    lines = [f"Error: {error.message}", error.suggestion]
-    if not isinstance(error, DefinitionError):  # those are about files, in which tools keep their names
-        from deepwork.cli.command_hints import replace_tools_with_commands
+    from deepwork.cli.command_hints import name_command
 
-        lines = list(map(replace_tools_with_commands, lines))
+    lines = [f"Error: {error.message}", error.render_suggestion(name_command)]
     print("\n".join(filter(None, lines)), file=sys.stderr)
 
 

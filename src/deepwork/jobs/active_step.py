@@ -47,7 +47,7 @@ def require_step(job: Job, id: str, session: Session) -> Step:
         raise StateError(
             f"Step {id!r} of session {session.session_id} is no longer in job {job.name!r}.",
             code=Code.INVALID_STATE,
-            suggestion="Restore the step in job.yml, or end the session with abort_workflow.",
+            suggestion="Restore the step in job.yml, or end the session with {tool:abort_workflow}.",
         )
     return step
 

@@ -88,7 +88,8 @@ def _build_error(why: str, suggestion: str | None = None) -> ReviewerError:
         f"The reviewer failed: {why}.",
         recoverable=True,
         suggestion=suggestion
-        or "This attempt does not count. Call finished_step again, or pass quality_review_override_reason.",
+        or "This attempt does not count. Call {tool:finished_step} again, or pass "
+        "quality_review_override_reason.",
     )
 
 

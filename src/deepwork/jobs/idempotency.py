@@ -39,7 +39,7 @@ def replay_answer(session: Session, tool: str, arguments: Mapping[str, Any], kin
     if last is not None and key in last.before:
         raise NotAllowed(
             f"The call of {tool} with key {key!r} was already executed; the session has moved on since.",
-            suggestion="Call get_session for its current state; use a new key for each new call.",
+            suggestion="Call {tool:get_session} for its current state; use a new key for each new call.",
         )
     if last is None or last.key != key or last.digest != _hash_arguments(arguments):
         raise Conflict(

@@ -206,7 +206,7 @@ def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
     except (TypeError, KeyError, AttributeError):
         raise ReviewerError(
             "The reviewer failed: its criteria_results do not match the schema.", recoverable=True,
-            suggestion="This attempt does not count. Call finished_step again.",
+            suggestion="This attempt does not count. Call {tool:finished_step} again.",
         ) from None  # fmt: skip
     results += _find_unjudged(task, results)
     passed = verdict.get("passed") is True and all(each.passed for each in results)

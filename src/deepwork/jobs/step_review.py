@@ -123,7 +123,8 @@ class StepReviewService:
                 f"Quality gate failed after {self._max_attempts} attempts. Feedback: {feedback}",
                 code=Code.REVIEW_FAILED,
                 recoverable=True,
-                suggestion="Fix what the feedback names and call finished_step again, or ask a person.",
+                suggestion="Fix what the feedback names and call {tool:finished_step} again, or ask "
+                "a person.",
             )
         return session, FinishedStep(
             status="needs_work",

@@ -298,7 +298,7 @@ class WorkflowTools:
             raise InvalidInput(
                 " ".join(problem for problem, _ in found),
                 code=Code.PATH_OUTSIDE_PROJECT if Code.PATH_OUTSIDE_PROJECT in codes else Code.INVALID_INPUT,
-                suggestion="Correct the outputs and call finished_step again.",
+                suggestion="Correct the outputs and call {tool:finished_step} again.",
             )
         return _split_by_step(self._list_current_steps(job, session), outputs)
 
@@ -392,7 +392,7 @@ def _select_workflow(job: Job, name: str) -> JobWorkflow:
     if workflow is None:
         raise InvalidInput(
             f"Workflow {name!r} not found in job {job.name!r}. Its workflows: {names}.",
-            suggestion="Call start_workflow with one of these names.",
+            suggestion="Call {tool:start_workflow} with one of these names.",
         )
     if not workflow.entries:
         raise NotAllowed(f"Workflow {workflow.name!r} of job {job.name!r} has no steps.")
@@ -406,7 +406,7 @@ def _find_entry_index(session: Session, step_id: str) -> int:
     if places[step_id] > session.current_entry_index:
         raise NotAllowed(
             f"Step {step_id!r} comes after the current step {session.current_step_id!r}.",
-            suggestion="Finish the steps before it with finished_step.",
+            suggestion="Finish the steps before it with {tool:finished_step}.",
         )
     return places[step_id]
 
@@ -415,7 +415,7 @@ def _require_current(session: Session, step_id: str | None) -> None:
     if step_id and step_id != session.current_step_id:
         raise NotAllowed(
             f"Step {step_id!r} is not current; the session is at {session.current_step_id!r}.",
-            suggestion="See get_session for what the current step needs.",
+            suggestion="See {tool:get_session} for what the current step needs.",
         )
 
 

@@ -44,7 +44,7 @@ class MessageStore:
         """Return the message; NotFound if there is none."""
         row = self._tx.fetch_one(f"SELECT {_COLUMNS} FROM messages WHERE id = :id", id=id)
         if row is None:
-            raise NotFound("message", id, suggestion="List an agent's messages with message_list.")
+            raise NotFound("message", id, suggestion="List an agent's messages with {tool:message_list}.")
         return _from_row(row)
 
     def find_not_owned_by(self, ids: Sequence[str], caller: str) -> str | None:

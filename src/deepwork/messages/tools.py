@@ -259,5 +259,6 @@ def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:
         raise NotAllowed(
             f"Message {stranger!r} is for an agent registered with another token.",
             code=Code.UNAUTHORIZED,
-            suggestion="Read it with message_get and mark_read false; only its recipient can archive it.",
+            suggestion="Read it with {tool:message_get} and mark_read false; only its recipient can "
+            "archive it.",
         )

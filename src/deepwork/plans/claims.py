@@ -105,7 +105,8 @@ class ClaimService:
             raise NotAllowed(
                 f"Task {task.name!r} is not claimed.",
                 code=Code.NOT_CLAIMED,
-                suggestion="There is nothing to release; workflow_next_tasks lists what can be claimed.",
+                suggestion="There is nothing to release; {tool:workflow_next_tasks} lists what can "
+                "be claimed.",
             )
         if lease.who != agent_id:
             raise _build_held_error(task, lease.who, agent_id)
@@ -184,7 +185,7 @@ class ClaimService:
         if refusal := self._find_refusal(work.workflow, task, self._find_active_tasks(work.workflow, task)):
             raise NotAllowed(
                 f"Task {task.name!r} cannot be started now. {refusal.message}",
-                suggestion="Find a task with workflow_next_tasks and claim it with task_claim.",
+                suggestion="Find a task with {tool:workflow_next_tasks} and claim it with {tool:task_claim}.",
                 recoverable=True,
             )
         self._assign(task, agent, self._leases.take(task.id, agent.id))
@@ -301,7 +302,7 @@ def _build_held_error(task: Task, holder: str | None, agent_id: str) -> NotAllow
     return NotAllowed(
         f"Task {task.name!r} is held by agent {holder!r}, not by {agent_id!r}.",
         code=Code.NOT_ASSIGNED,
-        suggestion="Only the holder can change or release it; contact the holder with message_send.",
+        suggestion="Only the holder can change or release it; contact the holder with {tool:message_send}.",
     )
 
 
@@ -309,7 +310,8 @@ def _build_stale_claim_error(task: Task, holder: str | None) -> Conflict:
     now_with = f"agent {holder!r} holds it" if holder else "nobody holds it"
     return Conflict(
         f"This claim on task {task.name!r} is no longer valid; {now_with} now.",
-        suggestion="Stop working on it; find another with task_get_available and claim it with task_claim.",
+        suggestion="Stop working on it; find another with {tool:task_get_available} and claim it "
+        "with {tool:task_claim}.",
     )
 
 
@@ -317,7 +319,7 @@ def _require_unfinished(task: Task) -> None:
     if task.status.is_done:
         raise NotAllowed(
             f"Task {task.name!r} is {task.status} and cannot be claimed.",
-            suggestion="Find tasks that can start now with workflow_next_tasks.",
+            suggestion="Find tasks that can start now with {tool:workflow_next_tasks}.",
         )
 
 

@@ -49,7 +49,8 @@ class Planner:
         if workflow.status is not WorkflowStatus.PLANNING:
             raise NotAllowed(
                 f"Workflow {workflow.name!r} is {workflow.status} and already has a plan.",
-                suggestion="Change it with workflow_add_task, workflow_remove_task or workflow_replan.",
+                suggestion="Change it with {tool:workflow_add_task}, {tool:workflow_remove_task} or "
+                "{tool:workflow_replan}.",
             )
         graph.validate_outlines(outlines)
         self._add_tasks(workflow, outlines, [])
@@ -77,13 +78,14 @@ class Planner:
         if self._store.was_started(task):
             raise NotAllowed(
                 f"Task {task.name!r} was started; only tasks that were never started can be removed.",
-                suggestion="Skip it with task_update_status instead.",
+                suggestion="Skip it with {tool:task_update_status} instead.",
             )
         plan = Graph(self._tasks.list_nodes(workflow.id))
         if len(plan.nodes) == 1:
             raise NotAllowed(
                 f"Task {task.name!r} is the only task; a plan needs at least one.",
-                suggestion="Add another task first, or abandon the workflow with workflow_update_status.",
+                suggestion="Add another task first, or abandon the workflow with "
+                "{tool:workflow_update_status}.",
             )
         dependents = plan.list_dependents([task.id])
         inherited = frozenset(node.id for node in plan.list_dependencies(plan[task.id]))
@@ -168,7 +170,7 @@ def require_planned(workflow: Workflow) -> None:
     if workflow.status is WorkflowStatus.PLANNING:
         raise NotAllowed(
             f"Workflow {workflow.name!r} has no plan yet.",
-            suggestion="Give it one with workflow_set_plan.",
+            suggestion="Give it one with {tool:workflow_set_plan}.",
         )
 
 

@@ -130,7 +130,7 @@ class TaskTools:
             if not (work.task.status.can_start or work.task.status is TaskStatus.PLANNING):
                 raise NotAllowed(
                     f"Task {work.task.name!r} is {work.task.status}; a plan is set before work starts.",
-                    suggestion="Change the plan of a started task with task_replan.",
+                    suggestion="Change the plan of a started task with {tool:task_replan}.",
                 )
             fields = plan.model_dump(exclude_none=True)
             planned = replace(
@@ -185,7 +185,7 @@ class TaskTools:
             if not (task.status.is_running or task.status is TaskStatus.FAILED):
                 raise NotAllowed(
                     f"Task {task.name!r} is {task.status}; only failed or running tasks can be replanned.",
-                    suggestion="Set the plan of a pending task with task_set_plan.",
+                    suggestion="Set the plan of a pending task with {tool:task_set_plan}.",
                 )
             fields = check_object("new_plan", new_plan.model_dump(exclude_none=True))
             detail = {

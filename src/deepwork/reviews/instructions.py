@@ -101,7 +101,9 @@ class InstructionFiles:
         return recent
 
 
-_ASK_AGAIN = "Call get_review_instructions and use the review_id in the last line of an instructions file."
+_ASK_AGAIN = (
+    "Call {tool:get_review_instructions} and use the review_id in the last line of an instructions file."
+)
 
 
 def format_path(path: str) -> str:

@@ -102,7 +102,7 @@ def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str
         raise NotAllowed(
             f"Agent {agent_id[:MAX_ECHOED]!r} was registered with another token.",
             code=Code.UNAUTHORIZED,
-            suggestion="Act for an agent that you registered with agent_register.",
+            suggestion="Act for an agent that you registered with {tool:agent_register}.",
         )
 
 

@@ -169,7 +169,7 @@ def _load_plan_tasks(tx: Transaction, workflow_id: str) -> list[Outline]:
     if not tasks:
         raise NotAllowed(
             f"Workflow {workflow.name!r} has no plan yet.",
-            suggestion="Set one with workflow_set_plan, or pass the tasks in `template`.",
+            suggestion="Set one with {tool:workflow_set_plan}, or pass the tasks in `template`.",
         )
     waits_for = store.list_dependency_names([task.id for task in tasks if task.is_explicit])
     return [
@@ -215,4 +215,6 @@ def _build_not_found(tx: Transaction, files: CatalogContents, wanted: str) -> No
     if broken:
         return NotFound("template", wanted, suggestion=f"The file of that name cannot be used: {broken}")
     guess = f" Did you mean {near!r}?" if near else ""
-    return NotFound("template", wanted, suggestion=f"See template_list for the available templates.{guess}")
+    return NotFound(
+        "template", wanted, suggestion=f"See {{tool:template_list}} for the available templates.{guess}"
+    )

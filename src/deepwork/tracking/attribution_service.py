@@ -141,7 +141,7 @@ class AttributionService:
             raise InvalidInput(
                 f"`cwd` {cwd[:200]!r} is not a folder of this repository or of one of its worktrees.",
                 code=Code.PATH_OUTSIDE_PROJECT,
-                suggestion="Omit it to work in the project itself, or see workspace_list.",
+                suggestion="Omit it to work in the project itself, or see {tool:workspace_list}.",
             )
         return here if _find_tree_root(here) else default
 

@@ -51,6 +51,6 @@ def repeat_completion_answer(tx: Transaction, stored: TrackedTask, repeated: Tra
     if repeated != stored:
         raise NotAllowed(
             f"Task {stored.name!r} is already {stored.status} with a different outcome.",
-            suggestion="Read it with get_context; a task that has ended cannot be changed.",
+            suggestion="Read it with {tool:get_context}; a task that has ended cannot be changed.",
         )
     return build_completion_answer(tx, stored, already=True)

@@ -63,7 +63,7 @@ class ContextRequest:
             check_input({"cursor": [list(position) for position in positions.values()]})
         except (ValueError, InvalidInput):
             raise InvalidInput(
-                "`cursor` was not issued by get_context.", suggestion="Omit it to start from the beginning."
+                "`cursor` is not from an earlier answer.", suggestion="Omit it to start from the beginning."
             ) from None
         return positions
 

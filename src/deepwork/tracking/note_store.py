@@ -34,7 +34,7 @@ class NoteStore:
         """Return the issue and lock its row until the transaction ends."""
         row = self._tx.fetch_one(f"SELECT * FROM issues WHERE id = :id{self._tx.row_lock}", id=id)
         if row is None:
-            raise NotFound("issue", id, suggestion="See the blockers in get_context for their ids.")
+            raise NotFound("issue", id, suggestion="See the blockers in {tool:get_context} for their ids.")
         return _issue_from_row(row)
 
     def save_resolution(self, issue: Issue) -> None:

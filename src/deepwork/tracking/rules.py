@@ -38,7 +38,7 @@ def require_open_workflow(workflow: TrackedWorkflow) -> None:
     if workflow.is_over:
         raise NotAllowed(
             f"Workflow {workflow.name!r} is {workflow.status}; nothing new can start in it.",
-            suggestion="Start a new one with start_workflow.",
+            suggestion="Start a new one with {tool:start_workflow}.",
         )
 
 
@@ -47,12 +47,12 @@ def require_open_phase(phase: Phase, workflow: TrackedWorkflow) -> None:
     if phase.workflow_id != workflow.id:
         raise InvalidInput(
             f"Phase {phase.id!r} belongs to workflow {phase.workflow_id}, not to {workflow.id}.",
-            suggestion="Pass the phase_id that start_phase returned for this workflow.",
+            suggestion="Pass the phase_id that {tool:start_phase} returned for this workflow.",
         )
     if phase.status is not PhaseStatus.IN_PROGRESS:
         raise NotAllowed(
             f"Phase {phase.number} {phase.name!r} is {phase.status}; no task can start in it.",
-            suggestion="Start another phase with start_phase.",
+            suggestion="Start another phase with {tool:start_phase}.",
         )
 
 
@@ -88,7 +88,8 @@ def require_children_done(task: TrackedTask, children: Sequence[TrackedTask]) ->
         more = f" and {len(children) - _NAMED} more" if len(children) > _NAMED else ""
         raise NotAllowed(
             f"Task {task.name!r} has subtasks that are still in progress: {names}{more}.",
-            suggestion="Complete them first; use abandon_task for a subtask that nobody works on any more.",
+            suggestion="Complete them first; use {tool:abandon_task} for a subtask that nobody works "
+            "on any more.",
         )
 
 

@@ -231,19 +231,21 @@ class TrackStore:
             f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows WHERE id = :id{lock}", id=id
         )
         if row is None:
-            raise NotFound("workflow", id, suggestion="Pass the workflow_id that start_workflow returned.")
+            raise NotFound(
+                "workflow", id, suggestion="Pass the workflow_id that {tool:start_workflow} returned."
+            )
         return _workflow_from_row(row)
 
     def _select_phase(self, id: str, lock: str) -> Phase:
         row = self._tx.fetch_one(f"SELECT {_PHASE_COLUMNS} FROM phases WHERE id = :id{lock}", id=id)
         if row is None:
-            raise NotFound("phase", id, suggestion="Pass the phase_id that start_phase returned.")
+            raise NotFound("phase", id, suggestion="Pass the phase_id that {tool:start_phase} returned.")
         return _phase_from_row(row)
 
     def _select_task(self, id: str, lock: str) -> TrackedTask:
         row = self._tx.fetch_one(f"SELECT {_TASK_COLUMNS} FROM tracked_tasks WHERE id = :id{lock}", id=id)
         if row is None:
-            raise NotFound("task", id, suggestion="Pass the task_id that start_task returned.")
+            raise NotFound("task", id, suggestion="Pass the task_id that {tool:start_task} returned.")
         return _task_from_row(row)
 
 

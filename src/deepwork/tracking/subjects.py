@@ -38,6 +38,8 @@ def _resolve_step(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> 
     session = sessions.find_session(tx, session_id)
     if session is None or step_id not in session.steps:
         raise NotFound(
-            "task", task_id, suggestion="For a step of a job, pass SESSION_ID/STEP_ID; see get_session."
+            "task",
+            task_id,
+            suggestion="For a step of a job, pass SESSION_ID/STEP_ID; see {tool:get_session}.",
         )
     return Subject(task_id, f"{session.name}: {step_id}", session_id)

@@ -318,7 +318,7 @@ def _require_same_ending(
         what = "summary" if ending.summary != stored.summary else "outcome"
         raise NotAllowed(
             f"{kind.capitalize()} {name!r} is already {stored.status} with a different {what}.",
-            suggestion=f"Read it with get_context; a {kind} that has ended cannot be changed.",
+            suggestion=f"Read it with {{tool:get_context}}; a {kind} that has ended cannot be changed.",
         )
 
 

@@ -61,7 +61,7 @@ def _require_known(known: Repository | None, path: str) -> None:
         raise NotAllowed(
             f"Repository {path[:MAX_ECHOED]!r} is not registered here.",
             code=Code.UNAUTHORIZED,
-            suggestion="A caller with the scope admin can register it with repository_register.",
+            suggestion="A caller with the scope admin can register it with {tool:repository_register}.",
         )
 
 

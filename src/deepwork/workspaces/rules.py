@@ -33,7 +33,8 @@ def require_active(workspace: Workspace) -> None:
     if workspace.status is not WorkspaceStatus.ACTIVE:
         raise NotAllowed(
             f"Workspace {workspace.id} is {workspace.status}; tasks can only be assigned to active ones.",
-            suggestion="See workspace_list for the active ones, or create one with workspace_create.",
+            suggestion="See {tool:workspace_list} for the active ones, or create one with "
+            "{tool:workspace_create}.",
         )
 
 

@@ -169,5 +169,5 @@ def _build_conflict_error(workspace: Workspace, rival: Workspace | None) -> NotA
     what = f"tree {rival.path!r}" if rival.path == workspace.path else f"branch {rival.branch!r}"
     return NotAllowed(
         f"The active workspace {rival.id} already uses the {what}.",
-        suggestion="Use that one, end it with workspace_update, or choose another path and branch.",
+        suggestion="Use that one, end it with {tool:workspace_update}, or choose another path and branch.",
     )

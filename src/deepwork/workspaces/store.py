@@ -150,7 +150,9 @@ class WorkspaceStore:
     def _select(self, id: str, lock: str) -> Workspace:
         row = self._tx.fetch_one(f"SELECT {_WORKSPACE_COLUMNS} FROM workspaces WHERE id = :id{lock}", id=id)
         if row is None:
-            raise NotFound("workspace", id, suggestion="See workspace_list for the workspaces of a workflow.")
+            raise NotFound(
+                "workspace", id, suggestion="See {tool:workspace_list} for the workspaces of a workflow."
+            )
         return _workspace_from_row(row)
 
 

@@ -275,5 +275,7 @@ def _hash_body(body: str) -> str:
 
 def _build_unknown_error(session_id: str) -> NotFound:
     return NotFound(
-        "session", session_id, suggestion="See get_session or `deepwork sessions list` for existing sessions."
+        "session",
+        session_id,
+        suggestion="See {tool:get_session} or `deepwork sessions list` for existing sessions.",
     )

@@ -79,7 +79,8 @@ class StateManager:
             raise StateError(
                 f"Session {session.session_id} is {session.status}{_format_abort_reason(session)}.",
                 code=Code.INVALID_STATE,
-                suggestion="Call get_session for your current session, or start one with start_workflow.",
+                suggestion="Call {tool:get_session} for your current session, or start one with "
+                "{tool:start_workflow}.",
             )
         self._publish_if_behind(session)
         return session
@@ -197,5 +198,7 @@ def _build_no_session_error(active: Iterable[Session]) -> StateError:
     ]
     return StateError(
         "No active workflow session" + (f"; active elsewhere: {'; '.join(listed)}." if listed else "."),
-        suggestion="Pass the session_id of one of them." if listed else "Start one with start_workflow.",
+        suggestion="Pass the session_id of one of them."
+        if listed
+        else "Start one with {tool:start_workflow}.",
     )

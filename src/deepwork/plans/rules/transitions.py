@@ -111,7 +111,7 @@ def check_workflow_transition(
     if wanted is WorkflowStatus.READY and not task_count:
         raise NotAllowed(
             f"Workflow {workflow.name!r} has no plan yet.",
-            suggestion="Call workflow_set_plan; that makes it ready.",
+            suggestion="Call {tool:workflow_set_plan}; that makes it ready.",
         )
     if wanted is WorkflowStatus.COMPLETED and open_count and not force:
         raise _build_unfinished_error(workflow, open_count)
@@ -167,7 +167,7 @@ def _build_blocked_error(task: Task, open_dependencies: Sequence[str], open_coun
     return NotAllowed(
         f"Task {task.name!r} waits for {waits_for}.",
         code=Code.TASK_BLOCKED,
-        suggestion="Complete or skip these first; workflow_next_tasks lists what can start now.",
+        suggestion="Complete or skip these first; {tool:workflow_next_tasks} lists what can start now.",
         recoverable=True,
     )
 

@@ -96,7 +96,7 @@ class PlanStore:
 
     def _get(self, id: str, lock: str) -> Workflow:
         if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id{lock}", id=id)) is None:
-            raise NotFound("workflow", id, suggestion="List workflows with workflow_list.")
+            raise NotFound("workflow", id, suggestion="List workflows with {tool:workflow_list}.")
         return _read_workflow(row)
 
 

@@ -61,7 +61,7 @@ def batch_ids(ids: Sequence[str]) -> Iterable[Sequence[str]]:
 
 def build_not_found(id: str) -> NotFound:
     """Build the error for a task that does not exist."""
-    return NotFound("task", id, suggestion="List a plan's tasks with workflow_get and include_tasks.")
+    return NotFound("task", id, suggestion="List a plan's tasks with {tool:workflow_get} and include_tasks.")
 
 
 def _serialize(value: Mapping[str, object] | None) -> str | None:

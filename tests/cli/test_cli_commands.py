@@ -21,7 +21,7 @@ def test_help_names_every_command_and_imports_none(tmp_path: Path):
     code = (
         "import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', '--help']\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "heavy = {'pydantic', 'sqlalchemy', 'fastmcp', 'yaml', 'psycopg', 'pysqlite3'} & set(sys.modules)\n"
+        "heavy = {'pydantic', 'sqlalchemy', 'fastmcp', 'yaml', 'psycopg', 'pysqlite3', 'tomlkit'} & set(sys.modules)\n"
         "print('heavy:', sorted(heavy))"
     )
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
@@ -35,7 +35,7 @@ def test_a_verb_imports_neither_mcp_nor_a_migration_on_a_known_database(tmp_path
     code = (
         f"import sys; from deepwork.cli.main import main; sys.argv = ['deepwork', 'agents', 'list', '--path', {str(tmp_path)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "heavy = {'sqlalchemy', 'alembic', 'fastmcp', 'mcp', 'psycopg', 'yaml'} & set(sys.modules)\n"
+        "heavy = {'sqlalchemy', 'alembic', 'fastmcp', 'mcp', 'psycopg', 'yaml', 'prometheus_client'} & set(sys.modules)\n"
         "print('heavy:', sorted(heavy))"
     )
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

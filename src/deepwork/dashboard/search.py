@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -13,7 +12,7 @@ from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
 from deepwork.overview.issue_decision_store import MAX_SEARCH_WORDS
-from deepwork.overview.run_store import build_like_pattern
+from deepwork.overview.run_search_store import RunSearchStore
 from deepwork.plans.responses import truncate_to_line
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -40,59 +39,12 @@ class Results(Answer):
     results: list[Found]
 
 
-@dataclass(frozen=True)
-class _SearchTable:
-    """A table to search, with its columns as SQL."""
-
-    kind: str
-    table: str
-    title: str
-    texts: str
-    run_id: str = "workflow_id"
-    task_id: str = "NULL"
-    order: str = "created_at"
-
-
-_SEARCH_TABLES = (
-    _SearchTable("run", "tracked_workflows", "name", "name || ' ' || objective", run_id="id"),
-    _SearchTable("run", "plans", "name", "name || ' ' || source_content", run_id="id"),
-    _SearchTable(
-        "run", "job_sessions", "job_name || '/' || workflow_name", "job_name || '/' || workflow_name",
-        run_id="id", order="updated_at",
-    ),
-    _SearchTable("task", "tracked_tasks", "name", "name || ' ' || goal", task_id="id", order="started_at"),
-    _SearchTable(
-        "decision", "decisions", "question",
-        "question || ' ' || chosen || ' ' || reasoning || ' ' || coalesce(trade_offs, '')", task_id="task_id",
-    ),
-    _SearchTable("issue", "issues", "description", "description || ' ' || resolution", task_id="task_id"),
-)  # fmt: skip
-
-
-class RunSearchStore:
-    """Searches one table at a time, newest first."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
-    def find(self, table: _SearchTable, words: Sequence[str]) -> list[Row]:
-        patterns = {f"word_{number}": build_like_pattern(word.lower()) for number, word in enumerate(words)}
-        conditions = " AND ".join(f"lower({table.texts}) LIKE :{name} ESCAPE '!'" for name in patterns)
-        return self._tx.fetch_all(
-            f"SELECT id, {table.title} AS title, {table.texts} AS said, {table.run_id} AS run_id,"
-            f" {table.task_id} AS task_id FROM {table.table} WHERE {conditions}"
-            f" ORDER BY {table.order} DESC, created_seq DESC LIMIT :limit",
-            limit=MAX_PER_KIND, **patterns,
-        )  # fmt: skip
-
-
 def search(context: ReadContext, query: SearchQuery) -> Results:
     """Find everything that contains all of the words."""
     words = query.q.split()[:MAX_SEARCH_WORDS]
     if not words:
         raise InvalidInput("`q` contains no word.", suggestion="Enter at least one word to search for.")
-    store = RunSearchStore(context.tx)
-    found = [(place.kind, row) for place in _SEARCH_TABLES for row in store.find(place, words)]
+    found = list(RunSearchStore(context.tx).find(words, MAX_PER_KIND))
     found += [("task", row) for row in _find_planned_tasks(context.tx, query.q)]
     runs = find_run_refs(context.tx, [row["run_id"] for _, row in found])
     return Results(

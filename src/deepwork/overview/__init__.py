@@ -1,1 +1,1 @@
-"""Queries across packages: what the dashboard, the hooks, the status command and the metrics read."""
+"""Queries across packages, for the dashboard, hooks, completion, status and metrics."""

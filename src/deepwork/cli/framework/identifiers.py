@@ -14,22 +14,8 @@ from deepwork.errors import DefinitionError
 
 MAX_ITEMS = 200
 _BUSY_TIMEOUT = 0.2
-_LAST_CHARACTER = "\U0010ffff"
 _SHELL_SAFE = re.compile(r"[\w.:@+-]+")
 """Values that need no quoting. Others are not offered: a shell could execute parts of them."""
-
-_TABLES = {
-    "plan": ("plans", "id", "name"),
-    "task": ("plan_tasks", "id", "name"),
-    "record": ("tracked_workflows", "id", "name"),
-    "tracked_task": ("tracked_tasks", "id", "name"),
-    "agent": ("agents", "id", "name"),
-    "phase": ("phases", "id", "name"),
-    "issue": ("issues", "id", "description"),
-    "workspace": ("workspaces", "id", "path"),
-    "message": ("messages", "id", "subject"),
-    "template": ("templates", "name", "description"),
-}
 
 
 def list_identifiers(
@@ -64,34 +50,31 @@ def _list_candidates(kind: str, begun: str, settings: Settings) -> Iterator[tupl
     elif kind == "any_task":
         yield from _list_candidates("task", begun, settings)
         yield from _list_candidates("tracked_task", begun, settings)
-    elif kind in _TABLES:
+    else:
         if kind == "template":
             yield from (
                 (file.stem, "")
                 for folder in _list_template_folders(settings)
                 for file in folder.glob("*.y*ml")
             )
-        yield from _query_rows(settings.database_location, begun, *_TABLES[kind])
+        yield from _query_rows(settings.database_location, kind, begun)
 
 
-def _query_rows(location: str, begun: str, table: str, id: str, name: str) -> list[tuple[str, Any]]:
+def _query_rows(location: str, kind: str, begun: str) -> list[tuple[str, Any]]:
     # Querying a database over the network would take too long for a key press.
     if "://" in location or not Path(location).is_file():
         return []
     from deepwork.database.existing_store import open_existing_store
+    from deepwork.overview.identifier_store import IdentifierStore
 
-    # Table and column names come from _TABLES, never from the user.
-    columns, fitting = f"{id} AS id, {name} AS name", f"{id} >= :begun AND {id} < :after"
-    statement = f"SELECT {columns} FROM {table} WHERE {fitting} LIMIT :most"  # noqa: S608
     try:
         with open_existing_store(location, _BUSY_TIMEOUT) as store:
             if store is None:
                 return []
             with store.reading() as tx:
-                found = tx.fetch_all(statement, begun=begun, after=begun + _LAST_CHARACTER, most=MAX_ITEMS)
+                return IdentifierStore(tx).list_starting_with(kind, begun, MAX_ITEMS)
     except Exception:  # noqa: BLE001 - busy, damaged, of another version: completion cannot show errors
         return []
-    return [(row["id"], row["name"]) for row in found]
 
 
 def _list_job_folders(settings: Settings) -> list[Path]:

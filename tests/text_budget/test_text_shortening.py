@@ -1,4 +1,4 @@
-"""Long text is cut to its ends or its important lines; text that fits is unchanged."""
+"""Long text is cut to its ends or to those of its paragraphs; text that fits is unchanged."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_most_of_the_room_is_used():
     assert estimate_tokens(shorten_text(JAPANESE, 1000)) > 900
 
 
-def test_the_essence_of_an_issue_is_what_it_demands():
+def test_the_essence_of_an_issue_is_its_structure_and_the_ends_of_its_paragraphs():
     said = summarize_text(ISSUE, 200)
 
     assert said.startswith("# The till\nSome words to begin with.")
@@ -92,6 +92,12 @@ def test_the_essence_of_an_issue_is_what_it_demands():
     assert "## Acceptance\n- every order is kept\n- a receipt is printed" in said
     assert "x = 1\nx = 1\nx = 1\n… 37 more lines\n```" in said
     assert said.count("chatter") <= 2
+
+
+def test_the_rule_is_the_same_in_every_language():
+    first, last = "注文は店で受け付けます。", "注文を失ってはなりません。"
+
+    assert summarize_text(f"# 店\n\n{first}{JAPANESE}{last}", 80) == f"# 店\n{first}{last}"
 
 
 def test_where_there_is_more_room_the_essence_has_more_of_every_paragraph():

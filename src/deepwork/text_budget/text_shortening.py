@@ -1,4 +1,4 @@
-"""Shorten long text without a language model: keep both ends, or extract the important lines."""
+"""Shorten long text without a language model: keep both ends, or the ends of each paragraph."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ _SENTENCE_END = re.compile(r"[.!?…](?=\s)|[。\uff01\uff1f]+|\n")
 _BETWEEN_SENTENCES = re.compile(r"(?<=[^\s.]{3}[.!?])\s+|(?<=[。\uff01\uff1f])(?![。\uff01\uff1f])")
 _FENCED = re.compile(r"^(```|~~~)[^\n]*\n.*?(?:^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _HEADING_OR_ITEM = re.compile(r"\s*(?:#{1,6}\s|[-*+•]\s|・|\d{1,3}[.)、]|\[[ xX]\])")
-_IMPORTANT = re.compile(
-    r"\b(?:must|should|shall|requir|accept|never|always|error|fail|expect|need|cannot|only)"
-    "|必須|必要|べき|ください|禁止|エラー|必须|应该|不得|错误|해야|필수|오류",
-    re.IGNORECASE,
-)
 _TOO_SHORT_FOR_BOTH_ENDS = 60
 _CODE_LINES = 3
 _READ_PER_TOKEN = 16
@@ -38,7 +33,7 @@ def shorten_text(text: str, max_tokens: int) -> str:
 
 
 def summarize_text(text: str, max_tokens: int) -> str:
-    """Return the text if it fits, else its headings, list items, first sentences and requirements."""
+    """Return the text if it fits, else its headings, list items, and the ends of its paragraphs."""
     if fits(text, max_tokens):
         return text
     text = _drop_middle(text, _READ_PER_TOKEN * max_tokens)
@@ -128,7 +123,7 @@ def _is_heading_or_item(line: str) -> bool:
 
 
 def _select_sentences(text: str, sentences: int) -> str:
+    """Keep the first sentences of a paragraph and its last one, which often states the conclusion."""
     starts = [0, *(gap.end() for gap in _BETWEEN_SENTENCES.finditer(text)), len(text)]
-    every = [text[start:end] for start, end in pairwise(starts)]
-    important = [sentence for sentence in every[sentences:] if _IMPORTANT.search(sentence)]
-    return "".join(every[:sentences] + important).rstrip()
+    every = [text[start:end] for start, end in pairwise(starts) if start < end]
+    return "".join(every[:sentences] + every[sentences:][-1:]).rstrip()

@@ -70,7 +70,7 @@ docs: $(READY) ## Write the pages that are generated from the code.
 	$(BIN)/python -P scripts/commands_page.py
 	$(BIN)/python -P scripts/settings_page.py
 	$(BIN)/python -P scripts/not_run_page.py
-	$(BIN)/python -P -m deepwork.cli.shell_completion
+	$(BIN)/python -P scripts/completion_index.py
 
 schema: $(READY) ## Write the schema snapshots that new stores are created from.
 	$(BIN)/python -P scripts/schema_snapshots.py

@@ -11,7 +11,7 @@ import pytest
 
 from deepwork.call import Call
 from deepwork.config import load_settings
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 from deepwork.events.log import Event, EventStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke

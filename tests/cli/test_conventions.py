@@ -12,12 +12,13 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from scripts.completion_index import build_index
 
 from cli.command_tree import is_runnable, walk_commands
 from cli.run import run_deepwork
 from deepwork.cli import main
 from deepwork.cli.framework.tool_commands import ToolCommand
-from deepwork.cli.shell_completion import INDEX, build_index
+from deepwork.cli.shell_completion import INDEX
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -131,9 +132,7 @@ def test_options_before_a_subcommand_apply_or_are_refused(tmp_path: Path):
 
 
 def test_the_completion_index_matches_the_commands():
-    assert json.loads(INDEX.read_text()) == build_index(main.deepwork), (
-        "run `python -m deepwork.cli.shell_completion`"
-    )
+    assert json.loads(INDEX.read_text()) == build_index(main.deepwork), "run `make docs`"
 
 
 def list_documented_exit_codes() -> set[int]:

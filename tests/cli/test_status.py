@@ -14,7 +14,7 @@ from cli.run import run_deepwork
 from deepwork.cli import status as command
 from deepwork.dashboard.endpoints import NoParameters, ReadContext
 from deepwork.dashboard.home import read_home
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 from deepwork.database.transaction import Transaction
 from deepwork.hooks.failure_log import record_failure
 from deepwork.hooks.protocol import TOOL_USE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 from deepwork.errors import StorageError
 from package.installation import Installation
 

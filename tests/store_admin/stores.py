@@ -16,7 +16,7 @@ import psycopg
 
 from application import call_tool, make_app
 from deepwork.call import Call
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke_async
 from jobs.project import make_step, write_files, write_job

@@ -15,7 +15,7 @@ import pytest
 
 from application import call_tool, list_events
 from deepwork.database import schema
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 from deepwork.database.processes import find_processes_with_open
 from deepwork.errors import Code, DeepworkError, NotAllowed, StorageError
 from deepwork.store_admin.backup import RestoreResult, back_up, restore
@@ -239,7 +239,7 @@ def test_replaced_data_is_saved_and_can_be_restored(place: Place, tmp_path: Path
 
 HOLDING = """
 import sys, time
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 store = open_engine(sys.argv[1])
 with store.reading() as connection:
     connection.execute("SELECT * FROM agents").fetchall()

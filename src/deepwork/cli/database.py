@@ -22,7 +22,8 @@ from deepwork.cli.framework.options import (
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.progress import ProgressBar
 from deepwork.config import Settings
-from deepwork.database.engine import Engine, open_engine
+from deepwork.database.engine import Engine
+from deepwork.database.opening import open_engine
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.files.os_errors import format_path
 from deepwork.files.state import make_state_folder

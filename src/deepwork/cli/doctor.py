@@ -18,7 +18,7 @@ from deepwork.cli.framework.options import json_option, load_command_settings, p
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.servers import list_servers
 from deepwork.config import OPTIONS, Settings, build_child_environment, find_unknown_keys, load_settings
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 from deepwork.errors import DeepworkError, DefinitionError, GitError
 from deepwork.git.command import Git
 

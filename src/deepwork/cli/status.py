@@ -11,7 +11,8 @@ import click
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options
 from deepwork.cli.framework.output import print_answer, render_lines
 from deepwork.config import Settings
-from deepwork.database.engine import Engine, open_engine
+from deepwork.database.engine import Engine
+from deepwork.database.opening import open_engine
 from deepwork.hooks import failure_log
 
 if TYPE_CHECKING:

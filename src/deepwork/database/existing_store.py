@@ -152,7 +152,7 @@ class _ExistingPostgreSQL:
 
 @contextmanager
 def _open_postgres(url: str, patience: float) -> Iterator[ExistingStore | None]:
-    from deepwork.database.engine import open_engine  # noqa: PLC0415 - the driver is not for files
+    from deepwork.database.opening import open_engine  # noqa: PLC0415 - the driver is not for files
 
     engine = open_engine(url)
     with _translate_errors(engine):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from deepwork.agents.presence import Presence
 from deepwork.agents.tools import AgentTools
 from deepwork.config import STATE_FOLDER, Settings, build_child_environment
-from deepwork.database.engine import open_engine
+from deepwork.database.opening import open_engine
 from deepwork.database.transaction import Clock, Database
 from deepwork.events.feed import EventFeed
 from deepwork.events.log import append_events

@@ -1,4 +1,4 @@
-"""What agents and messages need to know about tasks and workflows, which higher packages store."""
+"""What agents and messages need from plans, which they must not import."""
 
 from __future__ import annotations
 

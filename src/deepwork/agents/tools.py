@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from deepwork.agents import rules
+from deepwork.agents.interfaces import TaskDirectory
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentEvent, AgentStatus, LivingStatus, Role, Runtime
 from deepwork.agents.presence import Presence
 from deepwork.agents.responses import Agents, AgentView, Heartbeat, Registered, Unregistered
 from deepwork.agents.store import AgentStore
-from deepwork.agents.task_directory import TaskDirectory
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
 from deepwork.tool_declarations import Traits, tool

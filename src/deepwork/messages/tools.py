@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from deepwork.agents import rules as agent_rules
+from deepwork.agents.interfaces import TaskDirectory
 from deepwork.agents.models import Agent, LivingStatus, Role
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
-from deepwork.agents.task_directory import TaskDirectory
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, NotAllowed

@@ -17,12 +17,12 @@ from deepwork.tracking.context import (
     build_tracked_context,
 )
 from deepwork.tracking.inputs import ContextSection, Filter
+from deepwork.tracking.interfaces import JobSessionFinder
 from deepwork.tracking.models import WorkflowStatus
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import Context, TaskDiff, TrackedWorkflows, WorkflowView
 from deepwork.tracking.rules import get_visible_status
 from deepwork.tracking.store import TrackStore
-from deepwork.tracking.subjects import JobSessionFinder
 
 Limit500 = Annotated[int, Field(ge=1, le=500, description="Of each list")]
 

@@ -7,14 +7,25 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
+from deepwork.agents.store import AgentStore
 from deepwork.call import PERSON_PREFIX, is_person
-from deepwork.database.transaction import Database
-from deepwork.errors import InvalidInput, NotAllowed
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import InvalidInput, NotAllowed, NotFound
 from deepwork.names import new_id
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Id, Name, Text, check_object
-from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, TrackEvent
+from deepwork.tracking.interfaces import JobSessionFinder
+from deepwork.tracking.models import (
+    Category,
+    Decision,
+    Issue,
+    IssueType,
+    Milestone,
+    Subject,
+    TrackEvent,
+)
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import (
     DecisionLogged,
@@ -25,7 +36,7 @@ from deepwork.tracking.responses import (
     MilestoneLogged,
     MilestoneView,
 )
-from deepwork.tracking.subjects import JobSessionFinder, resolve_subject
+from deepwork.tracking.store import TrackStore
 
 Message = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
@@ -61,7 +72,7 @@ class LogTools:
         """Record a decision: what was chosen, from what, and why."""
         with self._database.transaction() as tx:
             decision = Decision(
-                id=new_id("dc"), subject=resolve_subject(tx, task_id, self._sessions), category=category,
+                id=new_id("dc"), subject=_resolve_subject(tx, task_id, self._sessions), category=category,
                 question=question, options_considered=tuple(options_considered or ()), chosen=chosen,
                 reasoning=reasoning, trade_offs=trade_offs, created_at=tx.now,
             )  # fmt: skip
@@ -82,7 +93,7 @@ class LogTools:
         """Record a problem; one that needs a person is a blocker until it is resolved."""
         with self._database.transaction() as tx:
             issue = Issue(
-                id=new_id("is"), subject=resolve_subject(tx, task_id, self._sessions), type=type,
+                id=new_id("is"), subject=_resolve_subject(tx, task_id, self._sessions), type=type,
                 description=description, resolution=resolution, requires_human_review=requires_human_review,
                 created_at=tx.now,
             )  # fmt: skip
@@ -104,7 +115,7 @@ class LogTools:
             if _names_person_as_author(metadata):
                 _require_person("metadata", tx.caller)
             milestone = Milestone(
-                id=new_id("ml"), subject=resolve_subject(tx, task_id, self._sessions), message=message,
+                id=new_id("ml"), subject=_resolve_subject(tx, task_id, self._sessions), message=message,
                 progress=None if progress is None else round(progress),
                 metadata=None if metadata is None else check_object("metadata", metadata),
                 created_at=tx.now, logged_by_person=tx.caller if is_person(tx.caller) else None,
@@ -139,6 +150,32 @@ class LogTools:
             view = IssueView.from_issue(resolved).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_RESOLVED, view, issue.subject.workflow_id)
             return IssueResolved(issue_id=issue_id, resolved_at=format_timestamp(tx.now))
+
+
+def _resolve_subject(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> Subject:
+    """Resolve the id of a tracked task, a planned task or a job step; counts as activity on the task."""
+    if "/" in task_id:
+        return _resolve_step(tx, task_id, sessions)
+    if task_id.startswith("tk_"):
+        planned = TaskStore(tx).get(task_id)
+        holder = AgentStore(tx).get(planned.claimed_by) if planned.claimed_by else None
+        return Subject(task_id, planned.name, planned.workflow_id, None, holder.name if holder else None)
+    store = TrackStore(tx)
+    task = store.get_task(task_id)
+    store.touch_task(task_id)
+    return Subject(task_id, task.name, task.workflow_id, task.phase_id, task.agent_name)
+
+
+def _resolve_step(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> Subject:
+    session_id, _, step_id = task_id.partition("/")
+    session = sessions.find_session(tx, session_id)
+    if session is None or step_id not in session.steps:
+        raise NotFound(
+            "task",
+            task_id,
+            suggestion="For a step of a job, pass SESSION_ID/STEP_ID; see {tool:get_session}.",
+        )
+    return Subject(task_id, f"{session.name}: {step_id}", session_id)
 
 
 def _names_person_as_author(value: object) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deepwork.errors import DefinitionError
+from deepwork.files.repositories import find_main_tree, find_tree_root
 
 STATE_FOLDER = ".deepwork"
 TMP_FOLDER = f"{STATE_FOLDER}/tmp"  # noqa: S108 - a folder of the project
@@ -57,7 +58,7 @@ class Settings:
     def repository_root(self) -> Path:
         """The root of the repository; for a git worktree, that of its main tree."""
         root = self.project_root
-        tree = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+        tree = find_tree_root(root) or root
         main = find_main_tree(tree)
         if main is None:
             return root
@@ -292,39 +293,15 @@ def find_project(folder: Path) -> Path:
     It is the nearest folder with a state folder, within the repository; otherwise the folder itself.
     """
     here = folder.resolve()
+    tree = find_tree_root(here)
     for each in (here, *here.parents):
         if each == Path.home():  # ~/.deepwork is for all projects
             break
         if (each / STATE_FOLDER).is_dir():
             return each
-        if (each / ".git").exists():
+        if each == tree:
             break
     return here
-
-
-def find_main_tree(root: Path) -> Path | None:
-    """Return the main tree if this folder is a linked git worktree, otherwise None.
-
-    The worktree's `.git` file and git's `gitdir` file must point at each other, so that a forged `.git` file
-    in a downloaded project cannot choose which store is used.
-    """
-    try:
-        gitdir = root / _read_pointer(root / ".git", "gitdir: ")
-        points_back = (gitdir / _read_pointer(gitdir / "gitdir")).resolve() == (root / ".git").resolve()
-    except (OSError, ValueError):
-        return None
-    main = gitdir.resolve().parents[2:3]
-    is_worktree = gitdir.parent.name == "worktrees" and gitdir.parent.parent.name == ".git"
-    return main[0] if is_worktree and points_back and main else None
-
-
-def _read_pointer(file: Path, before: str = "") -> str:
-    if file.is_dir():
-        raise ValueError
-    text = file.read_text(encoding="utf-8", errors="surrogateescape").removesuffix("\n")
-    if not text.startswith(before):
-        raise ValueError
-    return text.removeprefix(before)
 
 
 def find_unknown_keys(root: Path) -> list[str]:

@@ -20,7 +20,8 @@ from deepwork.access.tools import TokenTools
 from deepwork.jobs import tools as job_tools
 from deepwork.server.application import Application
 from deepwork.timestamps import format_timestamp
-from deepwork.tracking.watch_store import ChangedFile, WatchStore
+from deepwork.tracking.models import AttributedChange, Attribution
+from deepwork.tracking.watch_store import WatchStore
 from jobs import project as jobs
 from jobs.runs import start_job
 from tracking import make as track
@@ -253,9 +254,9 @@ def test_a_file_is_shown_as_its_last_task_left_it(app: Application):
     tasks = repeat(lambda n: track.create_task(app, where, f"task {n}"))
     with app.database.transaction() as tx:
         for task in tasks:
-            status = "deleted" if task == tasks[-1] else "added"
-            file = ChangedFile(task, where[0], "a.txt", status, "exact", {})
-            WatchStore(tx).save_files(task, [file])
+            versions = ("1", None) if task == tasks[-1] else (None, "1")
+            file = AttributedChange("a.txt", *versions, attribution=Attribution.EXCLUSIVE)
+            WatchStore(tx).save_files(task, where[0], [file])
 
     [file] = read(create_client(app), f"/runs/{where[0]}/files")["files"]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from deepwork.tracking.attribution import (
-    AttributedChange,
-    CandidateTask,
-    Interval,
-    ObservedChange,
-    attribute_changes,
-)
+from deepwork.git.snapshot_types import FileChange
+from deepwork.tracking.attribution import CandidateTask, Interval, attribute_changes
+from deepwork.tracking.models import AttributedChange
 
 A, B = CandidateTask("a"), CandidateTask("b")
 
@@ -22,10 +18,10 @@ def build_interval(running: str, *changes: str, **reported: str) -> Interval:
     )
 
 
-def _build_change(text: str) -> ObservedChange:
+def _build_change(text: str) -> FileChange:
     path, _, versions = text.partition(":")
     before, _, after = (versions or "1>2").partition(">")
-    return ObservedChange(path, None if before == "-" else before, None if after == "-" else after)
+    return FileChange(path, None if before == "-" else before, None if after == "-" else after)
 
 
 def format_attribution(found: dict[str | None, list[AttributedChange]]) -> dict[str | None, dict[str, str]]:

@@ -42,7 +42,7 @@ def test_what_is_a_month_old_goes_and_what_is_newer_stays(
     change_file_in_task(app, shop, "newest\n")
     before = count_kept_trees(shop)
 
-    app._attribution.prune_snapshots(shop)
+    app._attribution.snapshots.prune(shop)
 
     assert 0 < count_kept_trees(shop) < before
     assert "+new" in call_tool(app, "get_task_diff", task_id=new, path="b.txt")["files"][0]["diff"]
@@ -54,15 +54,15 @@ def test_what_is_a_month_old_goes_and_what_is_newer_stays(
 def test_it_is_done_once_a_day(app: Application, shop: Path, monkeypatch: pytest.MonkeyPatch):
     change_file_in_task(app, shop, "one\n")
     trees: list[Path] = []
-    snapshots_at = app._attribution._snapshots_at
+    open_store = app._attribution.snapshots.open_store
 
     def seen(tree: Path) -> SnapshotStore:
         trees.append(tree)
-        return snapshots_at(tree)
+        return open_store(tree)
 
-    monkeypatch.setattr(app._attribution, "_snapshots_at", seen)
+    monkeypatch.setattr(app._attribution.snapshots, "open_store", seen)
 
-    app._attribution.prune_snapshots(shop)
-    app._attribution.prune_snapshots(shop)
+    app._attribution.snapshots.prune(shop)
+    app._attribution.snapshots.prune(shop)
 
     assert trees == [shop]

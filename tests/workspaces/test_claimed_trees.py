@@ -175,6 +175,6 @@ def test_in_a_folder_of_a_repository_everything_is_found_from_its_worktrees(tmp_
     tree = Path(claim(app, two, register_agent(app, "Bob"))["workspace_path"])
 
     assert load_settings(tree / "svc", environment={}).repository_root == mono / "svc"
-    assert app._attribution.resolve_tree(str(tree), mono / "svc") == tree
+    assert app._attribution.snapshots.resolve_tree(str(tree), mono / "svc") == tree
     assert run_git(mono, "status", "--porcelain") == "?? svc/.deepwork/"  # with the project's own .gitignore
     app.close()

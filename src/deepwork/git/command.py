@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepwork.errors import GitError, InvalidInput, NotARepository
@@ -14,7 +16,6 @@ from deepwork.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from deepwork.git.drivers import Driver
 
@@ -79,6 +80,11 @@ class Git:
             command, (*get_safe_flags(command), *rest), drivers, env=env, input=input
         )
         return self._require_success(command, finished, ok_codes)
+
+    def query_path(self, *question: str) -> Path:
+        """Return the path that `git rev-parse` answers, such as `--show-toplevel` or `--git-path index`."""
+        answer = self.run("rev-parse", "--path-format=absolute", *question)
+        return Path(os.fsdecode(answer.removesuffix(b"\n")))
 
     def is_repository(self) -> bool:
         """Return whether the directory is in a repository; raises if git refuses to enter it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from deepwork.git.command import Git
@@ -12,8 +11,7 @@ _ESCAPED = {ord(character): f"\\{character}" for character in '"\\'} | {ord("\n"
 
 def build_object_environment(folder: Path, git: Git) -> dict[str, str]:
     """Build an environment in which git writes objects to the folder and also reads the repository's."""
-    answer = git.run("rev-parse", "--path-format=absolute", "--git-path", "objects")
-    repository = os.fsdecode(answer.removesuffix(b"\n"))
+    repository = str(git.query_path("--git-path", "objects"))
     return {
         "GIT_OBJECT_DIRECTORY": str(folder),
         # Quoted, because a colon separates paths.

@@ -53,7 +53,7 @@ class PrivateIndex:
         self._file.unlink(missing_ok=True)
         # Keeps the timestamp: git re-reads every file that is not older than the index.
         with suppress(FileNotFoundError):
-            shutil.copy2(get_user_index_path(self._git), self._file)
+            shutil.copy2(self._git.query_path("--git-path", "index"), self._file)
             self._unhide()
 
     def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
@@ -140,27 +140,11 @@ class PrivateIndex:
 @contextmanager
 def open_private_index(git: Git) -> Iterator[PrivateIndex]:
     """Yield a temporary copy of the index of the working tree that contains `git.root`."""
-    top = git.at(get_worktree_root(git), max_output=MAX_LISTING_BYTES)
+    top = git.at(git.query_path("--show-toplevel"), max_output=MAX_LISTING_BYTES)
     with TemporaryDirectory(prefix="deepwork-index-") as folder:
         index = PrivateIndex(top, Path(folder) / "index")
         index.seed()
         yield index
-
-
-def get_user_index_path(git: Git) -> Path:
-    """Return the path of the user's index; the file may not exist yet."""
-    return get_git_path(git, "index")
-
-
-def get_git_path(git: Git, name: str) -> Path:
-    """Return the path of a file in this worktree's git directory."""
-    answer = git.run("rev-parse", "--path-format=absolute", "--git-path", name)
-    return Path(os.fsdecode(answer.removesuffix(b"\n")))
-
-
-def get_worktree_root(git: Git) -> Path:
-    """Return the root of the working tree that contains `git.root`."""
-    return Path(os.fsdecode(git.run("rev-parse", "--show-toplevel").removesuffix(b"\n")))
 
 
 MAX_LISTING_BYTES = 256 * 2**20

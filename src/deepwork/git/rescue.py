@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from deepwork.errors import GitError
 from deepwork.git.command import Git, check_hash
-from deepwork.git.private_index import PrivateIndex, get_worktree_root, open_private_index
+from deepwork.git.private_index import PrivateIndex, open_private_index
 from deepwork.git.refs import (
     IDENTITY,
     check_branch_name,
@@ -39,7 +36,7 @@ def rescue(git: Git, branch: str) -> str | None:
     the same way. Not saved: ignored files, and the content of nested repositories.
     """
     check_branch_name(git, branch)
-    if get_worktree_root(git) != git.root:
+    if git.query_path("--show-toplevel") != git.root:
         return None  # not (or no longer) a working tree root: the tree around it is not ours
     head = resolve_commit(git, "HEAD")
     with open_private_index(git) as index:
@@ -127,9 +124,8 @@ def _get_tree(git: Git, commit: str | None) -> str:
 
 def _list_merge_heads(git: Git) -> list[str]:
     """List the commits being merged, which may be on no local branch."""
-    answer = git.run("rev-parse", "--path-format=absolute", "--git-path", "MERGE_HEAD")
     try:
-        lines = Path(os.fsdecode(answer.removesuffix(b"\n"))).read_text().split()
+        lines = git.query_path("--git-path", "MERGE_HEAD").read_text().split()
     except (OSError, ValueError):
         return []
     return [commit for line in lines if (commit := resolve_commit(git, line))]

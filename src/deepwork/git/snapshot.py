@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepwork.errors import NotAllowed
+from deepwork.files.repositories import find_tree_root
 from deepwork.git.checksums import ChecksumSnapshotStore
 from deepwork.git.command import Git
-from deepwork.git.private_index import get_worktree_root
 from deepwork.git.snapshot_types import FileChange, HeadProgress, Patch, Snapshot, SnapshotDiff, SnapshotKind
 from deepwork.git.tree_snapshots import TreeSnapshotStore
 
@@ -82,7 +82,7 @@ class SnapshotStore:
         return trees
 
     def _find_trees(self) -> TreeSnapshotStore | None:
-        nearest = _find_nearest_repository(self._git.root)
+        nearest = find_tree_root(self._git.root)
         if nearest is None:  # a bare repository has no project files either
             self._trees = None
         elif self._trees is None or self._trees.top != nearest:
@@ -94,8 +94,4 @@ class SnapshotStore:
             return None
         if self._git.run("rev-parse", "--is-inside-work-tree").strip() != b"true":
             return None
-        return TreeSnapshotStore(self._git, get_worktree_root(self._git), self._folder)
-
-
-def _find_nearest_repository(root: Path) -> Path | None:
-    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+        return TreeSnapshotStore(self._git, self._git.query_path("--show-toplevel"), self._folder)

@@ -21,8 +21,6 @@ from deepwork.git.private_index import (
     DIFF_ENVIRONMENT,
     MAX_LISTING_BYTES,
     PrivateIndex,
-    get_git_path,
-    get_user_index_path,
 )
 from deepwork.git.raw_diff import parse_raw_diff
 from deepwork.git.refs import find_current_branch, is_ancestor, resolve_commit
@@ -67,8 +65,8 @@ class TreeSnapshotStore:
         self.top = top
         self._folder = folder
         self._git = git.at(top, max_output=MAX_LISTING_BYTES)
-        self._user_index = os.fspath(get_user_index_path(self._git))
-        self._excludes = os.fspath(get_git_path(self._git, "info/exclude"))
+        self._user_index = os.fspath(self._git.query_path("--git-path", "index"))
+        self._excludes = os.fspath(self._git.query_path("--git-path", "info/exclude"))
         key = hashlib.sha256(os.fsencode(top)).hexdigest()[:16]  # each working tree has its own index
         self._file = folder / f"{key}.index"
         self._state = folder / f"{key}.state.json"

@@ -92,8 +92,8 @@ def get_main_root(git: Git) -> Path:
     elsewhere = os.fsdecode(git.run(*settings, ok_codes=(0, 1)).removesuffix(b"\n"))
     if elsewhere:
         return (common / elsewhere).resolve()
-    if _query_path(git, "--absolute-git-dir") == common:
-        return _query_path(git, "--show-toplevel")
+    if git.query_path("--absolute-git-dir") == common:
+        return git.query_path("--show-toplevel")
     raise GitError(
         f"The main working tree of {common} cannot be found from {git.root}.",
         suggestion="Work in the main working tree, or set core.worktree in its git config.",
@@ -175,11 +175,7 @@ def _lock_worktrees(git: Git) -> Iterator[None]:
 
 
 def _get_common_dir(git: Git) -> Path:
-    return _query_path(git, "--path-format=absolute", "--git-common-dir").resolve()
-
-
-def _query_path(git: Git, *question: str) -> Path:
-    return Path(os.fsdecode(git.run("rev-parse", *question).removesuffix(b"\n")))
+    return git.query_path("--git-common-dir").resolve()
 
 
 # --- adding

@@ -12,7 +12,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from deepwork.config import STATE_FOLDER, find_main_tree, load_settings
+from deepwork.config import STATE_FOLDER, load_settings
+from deepwork.files.repositories import find_main_tree, find_tree_root
 from deepwork.hooks import failure_log
 from deepwork.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT, parse_event
 
@@ -120,8 +121,8 @@ def find_event_project(folder: Path) -> Path:
     home = Path.home()
     candidates = list(takewhile(lambda each: each != home, (here, *here.parents)))
     known = (each for each in candidates if (each / STATE_FOLDER).is_dir() or find_main_tree(each))
-    repositories = (each for each in candidates if (each / ".git").exists())
-    return next(known, None) or next(repositories, here)
+    tree = find_tree_root(here)
+    return next(known, None) or (tree if tree in candidates else here)
 
 
 def _read_input() -> bytes:

@@ -177,12 +177,15 @@ class Application:
         """The tools that record work as it happens."""
         from deepwork.jobs.sessions.store import JobSessions  # noqa: PLC0415
         from deepwork.tracking.context_tools import ContextTools  # noqa: PLC0415
+        from deepwork.tracking.diffs import DiffService  # noqa: PLC0415
         from deepwork.tracking.log_tools import LogTools  # noqa: PLC0415
 
         return [
             self._track_tools,
             LogTools(self.database, JobSessions()),
-            ContextTools(self.database, self._attribution, JobSessions()),
+            ContextTools(
+                self.database, DiffService(self.database, self._attribution.snapshots), JobSessions()
+            ),
         ]
 
     @cached_property
@@ -197,17 +200,19 @@ class Application:
         from deepwork.git.command import Git  # noqa: PLC0415
         from deepwork.git.snapshot import SnapshotStore  # noqa: PLC0415
         from deepwork.tracking.attribution_service import AttributionService  # noqa: PLC0415
+        from deepwork.tracking.snapshots import SnapshotService  # noqa: PLC0415
 
         state = self.settings.repository_root / STATE_FOLDER
 
-        def snapshots_at(tree: Path) -> SnapshotStore:
+        def open_store(tree: Path) -> SnapshotStore:
             make_state_folder(state)
             folder = state / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
             # Snapshots outlive the worktree they were taken of.
             here = tree if tree.is_dir() else self.settings.repository_root
             return SnapshotStore(Git(here, environment=build_child_environment()), folder)
 
-        return AttributionService(self.database, self._host, self.settings.repository_root, snapshots_at)
+        snapshots = SnapshotService(self.database, self._host, self.settings.repository_root, open_store)
+        return AttributionService(self.database, snapshots)
 
     @cached_property
     def _plan_task_tracker(self) -> PlanTaskTracker:

@@ -8,21 +8,11 @@ between two snapshots cannot be separated: they are shared.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 
+from deepwork.git.snapshot_types import FileChange
 from deepwork.tracking.areas import Areas
-
-
-class Attribution(StrEnum):
-    """How a change was attributed, the most certain first."""
-
-    REPORTED = "reported"  # the client said so
-    EXCLUSIVE = "exclusive"  # no other task was running
-    AREA = "area"  # of the running tasks, only this one declared an area that covers the file
-    SHARED = "shared"  # any of the running tasks may have made it
-    OUTSIDE = "outside"  # no task was running: a person, a formatter
-
+from deepwork.tracking.models import AttributedChange, Attribution
 
 _SURENESS = {kind: number for number, kind in enumerate(Attribution)}
 
@@ -37,32 +27,12 @@ class CandidateTask:
 
 
 @dataclass(frozen=True)
-class ObservedChange:
-    """A file's version before and after; None if it did not exist. Equal versions mean equal content."""
-
-    path: str
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True)
 class Interval:
     """What changed between two snapshots, which tasks ran, and who reported which path (path to task id)."""
 
-    changes: tuple[ObservedChange, ...]
+    changes: tuple[FileChange, ...]
     running: frozenset[str]
     reported: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AttributedChange:
-    """A net change of a file, attributed to a task, or to none if no task was running."""
-
-    path: str
-    before: str | None
-    after: str | None
-    attribution: Attribution
-    shared_with: tuple[str, ...] = ()
 
 
 def attribute_changes(
@@ -82,7 +52,9 @@ def attribute_changes(
             attribution, owners = _find_owners(change.path, interval.reported, candidates, known, areas)
             for owner in owners:
                 others = tuple(other for other in owners if other is not None and other != owner)
-                attributed = AttributedChange(change.path, change.before, change.after, attribution, others)
+                attributed = AttributedChange(
+                    change.path, change.before, change.after, attribution=attribution, shared_with=others
+                )
                 by_path = found.setdefault(owner, {})
                 by_path[change.path] = _merge(by_path.get(change.path), attributed)
     return {
@@ -129,10 +101,9 @@ def _find_owners(
 def _merge(earlier: AttributedChange | None, later: AttributedChange) -> AttributedChange:
     if earlier is None:
         return later
-    return AttributedChange(
-        later.path,
-        earlier.before,
-        later.after,
-        max(earlier.attribution, later.attribution, key=_SURENESS.__getitem__),
-        tuple(sorted({*earlier.shared_with, *later.shared_with})),
+    return replace(
+        later,
+        before=earlier.before,
+        attribution=max(earlier.attribution, later.attribution, key=_SURENESS.__getitem__),
+        shared_with=tuple(sorted({*earlier.shared_with, *later.shared_with})),
     )

@@ -9,13 +9,13 @@ from pydantic import Field
 from deepwork.database.transaction import Database
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Id, Limit200
-from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.context import (
     ContextRequest,
     build_plan_context,
     build_session_context,
     build_tracked_context,
 )
+from deepwork.tracking.diffs import DiffService
 from deepwork.tracking.inputs import ContextSection, Filter
 from deepwork.tracking.interfaces import JobSessionFinder
 from deepwork.tracking.models import WorkflowStatus
@@ -35,12 +35,10 @@ class ContextTools:
         aliases={"list": "get-tracked-workflows", "context": "get-context", "diff": "get-task-diff"},
     )
 
-    def __init__(
-        self, database: Database, attribution: AttributionService, sessions: JobSessionFinder
-    ) -> None:
+    def __init__(self, database: Database, diffs: DiffService, sessions: JobSessionFinder) -> None:
         self._database = database
         self._sessions = sessions
-        self._attribution = attribution
+        self._diffs = diffs
 
     @tool("read")
     def get_context(
@@ -85,4 +83,4 @@ class ContextTools:
         max_bytes: Annotated[int, Field(ge=1, le=1_000_000, description="Of each diff")] = 20_000,
     ) -> TaskDiff:
         """The files a task changed, committed or not; for one file, its diff."""
-        return self._attribution.get_diff(task_id, path, max_bytes)
+        return self._diffs.get_diff(task_id, path, max_bytes)

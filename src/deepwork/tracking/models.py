@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
+from deepwork.git.snapshot_types import FileChange
 from deepwork.names import CaseInsensitiveEnum
 
 
@@ -286,3 +288,24 @@ class TaskCounts:
     failed: int = 0
     in_progress: int = 0
     task_ms: int = 0
+
+
+class Attribution(StrEnum):
+    """How a change was attributed, the most certain first."""
+
+    REPORTED = "reported"  # the client said so
+    EXCLUSIVE = "exclusive"  # no other task was running
+    AREA = "area"  # of the running tasks, only this one declared an area that covers the file
+    SHARED = "shared"  # any of the running tasks may have made it
+    OUTSIDE = "outside"  # no task was running: a person, a formatter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributedChange(FileChange):
+    """A net change of a file, attributed to a task, or to none if no task was running."""
+
+    attribution: Attribution
+    shared_with: tuple[str, ...] = ()
+    before_tree: str = ""
+    """The snapshot before the change; with `after_tree`, it shows the change as a diff."""
+    after_tree: str = ""

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from deepwork.database.transaction import Database, PendingEvent
 from deepwork.errors import DeepworkError
+from deepwork.files.repositories import find_repository
 from deepwork.plans.models import PlanEvent, TaskStatus, Workflow
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.watch_store import Watch, WatchStore
 from deepwork.workspaces.models import Workspace, WorkspaceStatus
-from deepwork.workspaces.paths import find_repository
 from deepwork.workspaces.store import WorkspaceStore
 
 log = logging.getLogger("deepwork")
@@ -73,7 +73,7 @@ class PlanTaskTracker:
         tree = self._find_tree(workflow, workspace)
         if tree is None:
             return
-        snapshot = self._attribution.take_snapshot(tree)
+        snapshot = self._attribution.snapshots.take(tree)
         with self._database.transaction() as tx:
             attempt = last.attempt + 1 if last else 1
             self._attribution.record_start(
@@ -86,7 +86,7 @@ class PlanTaskTracker:
             workflow_id = TaskStore(tx).get(task_id).workflow_id
             self._attribution.record_end(tx, task_id, workflow_id, changes)
         if changes.ended is not None:
-            self._attribution.prune_snapshots(changes.ended.tree)
+            self._attribution.snapshots.prune(changes.ended.tree)
 
     def _find_tree(self, workflow: Workflow, workspace: Workspace | None) -> Path | None:
         """Return the task's working tree, if it is a git tree on this machine."""

@@ -123,7 +123,7 @@ class TrackTools:
                 return _build_workflow_completed(tx, before, already=True)
             store.save_workflow(before, after)
             _emit_workflow(tx, TrackEvent.WORKFLOW_UPDATED, after)
-            tx.after_commit(lambda: self._attribution.prune_snapshots(self._project))
+            tx.after_commit(lambda: self._attribution.snapshots.prune(self._project))
             return _build_workflow_completed(tx, after)
 
     # Phases
@@ -206,11 +206,11 @@ class TrackTools:
             name=name, goal=goal, status=TrackedTaskStatus.IN_PROGRESS, caller_type=caller_type,
             agent_name=agent_name, areas=tuple(areas or ()), started_at=0, last_sign_at=0,
         )  # fmt: skip
-        tree = self._attribution.resolve_tree(cwd, self._project)
+        tree = self._attribution.snapshots.resolve_tree(cwd, self._project)
         if not _has_idempotency_key():  # report errors before the expensive snapshot
             with self._database.reading() as tx:
                 _validate_start(TrackStore(tx), task)
-        snapshot = self._attribution.take_snapshot(tree)
+        snapshot = self._attribution.snapshots.take(tree)
 
         def start() -> dict[str, Any]:
             with self._database.transaction() as tx:

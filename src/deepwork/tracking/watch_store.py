@@ -11,6 +11,8 @@ from typing import Any
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
+from deepwork.git.snapshot_types import ChangeStatus
+from deepwork.tracking.models import AttributedChange, Attribution
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,6 @@ class Watch:
     began: Mapping[str, Any]
     ended_at: int | None = None
     ended: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class ChangedFile:
-    """A file that a task changed."""
-
-    task_id: str
-    workflow_id: str
-    path: str
-    status: str
-    attribution: str
-    details: Mapping[str, Any]
 
 
 class WatchStore:
@@ -95,20 +85,21 @@ class WatchStore:
         looks = [json.loads(look) for row in rows for look in (row["began"], row["ended"]) if look]
         return {look["tree"] for look in looks}
 
-    def save_files(self, task_id: str, files: Sequence[ChangedFile]) -> None:
+    def save_files(self, task_id: str, workflow_id: str, files: Sequence[AttributedChange]) -> None:
         """Replace the list of files that the task changed."""
         self._tx.execute("DELETE FROM changed_files WHERE task_id = :id", id=task_id)
-        rows = [vars(file) | {"details": json.dumps(file.details, ensure_ascii=False)} for file in files]
-        self._tx.insert_many("changed_files", rows)
+        of = {"task_id": task_id, "workflow_id": workflow_id}
+        self._tx.insert_many("changed_files", [of | _file_to_row(file) for file in files])
 
-    def list_files(self, task_id: str, path: str | None, limit: int) -> tuple[list[ChangedFile], int]:
+    def list_files(self, task_id: str, path: str | None, limit: int) -> tuple[list[AttributedChange], int]:
         """Return the files that a task changed, sorted by path, and their total number."""
         only = " AND path = :path" if path is not None else ""
         total: int = self._tx.fetch_value(
             f"SELECT count(*) FROM changed_files WHERE task_id = :id{only}", id=task_id, path=path
         )
         rows = self._tx.fetch_all(
-            f"SELECT {_FILE_COLUMNS} FROM changed_files WHERE task_id = :id{only} ORDER BY path LIMIT :limit",
+            f"SELECT path, status, attribution, details FROM changed_files WHERE task_id = :id{only}"
+            " ORDER BY path LIMIT :limit",
             id=task_id, path=path, limit=limit,
         )  # fmt: skip
         return [_file_from_row(row) for row in rows], total
@@ -122,7 +113,6 @@ class WatchStore:
 
 
 _WATCH_COLUMNS = ", ".join(Watch.__dataclass_fields__)
-_FILE_COLUMNS = ", ".join(ChangedFile.__dataclass_fields__)
 
 
 def _watch_to_row(watch: Watch) -> Row:
@@ -140,6 +130,38 @@ def _watch_from_row(row: Row) -> Watch:
     return Watch(**(row | read))
 
 
+def _file_to_row(file: AttributedChange) -> Row:
+    details = {
+        "added": file.added,
+        "removed": file.removed,
+        "is_binary": file.is_binary or None,
+        "shared_with": list(file.shared_with) or None,
+        "before_tree": file.before_tree,
+        "after_tree": file.after_tree,
+    }
+    kept = {name: value for name, value in details.items() if value is not None}
+    return {
+        "path": file.path,
+        "status": file.status.value,
+        "attribution": file.attribution.value,
+        "details": json.dumps(kept, ensure_ascii=False),
+    }
+
+
 @row_parser
-def _file_from_row(row: Row) -> ChangedFile:
-    return ChangedFile(**(row | {"details": json.loads(row["details"])}))
+def _file_from_row(row: Row) -> AttributedChange:
+    status, details = ChangeStatus(row["status"]), json.loads(row["details"])
+    before, after = details.get("before_tree", ""), details.get("after_tree", "")
+    return AttributedChange(
+        row["path"],
+        # The tree of a snapshot identifies the file's version in it, too.
+        None if status is ChangeStatus.ADDED else before,
+        None if status is ChangeStatus.DELETED else after,
+        details.get("added"),
+        details.get("removed"),
+        details.get("is_binary", False),
+        attribution=Attribution(row["attribution"]),
+        shared_with=tuple(details.get("shared_with", ())),
+        before_tree=before,
+        after_tree=after,
+    )

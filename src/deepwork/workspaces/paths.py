@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepwork.config import STATE_FOLDER, find_main_tree
+from deepwork.config import STATE_FOLDER
 from deepwork.errors import MAX_ECHOED, Code, InvalidInput
 
 WORKTREES = f"{STATE_FOLDER}/worktrees"
@@ -52,14 +52,6 @@ def require_allowed_tree_path(repository: Path, path: Path) -> None:
             code=Code.PATH_OUTSIDE_PROJECT,
             suggestion=f"Choose a path such as {WORKTREES}/NAME or ../{repository.name}-NAME.",
         )
-
-
-def find_repository(path: Path) -> Path | None:
-    """Return the main tree of the git repository that contains the path; reads files, does not run git."""
-    for folder in (path, *path.parents):
-        if (folder / ".git").exists():
-            return find_main_tree(folder) or folder
-    return None
 
 
 def _expand_path(field: str, given: str) -> Path:

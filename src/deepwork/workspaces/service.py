@@ -13,12 +13,13 @@ from pathlib import Path
 from deepwork.database.idempotency import forget_key
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import DeepworkError, NotAllowed
+from deepwork.files.repositories import find_repository
 from deepwork.names import new_id
 from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.plans.models import Task, Workflow
 from deepwork.workspaces import rules
 from deepwork.workspaces.models import TreeRemoval, Workspace, WorkspaceEvent, WorkspaceStatus
-from deepwork.workspaces.paths import WORKTREES, find_repository
+from deepwork.workspaces.paths import WORKTREES
 from deepwork.workspaces.responses import WorkspaceView
 from deepwork.workspaces.store import WorkspaceStore
 from deepwork.workspaces.worktrees import WorktreeManager

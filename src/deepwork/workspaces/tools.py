@@ -10,6 +10,7 @@ from pydantic import Field
 
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, InvalidInput, NotAllowed
+from deepwork.files.repositories import find_repository
 from deepwork.names import new_id
 from deepwork.plans.models import Task
 from deepwork.plans.stores.plan_store import PlanStore
@@ -18,7 +19,7 @@ from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
 from deepwork.workspaces import rules
 from deepwork.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
-from deepwork.workspaces.paths import find_repository, require_allowed_tree_path, resolve_path
+from deepwork.workspaces.paths import require_allowed_tree_path, resolve_path
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.responses import (
     Forecast,

@@ -12,6 +12,8 @@ from alembic.config import Config
 from deepwork.database import schema
 
 HEAD = "-- Written from the migrations by `make schema`; do not edit.\n"
+TABLES_WITH_FIRST_ROWS = ("alembic_version", "event_sequence", "audit_head")
+"""The only tables that are not empty in a new store."""
 
 
 def dump_sqlite() -> str:
@@ -29,7 +31,7 @@ def dump_sqlite() -> str:
 
 
 def _is_row(line: str) -> bool:
-    return line.startswith(tuple(f'INSERT INTO "{name}"' for name in schema.TABLES_WITH_FIRST_ROWS))
+    return line.startswith(tuple(f'INSERT INTO "{name}"' for name in TABLES_WITH_FIRST_ROWS))
 
 
 def dump_postgresql() -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import Code, InvalidInput
-from deepwork.files.globs import Globs, escape, find_overlaps, find_problem, may_overlap
+from deepwork.files.globs import Globs, escape, find_problem, may_overlap
 from effort import measure_effort
 
 MATCHING = [
@@ -305,7 +305,6 @@ def test_an_invalid_pattern_is_refused_wherever_it_is_used() -> None:
     for use in (
         lambda: Globs(["a", "/b"]),
         lambda: may_overlap("/b", "a"),
-        lambda: find_overlaps(["a"], ["/b"]),
     ):
         with pytest.raises(InvalidInput) as refused:
             use()
@@ -337,12 +336,6 @@ def test_patterns_that_one_path_can_match_overlap(one: str, other: str) -> None:
 def test_patterns_that_no_path_can_match_are_apart(one: str, other: str) -> None:
     assert not may_overlap(one, other)
     assert not may_overlap(other, one)
-
-
-def test_overlapping_pairs_are_listed_in_order() -> None:
-    pairs = find_overlaps(["src/**", "docs/a.md"], ["docs/*.md", "src/a.py", "src/{a,b}.py"])
-
-    assert pairs == [("src/**", "src/a.py"), ("src/**", "src/{a,b}.py"), ("docs/a.md", "docs/*.md")]
 
 
 @pytest.mark.parametrize("pattern", HOSTILE, ids=lambda pattern: pattern[:20])

@@ -33,7 +33,10 @@ class Watched:
 
 
 def group_paths(difference: SnapshotDiff) -> dict[str, list[str]]:
-    found = {status.value: difference.list_paths(status) for status in ChangeStatus}
+    found = {
+        status.value: [file.path for file in difference.files if file.status is status]
+        for status in ChangeStatus
+    }
     return {status: paths for status, paths in found.items() if paths}
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import GitError, InvalidInput
-from deepwork.git.command import SAFE_DIFF, Git, check_hash
+from deepwork.git.command import Git, check_hash
 from git.waiting import pass_time_after
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
@@ -202,9 +202,9 @@ INJECTIONS = [
 @pytest.mark.parametrize("named_by_a_user", INJECTIONS)
 def test_an_option_like_name_is_a_name_after_end_of_options(git: Git, named_by_a_user: str) -> None:
     with pytest.raises(GitError):
-        git.run("diff", *SAFE_DIFF, "--end-of-options", named_by_a_user, "--")
+        git.run("diff", "-z", "--end-of-options", named_by_a_user, "--")
 
-    assert git.run("diff", *SAFE_DIFF, "--end-of-options", "HEAD", "--", named_by_a_user) == b""
+    assert git.run("diff", "-z", "--end-of-options", "HEAD", "--", named_by_a_user) == b""
     assert not (git.root / "stolen").exists()
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deepwork.errors import GitError
-from deepwork.git.command import SAFE_DIFF, Git
+from deepwork.git.command import Git
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -451,7 +451,7 @@ def commands(repository: Path) -> list[Command]:
         (("rev-parse", "HEAD"), {}),
         (("ls-files", "-z", "--modified", "--others", "--exclude-standard"), {}),
         (("diff", "HEAD"), {}),
-        (("diff", *SAFE_DIFF, "--end-of-options", "HEAD", "--"), {}),
+        (("diff", "-z", "--end-of-options", "HEAD", "--"), {}),
         (("diff-index", "-p", "HEAD"), {}),
         (("diff-files", "-p"), {}),
         (("diff-tree", "-p", "theirs", "main"), {}),

@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from application import LEASE_MS, Clock, call_tool, list_events, make_app
 from deepwork.errors import DeepworkError
 from deepwork.plans.models import Node, TaskStatus
-from deepwork.plans.rules.graph import Graph
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.server.application import Application
+from plans.graph_oracle import OracleGraph
 
 NAMES = [f"task {number}" for number in range(12)]
 REASONS = {"claimed", "blocked", "limit", "workflow", "files", "offline"}
@@ -240,8 +240,8 @@ class PlanMachine(RuleBasedStateMachine):
                 "SELECT task_id, count(*) AS count, min(sequence) AS low, max(sequence) AS high"
                 " FROM checkpoints GROUP BY task_id"
             )
-        graph = Graph(nodes)
-        seen = Graph([_apply_expiry(node, rows, self.clock.now) for node in nodes])
+        graph = OracleGraph(nodes)
+        seen = OracleGraph([_apply_expiry(node, rows, self.clock.now) for node in nodes])
         progress = call_tool(self.app, "workflow_progress", workflow_id=self.workflow_id)
         offered = call_tool(self.app, "workflow_next_tasks", workflow_id=self.workflow_id, limit=200)
         _check_holders(rows)
@@ -272,9 +272,9 @@ class PlanMachine(RuleBasedStateMachine):
         assert len(list_events(self.app)) == before
         return answer
 
-    def _load_graph(self) -> Graph:
+    def _load_graph(self) -> OracleGraph:
         with self.app.database.reading() as tx:
-            return Graph(TaskStore(tx).list_nodes(self.workflow_id))
+            return OracleGraph(TaskStore(tx).list_nodes(self.workflow_id))
 
     def _pick_node(self, pick: int) -> Node:
         nodes = self._load_graph().nodes
@@ -307,7 +307,7 @@ def _check_holders(rows: Any) -> None:
             assert row["status"] not in ("completed", "skipped"), "a finished task is held"
 
 
-def _check_counts(rows: Any, graph: Graph, progress: Any, noted: Any) -> None:
+def _check_counts(rows: Any, graph: OracleGraph, progress: Any, noted: Any) -> None:
     expected = graph.compute_progress()
     assert progress["total_tasks"] == expected.total
     assert progress["by_status"] == {status.value: count for status, count in expected.by_status.items()}
@@ -324,7 +324,7 @@ def _check_counts(rows: Any, graph: Graph, progress: Any, noted: Any) -> None:
             assert row["open_dependencies"] == graph.count_open_dependencies(node), json.dumps(row)
 
 
-def _check_offers(rows: Any, graph: Graph, offered: Any, gives_out: bool, now: int) -> None:
+def _check_offers(rows: Any, graph: OracleGraph, offered: Any, gives_out: bool, now: int) -> None:
     """Check that exactly the unclaimed tasks that wait for nothing are offered, so that none is stranded."""
     held = {row["id"] for row in rows if row["who"] and row["until"] >= now}
     lapsed = {row["id"] for row in rows if row["claimed_by"] and row["id"] not in held}

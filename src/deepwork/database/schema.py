@@ -10,8 +10,6 @@ from deepwork.errors import StorageError
 HEAD = "0007"
 """The newest migration; a test compares it with the folder `migrations/versions`."""
 MIGRATIONS = Path(__file__).parent / "migrations"
-TABLES_WITH_FIRST_ROWS = ("alembic_version", "event_sequence", "audit_head")
-"""The only tables that are not empty in a new store."""
 
 
 def is_behind(version: str | None, name: str) -> bool:

@@ -92,12 +92,6 @@ def escape(name: str) -> str:
     return "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in name)
 
 
-def find_overlaps(ones: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the pairs that may overlap, in order."""
-    left, right = ([(pattern, _parse_or_raise(pattern)) for pattern in side] for side in (ones, others))
-    return [(one, other) for (one, a), (other, b) in product(left, right) if _may_any_overlap(a, b)]
-
-
 class _InvalidPattern(Exception):
     """A pattern is invalid; the message is a clause."""
 

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 from deepwork.errors import GitError, InvalidInput, NotARepository
 from deepwork.git.drivers import DriverFinder
-from deepwork.git.safety import SAFE_DIFF, build_safe_environment, build_safe_options, get_safe_flags
+from deepwork.git.safety import build_safe_environment, build_safe_options, get_safe_flags
 from deepwork.programs import OutputTooLarge, ProgramLimits, ProgramResult, run_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deepwork.git.drivers import Driver
-
-__all__ = ["SAFE_DIFF", "Git", "check_hash"]
 
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _MAX_LISTING_BYTES = 256 * 2**20  # for our own queries: about a million files
@@ -32,7 +30,7 @@ class Git:
     No argument passes through a shell. But git treats anything that starts with a dash as an option, so put
     user-supplied refs after `--end-of-options`, and paths after `--`:
 
-        git.run("diff", *SAFE_DIFF, "--name-status", "--end-of-options", ref, "--", path)
+        git.run("diff", "-z", "--name-status", "--end-of-options", ref, "--", path)
 
     Paths after `--` are patterns; for literal names add `env={"GIT_LITERAL_PATHSPECS": "1"}`. Output is
     bytes, since names need not be UTF-8; request names with `-z`.

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "-z")
-
 _INHERITED = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER"})
 
 _NOTHING, _NO, _MERGE = "DEEPWORK_NOTHING", "DEEPWORK_NO", "DEEPWORK_MERGE"

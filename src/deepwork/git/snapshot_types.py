@@ -106,10 +106,6 @@ class SnapshotDiff:
     files: tuple[FileChange, ...] = ()
     renamed: tuple[Rename, ...] = ()
 
-    def list_paths(self, status: ChangeStatus) -> list[str]:
-        """List the paths with this status."""
-        return [file.path for file in self.files if file.status is status]
-
 
 @dataclass(frozen=True, slots=True)
 class Patch:

@@ -108,7 +108,7 @@ def _format_counts(graph: Graph, nodes: Sequence[Node]) -> str:
 
 def _render_legend(graph: Graph) -> str:
     """Explain the marks, and count the tasks with each."""
-    counts = graph.compute_progress().by_status
+    counts = Counter(map(graph.get_effective_status, graph.nodes))
     return "  ".join(
         f"{mark} {_format_status(status)} {counts[status]:,}"
         for status, mark in _MARKS.items()

@@ -70,8 +70,8 @@ class Section(ABC):
     def _fit_value(self, room: int) -> tuple[Any, dict[str, Any] | None]:
         """Return what fits, and a truncation unless that is everything."""
 
-    def _build_truncation(self, kept: int, total: int, how: str = "") -> dict[str, Any]:
-        return {"section": self.name, "kept": kept, "total": total, "how": how or self.how}
+    def _build_truncation(self, kept: int, total: int) -> dict[str, Any]:
+        return {"section": self.name, "kept": kept, "total": total, "how": self.how}
 
     def _count_added_tokens(self, value: Any) -> int:
         """Count what the value adds to an answer; keys that are always present are already counted."""

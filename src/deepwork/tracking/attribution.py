@@ -8,7 +8,7 @@ between two snapshots cannot be separated: they are shared.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from deepwork.git.snapshot_types import FileChange
 from deepwork.tracking.areas import Areas
@@ -28,11 +28,10 @@ class CandidateTask:
 
 @dataclass(frozen=True)
 class Interval:
-    """What changed between two snapshots, which tasks ran, and who reported which path (path to task id)."""
+    """What changed between two snapshots, and which tasks ran."""
 
     changes: tuple[FileChange, ...]
     running: frozenset[str]
-    reported: Mapping[str, str] = field(default_factory=dict)
 
 
 def attribute_changes(
@@ -49,7 +48,7 @@ def attribute_changes(
     for interval in intervals:
         candidates = _find_innermost(interval.running, known)
         for change in interval.changes:
-            attribution, owners = _find_owners(change.path, interval.reported, candidates, known, areas)
+            attribution, owners = _find_owners(change.path, candidates, areas)
             for owner in owners:
                 others = tuple(other for other in owners if other is not None and other != owner)
                 attributed = AttributedChange(
@@ -80,14 +79,8 @@ def _find_ancestors(id: str, known: Mapping[str, CandidateTask]) -> set[str]:
 
 
 def _find_owners(
-    path: str,
-    reported: Mapping[str, str],
-    candidates: Sequence[str],
-    known: Mapping[str, CandidateTask],
-    areas: Mapping[str, Areas],
+    path: str, candidates: Sequence[str], areas: Mapping[str, Areas]
 ) -> tuple[Attribution, Sequence[str | None]]:
-    if reported.get(path) in known:
-        return Attribution.REPORTED, [reported[path]]
     if not candidates:
         return Attribution.OUTSIDE, [None]
     if len(candidates) == 1:

@@ -293,7 +293,6 @@ class TaskCounts:
 class Attribution(StrEnum):
     """How a change was attributed, the most certain first."""
 
-    REPORTED = "reported"  # the client said so
     EXCLUSIVE = "exclusive"  # no other task was running
     AREA = "area"  # of the running tasks, only this one declared an area that covers the file
     SHARED = "shared"  # any of the running tasks may have made it

@@ -131,11 +131,6 @@ class NoteStore:
         rows, total = self._list_matching("issues", matching, limit, _OPEN)
         return [_issue_from_row(row) for row in rows], total
 
-    def list_issues(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Issue], int]:
-        """Return all issues, newest first, and the total number of matches."""
-        rows, total = self._list_matching("issues", matching, limit)
-        return [_issue_from_row(row) for row in rows], total
-
     def _list_matching(
         self, table: str, matching: Mapping[str, Any], limit: int, also: str = ""
     ) -> tuple[list[Row], int]:

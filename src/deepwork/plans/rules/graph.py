@@ -1,4 +1,4 @@
-"""The dependency graph of a plan: what can start, how far the plan is, and whether it is valid.
+"""The dependency graph of a plan: what can start, how to draw it, and whether it is valid.
 
 A task with `depends_on`, even an empty one, waits for exactly those tasks. A task without it waits for all
 tasks of the next lower sequence. These implied edges are never created, since two levels of 5,000 tasks have
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, islice
-from typing import NamedTuple
 
 from deepwork.errors import MAX_ECHOED, Code, InvalidInput
 from deepwork.plans.models import Node, Outline, TaskStatus
@@ -39,30 +38,6 @@ _REMEDIES = {
     Code.TOO_LARGE: "Split the work into several workflows.",
     Code.UNKNOWN_DEPENDENCY: "Use the exact names of tasks in this plan.",
 }
-
-
-class ParallelGroup(NamedTuple):
-    """How many tasks of one parallel group are done."""
-
-    group_id: str
-    task_count: int
-    completed: int
-
-
-@dataclass(frozen=True)
-class PlanProgress:
-    """The progress of a plan; completed and skipped tasks both count as done."""
-
-    total: int
-    by_status: Mapping[TaskStatus, int]
-    """A count for every status, zeros included; pending tasks that wait for others count as blocked."""
-    completed_sequence: int
-    """The highest sequence up to which everything is done; 0 if there is none."""
-    current_sequence: int
-    """The lowest sequence with open tasks; 0 if there is none."""
-    groups: tuple[ParallelGroup, ...]
-    remaining: int
-    all_complete: bool
 
 
 @dataclass(frozen=True)
@@ -101,18 +76,6 @@ class Graph:
             return bool(self._get_previous_level(node, self._open))
         return not node.depends_on.isdisjoint(self._open_ids)
 
-    def count_open_dependencies(self, node: Node) -> int:
-        """Count the tasks it waits for that are not done."""
-        if node.depends_on is None:
-            return len(self._get_previous_level(node, self._open))
-        return len(node.depends_on & self._open_ids)
-
-    def list_open_dependencies(self, node: Node, limit: int | None = None) -> list[Node]:
-        """List the tasks it waits for that are not done, in plan order."""
-        if node.depends_on is None:
-            return self._get_previous_level(node, self._open)[:limit]
-        return self._sort_by_position(node.depends_on & self._open_ids)[:limit]
-
     def list_dependencies(self, node: Node, limit: int | None = None) -> list[Node]:
         """List the tasks it waits for, done or not, in plan order."""
         if node.depends_on is None:
@@ -124,28 +87,9 @@ class Graph:
         named = frozenset(ids)
         return [node for node in self.nodes if node.depends_on and not node.depends_on.isdisjoint(named)]
 
-    def list_ready(self, *, retry_failed: bool = True) -> list[Node]:
+    def list_ready(self) -> list[Node]:
         """List the tasks that could start now, by sequence; failed ones come last."""
-        pending = self._list_unblocked(TaskStatus.PENDING)
-        return pending + self._list_unblocked(TaskStatus.FAILED) if retry_failed else pending
-
-    def list_blocked(self) -> list[Node]:
-        """List the pending and failed tasks that wait for others, by sequence."""
-        return [node for node in self._iterate_by_level() if node.status.can_start and self.is_blocked(node)]
-
-    def compute_progress(self) -> PlanProgress:
-        """Count what is done and what is left."""
-        current = next((sequence for sequence, level in self._open.items() if level), None)
-        completed = max(self._levels, default=0) if current is None else self.previous_level[current]
-        return PlanProgress(
-            total=len(self.nodes),
-            by_status=self._count_by_status(),
-            completed_sequence=completed or 0,
-            current_sequence=current or 0,
-            groups=_count_groups(self.nodes),
-            remaining=len(self._open_ids),
-            all_complete=bool(self.nodes) and not self._open_ids,
-        )
+        return self._list_unblocked(TaskStatus.PENDING) + self._list_unblocked(TaskStatus.FAILED)
 
     def list_rows(self) -> list[list[Node]]:
         """Arrange the tasks in rows for drawing: each in the first row below everything it waits for."""
@@ -154,32 +98,6 @@ class Graph:
         for node, rank in zip(self.nodes, ranks, strict=True):
             rows[rank].append(node)
         return rows
-
-    def can_run_together(self, one: Node, other: Node) -> bool:
-        """Whether neither waits for the other, directly or indirectly."""
-        return other in self.find_parallel([one, other])[one.id]
-
-    def find_parallel(self, nodes: Sequence[Node]) -> dict[str, list[Node]]:
-        """For each of these tasks, list those among them that it may run in parallel with.
-
-        One traversal answers for all of them: each vertex collects, as bits of an integer, which of the given
-        tasks it waits for.
-        """
-        bits = {self._place[node.id]: 1 << index for index, node in enumerate(nodes)}
-        above = [0] * len(self._waits)  # per vertex, the bits of the given tasks it waits for
-        for point in self._order:
-            above[point] = bits.get(point, 0)
-            for earlier in self._waits[point]:
-                above[point] |= above[earlier]
-        placed = [(node, self._place[node.id]) for node in nodes]
-        return {
-            one.id: [
-                other
-                for other, there in placed
-                if not (above[here] & bits[there] or above[there] & bits[here])
-            ]
-            for one, here in placed
-        }
 
     @cached_property
     def _waits(self) -> list[Collection[int]]:
@@ -208,17 +126,9 @@ class Graph:
     def _sort_by_position(self, ids: Iterable[str]) -> list[Node]:
         return [self.nodes[place] for place in sorted(self._place[id] for id in ids)]
 
-    def _iterate_by_level(self) -> Iterator[Node]:
-        return chain.from_iterable(self._levels.values())
-
     def _list_unblocked(self, status: TaskStatus) -> list[Node]:
-        return [
-            node for node in self._iterate_by_level() if node.status is status and not self.is_blocked(node)
-        ]
-
-    def _count_by_status(self) -> dict[TaskStatus, int]:
-        counted = Counter(map(self.get_effective_status, self.nodes))
-        return {status: counted[status] for status in TaskStatus}
+        by_level = chain.from_iterable(self._levels.values())
+        return [node for node in by_level if node.status is status and not self.is_blocked(node)]
 
     def get_effective_status(self, node: Node) -> TaskStatus:
         """Return the status; that of a pending task that waits for others is `blocked`."""
@@ -379,13 +289,6 @@ def _quote(name: str) -> str:
 def _escape(name: str) -> str:
     """Escape line breaks and control characters in a name."""
     return _quote(name)[1:-1]
-
-
-def _count_groups(nodes: Iterable[Node]) -> tuple[ParallelGroup, ...]:
-    members = [(node.parallel_group, node.status.is_done) for node in nodes if node.parallel_group]
-    sizes = Counter(group for group, _ in members)
-    done = Counter(group for group, is_done in members if is_done)
-    return tuple(ParallelGroup(group, size, done[group]) for group, size in sizes.items())
 
 
 def _group_by_sequence(nodes: Sequence[Node]) -> dict[int, list[Node]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepwork.errors import GitError
-from deepwork.git.worktrees import contains_branch, find_current_branch, find_merge_commit, resolve_commit
+from deepwork.git.refs import contains_branch, find_current_branch, find_merge_commit, resolve_commit
 from git.changes_project import Project, create_project
 from git.worktrees_project import create_started_project
 

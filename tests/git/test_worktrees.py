@@ -11,13 +11,13 @@ import pytest
 
 from deepwork.errors import DeepworkError, GitError, InvalidInput, NotAllowed
 from deepwork.git.command import Git
+from deepwork.git.rescue import rescue
 from deepwork.git.worktrees import (
     add_worktree,
     find_worktree,
     get_main_root,
     list_worktrees,
     remove_worktree,
-    rescue,
 )
 from git.changes_project import ENVIRONMENT, Project, create_project
 from git.test_git_hostile import CASES, Trap

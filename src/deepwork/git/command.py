@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from deepwork.git.drivers import Driver
 
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-_MAX_LISTING_BYTES = 256 * 2**20  # for our own queries: about a million files
+MAX_LISTING_BYTES = 256 * 2**20
+"""Output limit of our own queries: about a million files."""
 _NO_REPOSITORY = "not a git repository"
 
 
@@ -50,7 +51,7 @@ class Git:
         self._program = program
         self._timeout, self._max_output = timeout, max_output
         self._bounds = ProgramLimits(timeout, max_output)
-        self._query_bounds = ProgramLimits(timeout, _MAX_LISTING_BYTES)
+        self._query_bounds = ProgramLimits(timeout, MAX_LISTING_BYTES)
         self._drivers = DriverFinder(self._query, self.root, environment.get("HOME", ""))
 
     def at(self, root: Path, *, max_output: int | None = None) -> Git:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from deepwork.errors import GitError
-from deepwork.git.command import Git, check_hash
+from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
 
 _SETTINGS = {
     "core.splitIndex": "false",  # would write a shared part next to the user's index
@@ -145,10 +145,6 @@ def open_private_index(git: Git) -> Iterator[PrivateIndex]:
         index = PrivateIndex(top, Path(folder) / "index")
         index.seed()
         yield index
-
-
-MAX_LISTING_BYTES = 256 * 2**20
-"""Output limit of our own queries: about a million files."""
 
 
 def _split_names(output: bytes) -> list[str]:

@@ -14,8 +14,6 @@ from deepwork.git.command import Git
 from deepwork.git.snapshot_types import FileChange, HeadProgress, Patch, Snapshot, SnapshotDiff, SnapshotKind
 from deepwork.git.tree_snapshots import TreeSnapshotStore
 
-__all__ = ["SnapshotStore"]
-
 
 class SnapshotStore:
     """Takes and compares snapshots of one project; stores everything in `folder`.

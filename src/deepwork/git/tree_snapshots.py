@@ -15,11 +15,10 @@ from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import hold_file_lock
 from deepwork.files.stamps import find_stamp
-from deepwork.git.command import Git, check_hash
+from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.git.object_store import build_object_environment, remove_unneeded_objects
 from deepwork.git.private_index import (
     DIFF_ENVIRONMENT,
-    MAX_LISTING_BYTES,
     PrivateIndex,
 )
 from deepwork.git.raw_diff import parse_raw_diff

@@ -15,35 +15,17 @@ from deepwork.git.command import Git
 from deepwork.git.private_index import open_private_index
 from deepwork.git.refs import (
     check_branch_name,
-    contains_branch,
     create_branch,
     delete_branch,
     find_common_ancestor,
     find_conflicting_branch,
-    find_current_branch,
-    find_merge_commit,
     get_commit,
     has_branch,
     is_reachable,
     resolve_commit,
 )
-from deepwork.git.rescue import create_rescue_branch, has_all_work, is_dirty, rescue
+from deepwork.git.rescue import create_rescue_branch, has_all_work, is_dirty
 from deepwork.git.versions import require_version
-
-__all__ = [
-    "Worktree",
-    "add_worktree",
-    "contains_branch",
-    "find_current_branch",
-    "find_merge_commit",
-    "find_worktree",
-    "get_main_root",
-    "is_dirty",
-    "list_worktrees",
-    "remove_worktree",
-    "rescue",
-    "resolve_commit",
-]
 
 _HEADS = "refs/heads/"
 _LOCK = "deepwork-worktrees.lock"

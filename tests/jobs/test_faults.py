@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
 import re
@@ -212,6 +214,18 @@ def test_a_damaged_session_is_named_kept_aside_and_can_go_on_from_before(
     assert finish_step(app, "a.md")["begin_step"]["session_id"] == other
 
     previous.rename(get_session_file(root, id))
+    assert finish_step(app, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
+
+
+def test_a_file_of_an_earlier_version_with_one_key_per_line_is_read(root: Path, app: Application):
+    id = start_job(app)
+    file = get_session_file(root, id)
+    data = json.loads(file.read_bytes())
+    del data["sha256"]
+    body = ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in data.items())
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    file.write_text(f'{{\n{body},\n  "sha256": "{digest}"\n}}\n')
+
     assert finish_step(app, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
 
 

@@ -1,4 +1,4 @@
-"""Stores job sessions as readable JSON files, written atomically and protected by a checksum."""
+"""Stores job sessions as JSON files, written atomically and protected by a checksum."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class SessionFiles:
         self._locks: dict[str, FileLock] = {}
         self._users: Counter[str] = Counter()
         self._known: dict[str, tuple[bytes, Session]] = {}
-        self._lines: dict[str, dict[str, tuple[StepProgress, str]]] = {}
         self._changing = threading.Lock()
 
     @contextmanager
@@ -106,7 +105,7 @@ class SessionFiles:
         make_state_folder(self.folder.parent)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         saved = replace(session, generation=session.generation + 1)
-        content = _serialize(saved, self._format_steps(saved))
+        content = _serialize(saved)
         write_atomically(self._build_path(session.session_id), content, keep_previous=session.generation > 0)
         self._cache_session(content, saved)
         return saved
@@ -141,24 +140,12 @@ class SessionFiles:
         self._cache_session(content, session)
         return session
 
-    def _format_steps(self, session: Session) -> list[str]:
-        """Format each step as a line; only steps that changed since the last time are serialized."""
-        known = self._lines.get(session.session_id, {})
-        lines = {
-            id: before if (before := known.get(id)) and before[0] is each else (each, _format_step(id, each))
-            for id, each in session.step_progress.items()
-        }
-        self._lines[session.session_id] = lines
-        return [line for _, line in lines.values()]
-
     def _cache_session(self, content: bytes, session: Session) -> None:
         with self._changing:
             self._known.pop(session.session_id, None)
             self._known[session.session_id] = (content, session)
             while len(self._known) > MAX_CACHED:
-                oldest = next(iter(self._known))
-                del self._known[oldest]
-                self._lines.pop(oldest, None)
+                del self._known[next(iter(self._known))]
 
     @contextmanager
     def _open_lock(self, name: str) -> Iterator[FileLock]:
@@ -218,23 +205,10 @@ def _load_if_readable(path: Path) -> Session | None:
         return None
 
 
-def _format_step(id: str, progress: StepProgress) -> str:
-    return f"    {_to_json(id)}: {_to_json(vars(progress))}"
-
-
-def _serialize(session: Session, steps: list[str]) -> bytes:
-    """Serialize with one key and one step per line: readable, and fast for long workflows."""
-    # `asdict` copies every value: with it, saving a step of a long workflow took twice as long.
-    data = {
-        "schema": SCHEMA,
-        **vars(session),
-        "entries": [vars(each) for each in session.entries],
-        "overrides": [vars(each) for each in session.overrides],
-        "last_answers": {tool: vars(each) for tool, each in session.last_answers.items()},
-    }
-    lines = [f'  "{key}": {_to_json(value)}' for key, value in data.items() if key != "step_progress"]
-    progress = "{\n" + ",\n".join(steps) + "\n  }" if steps else "{}"
-    body = ",\n".join([*lines, f'  "step_progress": {progress}'])
+def _serialize(session: Session) -> bytes:
+    """Serialize as JSON; the last line has a checksum of the text before it."""
+    # Without `indent`, which takes eight times as long for a long workflow.
+    body = _to_json({"schema": SCHEMA, **vars(session)})[1:-1]
     return f'{{\n{body},\n  "sha256": "{_hash_body(body)}"\n}}\n'.encode()
 
 
@@ -266,7 +240,8 @@ def _parse(content: bytes) -> Session:
     )
 
 
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=vars)
 
 
 def _hash_body(body: str) -> str:

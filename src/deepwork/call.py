@@ -29,10 +29,22 @@ class Call:
     that repeats a call after a disconnect may have a new session."""
     scope: str = "admin"
     """What the caller may do; a caller that needs no token owns this machine."""
+    digest: str = ""
+    """Hash of the arguments of a call with a key; only the same arguments get the stored answer."""
+    is_wanted: Callable[[], bool] = field(default=lambda: True, compare=False)
+    """Returns False after the client cancelled the call."""
     record: Callable[[Any], None] | None = field(default=None, compare=False)
     """Called at the end of each writing transaction of the call, to write its audit entry."""
     outcomes: list[ActionOutcome] | None = field(default=None, compare=False)
     """Collects the outcomes of actions after commits; None if nothing waits for them."""
+
+
+class AlreadyAnswered(Exception):
+    """Raised by a tool that finds the answer to an earlier call with the same idempotency key."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__("This call was executed before.")
+        self.answer = answer
 
 
 _current: ContextVar[Call] = ContextVar("deepwork_call", default=Call())  # noqa: B039 - frozen

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 ScopeName = Literal["read", "work", "admin"]
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,23 @@ class ToolDeclaration:
     """Whether the dashboard offers the tool as an action."""
     offered_on_read_only_server: bool = False
     """Whether a read-only server offers the tool, too: there it changes nothing."""
-    handles_own_keys: bool = False
-    """Whether the tool runs programs between transactions and handles idempotency keys itself."""
+    long_running: bool = False
+    """Whether the tool runs programs or waits for a lock.
+
+    No transaction is open around it, and servers call it in a separate pool of threads. To store something
+    in the database it returns `InTransaction`. A tool that stores its effects elsewhere stores its answer
+    with them, and raises `AlreadyAnswered` when an idempotency key is repeated.
+    """
+
+
+@dataclass(frozen=True)
+class InTransaction(Generic[Answer]):
+    """The rest of a long-running call: the transaction that stores its effects and builds its answer.
+
+    It runs once for each idempotency key, in one commit with the key and the answer.
+    """
+
+    work: Callable[[], Answer]
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,7 @@ def tool(
     acts_as: str | None = None,
     for_people: bool = False,
     offered_on_read_only_server: bool = False,
-    handles_own_keys: bool = False,
+    long_running: bool = False,
 ) -> Callable[[Method], Method]:
     """Declare a method as a tool. A tool with the scope `read` is read-only."""
     is_read_only = scope == "read" if read_only is None else read_only
@@ -101,7 +117,7 @@ def tool(
         acts_as=acts_as,
         for_people=for_people,
         offered_on_read_only_server=offered_on_read_only_server,
-        handles_own_keys=handles_own_keys,
+        long_running=long_running,
     )
 
     def declare(method: Method) -> Method:

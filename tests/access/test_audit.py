@@ -32,7 +32,7 @@ from deepwork.agents.tools import AgentTools
 from deepwork.call import Call
 from deepwork.errors import DeepworkError, NotFound, StorageError
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke_async
+from deepwork.server.invocation import invoke
 from deepwork.server.mcp_server import build_server
 from deepwork.tool_declarations import tool
 
@@ -195,8 +195,7 @@ def test_creating_and_revoking_tokens_is_recorded(app: Application):
 
 def test_a_tool_that_works_in_files_is_recorded_too(app: Application):
     def call(tool: str, **arguments: Any) -> Any:
-        made = invoke_async(app.registry[tool], arguments, Call("local", tool), app.database)
-        return asyncio.run(made)
+        return invoke(app.database, app.registry[tool], arguments, Call("local", tool))
 
     with pytest.raises(DeepworkError):
         call("start_workflow", goal="g", job_name="none", workflow_name="w")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from cli.command_tree import build_arguments, map_tool_commands, run_command
 from deepwork.call import Call
 from deepwork.config import load_settings
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke, invoke_async
+from deepwork.server.invocation import invoke
 from deepwork.store_admin.store_overview import load_overview
 from jobs.project import make_step, write_job
 from workspaces.make import create_repository
@@ -47,8 +46,6 @@ class World:
     def by_tool(self, tool: str, **arguments: Any) -> Any:
         spec = self.app.registry[tool]
         call = Call("local", tool)
-        if spec.is_async:
-            return asyncio.run(invoke_async(spec, arguments, call, self.app.database))
         return invoke(self.app.database, spec, arguments, call)
 
     def by_verb(self, tool: str, **arguments: Any) -> Any:

@@ -280,7 +280,7 @@ def test_job_sessions_are_listed_in_the_order_of_their_start(
     monkeypatch.setattr(job_tools, "format_now", lambda: format_timestamp(NOW))
     started = repeat(lambda _: start_job(app))
 
-    assert [session.session_id for session in app.sessions.files.list_all()] == started
+    assert [session.session_id for session in app.sessions.list_all()] == started
     runs = page_rest(app, "/runs", "runs", order="asc")
     assert [run["id"] for run in runs] == started
 
@@ -292,4 +292,4 @@ def test_a_lost_session_counter_continues_after_the_last_session(app: Applicatio
 
     start_job(app)
 
-    assert [session.created_seq for session in app.sessions.files.list_all()] == [1, 2]
+    assert [session.created_seq for session in app.sessions.list_all()] == [1, 2]

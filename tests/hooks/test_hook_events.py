@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import anyio
 import psycopg
 import pytest
 from rs_bpe.bpe import openai
@@ -25,7 +24,7 @@ from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
 from deepwork.hooks.rendering import MAX_TOKENS
 from deepwork.hooks.session_memory import MAX_RECORDS, SessionMemory
 from deepwork.overview import current_work_store
-from deepwork.server.invocation import invoke_async
+from deepwork.server.invocation import invoke
 from hooks.make import Project, build_event, build_tool_event
 
 RENEWAL_SECONDS = tool_use.RENEWAL_WAIT_SECONDS
@@ -59,7 +58,7 @@ def let_pass(project: Project, agent: str, seconds: int) -> None:
 def start_job(project: Project) -> str:
     """A job session, begun with the hook looking on; its id."""
     spec = project.app.registry["start_workflow"]
-    said = anyio.run(lambda: invoke_async(spec, JOB, Call("local", "start_workflow"), project.app.database))
+    said = invoke(project.app.database, spec, JOB, Call("local", "start_workflow"))
     project.run_hook(TOOL_USE, build_tool_event("start_workflow", JOB, said))
     id: str = said["begin_step"]["session_id"]
     return id

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from application import make_app
 from deepwork.call import Call
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke, invoke_async
+from deepwork.server.invocation import invoke
 
 
 def call_job_tool(
@@ -17,8 +16,6 @@ def call_job_tool(
 ) -> Any:
     """Call a tool as a server would."""
     spec, call = app.registry[tool], Call(caller, tool, key, account="local")
-    if spec.is_async:
-        return asyncio.run(invoke_async(spec, arguments, call))
     return invoke(app.database, spec, arguments, call)
 
 

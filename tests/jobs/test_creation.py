@@ -189,10 +189,13 @@ def test_1_7_2_a_step_has_one_of_three_statuses():
 
 
 @pytest.mark.parametrize(
-    ("tool", "is_async"),
+    ("tool", "takes_long"),
     [("get_workflows", False), ("start_workflow", True), ("finished_step", True), ("abort_workflow", True)],
 )
 def test_1_2_1_1_3_1_1_4_1_1_6_1_what_may_take_long_is_asynchronous(
-    tmp_path: Path, tool: str, is_async: bool
+    tmp_path: Path, tool: str, takes_long: bool
 ):
-    assert get_app(create_server(tmp_path)).registry[tool].is_async is is_async
+    server = create_server(tmp_path)
+
+    assert get_app(server).registry[tool].declaration.long_running is takes_long
+    assert inspect.iscoroutinefunction(asyncio.run(server.get_tool(tool)).run)

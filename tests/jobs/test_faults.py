@@ -55,7 +55,8 @@ class Saver:
             "from pathlib import Path\nfrom jobs.runs import *\n"
             f"app = open_app(Path({str(root)!r}))\nget_session(app, {id!r})\n"
             "from deepwork.jobs.sessions import state\n"
-            f"files = app.sessions.files; loaded = files.load({id!r})\n"
+            "from deepwork.jobs.sessions.files import SessionFiles\n"
+            f"files = SessionFiles(Path({str(root)!r}) / '.deepwork' / 'tmp'); loaded = files.load({id!r})\n"
             "completed = state.complete_step(loaded, 'a', {'a.md': 'a.md'}, None, state.format_now())\n"
             "changed = state.advance(completed, state.format_now())\n"
             "print('ready', flush=True); sys.stdin.readline()\n"
@@ -169,7 +170,7 @@ def test_w4_a_full_disk_refuses_the_step_and_leaves_everything_as_it_was(
 def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, app: Application):
     id = start_job(app)
     finish_step(app, "a.md")
-    whole, files = get_session_file(root, id).read_bytes(), app.sessions.files
+    whole, files = get_session_file(root, id).read_bytes(), SessionFiles(root / ".deepwork" / "tmp")
 
     for length in range(len(whole)):
         get_session_file(root, id).write_bytes(whole[:length])
@@ -181,7 +182,8 @@ def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, app: App
 
 def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, app: Application):
     id = start_job(app)
-    whole, files, chance = get_session_file(root, id).read_bytes(), app.sessions.files, random.Random(4)
+    whole, chance = get_session_file(root, id).read_bytes(), random.Random(4)
+    files = SessionFiles(root / ".deepwork" / "tmp")
 
     for place in range(len(whole)):
         damaged = bytearray(whole)

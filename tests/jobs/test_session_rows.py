@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from application import list_event_types, list_events
 from deepwork.call import Call
 from deepwork.jobs.sessions.store import SessionStore
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke_async
+from deepwork.server.invocation import invoke
 from jobs.project import make_review, make_step, write_files, write_job
 
 
@@ -24,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def call(app: Application, tool: str, **arguments: Any) -> Any:
-    return asyncio.run(invoke_async(app.registry[tool], arguments, Call("local", tool)))
+    return invoke(app.database, app.registry[tool], arguments, Call("local", tool))
 
 
 def test_a_run_is_stored_and_emits_events_on_every_database(project: Path, app: Application):
@@ -50,7 +49,7 @@ def test_a_run_is_stored_and_emits_events_on_every_database(project: Path, app: 
 def test_an_older_state_never_replaces_a_newer_one(project: Path, app: Application):
     begun = call(app, "start_workflow", goal="try", job_name="chain", workflow_name="main")
     id = begun["begin_step"]["session_id"]
-    old = app.sessions.files.load(id)
+    old = app.sessions.load(id)
     call(app, "finished_step", outputs={"a.md": "a.md"})
 
     with app.database.transaction() as tx:

@@ -252,7 +252,7 @@ def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, ap
         first, second = (call_job_tool(app, tool, key="k", **given) for _ in range(2))
         assert first == second, tool
 
-    assert len(app.sessions.files.list_all()) == 1
+    assert len(app.sessions.list_all()) == 1
     assert list_event_types(app).count("session:updated") == 2
 
 
@@ -438,7 +438,7 @@ def test_w8_a_job_is_named_never_found_by_a_path(root: Path, app: Application, s
     with pytest.raises((NotFound, InvalidInput)):
         start_job(app, name)
 
-    assert app.sessions.files.list_all() == []
+    assert app.sessions.list_all() == []
 
 
 def test_w11_missing_instructions_in_the_middle_leave_the_state_as_it_was(root: Path, app: Application):
@@ -460,7 +460,7 @@ def test_w11_missing_instructions_at_the_start_leave_no_session(root: Path, app:
     with pytest.raises(DefinitionError):
         start_job(app)
 
-    assert app.sessions.files.list_all() == []
+    assert app.sessions.list_all() == []
     assert call_job_tool(app, "get_workflows")["stack"] == []
 
 

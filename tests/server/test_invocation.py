@@ -79,5 +79,7 @@ def test_others_may_be_read_about_and_written_to(app: Application):
 
 
 def test_every_toolset_of_one_transaction_has_tools_that_need_no_other_thread(app: Application):
-    """Whatever is asynchronous sees to its own transactions; a lock must not be held while it waits."""
-    assert not [spec.name for spec in app.registry.values() if spec.is_async and spec.one_transaction]
+    """A long-running tool has transactions of its own; a lock must not be held while it waits."""
+    assert not [
+        spec.name for spec in app.registry.values() if spec.declaration.long_running and spec.one_transaction
+    ]

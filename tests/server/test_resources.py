@@ -14,7 +14,7 @@ from access.make import make_token
 from application import call_tool, make_app
 from deepwork.call import Call
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke_async
+from deepwork.server.invocation import invoke
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
 from hooks.make import Project
 from http_tests.http_server import HttpServer
@@ -78,12 +78,14 @@ def test_only_what_the_chosen_tools_tell_can_be_read(tmp_path: Path, location: s
     app.close()
 
 
-def test_sessions_are_those_under_way(app: Application):
-    async def start() -> Any:
-        spec = app.registry["start_workflow"]
-        return await invoke_async(spec, JOB, Call("local", "start_workflow"), app.database)
+def start_job(app: Application) -> Any:
+    """Start a job and return its first step."""
+    call = Call("local", "start_workflow")
+    return invoke(app.database, app.registry["start_workflow"], JOB, call)["begin_step"]
 
-    session = anyio.run(start)["begin_step"]
+
+def test_sessions_are_those_under_way(app: Application):
+    session = start_job(app)
 
     content = read_text(app, SESSIONS)
 
@@ -106,14 +108,9 @@ def test_sessions_of_another_project_in_the_same_store_are_not_listed(tmp_path: 
         (tmp_path / name).mkdir()
     one, other = (make_app(tmp_path / name, shared) for name in ("one", "other"))
 
-    async def start(app: Application) -> Any:
-        spec = app.registry["start_workflow"]
-        begun = await invoke_async(spec, JOB, Call("local", "start_workflow"), app.database)
-        return begun["begin_step"]["session_id"]
-
-    mine = anyio.run(start, one)
+    mine = start_job(one)["session_id"]
     assert json.loads(read_text(other, SESSIONS).text) == {"sessions": []}
-    theirs = anyio.run(start, other)
+    theirs = start_job(other)["session_id"]
 
     for app, id in ((one, mine), (other, theirs)):
         assert [each["session_id"] for each in json.loads(read_text(app, SESSIONS).text)["sessions"]] == [id]

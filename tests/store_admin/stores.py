@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 import sqlite3
@@ -18,7 +17,7 @@ from application import call_tool, make_app
 from deepwork.call import Call
 from deepwork.database.opening import open_engine
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke_async
+from deepwork.server.invocation import invoke
 from jobs.project import make_step, write_files, write_job
 
 ODD = "ünï©ødé 日本語 \u202e \x01\x1b[31m \\N \\. \t\r\n '\"%s :name {} \U0001f600 e\u0301 ½ ²"
@@ -99,12 +98,11 @@ def create_large_plan(app: Application, size: int) -> str:
 def run_job(app: Application, folder: Path) -> None:
     write_files(folder, "a.md")
     write_job(folder, "chain", [make_step("a"), make_step("b")])
-    asyncio.run(
-        invoke_async(
-            app.registry["start_workflow"],
-            {"goal": "try", "job_name": "chain", "workflow_name": "main"},
-            Call("local", "start_workflow"),
-        )
+    invoke(
+        app.database,
+        app.registry["start_workflow"],
+        {"goal": "try", "job_name": "chain", "workflow_name": "main"},
+        Call("local", "start_workflow"),
     )
 
 

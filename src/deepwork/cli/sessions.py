@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +17,7 @@ from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.jobs.tools import WorkflowTools
 from deepwork.server.application import Application
-from deepwork.server.invocation import invoke, invoke_async
+from deepwork.server.invocation import invoke
 
 _START = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
 _OUTPUTS: dict[str, click.Parameter] = {
@@ -74,7 +73,7 @@ def sessions() -> None:
 def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     """List active sessions, oldest first."""
     with _open_application(place) as app:
-        found = [each for each in app.sessions.files.list_all() if finished_too or each.is_active]
+        found = [each for each in app.sessions.list_all() if finished_too or each.is_active]
     rows = [_build_row(session) for session in found]
     if rows or as_json:
         print_answer({"sessions": rows}, as_json=as_json)
@@ -92,7 +91,7 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
 def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
     with _open_application(place) as app:
-        session = app.sessions.files.load(session_id)
+        session = app.sessions.load(session_id)
     print_answer(session_to_dict(session) if as_json else _build_details(session), as_json=as_json)
 
 
@@ -119,7 +118,7 @@ def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> Non
     given = {"session_id": session_id, "explanation": explanation}
     with _open_application(place) as app:
         spec = app.registry["abort_workflow"]
-        answer = asyncio.run(invoke_async(spec, given, Call("local", spec.name), app.database))
+        answer = invoke(app.database, spec, given, Call("local", spec.name))
     print_answer(answer, as_json=as_json)
 
 

@@ -16,26 +16,41 @@ KEPT_MS = 7 * 24 * 3600 * 1000
 MAX_KEY = 128
 
 
-def run_once(database: Database, call: Call, arguments: Mapping[str, Any], work: Callable[[], Any]) -> Any:
-    """Do the work and store its answer, or return the stored answer of the first call.
+def run_once(database: Database, call: Call, work: Callable[[], Any]) -> Any:
+    """Do the work and store its answer, or return the stored answer of an earlier call with the same key.
 
     The key, the effects and the answer are stored by one commit, so a crash leaves all of them or none.
     """
-    digest = _compute_digest(arguments)
+    if call.key is None:
+        return work()
     with database.transaction() as tx:
         keys = KeyStore(tx)
-        if not keys.reserve(call, digest):
-            return keys.get_answer(call, digest)
+        if not keys.reserve(call):
+            return keys.get_answer(call)
         with join_transaction(tx):
             answer = work()
         keys.save_answer(call, answer)
         return answer
 
 
-def run_under_key(database: Database, arguments: Mapping[str, Any], work: Callable[[], Any]) -> Any:
-    """Do the work under the current call's key, if it has one; for tools that run programs first."""
-    call = current_call()
-    return work() if call.key is None else run_once(database, call, arguments, work)
+def find_answer(database: Database, call: Call) -> Any:
+    """Find the stored answer of an earlier call with the same key; None if there is none."""
+    with database.reading() as tx:
+        keys = KeyStore(tx)
+        return keys.get_answer(call) if keys.has(call) else None
+
+
+def compute_digest(arguments: Mapping[str, Any]) -> str:
+    """Hash the arguments of a call, to recognize a key that is used for another call."""
+    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+
+
+def build_key_reused_error(call: Call) -> Conflict:
+    return Conflict(
+        f"The idempotency key {call.key!r} was used for {call.tool} with different arguments.",
+        code=Code.KEY_REUSED,
+        suggestion="Repeat the call with its original arguments, or use a new key.",
+    )
 
 
 def forget_key(tx: Transaction) -> None:
@@ -58,7 +73,7 @@ class KeyStore:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def reserve(self, call: Call, digest: str) -> bool:
+    def reserve(self, call: Call) -> bool:
         """Reserve the key; False if it is taken. A concurrent call with the same key waits for the first."""
         self._tx.execute(
             "DELETE FROM idempotency_keys WHERE created_at < :cutoff", cutoff=self._tx.now - KEPT_MS
@@ -68,23 +83,19 @@ class KeyStore:
             INSERT INTO idempotency_keys (caller, tool, key, arguments, created_at)
             VALUES (:caller, :tool, :key, :arguments, :now) ON CONFLICT DO NOTHING
             """,
-            caller=call.account, tool=call.tool, key=call.key, arguments=digest, now=self._tx.now,
+            caller=call.account, tool=call.tool, key=call.key, arguments=call.digest, now=self._tx.now,
         )  # fmt: skip
         return taken == 1
 
-    def get_answer(self, call: Call, digest: str) -> Any:
+    def has(self, call: Call) -> bool:
+        """Whether an earlier call used the key."""
+        return self._find(call) is not None
+
+    def get_answer(self, call: Call) -> Any:
         """Return the stored answer; raises Conflict if the first call had other arguments."""
-        first = self._tx.fetch_one(
-            "SELECT arguments, answer FROM idempotency_keys"
-            " WHERE caller = :caller AND tool = :tool AND key = :key",
-            caller=call.account, tool=call.tool, key=call.key,
-        )  # fmt: skip
-        if first is None or first["arguments"] != digest:
-            raise Conflict(
-                f"The idempotency key {call.key!r} was used for {call.tool} with different arguments.",
-                code=Code.KEY_REUSED,
-                suggestion="Repeat the call with its original arguments, or use a new key.",
-            )
+        first = self._find(call)
+        if first is None or first["arguments"] != call.digest:
+            raise build_key_reused_error(call)
         return _parse_answer(first)
 
     def save_answer(self, call: Call, answer: Any) -> None:
@@ -114,11 +125,14 @@ class KeyStore:
             caller=call.account, tool=call.tool, key=call.key,
         )  # fmt: skip
 
+    def _find(self, call: Call) -> Row | None:
+        return self._tx.fetch_one(
+            "SELECT arguments, answer FROM idempotency_keys"
+            " WHERE caller = :caller AND tool = :tool AND key = :key",
+            caller=call.account, tool=call.tool, key=call.key,
+        )  # fmt: skip
+
 
 @row_parser
 def _parse_answer(row: Row) -> Any:
     return json.loads(row["answer"])
-
-
-def _compute_digest(arguments: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()

@@ -21,6 +21,7 @@ from deepwork.jobs.definitions.models import StepReview
 from deepwork.jobs.review_payload import ReviewFile
 from deepwork.jobs.sessions.state import Outputs
 
+IsWanted = Callable[[], bool]
 SECONDS_PER_FILE = 30
 FILES_INCLUDED = 5
 MAX_FEEDBACK = 20_000
@@ -83,6 +84,27 @@ class ReviewResult:
 
 
 @dataclass(frozen=True)
+class Passed:
+    """The step may be completed."""
+
+    marks: frozenset[str] = frozenset()
+    """Marks of the reviews that passed now, which need not run again."""
+
+
+@dataclass(frozen=True)
+class SentBack:
+    """The work on the step must be improved first."""
+
+    feedback: str
+    failed: tuple[ReviewResult, ...] = ()
+    marks: frozenset[str] = frozenset()
+    """Marks of the reviews that passed now, which need not run again."""
+
+
+Outcome = Passed | SentBack
+
+
+@dataclass(frozen=True)
 class ReviewTask:
     """One review to run: of all outputs, of one output, or of one file."""
 
@@ -104,22 +126,25 @@ class QualityGate:
         self._slots = threading.BoundedSemaphore(max_parallel)
 
     def evaluate_reviews(
-        self, submission: Submission, passed_before: set[str], is_wanted: Callable[[], bool]
-    ) -> tuple[list[ReviewResult], set[str]]:
-        """Run the reviews that have not passed before; return failed results and the marks of passed ones."""
+        self, submission: Submission, passed_before: set[str], is_wanted: IsWanted
+    ) -> Outcome:
+        """Run the reviews that have not passed before."""
         marked = [(task, compute_mark(submission, task)) for task in list_review_tasks(submission)]
         pending = [(task, each) for task, each in marked if each not in passed_before]
         results = self._run_reviews(submission, [task for task, _ in pending], is_wanted)
-        passed = {
+        marks = frozenset(
             before
             for (task, before), result in zip(pending, results, strict=True)
             # If a file changed during the review, it is unknown which version was reviewed: do not record it.
             if result.passed and before and before == compute_mark(submission, task)
-        }
-        return [result for result in results if not result.passed], passed
+        )
+        failed = tuple(result for result in results if not result.passed)
+        if not failed:
+            return Passed(marks)
+        return SentBack("; ".join(result.feedback for result in failed), failed, marks)
 
     def _run_reviews(
-        self, submission: Submission, pending: Sequence[ReviewTask], is_wanted: Callable[[], bool]
+        self, submission: Submission, pending: Sequence[ReviewTask], is_wanted: IsWanted
     ) -> list[ReviewResult]:
         """Run reviews in parallel; return their results in order. The first error stops the others."""
         failures: list[ReviewerError] = []
@@ -139,7 +164,7 @@ class QualityGate:
         return [result for result in results if result is not None]
 
     @contextmanager
-    def _acquire_slot(self, is_wanted: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
+    def _acquire_slot(self, is_wanted: IsWanted) -> Iterator[IsWanted]:
         """Wait for one of the slots that limit parallel reviewers across all calls."""
         acquired = self._slots.acquire(timeout=POLL_SECONDS)
         while not acquired and is_wanted():
@@ -164,9 +189,7 @@ class QualityGate:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(file, page.encode())
 
-    def _run_review(
-        self, submission: Submission, task: ReviewTask, is_wanted: Callable[[], bool]
-    ) -> ReviewResult:
+    def _run_review(self, submission: Submission, task: ReviewTask, is_wanted: IsWanted) -> ReviewResult:
         assert self.cli is not None
         body = review_payload.render_payload(
             submission.root, submission.inputs, task.files, submission.notes, self.max_inline_files

@@ -35,6 +35,8 @@ class CallRecorder:
     ) -> None:
         seconds = time.perf_counter() - self._began
         code = None if error is None else get_error_code(error)
+        if code and not self._call.is_wanted():
+            code = CANCELLED
         COUNTERS.record_call(self._tool, seconds, code)
         tracing.mark_failed(code)
         if log.isEnabledFor(logging.INFO):

@@ -115,7 +115,7 @@ class Application:
     def _build_start_workflow(self) -> Tools:
         from deepwork.server.start_workflow import StartWorkflow  # noqa: PLC0415
 
-        return StartWorkflow(self.database, self.jobs.tools, self._track_tools)
+        return StartWorkflow(self.jobs.tools, self._track_tools)
 
     @cached_property
     def plans(self) -> list[Tools]:

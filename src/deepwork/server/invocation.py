@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,13 @@ from deepwork.access.audit import AuditRecord
 from deepwork.access.audit_chain import REPEATED, classify_outcome
 from deepwork.access.models import Scope
 from deepwork.agents.store import AgentStore
-from deepwork.call import ActionOutcome, Call, is_person, use_call
-from deepwork.database.idempotency import KeyStore, run_once
+from deepwork.call import ActionOutcome, AlreadyAnswered, Call, is_person, use_call
+from deepwork.database.idempotency import KeyStore, compute_digest, find_answer, run_once
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
 from deepwork.observability.calls import CallRecorder
 from deepwork.server.registry import ToolSpec
+from deepwork.tool_declarations import InTransaction
 from deepwork.tool_types import Answer
 
 log = logging.getLogger("deepwork")
@@ -41,8 +42,10 @@ def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: C
 
 def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
     record = AuditRecord(call, spec.parameters.model_fields, given)
+    digest = "" if call.key is None else compute_digest(given)
     outcomes: list[ActionOutcome] = []
-    with use_call(replace(call, record=record, outcomes=outcomes)):
+    call = replace(call, record=record, digest=digest, outcomes=outcomes)
+    with use_call(call):
         try:
             answer = _invoke_changing(database, spec, given, call, record)
             if outcomes:
@@ -52,27 +55,6 @@ def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any
             raise
         if not record.is_saved and not spec.declaration.offered_on_read_only_server:
             record.save(database)
-        return answer
-
-
-async def invoke_async(
-    spec: ToolSpec, given: Mapping[str, Any], call: Call, database: Database | None = None
-) -> Any:
-    """Like `invoke`, for asynchronous tools, which handle idempotency keys and threads themselves.
-
-    Without a database, a call that stored nothing leaves no audit record.
-    """
-    record = AuditRecord(call, spec.parameters.model_fields, given)
-    with CallRecorder(spec.name, call), use_call(call if spec.read_only else replace(call, record=record)):
-        try:
-            require_scope(spec, given, call)
-            answer = to_json_values(await spec.method(**spec.validate_arguments(given)))
-        except Exception as error:
-            if database is not None and not spec.read_only:
-                await _run_in_thread(_record_failure, database, spec, record, error)
-            raise
-        if database is not None and not spec.read_only and not record.is_saved:
-            await _run_in_thread(record.save, database)
         return answer
 
 
@@ -118,6 +100,8 @@ def _invoke_changing(
     require_scope(spec, given, call)
     arguments = spec.validate_arguments(given)
     require_own_agent(database, spec, arguments, call)
+    if spec.declaration.long_running:
+        return _invoke_long_running(database, spec, arguments, call)
     has_worked = False
 
     def work() -> Any:
@@ -125,16 +109,28 @@ def _invoke_changing(
         has_worked = True
         return to_json_values(spec.method(**arguments))
 
-    def run_tool() -> Any:
-        is_keyed = call.key is not None and not spec.declaration.handles_own_keys
-        return run_once(database, call, given, work) if is_keyed else work()
-
     if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
-        return run_tool()
+        return run_once(database, call, work)
     with database.transaction() as tx, join_transaction(tx):
-        answer = run_tool()
+        answer = run_once(database, call, work)
         record.outcome = classify_outcome(answer) if has_worked else REPEATED
     return answer
+
+
+def _invoke_long_running(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+    """Call a tool without an open transaction, then do the part of its work that needs one."""
+    if call.key is not None and spec.ends_in_transaction:
+        # A repeated call gets the first answer even if the tool would refuse it now.
+        stored = find_answer(database, call)
+        if stored is not None:
+            return stored
+    try:
+        answer = spec.method(**arguments)
+    except AlreadyAnswered as earlier:
+        return earlier.answer
+    if isinstance(answer, InTransaction):
+        return run_once(database, call, lambda: to_json_values(answer.work()))
+    return to_json_values(answer)
 
 
 def _revise_answer(
@@ -155,12 +151,6 @@ def _revise_answer(
         with database.transaction() as tx:
             KeyStore(tx).replace_answer(call, answer, revised)
     return revised
-
-
-async def _run_in_thread(act: Callable[..., None], *arguments: Any) -> None:
-    from anyio import to_thread  # noqa: PLC0415 - most commands call no asynchronous tool
-
-    await to_thread.run_sync(act, *arguments)
 
 
 def _record_failure(database: Database, spec: ToolSpec, record: AuditRecord, error: Exception) -> None:

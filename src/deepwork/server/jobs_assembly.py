@@ -49,12 +49,12 @@ class JobsAssembly:
 
     @cached_property
     def tools(self) -> WorkflowTools:
-        root, attempts = self.settings.project_root, self.settings.quality_gate_max_attempts
+        root, gate = self.settings.project_root, self.quality_gate
         return WorkflowTools(
-            JobSettings(root, self.settings.git_branch),
+            JobSettings(root, self.settings.git_branch, self.settings.quality_gate_max_attempts),
             self.catalog,
             self.sessions,
-            StepReviewService(root, self._tmp, self.quality_gate, self.sessions, self.database, attempts),
+            StepReviewService(root, self._tmp, gate, self.database) if gate else None,
             Git(root, environment=build_child_environment()),
         )
 

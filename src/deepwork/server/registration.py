@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anyio.to_thread
 from fastmcp import FastMCP
 from fastmcp.exceptions import DisabledError, NotFoundError
 from fastmcp.server.context import Context
@@ -26,8 +25,9 @@ from deepwork.call import Call
 from deepwork.database.idempotency import check_key
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.server.application import Application
-from deepwork.server.invocation import error_to_dict, invoke, invoke_async
+from deepwork.server.invocation import error_to_dict
 from deepwork.server.registry import ToolSpec
+from deepwork.server.threads import invoke_in_thread
 
 log = logging.getLogger("deepwork.calls")
 
@@ -74,14 +74,9 @@ class McpTool(Tool):
         try:
             call = build_call(self.name, get_context())
             log.info("%s by %s, stack %s", self.name, call.caller, self._app.describe_stack(call.caller))
-            if self._spec.is_async:
-                return to_tool_result(await invoke_async(self._spec, arguments, call, self._app.database))
-            return to_tool_result(await anyio.to_thread.run_sync(self._bind_call(arguments, call)))
+            return to_tool_result(await invoke_in_thread(self._app.database, self._spec, arguments, call))
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
             return to_error_result(error_to_dict(error, self.name))
-
-    def _bind_call(self, arguments: dict[str, Any], call: Call) -> Callable[[], Any]:
-        return lambda: invoke(self._app.database, self._spec, arguments, call)
 
 
 class OfferedToolsMiddleware(Middleware):

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from deepwork.server.argument_errors import build_argument_error
 from deepwork.server.schemas import compact_schema
-from deepwork.tool_declarations import ToolDeclaration, Traits, get_declaration
+from deepwork.tool_declarations import InTransaction, ToolDeclaration, Traits, get_declaration
 from deepwork.tool_types import UNCHANGED, check_input
 
 
@@ -33,10 +33,6 @@ class ToolSpec:
     @property
     def read_only(self) -> bool:
         return self.declaration.read_only
-
-    @cached_property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.method)
 
     @cached_property
     def description(self) -> str:
@@ -67,8 +63,19 @@ class ToolSpec:
     @cached_property
     def answer_model(self) -> type[BaseModel] | None:
         """The model of the answer; None if the answer is not a single model."""
-        answer = typing.get_type_hints(self.method)["return"]
+        answer = self._return_type
+        if self.ends_in_transaction:
+            (answer,) = typing.get_args(answer)
         return answer if isinstance(answer, type) and issubclass(answer, BaseModel) else None
+
+    @cached_property
+    def ends_in_transaction(self) -> bool:
+        """Whether every call stores its answer in the database in a last transaction."""
+        return typing.get_origin(self._return_type) is InTransaction
+
+    @cached_property
+    def _return_type(self) -> Any:
+        return typing.get_type_hints(self.method)["return"]
 
     def validate_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments and return those that were given; an error names each invalid one."""

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-import anyio
 from pydantic import Field
 
-from deepwork.database.idempotency import run_under_key
-from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput
 from deepwork.jobs.responses import Started
 from deepwork.jobs.tools import WorkflowTools
-from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_declarations import InTransaction, Traits, tool
 from deepwork.tool_types import Name, Text
 from deepwork.tracking.models import Profile
 from deepwork.tracking.responses import WorkflowStarted
@@ -33,13 +30,12 @@ class StartWorkflow:
 
     traits: ClassVar = Traits(toolset="jobs")
 
-    def __init__(self, database: Database, jobs: WorkflowTools, tracking: TrackTools) -> None:
-        self._database = database
+    def __init__(self, jobs: WorkflowTools, tracking: TrackTools) -> None:
         self._jobs = jobs
         self._tracking = tracking
 
-    @tool("work")
-    async def start_workflow(
+    @tool("work", long_running=True)
+    def start_workflow(
         self,
         goal: Annotated[Text | None, Field(description="Job: what the user wants to accomplish")] = None,
         job_name: Annotated[Name | None, Field(description="Job: from get_workflows")] = None,
@@ -51,7 +47,7 @@ class StartWorkflow:
         total_phases: Annotated[int | None, Field(ge=1, le=1000, description="Track: expected")] = None,
         scope: Annotated[str | None, Field(description="Track: included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Track: technical limits")] = None,
-    ) -> Started | WorkflowStarted:
+    ) -> Started | InTransaction[WorkflowStarted]:
         """Run a job (goal, job_name, workflow_name), or record work as it happens (name, objective)."""
         job = {"goal": goal, "job_name": job_name, "workflow_name": workflow_name, "instance_id": instance_id}
         track = {
@@ -60,16 +56,8 @@ class StartWorkflow:
         }  # fmt: skip
         form = _resolve_form(_drop_missing(job), _drop_missing(track))
         if "job_name" in form:
-            return await self._jobs.start_workflow(**form)
-        return await anyio.to_thread.run_sync(lambda: self._start_tracking(form))
-
-    def _start_tracking(self, arguments: dict[str, Any]) -> WorkflowStarted:
-        answer = run_under_key(
-            self._database,
-            arguments,
-            lambda: self._tracking.start_workflow(**arguments).model_dump(mode="json"),
-        )
-        return WorkflowStarted.model_validate(answer)
+            return self._jobs.start_workflow(**form)
+        return InTransaction(lambda: self._tracking.start_workflow(**form))
 
 
 def _drop_missing(fields: dict[str, Any]) -> dict[str, Any]:

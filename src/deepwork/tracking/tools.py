@@ -8,13 +8,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from deepwork.call import current_call
-from deepwork.database.idempotency import run_under_key
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
 from deepwork.timestamps import format_timestamp
-from deepwork.tool_declarations import Traits, tool
+from deepwork.tool_declarations import InTransaction, Traits, tool
 from deepwork.tool_types import Id, Name, Text
 from deepwork.tracking import rules
 from deepwork.tracking.attribution_service import AttributionService
@@ -180,7 +178,7 @@ class TrackTools:
 
     # Tasks
 
-    @tool("work", handles_own_keys=True)
+    @tool("work", long_running=True)
     def start_task(
         self,
         workflow_id: Id,
@@ -194,25 +192,19 @@ class TrackTools:
             list[str] | None, Field(description="Code areas it will touch: paths, globs or words")
         ] = None,
         cwd: Annotated[str | None, Field(description="Working tree, if not the project")] = None,
-    ) -> TaskStarted:
+    ) -> InTransaction[TaskStarted]:
         """Start a task in a phase; takes a snapshot of the files, to find out what it changes."""
-        arguments = {
-            "workflow_id": workflow_id, "phase_id": phase_id, "caller_type": caller_type, "name": name,
-            "goal": goal, "agent_name": agent_name, "parent_task_id": parent_task_id, "areas": areas,
-            "cwd": cwd,
-        }  # fmt: skip
         task = TrackedTask(
             id=new_id("tt"), workflow_id=workflow_id, phase_id=phase_id, parent_task_id=parent_task_id,
             name=name, goal=goal, status=TrackedTaskStatus.IN_PROGRESS, caller_type=caller_type,
             agent_name=agent_name, areas=tuple(areas or ()), started_at=0, last_sign_at=0,
         )  # fmt: skip
         tree = self._attribution.snapshots.resolve_tree(cwd, self._project)
-        if not _has_idempotency_key():  # report errors before the expensive snapshot
-            with self._database.reading() as tx:
-                _validate_start(TrackStore(tx), task)
+        with self._database.reading() as tx:  # report errors before the expensive snapshot
+            _validate_start(TrackStore(tx), task)
         snapshot = self._attribution.snapshots.take(tree)
 
-        def start() -> dict[str, Any]:
+        def start() -> TaskStarted:
             with self._database.transaction() as tx:
                 store = TrackStore(tx)
                 store.get_workflow_for_update(workflow_id)
@@ -228,30 +220,30 @@ class TrackTools:
                     phase_number=phase.number, phase_name=phase.name, caller_type=caller_type,
                     agent_name=agent_name, snapshot_id=snapshot.id, snapshot_type=snapshot.kind,
                     started_at=format_timestamp(tx.now), warnings=[*warnings, *snapshot.warnings] or None,
-                ).model_dump(mode="json")  # fmt: skip
+                )  # fmt: skip
 
-        return TaskStarted.model_validate(run_under_key(self._database, arguments, start))
+        return InTransaction(start)
 
-    @tool("work", idempotent=True, handles_own_keys=True)
+    @tool("work", idempotent=True, long_running=True)
     def complete_task(
         self,
         task_id: Id,
         status: TaskEnding,
         outcome: Annotated[Outcome, Field(description="summary is required")],
         metadata: Metadata | None = None,
-    ) -> TaskCompleted:
+    ) -> InTransaction[TaskCompleted]:
         """End a task with its outcome; returns the files it changed."""
         return self._complete(task_id, TrackedTaskStatus(status), outcome, metadata or Metadata())
 
-    @tool("work", handles_own_keys=True, for_people=True)
-    def abandon_task(self, task_id: Id, reason: Text) -> TaskCompleted:
+    @tool("work", long_running=True, for_people=True)
+    def abandon_task(self, task_id: Id, reason: Text) -> InTransaction[TaskCompleted]:
         """End a task that nobody works on any more as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])
         return self._complete(task_id, TrackedTaskStatus.FAILED, outcome, Metadata())
 
     def _complete(
         self, task_id: str, status: TrackedTaskStatus, outcome: Outcome, metadata: Metadata
-    ) -> TaskCompleted:
+    ) -> InTransaction[TaskCompleted]:
         ending: dict[str, Any] = {
             "outcome": outcome.model_dump(mode="json", exclude_none=True),
             "metadata": metadata.model_dump(mode="json", exclude_defaults=True),
@@ -259,19 +251,17 @@ class TrackTools:
         with self._database.reading() as tx:
             store = TrackStore(tx)
             known = store.get_task(task_id)
-            if not known.is_running and not _has_idempotency_key():
-                return repeat_completion_answer(tx, known, replace(known, status=status, **ending))
-            rules.require_children_done(known, store.list_running_children(task_id))
-        changes = self._attribution.find_changes(task_id)
+            if known.is_running:
+                rules.require_children_done(known, store.list_running_children(task_id))
+        changes = self._attribution.find_changes(task_id) if known.is_running else None
 
-        def complete() -> dict[str, Any]:
+        def complete() -> TaskCompleted:
             with self._database.transaction() as tx:
                 store = TrackStore(tx)
                 workflow = store.get_workflow_for_update(known.workflow_id)
                 before = store.get_task_for_update(task_id)
-                if not before.is_running:  # completed by a concurrent call
-                    again = repeat_completion_answer(tx, before, replace(before, status=status, **ending))
-                    return again.model_dump(mode="json")
+                if changes is None or not before.is_running:  # completed by an earlier or concurrent call
+                    return repeat_completion_answer(tx, before, replace(before, status=status, **ending))
                 rules.require_children_done(before, store.list_running_children(task_id))
                 after = replace(
                     before, status=status, completed_at=tx.now, last_sign_at=tx.now,
@@ -281,19 +271,9 @@ class TrackTools:
                 store.save_task(before, after)
                 self._attribution.record_end(tx, task_id, workflow.id, changes)
                 _emit_task(tx, TrackEvent.TASK_UPDATED, after)
-                return build_completion_answer(tx, after).model_dump(mode="json")
+                return build_completion_answer(tx, after)
 
-        arguments = {"task_id": task_id, "status": status, **ending}
-        return TaskCompleted.model_validate(run_under_key(self._database, arguments, complete))
-
-
-def _has_idempotency_key() -> bool:
-    """Return whether the call has an idempotency key.
-
-    A repeated call then returns the first answer even if it would be refused now, so checks before
-    `run_under_key` must be skipped.
-    """
-    return current_call().key is not None
+        return InTransaction(complete)
 
 
 def _validate_start(store: TrackStore, task: TrackedTask) -> tuple[Phase, list[str]]:

@@ -158,18 +158,14 @@ def build_command(
 
 
 def call_tool(app: Application, spec: ToolSpec, arguments: Mapping[str, Any], key: str | None = None) -> Any:
-    """Call a tool, synchronous or asynchronous, and return its answer."""
+    """Call a tool and return its answer."""
     from deepwork.call import Call
     from deepwork.database.idempotency import check_key
-    from deepwork.server.invocation import invoke, invoke_async
+    from deepwork.server.invocation import invoke
 
     bound = app.build_toolset(spec.toolset)[spec.name]
     call = Call("local", spec.name, None if key is None else check_key(key))
-    if not spec.is_async:
-        return invoke(app.database, bound, arguments, call)
-    import asyncio
-
-    return asyncio.run(invoke_async(bound, arguments, call, app.database))
+    return invoke(app.database, bound, arguments, call)
 
 
 def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,12 +110,8 @@ class SessionFiles:
         self._cache_session(content, saved)
         return saved
 
-    def list_active(self) -> list[Session]:
-        """List the active sessions, oldest first; damaged files are skipped."""
-        return [session for session in self.list_all() if session.is_active]
-
     def list_all(self) -> list[Session]:
-        """List every readable session, oldest first."""
+        """List every readable session, oldest first; damaged files are skipped."""
         found = filter(None, map(_load_if_readable, self.folder.glob("session_????????.json")))
         return sorted(found, key=_get_creation_order)
 

@@ -1,21 +1,23 @@
-"""Manages job sessions and the stack of nested sessions of each caller."""
+"""Starts, changes and saves job sessions, and keeps the stack of nested sessions of each caller."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
+from deepwork.call import AlreadyAnswered, current_call
+from deepwork.database.idempotency import build_key_reused_error
 from deepwork.database.transaction import Database
-from deepwork.errors import Code, DeepworkError, NotFound, StateError
-from deepwork.jobs.responses import StackEntry
+from deepwork.errors import Code, DeepworkError, NotAllowed, NotFound, StateError
+from deepwork.jobs.responses import JobAnswer, StackEntry
 from deepwork.jobs.sessions import process_identity
 from deepwork.jobs.sessions.files import SessionFiles
-from deepwork.jobs.sessions.state import Session, SessionEvent
+from deepwork.jobs.sessions.state import LastAnswer, Session, SessionEvent
 from deepwork.jobs.sessions.store import SessionStore
 
 log = logging.getLogger("deepwork")
@@ -25,12 +27,28 @@ ANONYMOUS = "anonymous"
 _FILE_ONLY = frozenset({"last_answers", "owner", "created_seq"})
 """Fields that stay in the session's file and are never shown."""
 
+Answer = TypeVar("Answer", bound=JobAnswer)
+
+
+@dataclass(frozen=True)
+class SessionChange(Generic[Answer]):
+    """The new state of a session, and the answer to the call that changes it."""
+
+    session: Session
+    answer: Answer
+    event: SessionEvent | None
+    """None if this state is already saved; then only the answer to a call with a key is added."""
+
 
 class StateManager:
-    """The sessions of a project, and the session stack of each caller of this process."""
+    """The sessions of a project, and the session stack of each caller of this process.
+
+    A call with an idempotency key saves its answer in the session's file, together with its effect, so that a
+    crash before the database is updated does not repeat a step.
+    """
 
     def __init__(self, files: SessionFiles, database: Database) -> None:
-        self.files = files
+        self._files = files
         self._database = database
         self._owner = process_identity.get_process_identity()
         self._stacks: dict[str, list[str]] = {}
@@ -41,20 +59,20 @@ class StateManager:
         """The identity of this process."""
         return self._owner
 
-    def new_id(self) -> str:
-        """Generate an id that no session of this project has."""
-        while True:
-            id = "".join(secrets.choice(_ALPHABET) for _ in range(8))
-            if not self.files.exists(id):
-                return id
+    # Finding sessions
 
-    def resolve(self, session_id: str | None, caller: str, *, takes_over: bool = True) -> tuple[str, bool]:
-        """Return the id of the session that a call refers to, and whether its process has exited."""
+    def find(self, session_id: str | None) -> Session:
+        """Load the session that the current call refers to."""
+        return self.load(self._resolve(session_id)[0])
+
+    def _resolve(self, session_id: str | None, *, takes_over: bool = True) -> tuple[str, bool]:
+        """Return the id of the session that the call refers to, and whether its process has exited."""
         if session_id:
             return session_id, False
+        caller = current_call().caller
         if caller != ANONYMOUS and (stack := self._stacks.get(caller)):
             return stack[-1], False
-        active = self.files.list_active()
+        active = self._list_active()
         if caller == ANONYMOUS and len(active) == 1:
             # An anonymous caller has no stack, so the call can only refer to the single active session.
             return active[0].session_id, False
@@ -66,16 +84,16 @@ class StateManager:
     def load(self, session_id: str) -> Session:
         """Load the session in any status; one that cannot be loaded is removed from all stacks."""
         try:
-            return self.files.load(session_id)
+            return self._files.load(session_id)
         except (StateError, NotFound):
-            self.remove(session_id)
+            self._remove(session_id)
             raise
 
     def open(self, session: Session) -> Session:
         """Return the session if it is active, else raise; call this while holding its lock."""
         if not session.is_active:
             # Another caller ended it. Report that once, and continue with the session below on the stack.
-            self.remove(session.session_id)
+            self._remove(session.session_id)
             raise StateError(
                 f"Session {session.session_id} is {session.status}{_format_abort_reason(session)}.",
                 code=Code.INVALID_STATE,
@@ -85,61 +103,113 @@ class StateManager:
         self._publish_if_behind(session)
         return session
 
-    def take_over(self, session: Session) -> Session:
-        """Take over a session whose process has exited; call this while holding its lock."""
-        self.open(session)
-        if not process_identity.has_exited(session.owner):
-            raise _build_no_session_error(self.files.list_active())
-        return session
+    def list_all(self) -> list[Session]:
+        """List every readable session, oldest first."""
+        return self._files.list_all()
+
+    def _list_active(self) -> list[Session]:
+        return [session for session in self.list_all() if session.is_active]
+
+    # Changing sessions
+
+    def start(self, create: Callable[[str], SessionChange[Answer]]) -> Answer:
+        """Save the session that `create` returns for a new id.
+
+        One at a time: of two concurrent starts, the second is nested in the first.
+        """
+        with self._files.lock_creation():
+            id = _derive_id_from_key() or self._generate_id()
+            if self._files.exists(id):
+                _raise_if_answered(self._files.load(id))
+                raise build_key_reused_error(current_call())
+            change = create(id)
+            session = replace(change.session, created_seq=self._files.allocate_sequence())
+            self._save_change(replace(change, session=session))
+            return change.answer
+
+    def change(
+        self,
+        session_id: str | None,
+        apply: Callable[[Session, bool], SessionChange[Answer]],
+        *,
+        adopts: bool = True,
+    ) -> Answer:
+        """Lock the session that the call refers to, and save the change that `apply` returns.
+
+        `apply` gets the session and whether it was taken over from a process that has exited. Unless `adopts`
+        is false, the session is assigned to this caller and process.
+        """
+        call = current_call()
+        repeated = self._files.find_by_key(call.tool, call.key) if call.key and not session_id else None
+        id, is_orphan = self._resolve(session_id or repeated, takes_over=adopts)
+        with self._files.lock(id):
+            _require_wanted()
+            session = self.load(id)
+            _raise_if_answered(session)
+            self.open(session)
+            if is_orphan and not process_identity.has_exited(session.owner):
+                raise _build_no_session_error(self._list_active())
+            own = replace(session, caller=call.caller, owner=self._owner) if adopts else session
+            change = apply(own, is_orphan)
+            self._save_change(change)
+            return change.answer
 
     def save(self, session: Session, event: SessionEvent) -> Session:
-        """Save the session to its file, then to the database with an event."""
-        saved = self.files.save(session)
+        """Save an active session, or one that ends now, to its file, then to the database with an event."""
+        saved = self._files.save(session)
+        if saved.is_active:
+            self._push(saved.session_id, saved.caller)
+        else:
+            self._remove(saved.session_id)
         self._publish(saved, event)
         return saved
 
-    @contextmanager
-    def adopting(self, session: Session, caller: str) -> Iterator[Session]:
-        """Assign the session to this caller and process and push it; undo the push if the block fails."""
-        is_new = session.session_id not in self._stacks.get(caller, ())
-        self.push(session.session_id, caller)
-        try:
-            yield replace(session, caller=caller, owner=self._owner)
-        except BaseException:
-            if is_new:
-                self._remove_from_stack(session.session_id, caller)
-            raise
+    def _save_change(self, change: SessionChange[Answer]) -> None:
+        if current_call().key is not None:
+            recorded = _record_answer(change.session, change.answer)
+            self.save(recorded, change.event or SessionEvent.UPDATED)
+        elif change.event is not None:
+            self.save(change.session, change.event)
 
-    def push(self, session_id: str, caller: str) -> None:
+    def _generate_id(self) -> str:
+        """Generate an id that no session of this project has."""
+        while True:
+            id = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+            if not self._files.exists(id):
+                return id
+
+    # Stacks
+
+    def _push(self, session_id: str, caller: str) -> None:
         with self._changing:
             stack = self._stacks.setdefault(caller, [])
             if session_id not in stack:
                 stack.append(session_id)
 
-    def remove(self, session_id: str) -> None:
+    def _remove(self, session_id: str) -> None:
         """Remove a session from every stack."""
-        for caller in list(self._stacks):
-            self._remove_from_stack(session_id, caller)
-
-    def _remove_from_stack(self, session_id: str, caller: str) -> None:
         with self._changing:
-            left = [each for each in self._stacks.pop(caller, []) if each != session_id]
-            if left:
-                self._stacks[caller] = left
+            left = {
+                caller: [id for id in stack if id != session_id] for caller, stack in self._stacks.items()
+            }
+            self._stacks = {caller: stack for caller, stack in left.items() if stack}
 
-    def stack_sessions(self, caller: str, *known: Session) -> list[Session]:
-        """Return the caller's active sessions, outermost first; `known` replaces those not saved yet."""
-        fresh = {session.session_id: session for session in known}
+    def stack_sessions(self, caller: str, changed: Session | None = None) -> list[Session]:
+        """Return the caller's active sessions, outermost first, as they will be when `changed` is saved."""
         # Damaged and missing files are skipped here; opening such a session reports them.
-        sessions = [fresh.get(id) or self.files.peek(id) for id in list(self._stacks.get(caller, ()))]
-        return [session for session in sessions if session is not None and session.is_active]
+        sessions = {id: self._files.peek(id) for id in list(self._stacks.get(caller, ()))}
+        if changed is not None:
+            sessions[changed.session_id] = changed
+        return [session for session in sessions.values() if session is not None and session.is_active]
 
-    def get_stack(self, caller: str, *known: Session) -> list[StackEntry]:
+    def get_stack(self, caller: str, changed: Session | None = None) -> list[StackEntry]:
         """Return the caller's stack as it is shown in answers."""
         return [
             StackEntry(workflow=session.workflow, step=session.current_step_id)
-            for session in self.stack_sessions(caller, *known)
+            for session in self.stack_sessions(caller, changed)
         ]
+
+    # Publishing
 
     def _publish_if_behind(self, session: Session) -> None:
         """Publish a state that a process saved to the file but did not publish before it died."""
@@ -160,6 +230,45 @@ class StateManager:
                     tx.emit(event, build_event_payload(session), session.session_id)
         except DeepworkError as error:
             log.warning("Could not publish session %s: %s", session.session_id, error)
+
+
+def _raise_if_answered(session: Session) -> None:
+    """Raise the stored answer, or an error, if this call repeats the idempotency key of an earlier one."""
+    call = current_call()
+    last = session.last_answers.get(call.tool)
+    if call.key is None or last is None or not last.has(call.key):
+        return
+    if call.key in last.before:
+        raise NotAllowed(
+            f"The call of {call.tool} with key {call.key!r} was already executed; "
+            "the session has moved on since.",
+            suggestion="Call {tool:get_session} for its current state; use a new key for each new call.",
+        )
+    if call.digest != last.digest:
+        raise build_key_reused_error(call)
+    raise AlreadyAnswered(last.answer)
+
+
+def _record_answer(session: Session, answer: JobAnswer) -> Session:
+    """Add the answer to the current call, which has an idempotency key."""
+    call = current_call()
+    last = session.last_answers.get(call.tool)
+    before = (*last.before, last.key) if last else ()
+    recorded = LastAnswer(call.key or "", call.digest, answer.model_dump(mode="json"), before)
+    return replace(session, last_answers={**session.last_answers, call.tool: recorded})
+
+
+def _derive_id_from_key() -> str | None:
+    """Derive a session id from the idempotency key, so that a retry finds the session it already started."""
+    call = current_call()
+    if call.key is None:
+        return None
+    return hashlib.sha256(f"{call.account}\0{call.tool}\0{call.key}".encode()).hexdigest()[:8]
+
+
+def _require_wanted() -> None:
+    if not current_call().is_wanted():
+        raise StateError("The call was cancelled while it waited for the session.", code=Code.INVALID_STATE)
 
 
 def session_to_dict(session: Session) -> dict[str, Any]:

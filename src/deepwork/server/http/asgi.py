@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import anyio.to_thread
 from fastmcp import FastMCP
 from fastmcp.server.http import StarletteWithLifespan
 from starlette.applications import Starlette
@@ -31,7 +30,8 @@ from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
 from deepwork.server.http.policy import AccessPolicy, is_mcp_path
 from deepwork.server.http.request_validation import RequestValidationMiddleware
-from deepwork.server.invocation import error_to_dict, invoke, invoke_async
+from deepwork.server.invocation import error_to_dict
+from deepwork.server.threads import invoke_in_thread
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,7 @@ def build_tool_invoker(app: Application) -> InvokeTool:
     """Build the function by which the dashboard calls tools."""
 
     async def call_tool(tool: str, given: Mapping[str, Any], call: Call) -> Any:
-        spec = app.registry[tool]
-        if spec.is_async:
-            return await invoke_async(spec, given, call, app.database)
-        return await anyio.to_thread.run_sync(lambda: invoke(app.database, spec, given, call))
+        return await invoke_in_thread(app.database, app.registry[tool], given, call)
 
     return call_tool
 

@@ -151,14 +151,14 @@ def test_of_two_that_find_an_orphan_only_one_takes_it_over(
     found = threading.Barrier(2)
     apps = [app, open_app(root)]
     for each in apps:
-        resolve = each.sessions.resolve
+        resolve = each.sessions._resolve
 
         def together(*given: Any, resolve: Any = resolve, **more: Any) -> Any:
             result = resolve(*given, **more)
             found.wait(timeout=60)
             return result
 
-        monkeypatch.setattr(each.sessions, "resolve", together)
+        monkeypatch.setattr(each.sessions, "_resolve", together)
 
     outcomes = run_together(
         *(lambda each=each: call_job_tool(each, "finished_step", outputs={"out": "x.md"}) for each in apps)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from deepwork.errors import Code, DefinitionError, NotFound
+from deepwork.files.definitions import DefinitionReader
 from deepwork.jobs.definitions import catalog
 from deepwork.jobs.definitions.catalog import STANDARD_JOBS, JobCatalog
 from deepwork.jobs.definitions.validation import JobValidation, validate_job
 from jobs.make import make_catalog, make_job, make_step, make_workflow, write_job, write_project_job
-from jobs.ticks import wait_for_a_tick
 
 STANDARD = ["deepwork_jobs", "hello_review"]
+
+
+def wait_until_cacheable() -> None:
+    """Wait until the clock of the file system can tell a change from none; before, nothing is cached."""
+    time.sleep(0.03)
 
 
 def list_names(made: JobCatalog) -> list[str]:
@@ -28,9 +34,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders that were really read, in order."""
     seen: list[str] = []
 
-    def counting(folder: Path) -> JobValidation:
+    def counting(folder: Path, reader: DefinitionReader) -> JobValidation:
         seen.append(folder.name)
-        return validate_job(folder)
+        return validate_job(folder, reader)
 
     monkeypatch.setattr(catalog, "validate_job", counting)
     return seen
@@ -280,6 +286,7 @@ def test_a_name_that_is_not_there_gets_the_names_that_are(tmp_path: Path):
 def test_five_hundred_jobs_are_read_once(tmp_path: Path, reads: list[str]):
     for number in range(500):
         write_project_job(tmp_path, make_job(name=f"job_{number:03}"))
+    wait_until_cacheable()
     made = make_catalog(tmp_path)
 
     first, again = made.load_all(), made.load_all()
@@ -302,17 +309,27 @@ def test_finding_a_job_of_the_project_reads_no_other(tmp_path: Path, reads: list
 
 def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path, reads: list[str]):
     write_project_job(tmp_path, make_job(name="one"))
-    two = write_project_job(tmp_path, make_job(name="two", summary="Before"))
+    write_project_job(tmp_path, make_job(name="two", summary="Before"))
+    wait_until_cacheable()
     made = make_catalog(tmp_path)
     made.load_all()
     reads.clear()
-    wait_for_a_tick(two / "job.yml")  # for the new text is as long as the old
 
     write_project_job(tmp_path, make_job(name="two", summary="Later!"))
+    wait_until_cacheable()
 
     assert (made.get("two").summary, reads) == ("Later!", ["two"])
     assert [each.summary for each in made.load_all()[0] if each.name == "two"] == ["Later!"]
     assert reads == ["two"]
+
+
+def test_a_changed_job_is_noticed_immediately(tmp_path: Path):
+    made = make_catalog(tmp_path)
+
+    for number in range(20):  # of the same length, and faster than the clock of the file system ticks
+        write_project_job(tmp_path, make_job(summary=f"{number:02}"))
+        assert made.get("report").summary == f"{number:02}"
+        assert made.load_all()[0][0].summary == f"{number:02}"
 
 
 def test_a_file_put_in_place_of_another_of_the_same_size_and_time_is_noticed(tmp_path: Path):
@@ -342,6 +359,7 @@ def test_jobs_come_and_go(tmp_path: Path):
 def test_a_missing_instructions_file_is_noticed_when_it_comes(tmp_path: Path, reads: list[str]):
     folder = write_project_job(tmp_path, make_job())
     (folder / "steps" / "write.md").unlink()
+    wait_until_cacheable()
     made = make_catalog(tmp_path)
     [error] = made.load_all()[1]
     again = made.load_all()[1]
@@ -355,14 +373,13 @@ def test_a_missing_instructions_file_is_noticed_when_it_comes(tmp_path: Path, re
 
 
 def test_a_broken_job_is_logged_once_until_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    bad = write_project_job(tmp_path, "name: [", directory="bad")
+    write_project_job(tmp_path, "name: [", directory="bad")
     write_project_job(tmp_path, make_job(make_step("a"), make_step("b"), workflows=[make_workflow("a")]))
     made = make_catalog(tmp_path)
 
     with caplog.at_level(logging.WARNING, "deepwork"):
         made.load_all()
         made.load_all()
-        wait_for_a_tick(bad / "job.yml")  # for the new text is as long as the old
         write_project_job(tmp_path, "name: ]", directory="bad")
         made.load_all()
 

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deepwork.errors import Code, DefinitionError
+from deepwork.files.definition_models import validate_data
 from deepwork.jobs.definitions.catalog import find_problems, load_job, read_instructions
-from deepwork.jobs.definitions.schema import find_shape_problems
+from deepwork.jobs.definitions.job_file import JobDefinition
 from jobs.make import INFO, make_job, make_step, write_job
 
 
@@ -226,4 +227,4 @@ def test_no_document_is_beyond_words(changes: dict[str, Any], tmp_path: Path):
     found = find_problems(folder)
 
     assert bool(found) or load_job(folder).steps
-    assert not list(find_shape_problems(make_job() | changes)) or found
+    assert not validate_data(JobDefinition, make_job() | changes)[1] or found

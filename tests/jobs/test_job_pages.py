@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from deepwork.files.definition_models import build_schema
 from deepwork.jobs.definitions.catalog import STANDARD_JOBS, find_problems
-from deepwork.jobs.definitions.schema import SHAPE
+from deepwork.jobs.definitions.job_file import JobDefinition
 from jobs.make import write_job
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "write-a-job.md"
@@ -33,14 +34,17 @@ def keys(rule: Any) -> Iterator[str]:
 def test_the_howto_names_every_key():
     text = HOWTO.read_text()
 
-    assert {key for key in keys(SHAPE.schema) if not re.search(rf"\b{key}\b", text)} == set()
+    assert {key for key in keys(build_schema(JobDefinition)) if not re.search(rf"\b{key}\b", text)} == set()
 
 
-@pytest.mark.parametrize("part", ["step", "output", "review", "workflow"])
+@pytest.mark.parametrize(
+    "part", ["StepDefinition", "OutputDefinition", "StepReviewDefinition", "WorkflowDefinition"]
+)
 def test_the_reference_for_agents_names_every_key_that_is_not_outdated(part: str):
     text = REFERENCE.read_text()
 
-    missing = {key for key in SHAPE.schema["definitions"][part]["properties"] if f"`{key}" not in text}
+    properties = build_schema(JobDefinition)["definitions"][part]["properties"]
+    missing = {key for key in properties if f"`{key}" not in text}
     assert missing - OLD == set()
 
 

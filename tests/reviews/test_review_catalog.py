@@ -394,7 +394,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         opened.append(file)
         return read_confined(root, file, max_bytes=max_bytes)
 
-    monkeypatch.setattr("deepwork.reviews.catalog.read_confined", record_read)
+    monkeypatch.setattr("deepwork.files.definitions.read_confined", record_read)
     return opened
 
 
@@ -436,7 +436,7 @@ def test_a_file_that_is_gone_is_forgotten(tmp_path: Path):
     catalog.load_rules([".deepreview"])
 
     assert catalog.load_rules([]).rules == ()
-    assert catalog._loaded == {}
+    assert catalog._definitions._loaded == {}
 
 
 @pytest.mark.parametrize(("seconds_ago", "is_reused"), [(0.0, False), (60.0, True)])
@@ -445,8 +445,8 @@ def test_a_cached_file_is_reused_only_when_the_clock_could_show_a_change(
 ):
     now = time.time_ns()
     moment = now - int(seconds_ago * 1e9)
-    monkeypatch.setattr("deepwork.reviews.catalog.time", SimpleNamespace(time_ns=lambda: now))
-    monkeypatch.setattr("deepwork.reviews.catalog.find_stamp", lambda _: (moment, moment, 1, 1))
+    monkeypatch.setattr("deepwork.files.definitions.time", SimpleNamespace(time_ns=lambda: now))
+    monkeypatch.setattr("deepwork.files.definitions.find_stamp", lambda _: (moment, moment, 1, 1))
     write_rules(tmp_path, {"rule": make_rule_data()})
     catalog = RuleCatalog(tmp_path)
 

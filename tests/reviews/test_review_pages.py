@@ -10,8 +10,10 @@ from typing import Any
 from click.testing import CliRunner
 
 from deepwork.cli.review import review
-from deepwork.reviews.catalog import SHAPE
+from deepwork.files.definition_models import build_schema
+from deepwork.reviews import rule_file
 from deepwork.reviews.models import Strategy
+from deepwork.reviews.rule_file import RuleFile
 from reviews.make import ReviewProject, load_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -40,7 +42,7 @@ def project(root: Path, text: str = EXAMPLE) -> ReviewProject:
 def test_the_howto_names_every_key_and_every_strategy():
     text = HOWTO.read_text()
 
-    assert {key for key in keys(SHAPE.schema) if not re.search(rf"\b{key}\b", text)} == set()
+    assert {key for key in keys(build_schema(RuleFile)) if not re.search(rf"\b{key}\b", text)} == set()
     assert {strategy for strategy in Strategy if f"`{strategy}`" not in text} == set()
 
 
@@ -81,4 +83,6 @@ def test_the_howto_and_the_command_line_page_name_every_option():
 def test_the_schema_for_editors_is_where_the_howto_says():
     [(name, package)] = re.findall(r"`(\S+\.json)` from the installed package\s+`(\S+)`", HOWTO.read_text())
 
-    assert (DOCS.parent / "src" / package / name).samefile(SHAPE.schema_file)
+    assert (DOCS.parent / "src" / package / name).samefile(
+        Path(rule_file.__file__).with_name("deepreview.schema.json")
+    )

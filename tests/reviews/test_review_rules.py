@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from deepwork.files.problems import FileProblem
 from deepwork.reviews import rendering, rules
 from deepwork.reviews.instructions import PreparedReview
-from deepwork.reviews.models import Review, RuleProblem, RuleSet
+from deepwork.reviews.models import Review, RuleSet
 from reviews.make import ReviewProject, load_rules, make_rule, make_rule_data
 
 
@@ -118,15 +119,15 @@ def test_rules_about_files_are_those_that_match_one_of_them():
 
 def test_no_file_has_no_rule():
     assert rules.filter_rules(
-        RuleSet((make_rule("**"),), (RuleProblem(".deepreview", 1, "x"),)), []
+        RuleSet((make_rule("**"),), (FileProblem(".deepreview", 1, "x"),)), []
     ) == RuleSet((), ())
 
 
 def test_a_broken_rule_file_is_reported_for_files_that_it_could_have_matched():
     broken = (
-        RuleProblem(".deepreview", 1, "x"),
-        RuleProblem("src/.deepreview", 1, "x"),
-        RuleProblem("docs/.deepreview", 1, "x"),
+        FileProblem(".deepreview", 1, "x"),
+        FileProblem("src/.deepreview", 1, "x"),
+        FileProblem("docs/.deepreview", 1, "x"),
     )
 
     assert rules.filter_rules(RuleSet((), broken), ["src/a.py"]).problems == broken[:2]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from deepwork.reviews.catalog import SHAPE
+from deepwork.files.definition_models import validate_data
+from deepwork.reviews import rule_file
+from deepwork.reviews.rule_file import RuleFile
 from reviews.make import make_rule_data
 from reviews.test_review_catalog import BROKEN
 
@@ -35,7 +38,7 @@ WRONG = {name: content for name, content, _ in BROKEN if name not in BEYOND}
 @pytest.fixture(scope="module")
 def editor() -> Any:
     """What an editor goes by."""
-    schema = json.loads(SHAPE.schema_file.read_text())
+    schema = json.loads(Path(rule_file.__file__).with_name("deepreview.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
     return jsonschema.Draft7Validator(schema)
 
@@ -43,10 +46,10 @@ def editor() -> Any:
 @pytest.mark.parametrize("name", FINE)
 def test_what_an_editor_accepts_the_loader_accepts(editor: Any, name: str):
     assert list(editor.iter_errors(FINE[name])) == []
-    assert list(SHAPE.find_problems(FINE[name])) == []
+    assert validate_data(RuleFile, FINE[name])[1] == []
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_an_editor_refuses_the_loader_refuses(editor: Any, name: str):
     assert list(editor.iter_errors(WRONG[name]))
-    assert list(SHAPE.find_problems(WRONG[name]))
+    assert validate_data(RuleFile, WRONG[name])[1]

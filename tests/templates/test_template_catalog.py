@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 
 from application import call_tool, make_app, skip_or_fail
 from deepwork.errors import Code, DeepworkError
+from deepwork.files.paths import read_confined
 from deepwork.server.application import Application
-from deepwork.templates.catalog import SHAPE, TemplateCatalog
+from deepwork.templates import catalog as catalog_module
+from deepwork.templates.catalog import TemplateCatalog
 from templates.make import list_templates, write_template
 
 RELEASE = """\
@@ -185,18 +188,16 @@ def test_two_files_cannot_share_a_name(catalog: TemplateCatalog, tmp_path: Path)
 def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(
     catalog: TemplateCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from deepwork.templates import catalog as catalog_module
-
     file = write_template(tmp_path, "a.yml", "tasks: [{name: one}]")
+    time.sleep(0.03)  # until then the clock cannot tell a change from none
     catalog.scan()
     reads: list[str] = []
-    read = catalog_module._read_file
 
-    def noted(place: Any, path: str, now: Any) -> Any:
+    def noted(root: Path, path: str, *, max_bytes: int) -> bytes:
         reads.append(Path(path).name)
-        return read(place, path, now)
+        return read_confined(root, path, max_bytes=max_bytes)
 
-    monkeypatch.setattr(catalog_module, "_read_file", noted)
+    monkeypatch.setattr("deepwork.files.definitions.read_confined", noted)
     catalog.scan()
     assert reads == []
 
@@ -206,6 +207,13 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(
 
     file.unlink()
     assert list_own_ids(catalog) == []
+
+
+def test_a_changed_file_is_noticed_immediately(catalog: TemplateCatalog, tmp_path: Path):
+    for number in range(20):  # of the same length, and faster than the clock of the file system ticks
+        write_template(tmp_path, "a.yml", f"tasks: [{{name: n{number:02}}}]")
+        [found] = [each for each in catalog.scan().templates if each.id == "file:project:a"]
+        assert found.tasks[0].name == f"n{number:02}"
 
 
 def test_a_link_out_of_the_project_is_not_followed(
@@ -256,9 +264,11 @@ def test_at_home_the_users_templates_are_the_projects(home: Path):
 def test_editors_and_we_go_by_the_same_schema():
     import yaml
 
-    jsonschema.Draft7Validator.check_schema(SHAPE.schema)
-    validator = jsonschema.Draft7Validator(SHAPE.schema)
-    shipped = sorted((SHAPE.schema_file.parent / "shipped").glob("*.yml"))
+    package = Path(catalog_module.__file__).parent
+    schema = json.loads((package / "template.schema.json").read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    validator = jsonschema.Draft7Validator(schema)
+    shipped = sorted((package / "shipped").glob("*.yml"))
 
     assert [file.stem for file in shipped] == ["bugfix", "feature", "refactor"]
     for text in (RELEASE, *(file.read_text() for file in shipped)):

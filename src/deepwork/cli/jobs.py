@@ -18,9 +18,9 @@ from deepwork.cli.framework.tool_commands import ToolGroup
 from deepwork.errors import NotFound
 from deepwork.jobs.definitions.catalog import JobCatalog, find_problems, load_job
 from deepwork.jobs.definitions.checks import find_warnings
-from deepwork.jobs.definitions.discovery import JOB_FILE, find_locations
+from deepwork.jobs.definitions.discovery import find_locations
 from deepwork.jobs.definitions.graph import render_mermaid, render_text
-from deepwork.jobs.definitions.models import Job, JobWorkflow
+from deepwork.jobs.definitions.models import JOB_FILE, Job, JobWorkflow
 from deepwork.jobs.definitions.skeleton import write_skeleton
 
 if TYPE_CHECKING:
@@ -139,16 +139,12 @@ def _find_folder(catalog: JobCatalog, target: str) -> Path:
         return path.parent
     if os.sep in target or path.is_dir():
         return path
-    by_directory = (
-        Path(place.folder)
-        for place in find_locations(catalog.list_folders()).locations
-        if place.name == target
-    )
+    by_directory = (folder for folder in _list_folders(catalog) if folder.name == target)
     return next(by_directory, None) or catalog.get(target).folder
 
 
 def _list_folders(catalog: JobCatalog) -> list[Path]:
-    return [Path(place.folder) for place in find_locations(catalog.list_folders()).locations]
+    return [Path(location.path) for location in find_locations(catalog.list_folders())[0]]
 
 
 def _find_conflicts(catalog: JobCatalog) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 FileStamp = tuple[int, int, int, int]
 """Modification time, change time, size and inode."""
+
+_CLOCK_TICK_NS = 20_000_000
 
 
 def read_stamp(path: str) -> FileStamp:
@@ -20,6 +23,17 @@ def find_stamp(path: str) -> FileStamp | None:
         return read_stamp(path)
     except OSError:
         return None
+
+
+def are_reliable(stamps: Iterable[FileStamp | None], began: int) -> bool:
+    """Whether every file last changed clearly before `began`, in Unix nanoseconds, when reading started.
+
+    File systems take modification times from a clock with coarse ticks. A file that changes twice within
+    one tick keeps its stamp, so a stamp as young as the read itself proves nothing (git calls such entries
+    "racy").
+    """
+    newest = max((changed for _, changed, *_ in filter(None, stamps)), default=0)
+    return newest < began - _CLOCK_TICK_NS
 
 
 def to_printable_name(name: str) -> str:

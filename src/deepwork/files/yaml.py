@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from deepwork.errors import Code, DefinitionError
+from deepwork.errors import Code
+from deepwork.files.problems import DefinitionProblem, FileProblem, InvalidDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,11 @@ class YamlDocument:
             line, below = below[part]
         return line
 
-    def build_error(self, problem: str, *path: str | int) -> DefinitionError:
+    def locate(self, problem: DefinitionProblem) -> FileProblem:
+        """Convert a problem at a path to one in a line."""
+        return FileProblem(self.source, self.get_line(*problem.where), str(problem))
+
+    def build_error(self, problem: str, *path: str | int) -> InvalidDefinition:
         """Build an error for that path, in the same form as a YAML syntax error."""
         return _build_error(self.source, self.get_line(*path), problem)
 
@@ -86,8 +91,8 @@ def _check_text(text: str, source: str, max_bytes: int) -> None:
         line = text.count("\n", 0, error.start) + 1
         raise _build_error(source, line, "The text is not valid Unicode") from None
     if size > max_bytes:
-        message = f"{source}:1: The file is larger than {max_bytes:,} bytes."
-        raise DefinitionError(message, code=Code.TOO_LARGE)
+        problem = FileProblem(source, 1, f"The file is larger than {max_bytes:,} bytes.")
+        raise InvalidDefinition(problem, code=Code.TOO_LARGE)
     if directive := _DIRECTIVE.search(text):
         # The parser compares each %TAG with all previous ones: a megabyte of them would take minutes.
         raise _build_error(
@@ -238,7 +243,7 @@ class _Builder:
         if self._nodes > _MAX_NODES:
             raise self._build_error(event, _TOO_MUCH)
 
-    def _build_error(self, event: yaml.Event, problem: str) -> DefinitionError:
+    def _build_error(self, event: yaml.Event, problem: str) -> InvalidDefinition:
         return _build_error(self._source, _get_line(event), problem)
 
 
@@ -252,5 +257,5 @@ def _get_line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-def _build_error(source: str, line: int, problem: str) -> DefinitionError:
-    return DefinitionError(f"{source}:{line}: {problem}.")
+def _build_error(source: str, line: int, problem: str) -> InvalidDefinition:
+    return InvalidDefinition(FileProblem(source, line, f"{problem}."))

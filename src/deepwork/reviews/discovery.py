@@ -10,12 +10,11 @@ from pathlib import Path
 
 from deepwork.config import STATE_FOLDER, TMP_FOLDER
 from deepwork.errors import NotARepository
-from deepwork.files.stamps import FileStamp, find_stamp
+from deepwork.files.stamps import FileStamp, are_reliable, find_stamp
 from deepwork.git.changes import list_files
 from deepwork.git.command import Git
 from deepwork.git.untracked_folders import list_untracked_folders
 from deepwork.reviews.models import RULES_FILE
-from deepwork.reviews.stamp_reliability import are_reliable
 
 _SKIPPED = frozenset(
     {

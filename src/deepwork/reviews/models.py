@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deepwork.files.globs import Globs
+from deepwork.files.problems import FileProblem
 from deepwork.names import CaseInsensitiveEnum
 
 RULES_FILE = ".deepreview"
@@ -55,23 +56,11 @@ class ReviewRule:
 
 
 @dataclass(frozen=True)
-class RuleProblem:
-    """Why a rule, or a whole rule file, cannot be used."""
-
-    file: str
-    line: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}"
-
-
-@dataclass(frozen=True)
 class RuleSet:
     """The usable rules of a project, and the problems of the others."""
 
     rules: tuple[ReviewRule, ...]
-    problems: tuple[RuleProblem, ...]
+    problems: tuple[FileProblem, ...]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from deepwork.config import STATE_FOLDER
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, InvalidInput, NotARepository, StorageError
+from deepwork.files.problems import FileProblem
 from deepwork.files.stamps import to_printable_name
 from deepwork.git.changes import find_changed_files
 from deepwork.git.command import Git
@@ -19,7 +20,7 @@ from deepwork.reviews import rendering, rules
 from deepwork.reviews.catalog import RuleCatalog
 from deepwork.reviews.discovery import RuleFinder, filter_rule_files, list_project_files
 from deepwork.reviews.instructions import InstructionFiles, PreparedReview, format_path
-from deepwork.reviews.models import RuleProblem, RuleSet
+from deepwork.reviews.models import RuleSet
 from deepwork.reviews.store import PassedReviews
 
 log = logging.getLogger("deepwork")
@@ -37,7 +38,7 @@ class ReviewPlan:
     """How many reviews were left out because they passed before."""
     reason: str
     """Why there is nothing to review; empty if there is."""
-    problems: tuple[RuleProblem, ...]
+    problems: tuple[FileProblem, ...]
     missing: tuple[str, ...]
     """Requested files that do not exist."""
     base: str | None
@@ -174,7 +175,7 @@ def _explain_empty_plan(found: RuleSet, selection: _FileSelection, passed: int) 
     return f"Nothing is left to review: the {which} passed, and the rules and files have not changed since."
 
 
-def _format_problems(problems: Sequence[RuleProblem]) -> list[str]:
+def _format_problems(problems: Sequence[FileProblem]) -> list[str]:
     if not problems:
         return []
     more = len(problems) - _MAX_LISTED

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
+from deepwork.files.problems import FileProblem
 from deepwork.files.stamps import to_printable_name
-from deepwork.reviews.models import ReviewRule, RuleProblem
+from deepwork.reviews.models import ReviewRule
 from deepwork.tool_types import Answer
 
 
@@ -22,7 +23,7 @@ class RuleView(Answer):
         return cls(name=rule.name, description=rule.description, defining_file=defining_file)
 
     @classmethod
-    def from_problem(cls, problem: RuleProblem) -> Self:
+    def from_problem(cls, problem: FileProblem) -> Self:
         """Represent a problem as an entry of the list; leaving it out would look like no rule at all."""
         return cls(
             name=f"PARSE_ERROR:{problem.file}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from deepwork.reviews.models import Review, ReviewRule, RuleProblem, RuleSet, Strategy
+from deepwork.files.problems import FileProblem
+from deepwork.reviews.models import Review, ReviewRule, RuleSet, Strategy
 
 
 def find_matches(rule: ReviewRule, files: Iterable[str]) -> list[str]:
@@ -48,6 +49,6 @@ def _find_unchanged(rule: ReviewRule, changed: tuple[str, ...], present: Sequenc
     return tuple(file for file in find_matches(rule, present) if file not in seen)
 
 
-def _may_concern(problem: RuleProblem, files: Sequence[str]) -> bool:
+def _may_concern(problem: FileProblem, files: Sequence[str]) -> bool:
     folder = problem.file.rpartition("/")[0]
     return any(file.startswith(f"{folder}/" if folder else "") for file in files)

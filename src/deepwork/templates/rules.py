@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from deepwork.errors import Code, InvalidInput
+from deepwork.files.problems import find_nearest, format_list, format_value
 from deepwork.plans.models import Outline
 from deepwork.plans.rules import graph
 from deepwork.templates.models import Template, Variable
@@ -20,7 +20,6 @@ MAX_PLAN = 8 * 2**20
 
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _NAME = re.compile(r"\w+")
-_MAX_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,11 @@ def find_variable_problems(variables: Sequence[Variable]) -> list[tuple[int, str
     known: set[str] = set()
     for index, each in enumerate(variables):
         if not _NAME.fullmatch(each.name):
-            message = (
-                f"The variable name {_quote(each.name)} is invalid; use letters, digits and underscores."
-            )
+            name = format_value(each.name)
+            message = f"The variable name {name} is invalid; use letters, digits and underscores."
             found.append((index, message))
         elif each.name in known:
-            found.append((index, f"The variable {_quote(each.name)} is declared twice."))
+            found.append((index, f"The variable {format_value(each.name)} is declared twice."))
         known.add(each.name)
     if len(variables) > MAX_VARIABLES:
         found.append((MAX_VARIABLES, f"{len(variables):,} variables; at most {MAX_VARIABLES:,} are allowed."))
@@ -81,7 +79,7 @@ def fill_template(template: Template, given: Mapping[str, str]) -> FilledPlan:
     values = {each.name: given.get(each.name, _find_default(each)) for each in template.variables}
     if missing := [name for name, value in values.items() if value is None]:
         raise InvalidInput(
-            f"Template {_quote(template.name)} needs a value for {_format_names(missing)}.",
+            f"Template {format_value(template.name)} needs a value for {format_list(missing)}.",
             code=Code.MISSING_VARIABLES,
             suggestion="Pass a value for each of them in `variables`.",
         )
@@ -111,11 +109,11 @@ def _require_known_variables(template: Template, given: Mapping[str, str]) -> No
     unknown = [name for name in given if name not in set(names)]
     if not unknown:
         return
-    near = get_close_matches(unknown[0][:MAX_NAME], names[:MAX_VARIABLES], n=1)
-    known = f"Its variables: {_format_names(names)}." if names else "It has no variables."
+    near = find_nearest(unknown[0], names)
+    known = f"Its variables: {format_list(names)}." if names else "It has no variables."
     raise InvalidInput(
-        f"Template {_quote(template.name)} has no variable {_format_names(unknown)}."
-        + (f" Did you mean {_quote(near[0])}?" if near else ""),
+        f"Template {format_value(template.name)} has no variable {format_list(unknown)}."
+        + (f" Did you mean {near!r}?" if near else ""),
         suggestion=known,
     )
 
@@ -138,11 +136,11 @@ def _fill_tasks(tasks: Sequence[Outline], values: Mapping[str, str]) -> Iterator
         total += sum(sizes)
         if sizes[0] > MAX_NAME:
             raise _build_too_long_error(
-                f"The name of the task {_quote(task.name)} would have", sizes[0], MAX_NAME
+                f"The name of the task {format_value(task.name)} would have", sizes[0], MAX_NAME
             )
         if max(sizes) > MAX_TEXT:
             raise _build_too_long_error(
-                f"A field of the task {_quote(task.name)} would have", max(sizes), MAX_TEXT
+                f"A field of the task {format_value(task.name)} would have", max(sizes), MAX_TEXT
             )
         if total > MAX_PLAN:
             raise _build_too_long_error("The plan would have more than", total, MAX_PLAN)
@@ -183,15 +181,6 @@ def _map_texts(task: Outline, change: Callable[[str], str]) -> Outline:
 def _format_value(name: str, about: str, value: str) -> str:
     label = f"{name} ({about.rstrip('.')})" if about else name
     return f"- {label}: {value}" if value.strip() else f"- {label}: (nothing)"
-
-
-def _format_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMES_SHOWN} more" if len(names) > _MAX_NAMES_SHOWN else ""
-    return ", ".join(map(_quote, names[:_MAX_NAMES_SHOWN])) + more
-
-
-def _quote(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:80]}…")
 
 
 def _build_too_long_error(what: str, size: int, most: int) -> InvalidInput:

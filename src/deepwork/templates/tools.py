@@ -9,7 +9,7 @@ from pydantic import Field
 
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
-from deepwork.files.json_schema import find_nearest
+from deepwork.files.problems import find_nearest
 from deepwork.names import new_id
 from deepwork.plans.models import Complexity, Outline, SourceType, Task
 from deepwork.plans.plan_tools import Parallelism, PlanTools

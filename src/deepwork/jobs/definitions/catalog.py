@@ -8,13 +8,13 @@ from pathlib import Path
 
 from deepwork.config import STATE_FOLDER
 from deepwork.errors import DefinitionError, InvalidInput, NotFound
-from deepwork.files.json_schema import find_nearest, format_list, format_value
+from deepwork.files.definitions import DefinitionCatalog, DefinitionReader, FolderEntry
+from deepwork.files.problems import find_nearest, format_list, format_value
 from deepwork.files.stamps import to_printable_name
 from deepwork.jobs.definitions import discovery
 from deepwork.jobs.definitions.checks import find_warnings
-from deepwork.jobs.definitions.discovery import JOB_FILE, JobIndex, JobLocation, JobLocations, LoadedJob
-from deepwork.jobs.definitions.models import Job, LoadError, Step
-from deepwork.jobs.definitions.schema import is_identifier
+from deepwork.jobs.definitions.discovery import JobIndex
+from deepwork.jobs.definitions.models import JOB_FILE, Job, LoadError, Step, is_identifier
 from deepwork.jobs.definitions.validation import (
     JobValidation,
     explain_unusable,
@@ -31,7 +31,7 @@ log = logging.getLogger("deepwork")
 
 def load_job(folder: Path) -> Job:
     """Load the job in this folder; raise one DefinitionError that names every problem."""
-    validation = validate_job(folder)
+    validation = validate_job(folder, DefinitionReader())
     if validation.job is None:
         raise DefinitionError(validation.text)
     _log_warnings(validation.job)
@@ -40,13 +40,13 @@ def load_job(folder: Path) -> Job:
 
 def find_problems(folder: Path) -> list[str]:
     """Return every problem of the job in this folder, as `file:line: message`."""
-    return list(validate_job(folder).lines)
+    return list(validate_job(folder, DefinitionReader()).lines)
 
 
 def read_instructions(job: Job, step: Step) -> str:
     """Read the instructions of a step from a file inside the job's own folder."""
     try:
-        return read_instructions_file(job.folder, step.instructions_file)
+        return read_instructions_file(job.folder, step.instructions_file, DefinitionReader())
     except InvalidInput as error:
         what, remedy = explain_unusable(step.instructions_file, error)
         raise DefinitionError(
@@ -62,8 +62,9 @@ class JobCatalog:
     def __init__(self, project_root: Path, additional_folders: Callable[[], Sequence[Path]]) -> None:
         self._root, self._additional_folders = project_root, additional_folders
         self._own_folder = project_root / STATE_FOLDER / "jobs"
-        self._loaded: dict[str, LoadedJob] = {}
-        self._last: tuple[JobLocations, JobIndex] | None = None
+        self._definitions = DefinitionCatalog(self._read)
+        self._logged: dict[str, str] = {}
+        self._last: tuple[tuple[list[FolderEntry], list[LoadError]], JobIndex] | None = None
 
     def list_folders(self) -> list[Path]:
         """List the folders to search; the first job with a directory name takes precedence."""
@@ -88,42 +89,34 @@ class JobCatalog:
         """Find a job of the project whose directory has its name: nothing takes precedence over it."""
         if not is_identifier(name):  # the name becomes part of a path
             return None
-        location = discovery.find_location(self._own_folder, name)
-        job = self._load(location).job if location else None
+        location = discovery.find_location(FolderEntry(0, name, str(self._own_folder / name)))
+        job = self._definitions.load(location.path).job if location else None
         return job if job and job.name == name else None
 
     def _load_index(self) -> JobIndex:
         found = discovery.find_locations(self.list_folders())
-        if self._last is not None and self._last[0] == found:
-            return self._last[1]
-        first, hidden = discovery.select_first(found.locations)
-        loaded = [(location, self._load(location)) for location in first]
-        self._loaded = {location.folder: job for location, job in loaded}
-        index = discovery.resolve_names(loaded, hidden, found.unreadable)
+        last = self._last
+        if last is not None and last[0] == found:
+            return last[1]
+        locations, unreadable = found
+        first, hidden = discovery.select_first(locations)
+        loaded = self._definitions.load_all(location.path for location in first)
+        index = discovery.resolve_names(zip(first, loaded.values(), strict=True), hidden, unreadable)
         # Cache the whole index only if it depends on nothing but the stamps in `found`.
-        is_cacheable = all(job.stamp and not job.beside for _, job in loaded)
-        self._last = (found, index) if is_cacheable else None
+        self._last = (found, index) if self._definitions.depend_on_one_file_each() else None
         return index
 
-    def _load(self, location: JobLocation) -> LoadedJob:
-        known = self._loaded.get(location.folder)
-        if known is not None and known.is_current(location.stamp):
-            return known
-        loaded = _read_job(location)
-        if known is None or known.error != loaded.error:
-            _log_result(loaded)
-        self._loaded[location.folder] = loaded
-        return loaded
+    def _read(self, folder: str, reader: DefinitionReader) -> JobValidation:
+        validation = _check_folder_name(folder) or validate_job(Path(folder), reader)
+        if self._logged.get(folder) != validation.text:
+            self._logged[folder] = validation.text
+            _log_result(validation)
+        return validation
 
     def _suggest_names(self, name: str) -> str:
         names = [job.name for job in self._load_index().jobs]
         near = find_nearest(name, names)
         return f"Available jobs: {format_list(names)}." + (f" Did you mean {near!r}?" if near else "")
-
-
-def _read_job(location: JobLocation) -> LoadedJob:
-    validation = _check_folder_name(location.folder) or validate_job(Path(location.folder))
-    return LoadedJob(validation.job, validation.text, location.stamp, validation.unusable)
 
 
 def _check_folder_name(folder: str) -> JobValidation | None:
@@ -134,11 +127,11 @@ def _check_folder_name(folder: str) -> JobValidation | None:
     return JobValidation(None, lines=(f"{printable}: The directory name is not UTF-8; rename it.",))
 
 
-def _log_result(loaded: LoadedJob) -> None:
-    if loaded.job is None:
-        log.warning("%s", loaded.error)
+def _log_result(validation: JobValidation) -> None:
+    if validation.job is None:
+        log.warning("%s", validation.text)
     else:
-        _log_warnings(loaded.job)
+        _log_warnings(validation.job)
 
 
 def _log_warnings(job: Job) -> None:

@@ -1,18 +1,18 @@
-"""Checks that the parts of a job agree with each other; pure rules, applied after the schema."""
+"""Checks that the parts of a job agree with each other; pure rules, applied after the format."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
-from deepwork.files.json_schema import SchemaProblem, Where, format_list, format_value, suggest_name
+from deepwork.files.problems import DefinitionProblem, Where, format_list, format_value, suggest_name
 from deepwork.jobs.definitions.models import FileInput, Job, JobWorkflow, Step
 
 ALL_OUTPUTS = "step"
 """The value of `run_each` that reviews all outputs together."""
 
 
-def find_contradictions(job: Job) -> Iterator[SchemaProblem]:
+def find_contradictions(job: Job) -> Iterator[DefinitionProblem]:
     """Find parts of the job that contradict each other."""
     step_indexes = _index_steps(job)
     yield from _find_repeated_ids(job)
@@ -38,28 +38,30 @@ def _index_steps(job: Job) -> dict[str, int]:
     return step_indexes
 
 
-def _find_repeated_ids(job: Job) -> Iterator[SchemaProblem]:
+def _find_repeated_ids(job: Job) -> Iterator[DefinitionProblem]:
     first: dict[str, int] = {}
     for index, step in enumerate(job.steps):
         before = first.setdefault(step.id, index)
         if step.id and before != index:
             what = f"the id {format_value(step.id)} is already used by steps -> {before}"
-            yield SchemaProblem(("steps", index, "id"), what, "give this step a unique id")
+            yield DefinitionProblem(("steps", index, "id"), what, "give this step a unique id")
 
 
 def _find_dependency_problems(
     step: Step, where: Where, step_indexes: dict[str, int]
-) -> Iterator[SchemaProblem]:
+) -> Iterator[DefinitionProblem]:
     for index, id in enumerate(step.dependencies):
         if id == step.id:
-            yield SchemaProblem((*where, index), f"step {format_value(id)} depends on itself", "remove it")
+            yield DefinitionProblem(
+                (*where, index), f"step {format_value(id)} depends on itself", "remove it"
+            )
         elif _is_unknown(id, step_indexes):
             yield _build_unknown_step((*where, index), id, step_indexes)
 
 
 def _find_input_problems(
     job: Job, step: Step, where: Where, step_indexes: dict[str, int]
-) -> Iterator[SchemaProblem]:
+) -> Iterator[DefinitionProblem]:
     depends_on = set(step.dependencies)
     for index, given in enumerate(step.inputs):
         if not isinstance(given, FileInput):
@@ -74,43 +76,45 @@ def _find_input_problems(
 
 def _find_source_problems(
     job: Job, given: FileInput, depends_on: set[str], where: Where, source: int
-) -> Iterator[SchemaProblem]:
+) -> Iterator[DefinitionProblem]:
     if given.from_step not in depends_on:
         what = (
             f"the file comes from {format_value(given.from_step)}, which is not among the step's dependencies"
         )
-        yield SchemaProblem(
+        yield DefinitionProblem(
             (*where, "from_step"), what, f"add {format_value(given.from_step)} to dependencies"
         )
     if job.steps[source].find_output(given.file) is None:
         what = f"step {format_value(given.from_step)} has no output {format_value(given.file)}"
         names = [output.name for output in job.steps[source].outputs]
-        yield SchemaProblem((*where, "file"), what, suggest_name(given.file, names), also=("steps", source))
+        yield DefinitionProblem(
+            (*where, "file"), what, suggest_name(given.file, names), also=("steps", source)
+        )
 
 
-def _find_output_problems(step: Step, where: Where) -> Iterator[SchemaProblem]:
+def _find_output_problems(step: Step, where: Where) -> Iterator[DefinitionProblem]:
     if step.find_output(ALL_OUTPUTS) is not None:
         what = f"an output cannot be called {ALL_OUTPUTS!r}: in run_each that word means all outputs"
-        yield SchemaProblem((*where, ALL_OUTPUTS), what, "choose another name")
+        yield DefinitionProblem((*where, ALL_OUTPUTS), what, "choose another name")
 
 
-def _find_review_problems(step: Step, where: Where) -> Iterator[SchemaProblem]:
+def _find_review_problems(step: Step, where: Where) -> Iterator[DefinitionProblem]:
     for index, review in enumerate(step.reviews):
         if review.run_each != ALL_OUTPUTS and step.find_output(review.run_each) is None:
             valid = [ALL_OUTPUTS, *(output.name for output in step.outputs)]
             what = f"{format_value(review.run_each)} is not an output of this step"
             remedy = f"valid values are {format_list(valid)}"
-            yield SchemaProblem((*where, index, "run_each"), what, remedy)
+            yield DefinitionProblem((*where, index, "run_each"), what, remedy)
 
 
-def _find_cycles(job: Job, step_indexes: dict[str, int]) -> Iterator[SchemaProblem]:
+def _find_cycles(job: Job, step_indexes: dict[str, int]) -> Iterator[DefinitionProblem]:
     """Find each cycle once, by removing one edge of it and searching again."""
     waits_for = {
         step.id: {id for id in step.dependencies if id in step_indexes} - {step.id} for step in job.steps
     }
     while cycle := _find_cycle(waits_for):
         chain = " -> ".join([*map(format_value, cycle[:10]), *["…"] * (len(cycle) > 10)])
-        yield SchemaProblem(
+        yield DefinitionProblem(
             ("steps", step_indexes[cycle[0]], "dependencies"),
             f"the steps wait for each other in a cycle: {chain}",
             "remove one of these dependencies",
@@ -128,12 +132,12 @@ def _find_cycle(waits_for: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def _find_workflow_problems(job: Job, step_indexes: dict[str, int]) -> Iterator[SchemaProblem]:
+def _find_workflow_problems(job: Job, step_indexes: dict[str, int]) -> Iterator[DefinitionProblem]:
     names: set[str] = set()
     for index, workflow in enumerate(job.workflows):
         if workflow.name in names:
             what = f"there is already a workflow {format_value(workflow.name)}"
-            yield SchemaProblem(("workflows", index, "name"), what, "give this one a unique name")
+            yield DefinitionProblem(("workflows", index, "name"), what, "give this one a unique name")
         names.add(workflow.name)
         yield from _find_entry_problems(workflow, ("workflows", index, "steps"), step_indexes)
         yield from _find_order_problems(job, workflow, ("workflows", index, "steps"), step_indexes)
@@ -141,7 +145,7 @@ def _find_workflow_problems(job: Job, step_indexes: dict[str, int]) -> Iterator[
 
 def _find_entry_problems(
     workflow: JobWorkflow, where: Where, step_indexes: dict[str, int]
-) -> Iterator[SchemaProblem]:
+) -> Iterator[DefinitionProblem]:
     seen: set[str] = set()
     for index, entry in enumerate(workflow.entries):
         for id in entry.steps:
@@ -149,13 +153,13 @@ def _find_entry_problems(
                 yield _build_unknown_step((*where, index), id, step_indexes)
             elif id in seen:
                 what = f"step {format_value(id)} is in this workflow twice"
-                yield SchemaProblem((*where, index), what, "remove one of them")
+                yield DefinitionProblem((*where, index), what, "remove one of them")
             seen.add(id)
 
 
 def _find_order_problems(
     job: Job, workflow: JobWorkflow, where: Where, step_indexes: dict[str, int]
-) -> Iterator[SchemaProblem]:
+) -> Iterator[DefinitionProblem]:
     positions = {id: index for index, entry in enumerate(workflow.entries) for id in entry.steps}
     for id, index in positions.items():
         for earlier in job.steps[step_indexes[id]].dependencies if id in step_indexes else ():
@@ -163,7 +167,7 @@ def _find_order_problems(
                 before = format_value(earlier)
                 what = f"step {format_value(id)} does not come after {before}, on which it depends"
                 remedy = f"move it to an entry after {before}"
-                yield SchemaProblem((*where, index), what, remedy, also=("steps", step_indexes[id]))
+                yield DefinitionProblem((*where, index), what, remedy, also=("steps", step_indexes[id]))
 
 
 def _is_unknown(id: str, step_indexes: dict[str, int]) -> bool:
@@ -171,8 +175,10 @@ def _is_unknown(id: str, step_indexes: dict[str, int]) -> bool:
     return bool(step_indexes) and id not in step_indexes and "" not in step_indexes
 
 
-def _build_unknown_step(where: Where, id: str, step_indexes: dict[str, int]) -> SchemaProblem:
-    return SchemaProblem(where, f"there is no step {format_value(id)}", suggest_name(id, list(step_indexes)))
+def _build_unknown_step(where: Where, id: str, step_indexes: dict[str, int]) -> DefinitionProblem:
+    return DefinitionProblem(
+        where, f"there is no step {format_value(id)}", suggest_name(id, list(step_indexes))
+    )
 
 
 def _find_unused_steps(job: Job) -> Iterator[str]:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from deepwork.names import CaseInsensitiveEnum
+
+JOB_FILE = "job.yml"
+IDENTIFIER = "^[a-z][a-z0-9_]*$"
+MAX_IDENTIFIER = 200
+
+
+def is_identifier(text: str) -> bool:
+    """Whether the text is a valid name of a job, step or workflow."""
+    # Not `match`: `$` would accept a trailing line break.
+    return len(text) <= MAX_IDENTIFIER and re.fullmatch(IDENTIFIER, text) is not None
 
 
 class OutputType(CaseInsensitiveEnum):

@@ -8,10 +8,9 @@ from string import Template
 from deepwork.config import STATE_FOLDER
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.atomic import write_atomically
-from deepwork.files.json_schema import format_value
 from deepwork.files.os_errors import to_storage_error
-from deepwork.jobs.definitions.discovery import JOB_FILE
-from deepwork.jobs.definitions.schema import is_identifier
+from deepwork.files.problems import format_value
+from deepwork.jobs.definitions.models import JOB_FILE, is_identifier
 
 _JOB = Template("""\
 # Check this file with `deepwork jobs validate $name`.

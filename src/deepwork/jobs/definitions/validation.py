@@ -7,19 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from deepwork.errors import Code, DefinitionError, InvalidInput
-from deepwork.files.json_schema import SchemaProblem, format_value
-from deepwork.files.paths import read_confined
-from deepwork.files.stamps import FileStamp, find_stamp
-from deepwork.files.yaml import YamlDocument, load_yaml
+from deepwork.errors import Code, InvalidInput
+from deepwork.files.definitions import DefinitionReader
+from deepwork.files.problems import MAX_PROBLEMS, DefinitionProblem, InvalidDefinition, Where, format_value
+from deepwork.files.yaml import YamlDocument
 from deepwork.jobs.definitions.checks import find_contradictions
-from deepwork.jobs.definitions.discovery import JOB_FILE
-from deepwork.jobs.definitions.models import Job
-from deepwork.jobs.definitions.parsing import parse_job
-from deepwork.jobs.definitions.schema import find_shape_problems
-
-_MAX_BYTES = 2**20
-_MAX_PROBLEMS = 100
+from deepwork.jobs.definitions.models import JOB_FILE, Job
 
 
 @dataclass(frozen=True)
@@ -29,35 +22,35 @@ class JobValidation:
     job: Job | None
     heading: str = ""
     lines: tuple[str, ...] = ()
-    unusable: tuple[tuple[str, FileStamp | None], ...] = ()
-    """Unusable instructions files, with their stamps when they were read."""
 
     @property
     def text(self) -> str:
         return "\n".join(filter(None, [self.heading, *self.lines]))
 
 
-def validate_job(folder: Path) -> JobValidation:
+def validate_job(folder: Path, reader: DefinitionReader) -> JobValidation:
     """Read and validate the job in this folder."""
-    if absence := _find_access_problem(folder):
-        return JobValidation(None, lines=(absence,))
     try:
-        document = _load_document(folder)
-    except DefinitionError as error:
-        return JobValidation(None, "Failed to load the job:", (error.message,))
-    job = parse_job(document.data, folder)
-    unusable = dict(_find_unusable_instructions(job))
-    found = [*_find_document_problems(document, job), *(problem for problem, _ in unusable.values())]
+        document = _read_document(folder, reader)
+    except InvalidDefinition as error:
+        if absence := _find_access_problem(folder):
+            return JobValidation(None, lines=(absence,))
+        return JobValidation(None, "Failed to load the job:", tuple(map(str, error.problems)))
+    # Imported here, because building the models takes time and a server starts without reading jobs.
+    from deepwork.jobs.definitions.job_file import parse_job  # noqa: PLC0415
+
+    job, malformed, parts = parse_job(document.data or {}, folder)
+    found = [*malformed, *_find_contradictions(job, parts, MAX_PROBLEMS - len(malformed))]
+    found += _find_unusable_instructions(job, reader)
     if not found:
         return JobValidation(job)
-    seen = tuple((str(folder / path), was) for path, (_, was) in unusable.items())
-    return JobValidation(None, "Job validation failed:", _format_problems(document, found), seen)
+    return JobValidation(None, "Job validation failed:", _format_problems(document, found))
 
 
-def read_instructions_file(folder: Path, path: str) -> str:
+def read_instructions_file(folder: Path, path: str, reader: DefinitionReader) -> str:
     """Read an instructions file, which must be inside the job's folder."""
     try:
-        return read_confined(folder, path, max_bytes=_MAX_BYTES).decode()
+        return reader.read(folder, path).decode()
     except UnicodeDecodeError:
         raise InvalidInput(f"The file {format_value(path)} is not UTF-8 text.") from None
 
@@ -91,57 +84,43 @@ def _find_missing_file(folder: Path) -> str | None:
     return None
 
 
-def _load_document(folder: Path) -> YamlDocument:
-    source = str(folder / JOB_FILE)
-    try:
-        content = read_confined(folder, JOB_FILE, max_bytes=_MAX_BYTES)
-        document = load_yaml(content.decode("utf-8-sig"), source=source)
-    except InvalidInput as error:
-        raise DefinitionError(f"{source}:1: {explain_unusable(JOB_FILE, error)[0]}.") from error
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DefinitionError(f"{source}:{line}: The text is not UTF-8; save the file as UTF-8.") from error
+def _read_document(folder: Path, reader: DefinitionReader) -> YamlDocument:
+    def explain(error: InvalidInput) -> str:
+        return f"{explain_unusable(JOB_FILE, error)[0]}."
+
+    document = reader.read_document(folder, JOB_FILE, str(folder / JOB_FILE), explain)
     if document.data is not None and not isinstance(document.data, dict):
         raise document.build_error("A job must be a mapping of keys to values")
     return document
 
 
-def _find_document_problems(document: YamlDocument, job: Job) -> list[SchemaProblem]:
-    """Find problems in job.yml; problems that may only follow from a malformed part are left out."""
-    data = {} if document.data is None else document.data
-    malformed = list(islice(find_shape_problems(data), _MAX_PROBLEMS))
-    parts = {problem.where[:2] for problem in malformed}
+def _find_contradictions(job: Job, malformed: set[Where], most: int) -> Iterator[DefinitionProblem]:
+    """Find contradictions, without those that may only follow from a malformed part."""
     contradictions = (
         problem
         for problem in find_contradictions(job)
-        if problem.where[:2] not in parts and problem.also not in parts
+        if problem.where[:2] not in malformed and problem.also not in malformed
     )
-    return [*malformed, *islice(contradictions, _MAX_PROBLEMS - len(malformed))]
+    return islice(contradictions, most)
 
 
-def _find_unusable_instructions(job: Job) -> Iterator[tuple[str, tuple[SchemaProblem, FileStamp | None]]]:
+def _find_unusable_instructions(job: Job, reader: DefinitionReader) -> Iterator[DefinitionProblem]:
     first = {step.instructions_file: index for index, step in reversed(list(enumerate(job.steps)))}
+    first.pop("", None)  # reported as missing
     for path, index in first.items():
-        was = find_stamp(str(job.folder / path))  # before reading, so that a later change is noticed
+        once = DefinitionReader()
         try:
-            read_instructions_file(job.folder, path)
+            read_instructions_file(job.folder, path, once)
         except InvalidInput as error:
-            if path:  # the schema reports a missing path
-                yield (
-                    path,
-                    (
-                        SchemaProblem(("steps", index, "instructions_file"), *explain_unusable(path, error)),
-                        was,
-                    ),
-                )
+            reader.include(once)  # usable files are read again when their step starts
+            where = ("steps", index, "instructions_file")
+            yield DefinitionProblem(where, *explain_unusable(path, error))
 
 
-def _format_problems(document: YamlDocument, found: list[SchemaProblem]) -> tuple[str, ...]:
+def _format_problems(document: YamlDocument, found: list[DefinitionProblem]) -> tuple[str, ...]:
     """Format one line per problem, in the order of the file."""
-    placed = sorted(
-        ((document.get_line(*problem.where), str(problem)) for problem in found), key=lambda at: at[0]
-    )
-    lines = [f"{document.source}:{line}: {problem}" for line, problem in placed[:_MAX_PROBLEMS]]
-    if len(found) >= _MAX_PROBLEMS:
+    placed = sorted(map(document.locate, found), key=lambda problem: problem.line)
+    lines = [str(problem) for problem in placed[:MAX_PROBLEMS]]
+    if len(found) >= MAX_PROBLEMS:
         lines.append(f"{document.source}:1: There may be more problems; fix these first.")
     return tuple(lines)

@@ -26,7 +26,7 @@ def get_app(server: FastMCP) -> Application:
     """The parts behind a server."""
     tool = asyncio.run(server.get_tool("finished_step"))
     assert isinstance(tool, McpTool)
-    return tool._app
+    return tool._service.app
 
 
 def get_gate(server: FastMCP) -> QualityGate | None:

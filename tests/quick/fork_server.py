@@ -21,7 +21,7 @@ from deepwork.cli.main import COMMANDS
 from deepwork.cli.main import deepwork as every_command
 from deepwork.config import load_settings
 from deepwork.server.application import Application
-from deepwork.server.mcp_server import build_server
+from deepwork.server.mcp_service import McpService
 
 
 def main(address: str) -> None:
@@ -114,12 +114,12 @@ def _become(files: list[int], arguments: list[str], folder: str, environment: di
 
 def _import_all() -> None:
     """Import everything that commands need, without opening a store."""
-    for name in ("psycopg", "uvicorn", "deepwork.server.http.serving", "deepwork.server.stdio"):
+    for name in ("psycopg", "uvicorn", "deepwork.server.http.serving", "deepwork.protocol.transports.stdio"):
         import_module(name)
     for name in COMMANDS:
         every_command.get_command(Context(every_command), name)
     with tempfile.TemporaryDirectory() as folder:
-        build_server(Application(load_settings(Path(folder), {"toolsets": ("all",)}, environment={})))
+        McpService(Application(load_settings(Path(folder), {"toolsets": ("all",)}, environment={})))
 
 
 def _coarsen_clocks() -> None:

@@ -46,24 +46,25 @@ def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> No
 
 
 def _run(settings: Any) -> None:
-    import anyio
-
+    from deepwork.protocol.handler import MessageHandler, get_request_id
     from deepwork.server.application import Application
-    from deepwork.server.mcp_server import build_server
-    from deepwork.server.requests import get_request_id
+    from deepwork.server.mcp_service import McpService
 
     set_request_id_source(get_request_id)
     end_tracing = start_tracing(os.environ)
     app = Application(settings)
     try:
+        handler = MessageHandler(McpService(app))
         if settings.transport == "stdio":
-            from deepwork.server.stdio import serve_stdio
+            from deepwork.protocol.transports.stdio import serve_stdio
 
-            anyio.run(serve_stdio, build_server(app))
+            serve_stdio(handler)
         else:
+            import anyio
+
             from deepwork.server.http.serving import serve_http
 
-            anyio.run(serve_http, app, build_server(app))
+            anyio.run(serve_http, app, handler)
     finally:
         app.close()
         end_tracing()

@@ -1,10 +1,11 @@
-"""Sends the spans that FastMCP creates for every request to an OpenTelemetry collector."""
+"""Creates a span for every MCP request and sends it to an OpenTelemetry collector, if tracing is on."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from deepwork import __version__
@@ -33,8 +34,33 @@ def start_tracing(environment: Mapping[str, str]) -> Callable[[], None]:
         return _do_nothing
 
 
+_NO_SPAN: AbstractContextManager[object] = nullcontext()
+
+
+def trace_request(method: str, name: str | None, meta: Mapping[str, Any]) -> AbstractContextManager[object]:
+    """Return the span of a request, for a `with` block; `name` is that of the tool or prompt.
+
+    The trace of the client goes on if `meta` has a `traceparent`.
+    """
+    if _current_span is None:
+        return _NO_SPAN
+    from opentelemetry import propagate, trace  # noqa: PLC0415 - only where traces are sent
+
+    attributes = {"mcp.method.name": method}
+    if name is not None:
+        attributes["gen_ai.tool.name" if method == "tools/call" else "gen_ai.prompt.name"] = name
+    return trace.get_tracer("deepwork", __version__).start_as_current_span(
+        method if name is None else f"{method} {name}",
+        context=propagate.extract(meta),
+        kind=trace.SpanKind.SERVER,
+        attributes=attributes,
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+
+
 def mark_failed(code: str | None) -> None:
-    """Mark the current span as failed, unless `code` is None. FastMCP sees errors as normal answers."""
+    """Mark the current span as failed, unless `code` is None: errors of tools are answers, not exceptions."""
     if _current_span is None or code is None:
         return
     from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only where traces are sent

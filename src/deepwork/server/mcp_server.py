@@ -1,22 +1,16 @@
-"""Creates the MCP server."""
+"""Creates a FastMCP server, for programs that embed deepwork; `deepwork serve` does not use it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fastmcp import FastMCP
 
-from deepwork import __version__
 from deepwork.config import load_settings
 from deepwork.server.application import Application
-from deepwork.server.instructions import build_instructions
-from deepwork.server.prompts import register_prompts
-from deepwork.server.registration import register_tools
-from deepwork.server.registry import ToolSpec
-from deepwork.server.resources import register_resources
-from deepwork.server.toolsets import select_tools
+from deepwork.server.mcp_service import McpService
+from deepwork.server.registration import register_service
 
 
 class _Default(int):
@@ -52,27 +46,16 @@ def _unless_default(value: int) -> int | None:
     return None if isinstance(value, _Default) else value
 
 
-def _to_read_only(spec: ToolSpec) -> ToolSpec:
-    """In read-only mode no tool changes anything: the scope `read` suffices and no audit record is needed."""
-    if spec.read_only:
-        return spec
-    return replace(spec, declaration=replace(spec.declaration, scope="read", when_false=None, read_only=True))
-
-
 def build_server(app: Application) -> FastMCP:
     """Build the server of an application."""
-    tools = select_tools(app.registry, app.settings)
-    if app.settings.read_only:
-        tools = {name: _to_read_only(spec) for name, spec in tools.items()}
+    service = McpService(app)
     mcp = FastMCP(
-        "deepwork",
-        build_instructions({spec.toolset for spec in tools.values()}),
-        version=__version__,
+        service.name,
+        service.instructions,
+        version=service.version,
         on_duplicate="error",
         mask_error_details=True,
         dereference_schemas=False,
     )
-    register_tools(mcp, app, tools)
-    register_prompts(mcp, app, tools)
-    register_resources(mcp, app, tools)
+    register_service(mcp, service)
     return mcp

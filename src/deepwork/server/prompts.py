@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
-
-import anyio.to_thread
-from fastmcp import FastMCP
-from fastmcp.exceptions import FastMCPError
-from fastmcp.prompts.base import Prompt, PromptArgument
-from fastmcp.server.dependencies import get_context
-from mcp import MCPError
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
-from mcp.types import Prompt as McpPromptForm
-from pydantic import PrivateAttr
+from dataclasses import dataclass, replace
+from typing import Any
 
 from deepwork.agents.store import AgentStore
 from deepwork.call import Call
-from deepwork.errors import DeepworkError, InvalidInput
+from deepwork.errors import InvalidInput
 from deepwork.hooks import rendering
 from deepwork.hooks.current_work import get_project_scope, load_current_work
 from deepwork.hooks.identity import SessionRecord
 from deepwork.server.application import Application
 from deepwork.server.instructions import WAYS
-from deepwork.server.invocation import error_to_dict, invoke
-from deepwork.server.registration import build_call
+from deepwork.server.invocation import invoke
 from deepwork.server.registry import ToolSpec
 
-Result = TypeVar("Result")
 Arguments = Mapping[str, str]
 
 MOST_JOBS = 20
@@ -44,89 +31,60 @@ _PARTS = {
 """Fields of `CurrentWork`, by the toolset whose tools they mention."""
 
 
-def register_prompts(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
-    """Register the prompts whose tools are enabled."""
+@dataclass(frozen=True)
+class PromptSpec:
+    """The description of one prompt."""
+
+    name: str
+    description: str
+    arguments: Mapping[str, str]
+    """By name, what each argument means; none is required."""
+    render_text: Callable[[Arguments, Call], str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the prompt as prompts/list does."""
+        arguments = [
+            {"name": name, "description": meaning, "required": False}
+            for name, meaning in self.arguments.items()
+        ]
+        return {"name": self.name, "description": self.description, "arguments": arguments}
+
+    def render(self, arguments: Arguments, call: Call) -> str:
+        """Render the text; empty arguments count as absent."""
+        given = {name: str(value).strip() for name, value in arguments.items()}
+        if unknown := sorted(set(given) - set(self.arguments)):
+            raise InvalidInput(
+                f"There is no argument `{unknown[0][:60]}`.",
+                suggestion=f"{self.name} takes: {', '.join(self.arguments)}.",
+            )
+        return self.render_text({name: value for name, value in given.items() if value}, call)
+
+
+def build_prompts(app: Application, tools: Mapping[str, ToolSpec]) -> dict[str, PromptSpec]:
+    """Build the prompts whose tools are enabled, by name."""
     renderer = PromptRenderer(app, tools)
-    mcp.add_prompt(
-        McpPrompt.create(
+    prompts = [
+        PromptSpec(
             "deepwork_start",
             "Begin work: choose a way of working, and see existing jobs and open work.",
+            {"goal": "What you want to achieve"},
             renderer.render_start,
-            goal="What you want to achieve",
-        )
-    )
-    mcp.add_prompt(
-        McpPrompt.create(
+        ),
+        PromptSpec(
             "deepwork_resume",
             "Continue open work: job steps, claimed tasks, tracked work, messages.",
+            {"agent_id": "Agent to resume; default: your own"},
             renderer.render_resume,
-            agent_id="Agent to resume; default: your own",
-        )
-    )
-    if "get_review_instructions" in tools:
-        mcp.add_prompt(
-            McpPrompt.create(
-                "deepwork_review",
-                "Run the reviews that the project requires for the changed files.",
-                renderer.render_review,
-                files="Files, separated by spaces; default: files changed in git",
-            )
-        )
-
-
-class McpPrompt(Prompt):
-    """A deepwork prompt as a FastMCP prompt."""
-
-    _text: Callable[[Arguments, Call], str] = PrivateAttr()
-
-    @classmethod
-    def create(
-        cls, name: str, description: str, text: Callable[[Arguments, Call], str], **arguments: str
-    ) -> McpPrompt:
-        prompt = cls(
-            name=name,
-            description=description,
-            arguments=[PromptArgument(name=each, description=what) for each, what in arguments.items()],
-        )
-        prompt._text = text
-        return prompt
-
-    def to_mcp_prompt(self, **overrides: Any) -> McpPromptForm:
-        """Convert for prompts/list, without FastMCP's metadata."""
-        return super().to_mcp_prompt(**{"_meta": None, **overrides})
-
-    async def render(self, arguments: dict[str, Any] | None = None) -> str:
-        """Render the text in a worker thread."""
-        given = {name: str(value).strip() for name, value in (arguments or {}).items()}
-        known = [each.name for each in self.arguments or ()]
-
-        def text(call: Call) -> str:
-            if unknown := sorted(set(given) - set(known)):
-                raise InvalidInput(
-                    f"There is no argument `{unknown[0][:60]}`.",
-                    suggestion=f"{self.name} takes: {', '.join(known)}.",
-                )
-            return self._text({name: value for name, value in given.items() if value}, call)
-
-        return await run_in_worker(self.name, text)
-
-
-async def run_in_worker(name: str, work: Callable[[Call], Result]) -> Result:
-    """Run the work in a worker thread; errors have the same format as those of tools."""
-    try:
-        return await anyio.to_thread.run_sync(work, build_call(name, get_context()))
-    except Exception as error:  # noqa: BLE001 - callers get every error in the same format
-        details = error_to_dict(error, name)
-        code = INVALID_PARAMS if isinstance(error, DeepworkError) else INTERNAL_ERROR
-        raise McpRequestError(code, str(details["message"]), details) from None
-
-
-class McpRequestError(FastMCPError, MCPError):
-    """An MCP error that carries details; logged at debug level, because it is the caller's mistake."""
-
-    def __init__(self, code: int, message: str, data: Mapping[str, Any]) -> None:
-        MCPError.__init__(self, code=code, message=message, data=data)
-        self.log_level = logging.DEBUG
+        ),
+        PromptSpec(
+            "deepwork_review",
+            "Run the reviews that the project requires for the changed files.",
+            {"files": "Files, separated by spaces; default: files changed in git"},
+            renderer.render_review,
+        ),
+    ]
+    is_offered = {"deepwork_review": "get_review_instructions" in tools}
+    return {prompt.name: prompt for prompt in prompts if is_offered.get(prompt.name, True)}
 
 
 class PromptRenderer:

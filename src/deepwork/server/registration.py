@@ -1,105 +1,175 @@
-"""Registers our tools with FastMCP, with one log line, one error format and one answer format for all."""
+"""Registers tools, prompts and resources with FastMCP, which passes each request on to the service."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+import anyio
+import anyio.to_thread
 from fastmcp import FastMCP
-from fastmcp.exceptions import DisabledError, NotFoundError
-from fastmcp.server.context import Context
+from fastmcp.exceptions import DisabledError, FastMCPError, NotFoundError
+from fastmcp.prompts.base import Prompt, PromptArgument
+from fastmcp.resources.base import Resource, ResourceResult
+from fastmcp.resources.template import ResourceTemplate
+from fastmcp.server.completions import CompletionReference
 from fastmcp.server.dependencies import get_context, get_http_request
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import Tool, ToolResult
-from mcp.types import CallToolRequestParams, ListToolsRequest, TextContent, ToolAnnotations
-from mcp.types import Tool as McpToolForm
+from mcp import MCPError
+from mcp.types import (
+    CallToolRequestParams,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    ListToolsRequest,
+    ResourceTemplateReference,
+    TextContent,
+    ToolAnnotations,
+)
 from pydantic import PrivateAttr
-from starlette.requests import Request
 
-from deepwork.access.models import Scope
 from deepwork.access.rules import is_offered_to
-from deepwork.call import Call
-from deepwork.database.idempotency import check_key
-from deepwork.errors import DeepworkError, InvalidInput
-from deepwork.server.application import Application
-from deepwork.server.invocation import error_to_dict
+from deepwork.protocol.messages import Request, RequestError
+from deepwork.protocol.service import HttpCaller, ToolAnswer
+from deepwork.server.mcp_service import McpService, get_scope
+from deepwork.server.prompts import PromptSpec
 from deepwork.server.registry import ToolSpec
-from deepwork.server.threads import invoke_in_thread
+from deepwork.server.resources import ResourceSpec
 
-log = logging.getLogger("deepwork.calls")
-
-KEY = "deepwork/idempotency-key"
-CLIENT = "deepwork/client"
+Result = TypeVar("Result")
 
 
-def register_tools(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
-    """Register these tools with the MCP server."""
-    for spec in tools.values():
-        mcp.add_tool(McpTool.from_spec(spec, app))
-    mcp.add_middleware(OfferedToolsMiddleware(tools))
+def register_service(mcp: FastMCP, service: McpService) -> None:
+    """Register everything that the service offers."""
+    for spec in service.tools.values():
+        mcp.add_tool(McpTool.from_spec(spec, service))
+    for prompt in service.prompts.values():
+        mcp.add_prompt(McpPrompt.from_spec(prompt, service))
+    for resource in service.resources:
+        if resource.is_template:
+            mcp.add_template(McpTemplate.from_spec(resource, service))
+        else:
+            mcp.add_resource(McpResource.from_spec(resource, service))
+    mcp.add_completion_handler(_build_completion_handler(service))
+    mcp.add_middleware(OfferedToolsMiddleware(service))
 
 
 class McpTool(Tool):
     """A deepwork tool as a FastMCP tool."""
 
-    _spec: ToolSpec = PrivateAttr()
-    _app: Application = PrivateAttr()
+    _service: McpService = PrivateAttr()
 
     @classmethod
-    def from_spec(cls, spec: ToolSpec, app: Application) -> McpTool:
+    def from_spec(cls, spec: ToolSpec, service: McpService) -> McpTool:
+        described = service.describe_tool(spec)
         tool = cls(
             name=spec.name,
             description=spec.description,
             parameters=spec.input_schema,
-            output_schema=spec.output_schema if app.settings.output_schemas else None,
-            annotations=ToolAnnotations(
-                read_only_hint=spec.read_only,
-                destructive_hint=spec.declaration.destructive,
-                idempotent_hint=spec.declaration.idempotent,
-                open_world_hint=False,
-            ),
+            output_schema=described.get("outputSchema"),
+            annotations=ToolAnnotations(**described["annotations"]),
         )
-        tool._spec, tool._app = spec, app
+        tool._service = service
         return tool
 
-    def to_mcp_tool(self, **overrides: Any) -> McpToolForm:
+    def to_mcp_tool(self, **overrides: Any) -> Any:
         """Convert for tools/list, without FastMCP's metadata, which would cost every agent tokens."""
         return super().to_mcp_tool(**{"_meta": None, **overrides})
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Call the tool in a worker thread, so that its transaction completes if the client disconnects."""
-        try:
-            call = build_call(self.name, get_context())
-            log.info("%s by %s, stack %s", self.name, call.caller, self._app.describe_stack(call.caller))
-            return to_tool_result(await invoke_in_thread(self._app.database, self._spec, arguments, call))
-        except Exception as error:  # noqa: BLE001 - callers get every error in the same format
-            return to_error_result(error_to_dict(error, self.name))
+        request = build_request("tools/call")
+        return to_tool_result(
+            await run_in_worker(request, lambda: self._service.call_tool(request, self.name, arguments))
+        )
+
+
+class McpPrompt(Prompt):
+    """A deepwork prompt as a FastMCP prompt."""
+
+    _service: McpService = PrivateAttr()
+
+    @classmethod
+    def from_spec(cls, spec: PromptSpec, service: McpService) -> McpPrompt:
+        arguments = [PromptArgument(name=name, description=text) for name, text in spec.arguments.items()]
+        prompt = cls(name=spec.name, description=spec.description, arguments=arguments)
+        prompt._service = service
+        return prompt
+
+    def to_mcp_prompt(self, **overrides: Any) -> Any:
+        """Convert for prompts/list, without FastMCP's metadata."""
+        return super().to_mcp_prompt(**{"_meta": None, **overrides})
+
+    async def render(self, arguments: dict[str, Any] | None = None) -> str:
+        request = build_request("prompts/get")
+        found = await run_in_worker(
+            request, lambda: self._service.get_prompt(request, self.name, arguments or {})
+        )
+        return str(found["messages"][0]["content"]["text"])
+
+
+class McpResource(Resource):
+    """A deepwork resource as a FastMCP resource."""
+
+    _service: McpService = PrivateAttr()
+
+    @classmethod
+    def from_spec(cls, spec: ResourceSpec, service: McpService) -> McpResource:
+        resource = cls(uri=spec.uri, name=spec.name, description=spec.description, mime_type=spec.mime_type)  # type: ignore[arg-type]
+        resource._service = service
+        return resource
+
+    def to_mcp_resource(self, **overrides: Any) -> Any:
+        """Convert for resources/list, without FastMCP's metadata."""
+        return super().to_mcp_resource(**{"_meta": None, **overrides})
+
+    async def read(self) -> str:
+        return await _read_resource(self._service, str(self.uri))
+
+
+class McpTemplate(ResourceTemplate):
+    """A deepwork resource with an id in its URI, as a FastMCP template."""
+
+    _service: McpService = PrivateAttr()
+
+    @classmethod
+    def from_spec(cls, spec: ResourceSpec, service: McpService) -> McpTemplate:
+        id_alone = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+        template = cls(
+            uri_template=spec.uri,
+            name=spec.name,
+            description=spec.description,
+            mime_type=spec.mime_type,
+            parameters=id_alone,
+        )
+        template._service = service
+        return template
+
+    def to_mcp_template(self, **overrides: Any) -> Any:
+        """Convert for resources/templates/list, without FastMCP's metadata."""
+        return super().to_mcp_template(**{"_meta": None, **overrides})
+
+    async def _read(self, uri: str, params: dict[str, Any]) -> ResourceResult:  # noqa: ARG002 - FastMCP's signature
+        return self.convert_result(await _read_resource(self._service, uri))
 
 
 class OfferedToolsMiddleware(Middleware):
-    """Lists the tools that the caller's token covers, and answers calls of unknown tools.
+    """Lists the tools that the caller's token covers, and answers calls of unknown tools."""
 
-    One middleware for both, because every layer around a call costs as much as a small query.
-    """
-
-    def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
-        self._tools = tools
+    def __init__(self, service: McpService) -> None:
+        self._service = service
 
     async def on_list_tools(
         self,
         context: MiddlewareContext[ListToolsRequest],
         call_next: CallNext[ListToolsRequest, Sequence[Tool]],
     ) -> Sequence[Tool]:
-        """Hide tools that the caller may not call: they would only cost tokens."""
-        scope = _get_scope(_get_request(get_context()))
-        return [
-            tool
-            for tool in await call_next(context)
-            if is_offered_to(scope, self._tools[tool.name].declaration)
-        ]
+        """Hide tools that the caller may not call."""
+        scope, specs = get_scope(build_request("tools/list")), self._service.tools
+        listed = await call_next(context)
+        return [tool for tool in listed if is_offered_to(scope, specs[tool.name].declaration)]
 
     async def on_call_tool(
         self,
@@ -110,68 +180,62 @@ class OfferedToolsMiddleware(Middleware):
         try:
             return await call_next(context)
         except (NotFoundError, DisabledError):
-            return to_error_result(
-                _build_unknown_tool_error(context.message.name, list(self._tools)).to_dict()
+            return to_tool_result(
+                self._service.call_tool(build_request("tools/call"), context.message.name, {})
             )
 
 
-def to_tool_result(value: Any) -> ToolResult:
-    """Convert an answer to MCP's text and structured content; non-objects go under `result`.
+class McpRequestError(FastMCPError, MCPError):
+    """An MCP error that carries details; logged at debug level, because it is the caller's mistake."""
 
-    A string is sent as it is: escaped as JSON it would be harder to read and cost more tokens.
-    """
-    structured = value if isinstance(value, dict) else {"result": value}
-    content = TextContent(type="text", text=value) if isinstance(value, str) else _to_text_content(value)
-    return ToolResult(content=[content], structured_content=structured)
+    def __init__(self, error: RequestError) -> None:
+        MCPError.__init__(self, code=error.code, message=error.message, data=error.data)
+        self.log_level = logging.DEBUG
 
 
-def to_error_result(error: Mapping[str, Any]) -> ToolResult:
-    """Convert an error to a JSON object marked as an error."""
-    return ToolResult(content=[_to_text_content(error)], is_error=True)
+async def run_in_worker(request: Request, work: Callable[[], Result]) -> Result:
+    """Run the work in a thread, so that its transaction completes if the client disconnects."""
+    try:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        request.cancel()
+        raise
+    except RequestError as error:
+        raise McpRequestError(error) from None
 
 
-def _to_text_content(value: Any) -> TextContent:
-    return TextContent(type="text", text=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-
-
-def _build_unknown_tool_error(name: str, names: list[str]) -> DeepworkError:
-    close = difflib.get_close_matches(name, names, n=1)
-    return InvalidInput(
-        f"There is no tool {name[:200]!r}." + (f" Did you mean {close[0]}?" if close else ""),
-        suggestion="Call one of the tools that tools/list names.",
-    )
-
-
-def build_call(tool: str, context: Context) -> Call:
-    """Build the call; the caller is the token's name, the session or the client's name, on stdio `local`."""
+def build_request(method: str) -> Request:
+    """Build the request that FastMCP is answering; on stdio it has no HTTP caller."""
+    context = get_context()
     meta = (context.request_context and context.request_context.meta) or {}
-    request = _get_request(context)
-    if request is None:
-        return Call("local", tool, _parse_key(meta.get(KEY)))
-    principal: str | None = request.scope.get("deepwork.principal")
-    key = _parse_key(meta.get(KEY) or request.headers.get("idempotency-key"))
-    caller = principal or _format_caller(request, meta)
-    return Call(caller, tool, key, principal or "local", _get_scope(request))
+    if context.transport in (None, "stdio"):
+        return Request(0, method, {"_meta": dict(meta)})
+    http = get_http_request()
+    session = http.headers.get("mcp-session-id") or http.query_params.get("session_id")
+    return Request(0, method, {"_meta": dict(meta)}, HttpCaller(http.scope, http.headers, session))
 
 
-def _get_request(context: Context) -> Request | None:
-    """Return the HTTP request of the call; None on stdio."""
-    return None if context.transport in (None, "stdio") else get_http_request()
+def to_tool_result(answer: ToolAnswer) -> ToolResult:
+    """Convert an answer to FastMCP's form."""
+    structured = None if answer.structured is None else json.loads(answer.structured)
+    content = TextContent(type="text", text=answer.text)
+    return ToolResult(content=[content], structured_content=structured, is_error=answer.is_error)
 
 
-def _get_scope(request: Request | None) -> Scope:
-    """Return the scope of the caller's token; admin where no token is needed."""
-    return Scope.ADMIN if request is None else Scope(request.scope.get("deepwork.scope", Scope.ADMIN))
+async def _read_resource(service: McpService, uri: str) -> str:
+    request = build_request("resources/read")
+    found = await run_in_worker(request, lambda: service.read_resource(request, uri))
+    return str(found["contents"][0]["text"])
 
 
-def _parse_key(given: object) -> str | None:
-    return None if given is None else check_key(given)
+def _build_completion_handler(service: McpService) -> Callable[..., Completion | None]:
+    def complete(
+        reference: CompletionReference, argument: CompletionArgument, _: CompletionContext | None
+    ) -> Completion | None:
+        if not isinstance(reference, ResourceTemplateReference):
+            return None
+        given = {"name": argument.name, "value": argument.value}
+        found = service.complete({"uri": reference.uri}, given)["completion"]
+        return Completion(values=found["values"], has_more=found.get("hasMore"))
 
-
-def _format_caller(request: Request, meta: Mapping[str, Any]) -> str:
-    if session := request.headers.get("mcp-session-id") or request.query_params.get("session_id"):
-        return f"session:{session}"
-    client = meta.get(CLIENT)
-    if not isinstance(client, str) or not client.isprintable():
-        return "anonymous"
-    return f"client:{client}"[:200]
+    return complete

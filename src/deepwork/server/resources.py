@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
-
-from fastmcp import FastMCP
-from fastmcp.resources.base import Resource, ResourceResult
-from fastmcp.resources.template import ResourceTemplate
-from fastmcp.server.completions import CompletionReference
-from mcp.types import Completion, CompletionArgument, CompletionContext, ResourceTemplateReference
-from mcp.types import Resource as McpResourceForm
-from mcp.types import ResourceTemplate as McpTemplateForm
-from pydantic import PrivateAttr
+from urllib.parse import unquote
 
 from deepwork.call import Call
 from deepwork.hooks.current_work import get_project_scope
 from deepwork.overview.current_work_store import CurrentWorkStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
-from deepwork.server.prompts import run_in_worker
 from deepwork.server.registry import ToolSpec
 
 SESSIONS = "deepwork://sessions"
@@ -39,76 +31,59 @@ _PARTS = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
 Work = Callable[[str, Call], str]
 
 
-def register_resources(mcp: FastMCP, app: Application, tools: Mapping[str, ToolSpec]) -> None:
-    """Register the resources whose tools are enabled."""
-    reader = ResourceReader(app, tools)
-    if "get_session" in tools:
-        mcp.add_resource(
-            McpResource.create(SESSIONS, "Active job sessions and their current steps.", reader.read_sessions)
-        )
-    if "workflow_get_summary" in tools:
-        mcp.add_template(
-            McpTemplate.create(
-                PLAN_SUMMARY, "Summary of a plan and its progress.", reader.read_plan_summary, "text/markdown"
-            )
-        )
-    if "get_context" in tools:
-        mcp.add_template(
-            McpTemplate.create(
-                TRACKING_CONTEXT,
-                "History of a tracked workflow, plan or job session.",
-                reader.read_context,
-            )
-        )
-    if {"workflow_get_summary", "get_context"} & tools.keys():
-        mcp.add_completion_handler(reader.complete_id)
+@dataclass(frozen=True)
+class ResourceSpec:
+    """The description of a resource, or with `{id}` in its URI of a template."""
+
+    uri: str
+    description: str
+    mime_type: str
+    read: Work
+
+    @property
+    def name(self) -> str:
+        return self.uri.partition("://")[2].replace("/{id}/", "_")
+
+    @property
+    def is_template(self) -> bool:
+        return "{id}" in self.uri
+
+    def to_dict(self) -> dict[str, str]:
+        """Describe it as resources/list or resources/templates/list does."""
+        return {
+            "uriTemplate" if self.is_template else "uri": self.uri,
+            "name": self.name,
+            "description": self.description,
+            "mimeType": self.mime_type,
+        }
+
+    def match(self, uri: str) -> str | None:
+        """Return the id in a URI of this resource, "" if it has none; None for another resource."""
+        if not self.is_template:
+            return "" if uri == self.uri else None
+        before, _, after = self.uri.partition("{id}")
+        id = uri.removeprefix(before).removesuffix(after)
+        is_match = id and "/" not in id and uri == f"{before}{id}{after}"
+        return unquote(id) if is_match else None
 
 
-class McpResource(Resource):
-    """A deepwork resource as a FastMCP resource."""
-
-    _work: Work = PrivateAttr()
-
-    @classmethod
-    def create(
-        cls, uri: str, description: str, work: Work, mime_type: str = "application/json"
-    ) -> McpResource:
-        name = uri.partition("://")[2].replace("/", "_")
-        resource = cls(uri=uri, name=name, description=description, mime_type=mime_type)  # type: ignore[arg-type]
-        resource._work = work
-        return resource
-
-    def to_mcp_resource(self, **overrides: Any) -> McpResourceForm:
-        """Convert for resources/list, without FastMCP's metadata."""
-        return super().to_mcp_resource(**{"_meta": None, **overrides})
-
-    async def read(self) -> str:
-        return await run_in_worker(str(self.uri), lambda call: self._work("", call))
-
-
-class McpTemplate(ResourceTemplate):
-    """A deepwork resource with an id in its URI, as a FastMCP template."""
-
-    _work: Work = PrivateAttr()
-
-    @classmethod
-    def create(
-        cls, uri: str, description: str, work: Work, mime_type: str = "application/json"
-    ) -> McpTemplate:
-        name = uri.partition("://")[2].replace("/{id}/", "_")
-        id_alone = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
-        template = cls(
-            uri_template=uri, name=name, description=description, mime_type=mime_type, parameters=id_alone
-        )
-        template._work = work
-        return template
-
-    def to_mcp_template(self, **overrides: Any) -> McpTemplateForm:
-        """Convert for resources/templates/list, without FastMCP's metadata."""
-        return super().to_mcp_template(**{"_meta": None, **overrides})
-
-    async def _read(self, uri: str, params: dict[str, Any]) -> ResourceResult:
-        return self.convert_result(await run_in_worker(uri, lambda call: self._work(str(params["id"]), call)))
+def build_resources(reader: ResourceReader, tools: Mapping[str, ToolSpec]) -> list[ResourceSpec]:
+    """Build the resources whose tools are enabled."""
+    by_tool = {
+        "get_session": ResourceSpec(
+            SESSIONS, "Active job sessions and their current steps.", "application/json", reader.read_sessions
+        ),
+        "workflow_get_summary": ResourceSpec(
+            PLAN_SUMMARY, "Summary of a plan and its progress.", "text/markdown", reader.read_plan_summary
+        ),
+        "get_context": ResourceSpec(
+            TRACKING_CONTEXT,
+            "History of a tracked workflow, plan or job session.",
+            "application/json",
+            reader.read_context,
+        ),
+    }
+    return [spec for tool, spec in by_tool.items() if tool in tools]
 
 
 class ResourceReader:
@@ -144,18 +119,11 @@ class ResourceReader:
         """Read the context of a workflow, as get_context returns it."""
         return _to_json(self._call_tool("get_context", {"workflow_id": id, "include": _PARTS}, call))
 
-    def complete_id(
-        self, reference: CompletionReference, argument: CompletionArgument, _: CompletionContext | None
-    ) -> Completion | None:
-        """Complete an id from its prefix, the newest first."""
-        if not isinstance(reference, ResourceTemplateReference) or argument.name != "id":
-            return None
-        table = _TABLES.get(reference.uri)
-        if table is None:
-            return None
+    def complete_id(self, uri: str, prefix: str) -> tuple[list[str], bool]:
+        """Complete the id in a template, the newest first; also whether there are more than these."""
         with self._app.database.reading() as tx:
-            found = CurrentWorkStore(tx).list_ids(table, argument.value, MOST_OFFERED + 1)
-        return Completion(values=found[:MOST_OFFERED], has_more=len(found) > MOST_OFFERED)
+            found = CurrentWorkStore(tx).list_ids(_TABLES[uri], prefix, MOST_OFFERED + 1)
+        return found[:MOST_OFFERED], len(found) > MOST_OFFERED
 
     def _call_tool(self, tool: str, arguments: dict[str, Any], call: Call) -> Any:
         return invoke(self._app.database, self._tools[tool], arguments, call)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fastmcp import FastMCP
-from fastmcp.server.http import StarletteWithLifespan
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -24,12 +22,14 @@ from deepwork.dashboard.api import RestApi
 from deepwork.dashboard.pages import StaticPages, render_sign_in_page
 from deepwork.dashboard.streams import EventStreams
 from deepwork.events.hub import EventHub
+from deepwork.protocol.handler import MessageHandler
+from deepwork.protocol.transports.http import StreamableHttp
+from deepwork.protocol.transports.sse import SseTransport
 from deepwork.server.application import Application
-from deepwork.server.http.guard import Guard
+from deepwork.server.http.guard import TOO_LARGE, Guard, send_refusal
 from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.metrics import MetricsEndpoint, RefusalCounterMiddleware
 from deepwork.server.http.policy import AccessPolicy, is_mcp_path
-from deepwork.server.http.request_validation import RequestValidationMiddleware
 from deepwork.server.invocation import error_to_dict
 from deepwork.server.threads import invoke_in_thread
 
@@ -39,34 +39,37 @@ class RootRouter:
     """Routes MCP paths to the MCP app and everything else to the dashboard's routes."""
 
     pages: Starlette
-    protocol: Starlette | None
+    protocol: StreamableHttp | SseTransport | None
     """The MCP app; None if only the dashboard is served."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.protocol is not None and scope["type"] == "http" and is_mcp_path(scope["path"]):
-            await RequestValidationMiddleware(self.protocol)(scope, receive, send)
-        else:
+        if self.protocol is None or scope["type"] != "http" or not is_mcp_path(scope["path"]):
             await self.pages(scope, receive, send)
+            return
+        await self.protocol(scope, receive, send)
+        if scope.get("deepwork.too_large"):  # to MCP it looked as if the client had disconnected
+            await send_refusal(scope, receive, send, TOO_LARGE)
 
 
-def create_asgi_app(app: Application, mcp: FastMCP | None, policy: AccessPolicy) -> ASGIApp:
+def create_asgi_app(app: Application, handler: MessageHandler | None, policy: AccessPolicy) -> ASGIApp:
     """Create the whole application, with the guard around it."""
     rate = app.settings.rate_limit
     limit = RateLimit(rate, 4 * rate) if rate else None
     return RefusalCounterMiddleware(
-        SignInPageMiddleware(Guard(build_router(app, mcp), policy, limit, tokens=TokenCache(app.database)))
+        SignInPageMiddleware(
+            Guard(build_router(app, handler), policy, limit, tokens=TokenCache(app.database))
+        )
     )
 
 
-def build_router(app: Application, mcp: FastMCP | None) -> RootRouter:
-    """Build all routes; without `mcp` only those of the dashboard."""
-    protocol = None if mcp is None else _create_mcp_app(app, mcp)
+def build_router(app: Application, handler: MessageHandler | None) -> RootRouter:
+    """Build all routes; without `handler` only those of the dashboard."""
+    protocol = None if handler is None else _create_mcp_app(app, handler)
     hub = EventHub(app.feed)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with protocol.lifespan(app) if protocol else nullcontext():
-            yield
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
         hub.close()
 
     read_only = app.settings.read_only
@@ -90,10 +93,9 @@ def build_router(app: Application, mcp: FastMCP | None) -> RootRouter:
     return RootRouter(Starlette(routes=routes, lifespan=lifespan), protocol)
 
 
-def _create_mcp_app(app: Application, mcp: FastMCP) -> StarletteWithLifespan:
-    if app.settings.transport == "sse":
-        return mcp.http_app("/sse", transport="sse")
-    return mcp.http_app("/mcp", json_response=True)
+def _create_mcp_app(app: Application, handler: MessageHandler) -> StreamableHttp | SseTransport:
+    transport = SseTransport if app.settings.transport == "sse" else StreamableHttp
+    return transport(handler, lambda scope: scope["deepwork.owner"])
 
 
 def list_actions(app: Application) -> list[str]:

@@ -9,8 +9,6 @@ from urllib.parse import parse_qs
 
 import anyio
 import anyio.to_thread
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -88,8 +86,8 @@ class Guard:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, admitted: Admitted) -> None:
         scope["deepwork.principal"], scope["deepwork.scope"] = admitted.principal, admitted.scope
-        if admitted.principal is not None:
-            scope["user"] = _build_session_user(admitted)
+        # An MCP session belongs to the token that opened it.
+        scope["deepwork.owner"] = admitted.token_id or admitted.principal
         if admitted.token_id is None:
             await self._app(scope, receive, send)
             return
@@ -97,7 +95,7 @@ class Guard:
         stream = RevocableSend(send, lambda: self._find_token(admitted.token_id))
         try:
             await self._app(scope, receive, stream)
-        except ClientDisconnect:
+        except (ClientDisconnect, OSError):
             if not stream.is_ended:
                 raise
 
@@ -162,12 +160,6 @@ def _build_end_message(message: Message) -> Message:
     if message["type"] == "websocket.send":
         return {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "the token is no longer valid"}
     return {"type": "http.response.body", "body": b"", "more_body": False}
-
-
-def _build_session_user(admitted: Admitted) -> AuthenticatedUser:
-    """Build the user that owns an MCP session; the SDK refuses the session to other users."""
-    id = admitted.token_id or admitted.principal or ""
-    return AuthenticatedUser(AccessToken(token="", client_id=id, scopes=[admitted.scope]))
 
 
 async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import uvicorn
-from fastmcp import FastMCP
 
 from deepwork.config import Settings
 from deepwork.files.state import make_state_folder
+from deepwork.protocol.handler import MessageHandler
 from deepwork.server.application import Application
 from deepwork.server.http.addresses import (
     LOOPBACK_NAMES,
@@ -33,9 +33,9 @@ KEEP_ALIVE_SECONDS = 30  # agents think for a while between two calls
 
 
 async def serve_http(
-    app: Application, mcp: FastMCP | None, on_ready: Callable[[str], object] | None = None
+    app: Application, handler: MessageHandler | None, on_ready: Callable[[str], object] | None = None
 ) -> None:
-    """Serve MCP, REST, events and the dashboard; without `mcp` everything but MCP.
+    """Serve MCP, REST, events and the dashboard; without `handler` everything but MCP.
 
     `on_ready` is called with the login link as soon as the port is open.
     """
@@ -43,12 +43,12 @@ async def serve_http(
     address = require_safe_address(settings.host, has_token=bool(settings.token))
     make_state_folder(settings.token_file.parent)
     policy = build_policy(settings, address)
-    if mcp is None:
+    if handler is None:
         policy = replace(policy, mcp_needs_token=True)
     redact_tokens_in_logs(policy.token)
-    asgi_app = create_asgi_app(app, mcp, policy)
+    asgi_app = create_asgi_app(app, handler, policy)
     socket = bind_socket(address, settings.port)
-    _announce(settings, policy, address, has_mcp=mcp is not None)
+    _announce(settings, policy, address, has_mcp=handler is not None)
     if on_ready is not None:
         on_ready(f"{format_url(address, settings.port)}/?token={policy.token}")
     server = uvicorn.Server(

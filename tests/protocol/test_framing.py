@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deepwork.server.jsonrpc_validation import MAX_FRAME, reject_if_invalid
+from deepwork.protocol.framing import MAX_FRAME, InvalidFrame, parse_frame
 
 
 def build_call(arguments: str, id: str = "7") -> bytes:
@@ -15,18 +15,18 @@ def build_call(arguments: str, id: str = "7") -> bytes:
 
 
 def reject(line: bytes) -> Any:
-    answer = reject_if_invalid(line)
-    assert answer is not None
-    assert answer.endswith(b"\n")
-    return json.loads(answer)
+    with pytest.raises(InvalidFrame) as refused:
+        parse_frame(line)
+    assert refused.value.answer.endswith(b"\n")
+    return json.loads(refused.value.answer)
 
 
 @pytest.mark.parametrize(
     "line",
     [build_call("{}"), build_call("null"), build_call('{"a":"\\ud83d\\ude00"}'), build_call('{"a":[1,2]}')],
 )
-def test_what_can_be_read_is_left_to_the_sdk(line: bytes):
-    assert reject_if_invalid(line) is None
+def test_what_can_be_read_is_parsed(line: bytes):
+    assert parse_frame(line) == json.loads(line)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_an_id_among_the_arguments_is_not_the_requests():
     assert reject(broken)["id"] is None
 
 
-def test_notifications_and_answers_are_left_to_the_sdk():
-    assert reject_if_invalid(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n') is None
-    assert reject_if_invalid(b'{"jsonrpc":"2.0","id":3,"result":{}}\n') is None
+def test_notifications_and_answers_are_parsed():
+    assert "id" not in parse_frame(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+    assert parse_frame(b'{"jsonrpc":"2.0","id":3,"result":{}}\n')["result"] == {}

@@ -1,36 +1,62 @@
-"""Answers invalid JSON-RPC requests with our error format.
-
-The SDK silently drops a line that it cannot parse, and the client that sent it would wait forever.
-"""
+"""Parses JSON-RPC messages, and answers those that cannot be read in our error format."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from pydantic_core import from_json
+import re
+from typing import Any, NoReturn
 
 from deepwork.errors import Code, InvalidInput
+from deepwork.protocol.revisions import INVALID_REQUEST, PARSE_ERROR
 
 MAX_FRAME = 16 * 1024 * 1024
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+Message = dict[str, Any]
 
 
-def reject_if_invalid(line: bytes) -> bytes | None:
-    """Return the error response to a request that the SDK would drop; None if it is valid."""
-    if len(line) > MAX_FRAME:
-        return _build_refusal(_parse_leniently(line[:65536]), _build_size_error(len(line)), INVALID_REQUEST)
+class InvalidFrame(Exception):
+    """The text is not a JSON-RPC message; `answer` is the response to it."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+def parse_frame(data: bytes) -> Message:
+    """Parse one message; raise `InvalidFrame` if it is malformed or too large.
+
+    A client that got no answer to a malformed request would wait for it forever.
+    """
+    if len(data) > MAX_FRAME:
+        size_error = _build_size_error(len(data))
+        raise InvalidFrame(_build_refusal(_parse_leniently(data[:65536]), size_error, INVALID_REQUEST))
     try:
-        message = from_json(line, allow_inf_nan=False)
-    except ValueError as error:
-        return _build_refusal(_parse_leniently(line), _build_parse_error(error), PARSE_ERROR)
+        message = _parse_strictly(data)
+    except (ValueError, RecursionError) as error:
+        refusal = _build_refusal(_parse_leniently(data), _build_parse_error(error), PARSE_ERROR)
+        raise InvalidFrame(refusal) from None
     if problem := _find_problem(message):
-        return _build_refusal(message, InvalidInput(problem), INVALID_REQUEST)
-    return None
+        raise InvalidFrame(_build_refusal(message, InvalidInput(problem), INVALID_REQUEST))
+    return message  # type: ignore[no-any-return]
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_decoder = json.JSONDecoder(parse_constant=_reject_constant)
+_escaped_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _parse_strictly(data: bytes) -> Any:
+    message = _decoder.decode(data.decode())
+    if _escaped_surrogate.search(data):
+        json.dumps(message, ensure_ascii=False).encode()  # raises if a surrogate has no partner
+    return message
 
 
 def _find_problem(message: Any) -> str | None:
-    """Explain why the SDK would drop this message or answer it without details."""
+    """Explain why the value is not a message that we accept."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return "The request is not a JSON-RPC 2.0 message."
     if "method" not in message:
@@ -70,18 +96,18 @@ def _build_refusal(message: Any, error: InvalidInput, code: int) -> bytes:
     return json.dumps(answer).encode() + b"\n"
 
 
-def _parse_leniently(line: bytes) -> Any:
-    """Parse a line as far as possible, to find the id to answer."""
+def _parse_leniently(data: bytes) -> Any:
+    """Parse as far as possible, to find the id to answer."""
     try:
-        return json.loads(line)
+        return json.loads(data)
     except (ValueError, RecursionError):
-        return _parse_envelope(line)
+        return _parse_envelope(data)
 
 
-def _parse_envelope(line: bytes) -> dict[str, Any]:
-    """Extract id and method from a truncated or broken line, if they precede its parameters."""
+def _parse_envelope(data: bytes) -> dict[str, Any]:
+    """Extract id and method from a truncated or broken message, if they precede its parameters."""
     decoder, found = json.JSONDecoder(), {}
-    text = line[:65536].decode("utf-8", "replace").partition('"params"')[0]
+    text = data[:65536].decode("utf-8", "replace").partition('"params"')[0]
     for key in ("id", "method"):
         place = text.find(f'"{key}":')
         if place >= 0:
@@ -92,7 +118,7 @@ def _parse_envelope(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _build_parse_error(error: ValueError) -> InvalidInput:
+def _build_parse_error(error: Exception) -> InvalidInput:
     return InvalidInput(
         f"The request is not valid JSON: {str(error)[:200]}.",
         suggestion="Send valid JSON in UTF-8, without lone surrogates, NaN or Infinity.",

@@ -1,0 +1,153 @@
+"""Requests of one connection, and how answers become JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deepwork.protocol.revisions import INVALID_PARAMS, REVISION_KEY
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class JsonText(str):
+    """A value that is JSON already, so that it is not encoded again."""
+
+    __slots__ = ()
+
+
+def to_json(value: Any) -> JsonText:
+    """Encode a value compactly."""
+    return JsonText(_encode(value))
+
+
+def encode_object(fields: Mapping[str, Any]) -> JsonText:
+    """Encode an object some of whose values may be `JsonText`."""
+    members = (
+        f'"{name}":{value if type(value) is JsonText else _encode(value)}' for name, value in fields.items()
+    )
+    return JsonText("{" + ",".join(members) + "}")
+
+
+def encode_response(request_id: int | str | None, key: str, value: JsonText) -> bytes:
+    """Encode a whole response; `key` is `result` or `error`.
+
+    Names of files may contain lone surrogates: they are escaped, which JSON allows, because UTF-8 has no
+    form for them.
+    """
+    text = f'{{"jsonrpc":"2.0","id":{_encode(request_id)},"{key}":{value}}}\n'
+    return text.encode("utf-8", "backslashreplace")
+
+
+def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
+    """Encode a notification to the client."""
+    return (_encode({"jsonrpc": "2.0", "method": method, "params": params}) + "\n").encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+class RequestError(Exception):
+    """A JSON-RPC error, sent to the client as it is."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+    def to_json(self) -> JsonText:
+        """Encode the error; `data` is left out if there is none."""
+        error = {"code": self.code, "message": self.message}
+        return to_json(error if self.data is None else {**error, "data": self.data})
+
+
+def build_parameter_error() -> RequestError:
+    """Build the error for parameters that the protocol does not allow."""
+    return RequestError(INVALID_PARAMS, "Invalid request parameters", "")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The response to a request; `status` is its HTTP status."""
+
+    body: bytes
+    status: int = 200
+
+
+@dataclass(eq=False)
+class Request:
+    """One request of a client."""
+
+    id: int | str
+    method: str
+    params: Mapping[str, Any]
+    caller: Any = None
+    """Who sent it; set by the transport for the service, and unknown to the protocol."""
+    peer: Peer | None = None
+    notify: Callable[[bytes], object] | None = None
+    """Sends a line to the client while the request is being answered; None if that is impossible."""
+    is_stateless: bool = False
+    is_cancelled: bool = False
+    """Whether the client no longer wants the answer; a service may look at it and stop early."""
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the request; empty if there is none."""
+        meta = self.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    def cancel(self) -> None:
+        """Note that the client no longer wants the answer."""
+        self.is_cancelled = True
+
+    def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client how far the request is, if it asked for that with a `progressToken`."""
+        token = self.meta.get("progressToken")
+        if token is None or self.notify is None or self.is_cancelled:
+            return
+        known = {"progressToken": token, "progress": progress, "total": total, "message": message}
+        params = {name: value for name, value in known.items() if value is not None}
+        self.notify(encode_notification("notifications/progress", params))
+
+
+def has_envelope(params: Mapping[str, Any]) -> bool:
+    """Whether the parameters belong to a stateless revision; older clients never send this key."""
+    meta = params.get("_meta")
+    return isinstance(meta, dict) and REVISION_KEY in meta
+
+
+class Peer:
+    """The other end of a connection: the revision it speaks, and its requests that are being answered."""
+
+    def __init__(
+        self, notify: Callable[[bytes], object] | None = None, *, is_stateless: bool | None = None
+    ) -> None:
+        """`notify` sends a line to the client; the first request decides if `is_stateless` is None."""
+        self.notify = notify
+        self.is_stateless = is_stateless
+        self.is_initialized = False
+        self._running: dict[int | str, Request] = {}
+
+    def begin(self, request: Request) -> None:
+        """Note that a request is being answered; the first one decides the kind of the connection."""
+        if self.is_stateless is None:
+            self.is_stateless = request.method != "initialize" and has_envelope(request.params)
+        request.is_stateless, request.notify = self.is_stateless, self.notify
+        self._running[request.id] = request
+
+    def end(self, request: Request) -> None:
+        """Note that a request is answered."""
+        if self._running.get(request.id) is request:
+            del self._running[request.id]
+
+    def cancel(self, request_id: Any) -> None:
+        """Cancel a request; ids that are not being answered are ignored."""
+        if isinstance(request_id, int | str) and (request := self._running.get(request_id)) is not None:
+            request.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel every request, because the client is gone."""
+        for request in list(self._running.values()):
+            request.cancel()

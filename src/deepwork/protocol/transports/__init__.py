@@ -1,0 +1,1 @@
+"""Carry messages between clients and the handler: over standard streams, and over HTTP."""

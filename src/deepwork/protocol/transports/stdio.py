@@ -1,0 +1,167 @@
+"""MCP over standard input and output: one reader, and workers for requests that take longer.
+
+The reader answers quick requests itself, because passing them to a thread would take longer than they do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+
+from deepwork.protocol.framing import MAX_FRAME, InvalidFrame, parse_frame
+from deepwork.protocol.handler import MessageHandler
+from deepwork.protocol.messages import Peer, Request
+
+GRACE_SECONDS = 4.5
+WORKERS = 40
+_CHUNK = 1024 * 1024
+_ATOMIC = select.PIPE_BUF
+"""A pipe that is writable takes this many bytes without blocking."""
+
+
+def serve_stdio(handler: MessageHandler) -> None:
+    """Serve until the client closes its end or a signal arrives; requests received by then are answered."""
+    input, output = reserve_stdio()
+    stop_reading, stop_writing = os.pipe()
+    with ThreadPoolExecutor(WORKERS, "deepwork-call") as workers:
+        session = StdioSession(handler, ResponseWriter(output), workers)
+        _stop_on_signals(stop_writing, session)
+        for line in RequestReader(input, stop_reading).read_lines():
+            session.receive(line)
+
+
+def reserve_stdio() -> tuple[int, int]:
+    """Reserve stdin and stdout for the protocol; other code gets /dev/null and stderr instead."""
+    input = _replace_descriptor(0, os.open(os.devnull, os.O_RDONLY))
+    output = _replace_descriptor(1, os.dup(2))
+    sys.stdout = sys.stderr
+    return input, output
+
+
+class StdioSession:
+    """The connection to the one client of a server over standard streams."""
+
+    def __init__(
+        self, handler: MessageHandler, responses: ResponseWriter, workers: ThreadPoolExecutor
+    ) -> None:
+        self._handler, self._responses, self._workers = handler, responses, workers
+        self._peer = Peer(responses.write)
+
+    def receive(self, line: bytes) -> None:
+        """Answer one line, here or in a worker."""
+        try:
+            request = self._handler.accept(parse_frame(line), self._peer)
+        except InvalidFrame as invalid:
+            self._respond(invalid.answer)
+            return
+        if request is None:
+            return
+        if not self._handler.is_quick(request):
+            self._workers.submit(self._answer_in_worker, request)
+        elif (answer := self._handler.answer(request)) is not None:
+            self._respond(answer.body)
+
+    def cancel_all(self) -> None:
+        """Interrupt the requests that are still running."""
+        self._peer.cancel_all()
+
+    def _respond(self, line: bytes) -> None:
+        """Write from the reader. It must not block there: a client may send everything before it reads."""
+        if not self._responses.try_write(line):
+            self._workers.submit(self._responses.write, line)
+
+    def _answer_in_worker(self, request: Request) -> None:
+        if (answer := self._handler.answer(request)) is not None:
+            self._responses.write(answer.body)
+
+
+class RequestReader:
+    """Reads lines from the client, keeping little of those that are too long."""
+
+    def __init__(self, input: int, stop: int) -> None:
+        self._input, self._stop = input, stop
+        self._partial = bytearray()
+
+    def read_lines(self) -> Iterator[bytes]:
+        """Yield each line until the input ends or the descriptor `stop` becomes readable."""
+        while received := self._receive():
+            if b"\n" in received:
+                *lines, rest = (bytes(self._partial) + received).split(b"\n")
+                self._partial = bytearray(rest)
+                yield from (line for line in lines if line.strip())
+                continue
+            self._partial += received
+            if len(self._partial) > 2 * MAX_FRAME:
+                # Keep the beginning, which has the id to answer, and discard the rest.
+                del self._partial[MAX_FRAME + 1 :]
+
+    def _receive(self) -> bytes:
+        """Wait for input; return nothing at its end and on a stop signal."""
+        ready, _, _ = select.select([self._input, self._stop], [], [])
+        return b"" if self._stop in ready else os.read(self._input, _CHUNK)
+
+
+class ResponseWriter:
+    """Serialises writes so that each line reaches stdout whole."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._writing = threading.Lock()
+
+    def write(self, line: bytes) -> None:
+        """Write a line; nothing happens if the client is gone."""
+        with self._writing:
+            self._write_all(line)
+
+    def try_write(self, line: bytes) -> bool:
+        """Write a line if that is possible without waiting."""
+        if len(line) > _ATOMIC or not self._writing.acquire(blocking=False):
+            return False
+        try:
+            _, is_writable, _ = select.select([], [self._descriptor], [], 0)
+            if is_writable:
+                self._write_all(line)
+            return bool(is_writable)
+        finally:
+            self._writing.release()
+
+    def _write_all(self, line: bytes) -> None:
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except BrokenPipeError:  # the end of the input will follow
+            return
+
+
+def _replace_descriptor(descriptor: int, replacement: int) -> int:
+    """Return a private copy of a standard descriptor and put a harmless one in its place."""
+    private = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.dup2(replacement, descriptor)
+    os.close(replacement)
+    return private
+
+
+def _stop_on_signals(stop: int, session: StdioSession) -> None:
+    def stop_serving(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of signal handlers
+        signal.signal(number, lambda *_: os._exit(1))  # a second signal exits immediately
+        os.write(stop, b"!")
+        _start_timer(GRACE_SECONDS - 0.5, session.cancel_all)
+        _start_timer(GRACE_SECONDS, lambda: os._exit(0))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop_serving)
+
+
+def _start_timer(seconds: float, act: Callable[[], object]) -> None:
+    """Act later if the server still runs then; transactions that are open at its exit are rolled back."""
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,221 @@
+"""Offers an application's tools, prompts and resources over MCP, whatever the transport."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from deepwork import __version__
+from deepwork.access.models import Scope
+from deepwork.access.rules import is_offered_to
+from deepwork.call import Call
+from deepwork.database.idempotency import check_key
+from deepwork.errors import DeepworkError, InvalidInput
+from deepwork.observability import tracing
+from deepwork.protocol.messages import JsonText, Request, RequestError, to_json
+from deepwork.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
+from deepwork.protocol.service import HttpCaller, ToolAnswer
+from deepwork.server.application import Application
+from deepwork.server.instructions import build_instructions
+from deepwork.server.invocation import error_to_dict, invoke
+from deepwork.server.prompts import build_prompts
+from deepwork.server.registry import ToolSpec
+from deepwork.server.resources import ResourceReader, build_resources
+from deepwork.server.toolsets import select_tools
+
+log = logging.getLogger("deepwork.calls")
+
+KEY = "deepwork/idempotency-key"
+CLIENT = "deepwork/client"
+
+
+class McpService:
+    """The service of one application; see `protocol.service.Service`."""
+
+    name = "deepwork"
+    version = __version__
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+        tools = select_tools(app.registry, app.settings)
+        if app.settings.read_only:
+            tools = {name: _to_read_only(spec) for name, spec in tools.items()}
+        self.tools = tools
+        self.instructions = build_instructions({spec.toolset for spec in tools.values()})
+        self.prompts = build_prompts(app, tools)
+        self._reader = ResourceReader(app, tools)
+        self.resources = build_resources(self._reader, tools)
+        self._list_tools = cache(self._encode_tools)
+        self._is_local = "://" not in app.settings.database
+        self._has_called = False
+
+    def is_quick(self, request: Request) -> bool:
+        """Whether a request only reads from a local store, and runs no program.
+
+        The first call opens the store, which may have to wait for another process.
+        """
+        if request.method != "tools/call":
+            return request.method == "tools/list"
+        spec = self.tools.get(request.params.get("name", ""))
+        is_read = spec is not None and spec.read_only and spec.one_transaction
+        return is_read and self._is_local and self._has_called
+
+    def observe(self, request: Request) -> AbstractContextManager[object]:
+        """Return the span of a request."""
+        name = request.params.get("name")
+        known = self.tools if request.method == "tools/call" else self.prompts
+        return tracing.trace_request(request.method, name if name in known else None, request.meta)
+
+    def list_tools(self, request: Request) -> JsonText:
+        """List the tools that the caller's token covers: others would only cost tokens."""
+        return self._list_tools(get_scope(request))
+
+    def _encode_tools(self, scope: Scope) -> JsonText:
+        offered = [spec for spec in self.tools.values() if is_offered_to(scope, spec.declaration)]
+        return JsonText("[" + ",".join(to_json(self.describe_tool(spec)) for spec in offered) + "]")
+
+    def describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
+        """Describe a tool as tools/list does."""
+        described: dict[str, Any] = {
+            "name": spec.name,
+            "title": spec.name.replace("_", " ").title(),
+            "description": spec.description,
+            "inputSchema": spec.input_schema,
+            "annotations": {
+                "readOnlyHint": spec.read_only,
+                "destructiveHint": spec.declaration.destructive,
+                "idempotentHint": spec.declaration.idempotent,
+                "openWorldHint": False,
+            },
+        }
+        if self.app.settings.output_schemas and spec.output_schema is not None:
+            described["outputSchema"] = spec.output_schema
+        return described
+
+    def call_tool(self, request: Request, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Call a tool; errors have one format, and each call is logged with the job stack of its caller."""
+        try:
+            spec = self._find_tool(name)
+            call = build_call(name, request)
+            if log.isEnabledFor(logging.INFO):
+                log.info("%s by %s, stack %s", name, call.caller, self.app.describe_stack(call.caller))
+            answer = self._invoke(request, spec, arguments, call)
+            self._has_called = True
+            return build_tool_answer(answer)
+        except Exception as error:  # noqa: BLE001 - callers get every error in the same format
+            return ToolAnswer(to_json(error_to_dict(error, name)), is_error=True)
+
+    def _find_tool(self, name: str) -> ToolSpec:
+        if (spec := self.tools.get(name)) is not None:
+            return spec
+        close = difflib.get_close_matches(name, list(self.tools), n=1)
+        raise InvalidInput(
+            f"There is no tool {name[:200]!r}." + (f" Did you mean {close[0]}?" if close else ""),
+            suggestion="Call one of the tools that tools/list names.",
+        )
+
+    def _invoke(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
+        if spec.declaration.long_running:  # it stops early once nobody waits for its answer
+            call = replace(call, is_wanted=lambda: not request.is_cancelled)
+        return invoke(self.app.database, spec, arguments, call)
+
+    def list_prompts(self) -> list[dict[str, Any]]:
+        return [prompt.to_dict() for prompt in self.prompts.values()]
+
+    def get_prompt(self, request: Request, name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+        """Render a prompt as one message of the user."""
+        if (prompt := self.prompts.get(name)) is None:
+            raise RequestError(INVALID_PARAMS, f"Unknown prompt: {name!r}")
+        text = self._run(name, request, lambda call: prompt.render(arguments, call))
+        messages = [{"role": "user", "content": {"type": "text", "text": text}}]
+        return {"description": prompt.description, "messages": messages}
+
+    def list_resources(self) -> list[dict[str, Any]]:
+        return [spec.to_dict() for spec in self.resources if not spec.is_template]
+
+    def list_templates(self) -> list[dict[str, Any]]:
+        return [spec.to_dict() for spec in self.resources if spec.is_template]
+
+    def read_resource(self, request: Request, uri: str) -> dict[str, Any]:
+        """Read a resource as text."""
+        for spec in self.resources:
+            if (id := spec.match(uri)) is not None:
+                text = self._run(uri, request, partial(spec.read, id))
+                return {"contents": [{"uri": uri, "mimeType": spec.mime_type, "text": text}]}
+        raise RequestError(INVALID_PARAMS, f"Resource not found: {uri!r}", {"uri": uri})
+
+    def complete(self, reference: Mapping[str, str], argument: Mapping[str, str]) -> dict[str, Any]:
+        """Complete the id of a resource template; there is nothing to complete elsewhere."""
+        uri = reference.get("uri", "")
+        is_offered = any(spec.is_template and spec.uri == uri for spec in self.resources)
+        found = (
+            self._reader.complete_id(uri, argument["value"])
+            if argument["name"] == "id" and is_offered
+            else None
+        )
+        if found is None:
+            return {"completion": {"values": []}}
+        values, has_more = found
+        return {"completion": {"values": values, "hasMore": has_more}}
+
+    def _run(self, name: str, request: Request, work: Callable[[Call], str]) -> str:
+        """Run the work of a prompt or resource; errors have the same format as those of tools."""
+        try:
+            return work(build_call(name, request))
+        except Exception as error:  # noqa: BLE001 - callers get every error in the same format
+            details = error_to_dict(error, name)
+            tracing.mark_failed(str(details["code"]))
+            code = INVALID_PARAMS if isinstance(error, DeepworkError) else INTERNAL_ERROR
+            raise RequestError(code, str(details["message"]), details) from None
+
+
+def build_tool_answer(value: Any) -> ToolAnswer:
+    """Convert an answer to MCP's text and structured content; non-objects go under `result`.
+
+    A string is sent as it is: escaped as JSON it would be harder to read and cost more tokens.
+    """
+    text = to_json(value)
+    structured = text if isinstance(value, dict) else JsonText(f'{{"result":{text}}}')
+    return ToolAnswer(value if isinstance(value, str) else text, structured)
+
+
+def build_call(tool: str, request: Request) -> Call:
+    """Build the call; the caller is the token's name, the session or the client's name, on stdio `local`."""
+    source: HttpCaller | None = request.caller
+    if source is None:
+        return Call("local", tool, _parse_key(request.meta.get(KEY)))
+    principal: str | None = source.scope.get("deepwork.principal")
+    key = _parse_key(request.meta.get(KEY) or source.headers.get("idempotency-key"))
+    caller = principal or _format_caller(source.session_id, request.meta)
+    return Call(caller, tool, key, principal or "local", get_scope(request))
+
+
+def get_scope(request: Request) -> Scope:
+    """Return the scope of the caller's token; admin where no token is needed."""
+    source: HttpCaller | None = request.caller
+    return Scope.ADMIN if source is None else Scope(source.scope.get("deepwork.scope", Scope.ADMIN))
+
+
+def _parse_key(given: object) -> str | None:
+    return None if given is None else check_key(given)
+
+
+def _format_caller(session_id: str | None, meta: Mapping[str, Any]) -> str:
+    if session_id:
+        return f"session:{session_id}"
+    client = meta.get(CLIENT)
+    if not isinstance(client, str) or not client.isprintable():
+        return "anonymous"
+    return f"client:{client}"[:200]
+
+
+def _to_read_only(spec: ToolSpec) -> ToolSpec:
+    """In read-only mode no tool changes anything: the scope `read` suffices and no audit record is needed."""
+    if spec.read_only:
+        return spec
+    return replace(spec, declaration=replace(spec.declaration, scope="read", when_false=None, read_only=True))

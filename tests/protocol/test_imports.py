@@ -1,0 +1,49 @@
+"""What a running server has imported: start time and memory depend on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from http_tests.http_server import HttpServer, McpSession
+from protocol.stdio_server import StdioServer
+
+MCP_LIBRARIES = {"fastmcp", "mcp", "mcp_types"}
+
+# Runs the command, and at its end writes the names of all modules to a file.
+RECORDING = """
+import atexit, json, os, sys
+atexit.register(lambda: open(os.environ["MODULES"], "w").write(json.dumps(list(sys.modules))))
+from deepwork.__main__ import main
+main()
+"""
+COMMAND = (sys.executable, "-P", "-c", RECORDING)
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MODULES", str(tmp_path / "modules.json"))
+    return tmp_path / "modules.json"
+
+
+def find_imported(modules: Path, unwanted: set[str]) -> set[str]:
+    return unwanted & {name.partition(".")[0] for name in json.loads(modules.read_text())}
+
+
+def test_over_stdio_a_server_imports_no_framework(tmp_path: Path, modules: Path):
+    with StdioServer(tmp_path, command=COMMAND) as wire:
+        assert wire.request("tools/list")["result"]["tools"]
+        assert wire.call("agent_register", {"name": "Ada", "runtime": "codex"})["name"] == "Ada"
+
+    assert not find_imported(modules, {*MCP_LIBRARIES, "anyio", "asyncio", "starlette", "uvicorn"})
+
+
+def test_over_http_a_server_imports_no_mcp_library(tmp_path: Path, modules: Path):
+    with HttpServer(tmp_path, command=COMMAND) as server:
+        assert McpSession(server).call(1, "agent_list", {})["total"] == 0
+        server.stop()
+
+    assert not find_imported(modules, MCP_LIBRARIES)

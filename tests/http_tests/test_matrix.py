@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from application import make_app
 from deepwork.protocol.handler import MessageHandler
-from deepwork.server.http.asgi import build_router
+from deepwork.server.http.asgi import build_router, create_mcp_app
 from deepwork.server.http.guard import HEADERS, Guard
 from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.policy import AccessPolicy, is_mcp_path
@@ -69,7 +69,7 @@ def ask(guard: Guard, method: str, path: str, headers: dict[str, str]) -> tuple[
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_the_guard_stands_before_every_route(tmp_path: Path, transport: str, needs_token: bool):
     app = make_app(tmp_path, str(tmp_path / "x.db"), transport=transport)
-    every = build_router(app, MessageHandler(McpService(app)))
+    every = build_router(app, create_mcp_app(app, MessageHandler(McpService(app))))
     assert every.protocol is not None
     asked = [*addresses(every.pages.routes), *every.protocol.addresses]
     policy = AccessPolicy(hosts=HOSTS, token=TOKEN, mcp_needs_token=needs_token)

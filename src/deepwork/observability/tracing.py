@@ -37,7 +37,9 @@ def start_tracing(environment: Mapping[str, str]) -> Callable[[], None]:
 _NO_SPAN: AbstractContextManager[object] = nullcontext()
 
 
-def trace_request(method: str, name: str | None, meta: Mapping[str, Any]) -> AbstractContextManager[object]:
+def trace_request(
+    method: str, name: str | None, session: str | None, meta: Mapping[str, Any]
+) -> AbstractContextManager[object]:
     """Return the span of a request, for a `with` block; `name` is that of the tool or prompt.
 
     The trace of the client goes on if `meta` has a `traceparent`.
@@ -49,6 +51,8 @@ def trace_request(method: str, name: str | None, meta: Mapping[str, Any]) -> Abs
     attributes = {"mcp.method.name": method}
     if name is not None:
         attributes["gen_ai.tool.name" if method == "tools/call" else "gen_ai.prompt.name"] = name
+    if session is not None:
+        attributes["mcp.session.id"] = session
     return trace.get_tracer("deepwork", __version__).start_as_current_span(
         method if name is None else f"{method} {name}",
         context=propagate.extract(meta),

@@ -69,7 +69,8 @@ class McpService:
         """Return the span of a request."""
         name = request.params.get("name")
         known = self.tools if request.method == "tools/call" else self.prompts
-        return tracing.trace_request(request.method, name if name in known else None, request.meta)
+        session = request.caller.session_id if isinstance(request.caller, HttpCaller) else None
+        return tracing.trace_request(request.method, name if name in known else None, session, request.meta)
 
     def list_tools(self, request: Request) -> JsonText:
         """List the tools that the caller's token covers: others would only cost tokens."""

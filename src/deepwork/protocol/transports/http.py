@@ -56,8 +56,7 @@ class Session:
     """The stream that the client opened with GET. We send nothing there, but clients expect to have it."""
     in_flight: int = 0
 
-    def close(self) -> None:
-        self.peer.cancel_all()
+    def end_stream(self) -> None:
         if self.stream is not None:
             self.stream.put(None)
 
@@ -101,6 +100,11 @@ class StreamableHttp:
             await self._handle_stateless(http, pairs, message)
         else:
             await self._handle_handshake(http, message)
+
+    def end_streams(self) -> None:
+        """End the streams that clients hold open, which would delay the end of the server."""
+        for session in list(self._sessions.values()):
+            session.end_stream()
 
     async def _handle_stateless(
         self, http: HttpRequest, pairs: list[tuple[str, str]], message: Message
@@ -260,7 +264,8 @@ class StreamableHttp:
 
     def _drop(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
-        session.close()
+        session.peer.cancel_all()
+        session.end_stream()
 
 
 def _build_cancelled_answer(request: Request) -> Answer:

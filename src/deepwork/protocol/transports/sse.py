@@ -65,6 +65,11 @@ class SseTransport:
         else:
             await respond(send, 404, b"Not Found", _TEXT)
 
+    def end_streams(self) -> None:
+        """End all sessions: clients hold their streams open, which would delay the end of the server."""
+        for session in list(self._sessions.values()):
+            session.stream.put(None)
+
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self._sessions) >= MAX_SESSIONS:
             await respond(send, 503, b"Too many open sessions", _TEXT)

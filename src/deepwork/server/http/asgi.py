@@ -33,13 +33,15 @@ from deepwork.server.http.policy import AccessPolicy, is_mcp_path
 from deepwork.server.invocation import error_to_dict
 from deepwork.server.threads import invoke_in_thread
 
+McpApp = StreamableHttp | SseTransport
+
 
 @dataclass(frozen=True)
 class RootRouter:
     """Routes MCP paths to the MCP app and everything else to the dashboard's routes."""
 
     pages: Starlette
-    protocol: StreamableHttp | SseTransport | None
+    protocol: McpApp | None
     """The MCP app; None if only the dashboard is served."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,20 +53,19 @@ class RootRouter:
             await send_refusal(scope, receive, send, TOO_LARGE)
 
 
-def create_asgi_app(app: Application, handler: MessageHandler | None, policy: AccessPolicy) -> ASGIApp:
+def create_asgi_app(app: Application, protocol: McpApp | None, policy: AccessPolicy) -> ASGIApp:
     """Create the whole application, with the guard around it."""
     rate = app.settings.rate_limit
     limit = RateLimit(rate, 4 * rate) if rate else None
     return RefusalCounterMiddleware(
         SignInPageMiddleware(
-            Guard(build_router(app, handler), policy, limit, tokens=TokenCache(app.database))
+            Guard(build_router(app, protocol), policy, limit, tokens=TokenCache(app.database))
         )
     )
 
 
-def build_router(app: Application, handler: MessageHandler | None) -> RootRouter:
-    """Build all routes; without `handler` only those of the dashboard."""
-    protocol = None if handler is None else _create_mcp_app(app, handler)
+def build_router(app: Application, protocol: McpApp | None) -> RootRouter:
+    """Build all routes; without `protocol` only those of the dashboard."""
     hub = EventHub(app.feed)
 
     @asynccontextmanager
@@ -93,7 +94,8 @@ def build_router(app: Application, handler: MessageHandler | None) -> RootRouter
     return RootRouter(Starlette(routes=routes, lifespan=lifespan), protocol)
 
 
-def _create_mcp_app(app: Application, handler: MessageHandler) -> StreamableHttp | SseTransport:
+def create_mcp_app(app: Application, handler: MessageHandler) -> McpApp:
+    """Create the application of the transport that the settings name."""
     transport = SseTransport if app.settings.transport == "sse" else StreamableHttp
     return transport(handler, lambda scope: scope["deepwork.owner"])
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
@@ -20,7 +21,7 @@ from deepwork.server.http.addresses import (
     is_loopback,
     require_safe_address,
 )
-from deepwork.server.http.asgi import create_asgi_app
+from deepwork.server.http.asgi import McpApp, create_asgi_app, create_mcp_app
 from deepwork.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
 from deepwork.server.http.owner_token import load_token
 from deepwork.server.http.policy import AccessPolicy
@@ -46,12 +47,13 @@ async def serve_http(
     if handler is None:
         policy = replace(policy, mcp_needs_token=True)
     redact_tokens_in_logs(policy.token)
-    asgi_app = create_asgi_app(app, handler, policy)
+    protocol = None if handler is None else create_mcp_app(app, handler)
+    asgi_app = create_asgi_app(app, protocol, policy)
     socket = bind_socket(address, settings.port)
     _announce(settings, policy, address, has_mcp=handler is not None)
     if on_ready is not None:
         on_ready(f"{format_url(address, settings.port)}/?token={policy.token}")
-    server = uvicorn.Server(
+    server = HttpServer(
         uvicorn.Config(
             asgi_app,
             log_config=None,
@@ -66,12 +68,26 @@ async def serve_http(
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,
             ws_max_size=65536,
-        )
+        ),
+        protocol,
     )
     # uvicorn raises the signal again after a graceful shutdown; ignore it then.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     await server.serve(sockets=[socket])
+
+
+class HttpServer(uvicorn.Server):
+    """Ends the streams of MCP clients on a signal, instead of waiting for them during the grace period."""
+
+    def __init__(self, config: uvicorn.Config, protocol: McpApp | None) -> None:
+        super().__init__(config)
+        self._protocol = protocol
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._protocol is not None:
+            self._protocol.end_streams()
+        super().handle_exit(sig, frame)
 
 
 def build_policy(settings: Settings, address: str) -> AccessPolicy:

@@ -1,0 +1,185 @@
+"""The transports with a slow tool: progress, cancellation, and clients that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+import pytest
+
+from deepwork.protocol.handler import MessageHandler
+from deepwork.protocol.transports.http import StreamableHttp
+from deepwork.protocol.transports.stdio import RequestReader, ResponseWriter, StdioSession
+from protocol.fake_service import PATIENCE_SECONDS, FakeService
+from protocol.transcript import INITIALIZE, Step, call, notify, request, wrap
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+class HttpExchange:
+    """One POST to `/mcp` in this process; its client may disconnect."""
+
+    def __init__(self, app: StreamableHttp, step: Step, **headers: str) -> None:
+        self._app, self._body = app, json.dumps(step.message).encode()
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        } | {name.replace("_", "-"): value for name, value in headers.items()}
+        self._is_read = False
+        self.gone, self.has_part = asyncio.Event(), asyncio.Event()
+        self.sent: list[Any] = []
+
+    async def run(self) -> HttpExchange:
+        pairs = [(name.encode(), value.encode()) for name, value in self._headers.items()]
+        scope = {"method": "POST", "path": "/mcp", "headers": pairs}
+        await self._app(scope, self._receive, self._send)
+        return self
+
+    async def _receive(self) -> Any:
+        if not self._is_read:
+            self._is_read = True
+            return {"type": "http.request", "body": self._body}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+        if message.get("body"):
+            self.has_part.set()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(each.get("body", b"") for each in self.sent)
+
+    @property
+    def events(self) -> list[Any]:
+        """The messages of a stream."""
+        lines = self.body.split(b"\r\n")
+        return [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
+
+
+STATELESS = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": "slow"}
+
+
+async def open_session(app: StreamableHttp) -> str:
+    opened = await HttpExchange(app, request("i", "initialize", INITIALIZE)).run()
+    return opened.headers["mcp-session-id"]
+
+
+@pytest.mark.parametrize("is_stateless", [False, True])
+def test_over_http_progress_turns_the_answer_into_a_stream(service: FakeService, is_stateless: bool):
+    async def look() -> None:
+        app = StreamableHttp(MessageHandler(service), lambda _: None)
+        step = call("mine", "slow", _meta={"progressToken": 5})
+        exchange = (
+            HttpExchange(app, wrap(step), **STATELESS)
+            if is_stateless
+            else HttpExchange(app, step, mcp_session_id=await open_session(app))
+        )
+        running = asyncio.create_task(exchange.run())
+        await exchange.has_part.wait()
+        service.may_end.set()
+        await running
+
+        progress, answer = exchange.events
+        assert exchange.headers["content-type"] == "text/event-stream"
+        assert progress["params"]["progressToken"] == 5
+        assert (answer["id"], answer["result"]["content"][0]["text"]) == ("mine", "done")
+        assert not exchange.sent[-1].get("more_body")
+
+    anyio.run(look)
+
+
+def test_over_http_a_client_that_wants_json_gets_no_progress(service: FakeService):
+    async def look() -> None:
+        app = StreamableHttp(MessageHandler(service), lambda _: None)
+        service.may_end.set()
+        step = wrap(call("mine", "slow", _meta={"progressToken": 5}))
+        exchange = await HttpExchange(app, step, **STATELESS, accept="application/json").run()
+
+        assert exchange.headers["content-type"] == "application/json"
+        assert json.loads(exchange.body)["id"] == "mine"
+
+    anyio.run(look)
+
+
+def test_over_http_a_request_of_a_session_is_cancelled_by_a_notification(service: FakeService):
+    async def look() -> None:
+        app = StreamableHttp(MessageHandler(service), lambda _: None)
+        session = await open_session(app)
+        running = asyncio.create_task(HttpExchange(app, call("mine", "slow"), mcp_session_id=session).run())
+        assert await asyncio.to_thread(service.is_running.wait, PATIENCE_SECONDS)
+        cancel = notify("x", "notifications/cancelled", {"requestId": "mine"})
+        await HttpExchange(app, cancel, mcp_session_id=session).run()
+
+        answer = json.loads((await running).body)
+        assert answer["error"] == {"code": -32800, "message": "Request cancelled"}
+
+    anyio.run(look)
+
+
+def test_a_stateless_request_is_cancelled_by_a_disconnect(service: FakeService):
+    async def look() -> None:
+        app = StreamableHttp(MessageHandler(service), lambda _: None)
+        exchange = HttpExchange(app, wrap(call("mine", "slow")), **STATELESS)
+        running = asyncio.create_task(exchange.run())
+        assert await asyncio.to_thread(service.is_running.wait, PATIENCE_SECONDS)
+        exchange.gone.set()
+        await running
+
+        assert service.is_interrupted.is_set()
+
+    anyio.run(look)
+
+
+def test_a_session_of_another_owner_does_not_exist(service: FakeService):
+    async def look() -> None:
+        owners = iter(["ada", "eve", "ada"])
+        app = StreamableHttp(MessageHandler(service), lambda _: next(owners))
+        session = await open_session(app)
+        ping = request("p", "ping")
+
+        refused = await HttpExchange(app, ping, mcp_session_id=session).run()
+        answered = await HttpExchange(app, ping, mcp_session_id=session).run()
+
+        assert (refused.sent[0]["status"], answered.sent[0]["status"]) == (404, 200)
+
+    anyio.run(look)
+
+
+def test_a_client_may_send_everything_before_it_reads(service: FakeService):
+    reading, writing = os.pipe()
+    ping = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}'
+    with ThreadPoolExecutor(4) as workers, os.fdopen(reading, "rb") as answers:
+        session = StdioSession(MessageHandler(service), ResponseWriter(writing), workers)
+        for number in range(5000):  # more than a pipe holds
+            session.receive(ping % number)
+        received = {json.loads(answers.readline())["id"] for _ in range(5000)}
+
+    os.close(writing)
+    assert received == set(range(5000))
+
+
+def test_lines_are_whole_however_they_arrive():
+    reading, writing = os.pipe()
+    stop, _ = os.pipe()
+    with ThreadPoolExecutor(1) as client:
+
+        def send() -> None:
+            for piece in (b'{"a":', b"1}\n\n{", b"}\n", b"  \n[]\nrest"):
+                os.write(writing, piece)
+            os.close(writing)
+
+        client.submit(send)
+        assert list(RequestReader(reading, stop).read_lines()) == [b'{"a":1}', b"{}", b"[]"]

@@ -183,3 +183,18 @@ def test_lines_are_whole_however_they_arrive():
 
         client.submit(send)
         assert list(RequestReader(reading, stop).read_lines()) == [b'{"a":1}', b"{}", b"[]"]
+
+
+def test_a_stateless_stream_is_cancelled_by_a_disconnect(service: FakeService):
+    async def look() -> None:
+        app = StreamableHttp(MessageHandler(service), lambda _: None)
+        step = wrap(call("mine", "slow", _meta={"progressToken": 5}))
+        exchange = HttpExchange(app, step, **STATELESS)
+        running = asyncio.create_task(exchange.run())
+        await exchange.has_part.wait()
+        exchange.gone.set()
+        await running
+
+        assert service.is_interrupted.is_set()
+
+    anyio.run(look)

@@ -199,11 +199,17 @@ class StreamableHttp:
         loop = asyncio.get_running_loop()
         answered = loop.run_in_executor(self._workers, self._handler.answer, request, checked)
         answered.add_done_callback(lambda _: stream.put(None))
-        first = await self._wait(http, request, stream)
-        if first is None:
-            await _respond(http, headers, request, answered.result())
-        else:
+        try:
+            first = await self._wait(http, request, stream)
+            if first is None:
+                await _respond(http, headers, request, answered.result())
+                return
             await stream.run(first, lambda: _format_last(request, answered))
+        except asyncio.CancelledError:  # the server ends
+            request.cancel()
+            raise
+        if request.is_stateless and not answered.done():
+            request.cancel()
 
     async def _wait(self, http: HttpRequest, request: Request, stream: EventStream) -> bytes | None:
         """Wait for the first notification of a request, or for its end, which is None."""

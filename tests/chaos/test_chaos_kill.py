@@ -15,7 +15,7 @@ from chaos.ledger import Entry, Ledger
 from chaos.workers import Worker
 from chaos.writer import Writer
 from deepwork.server.application import Application
-from deepwork.server.registration import KEY
+from deepwork.server.mcp_service import KEY
 from protocol.stdio_server import StdioServer
 from quick import PLAIN
 

@@ -198,7 +198,9 @@ class HttpClient:
         parts = iter([{"type": "http.request", "body": body}])
 
         async def receive() -> Any:
-            return next(parts, None) or await anyio.sleep_forever()
+            if (part := next(parts, None)) is None:
+                await anyio.sleep_forever()
+            return part
 
         async def send(message: Any) -> None:
             sent.append(message)

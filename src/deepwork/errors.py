@@ -10,6 +10,7 @@ DeepworkError
 │   └── ReviewerError    the external reviewer failed
 ├── StateError           no job session is active, or its file is damaged
 ├── DefinitionError      a job.yml, .deepreview or config.yml is wrong
+│   └── InvalidDefinition  the same, with its problems by file and line
 ├── GitError             git failed, was missing or took too long
 │   └── NotARepository   the directory is not in a git repository
 └── StorageError         the database or a file cannot be read or written

@@ -13,11 +13,7 @@ from clients import Caller, StdioClient
 
 COUNTS = (1, 50, 500)
 LENGTHS = (5, 200)
-TARGETS = {
-    "get_workflows (500 jobs)": 10.0,
-    "finished_step (5 steps)": 6.0,
-    "finished_step (200 steps)": 6.0,
-}
+TARGETS = {"get_workflows (500 jobs)": 10.0, "finished_step (5 steps)": 6.0, "finished_step (200 steps)": 6.0}
 """The highest ratio of a median to the echo's."""
 
 
@@ -29,11 +25,15 @@ def write_job(root: Path, name: str, length: int) -> None:
     out = {"out": {"type": "file", "description": "what was done", "required": True}}
     steps = [
         {
-            "id": f"s{number}", "name": f"Step {number}", "description": "a step",
-            "instructions_file": "steps/do.md", "outputs": out, "reviews": [],
+            "id": f"s{number}",
+            "name": f"Step {number}",
+            "description": "a step",
+            "instructions_file": "steps/do.md",
+            "outputs": out,
+            "reviews": [],
         }
         for number in range(length)
-    ]  # fmt: skip
+    ]
     workflow = {"name": "main", "summary": "all of it", "steps": [step["id"] for step in steps]}
     about = {"version": "1.0.0", "common_job_info_provided_to_all_steps_at_runtime": "A job to be measured."}
     definition = {"name": name, "summary": "measured", **about, "steps": steps, "workflows": [workflow]}

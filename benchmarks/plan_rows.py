@@ -69,8 +69,11 @@ class PlanFixture:
 
     def _create_plan(self, made: dict[str, Any], limit: int = 100) -> tuple[str, list[str]]:
         created = {
-            "name": "bench", "source_type": "prompt", "source_content": "Measure.", "max_parallel_tasks": 10_000,
-        }  # fmt: skip
+            "name": "bench",
+            "source_type": "prompt",
+            "source_content": "Measure.",
+            "max_parallel_tasks": 10_000,
+        }
         id: str = self._caller.call("workflow_create", created)["id"]
         self._caller.call("workflow_set_plan", {"id": id, "plan": made})
         tasks = self._caller.call("workflow_get", {"id": id, "include_tasks": True, "task_limit": limit})[
@@ -158,8 +161,12 @@ def measure_footprint(folder: Path) -> Iterator[dict[str, Any]]:
     growth = server.get_memory_mb() - before
     server.close()
     size = (folder / ".deepwork" / "deepwork.db").stat().st_size / 2**20
-    yield {"name": "memory grown by 10,000 tasks, 50,000 checkpoints", "mb": round(growth, 1),
-           "ratio": round(growth / MOST_GROWTH_MB, 2), "target": 1.0}  # fmt: skip
+    yield {
+        "name": "memory grown by 10,000 tasks, 50,000 checkpoints",
+        "mb": round(growth, 1),
+        "ratio": round(growth / MOST_GROWTH_MB, 2),
+        "target": 1.0,
+    }
     yield {"name": "file of 10,000 tasks, 50,000 checkpoints", "mb": round(size, 1), "ratio": 0.0}
 
 

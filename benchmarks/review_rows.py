@@ -27,18 +27,30 @@ TARGETS = {REVIEWS: 4.0, AGAIN: 4.0, RULES: 5.0}
 
 # The git commands a review needs. Not imported from the program: it must not change its own yardstick.
 QUESTIONS = (
-    ("for-each-ref", "--format=%(refname) %(symref)", "refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master"),
+    (
+        "for-each-ref",
+        "--format=%(refname) %(symref)",
+        "refs/remotes/origin/HEAD",
+        "refs/remotes/origin/main",
+        "refs/remotes/origin/master",
+        "refs/heads/main",
+        "refs/heads/master",
+    ),
     ("merge-base", "HEAD", "refs/heads/main"),
     ("diff-index", "--cached", "--name-only", "-z", "--no-renames", "--relative", "refs/heads/main", "--"),
     ("ls-files", "-z", "-t", "--cached", "--modified"),
     ("ls-files", "-z", "--others", "--exclude-standard"),
-)  # fmt: skip
+)
 
 _NAMES = [
     *(f"module_{number}.py" for number in range(12)),
     *(f"test_{number}.py" for number in range(3)),
-    "notes_0.md", "notes_1.md", "view_0.ts", "view_1.ts", "data.json",
-]  # fmt: skip
+    "notes_0.md",
+    "notes_1.md",
+    "view_0.ts",
+    "view_1.ts",
+    "data.json",
+]
 _YESTERDAY = time.time() - 24 * 3600
 
 

@@ -210,8 +210,10 @@ def _measure_crowd(port: int, tool: str, arguments: dict[str, Any], count: int) 
 def _open_stdio_callers(folder: str) -> Iterator[tuple[dict[str, Caller], Caller]]:
     with ExitStack() as stack:
         opened = [
-            StdioClient(str(HERE / "echo" / "raw.py")), StdioClient(str(HERE / "echo" / "bare.py")), StdioClient(*SERVE, folder),
-        ]  # fmt: skip
+            StdioClient(str(HERE / "echo" / "raw.py")),
+            StdioClient(str(HERE / "echo" / "bare.py")),
+            StdioClient(*SERVE, folder),
+        ]
         for each in opened:
             stack.callback(each.close)
         yield {"raw echo": opened[0], "bare echo": opened[1]}, opened[2]

@@ -113,11 +113,21 @@ def measure_context(folder: Path, count: int = 10_000) -> dict[str, list[float]]
 
 def _build_task(workflow: str, phase: str, number: int, now: int) -> TrackedTask:
     return TrackedTask(
-        id=new_id("tt"), workflow_id=workflow, phase_id=phase, parent_task_id=None, name=f"task {number}",
-        goal="Weigh.", status=TrackedTaskStatus.SUCCESS, caller_type=CallerType.SUBAGENT, agent_name="ada",
-        areas=("src",), started_at=now + number, last_sign_at=now + number, completed_at=now + number + 1000,
+        id=new_id("tt"),
+        workflow_id=workflow,
+        phase_id=phase,
+        parent_task_id=None,
+        name=f"task {number}",
+        goal="Weigh.",
+        status=TrackedTaskStatus.SUCCESS,
+        caller_type=CallerType.SUBAGENT,
+        agent_name="ada",
+        areas=("src",),
+        started_at=now + number,
+        last_sign_at=now + number,
+        completed_at=now + number + 1000,
         outcome={"summary": f"What came of {number}."},
-    )  # fmt: skip
+    )
 
 
 def _run_plain_diffs(root: Path, start: str) -> None:

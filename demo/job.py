@@ -32,9 +32,13 @@ print(json.dumps({{"is_error": False, "structured_output": {{
 def build_step(id: str, does: str, *reviews: dict[str, Any]) -> dict[str, Any]:
     outputs = {f"{id}.md": {"type": "file", "description": does, "required": True}}
     return {
-        "id": id, "name": id.title(), "description": does, "instructions_file": f"steps/{id}.md",
-        "outputs": outputs, "reviews": list(reviews),
-    }  # fmt: skip
+        "id": id,
+        "name": id.title(),
+        "description": does,
+        "instructions_file": f"steps/{id}.md",
+        "outputs": outputs,
+        "reviews": list(reviews),
+    }
 
 
 def write_job(project: Path, name: str, summary: str, *steps: dict[str, Any]) -> None:
@@ -52,11 +56,13 @@ def set_up(project: Path, programs: Path) -> None:
     """Write two jobs, and a fake `claude` program."""
     criteria = {"run_each": "step", "quality_criteria": {"When": "Does it say when?"}}
     write_job(
-        project, "announce", "Write an announcement",
+        project,
+        "announce",
+        "Write an announcement",
         build_step("facts", "Collect what is known"),
         build_step("announcement", "Write the announcement", criteria),
         build_step("send", "Write down to whom it went"),
-    )  # fmt: skip
+    )
     write_job(
         project, "ask_around", "Find something out", build_step("answer", "Ask, and write down the answer")
     )

@@ -34,8 +34,7 @@ def main() -> None:
 def open_dashboard(project: Path) -> None:
     """Serve the project's dashboard until Ctrl-C."""
     print(
-        f"\n{LINE}\n\nThe dashboard of this project. Ctrl-C stops it and deletes the project:\n",
-        flush=True,
+        f"\n{LINE}\n\nThe dashboard of this project. Ctrl-C stops it and deletes the project:\n", flush=True
     )
     dashboard = subprocess.Popen([*DASHBOARD, "--path", str(project), "--port", str(find_free_port())])
     try:

@@ -24,18 +24,28 @@ PLAN = {
     "tasks": [
         {"name": "agree on the data", "description": "What an order is.", "sequence": 1},
         *(
-            {"name": f"build {part}", "description": f"The {part} of an order.", "sequence": 2,
-             "parallel_group": "build", "files_likely_affected": [f"shop/{part}/**"]}
+            {
+                "name": f"build {part}",
+                "description": f"The {part} of an order.",
+                "sequence": 2,
+                "parallel_group": "build",
+                "files_likely_affected": [f"shop/{part}/**"],
+            }
             for part in ("page", "store", "mail")
         ),
         {"name": "put together", "description": "All three as one shop.", "sequence": 3},
         *(
-            {"name": f"test {part}", "description": f"Try the {part}.", "sequence": 4, "parallel_group": "test"}
+            {
+                "name": f"test {part}",
+                "description": f"Try the {part}.",
+                "sequence": 4,
+                "parallel_group": "test",
+            }
             for part in ("buying", "returning")
         ),
         {"name": "write the manual", "description": "For the salespeople.", "sequence": 5},
     ],
-}  # fmt: skip
+}
 
 
 def build_transport(project: Path) -> StdioTransport:
@@ -103,9 +113,13 @@ def follow(process: subprocess.Popen[str]) -> None:
 async def main(project: Path) -> None:
     async with Client(build_transport(project)) as client:
         made = await call(
-            client, "workflow_create", name="shop", source_type="prompt", max_parallel_tasks=3,
+            client,
+            "workflow_create",
+            name="shop",
+            source_type="prompt",
+            max_parallel_tasks=3,
             source_content="We want to sell things on the web.",
-        )  # fmt: skip
+        )
         planned = await call(client, "workflow_set_plan", id=made["id"], plan=PLAN)
         print(
             f"A plan of {planned['tasks_created']} tasks with {planned['parallelizable_groups']} parallel groups:"

@@ -15,9 +15,11 @@ from fastmcp.client.transports import StdioTransport
 
 DEEPWORK = [sys.executable, "-P", "-m", "deepwork"]
 GIT_IDENTITY = {
-    "GIT_AUTHOR_NAME": "demo", "GIT_AUTHOR_EMAIL": "demo@example.org",
-    "GIT_COMMITTER_NAME": "demo", "GIT_COMMITTER_EMAIL": "demo@example.org",
-}  # fmt: skip
+    "GIT_AUTHOR_NAME": "demo",
+    "GIT_AUTHOR_EMAIL": "demo@example.org",
+    "GIT_COMMITTER_NAME": "demo",
+    "GIT_COMMITTER_EMAIL": "demo@example.org",
+}
 
 
 def git(project: Path, *arguments: str) -> None:
@@ -43,22 +45,36 @@ async def run_subagent(
     """Start a task, write into its area, log a decision and complete the task, with its own server."""
     async with Client(build_transport(project)) as client:
         task = await call(
-            client, "start_task", **ids, caller_type="subagent", agent_name=name, name=f"write the {area}",
-            goal=f"A first {area}", areas=[area],
-        )  # fmt: skip
+            client,
+            "start_task",
+            **ids,
+            caller_type="subagent",
+            agent_name=name,
+            name=f"write the {area}",
+            goal=f"A first {area}",
+            areas=[area],
+        )
         begun.set()
         await go.wait()
         (project / area).mkdir()
         (project / area / f"{name}.md").write_text(f"What {name} wrote.\n")
         (project / "notes.md").open("a").write(f"{name} was here.\n")
         await call(
-            client, "log_decision", task_id=task["task_id"], category="trade_off",
-            question=f"How much {area}?", chosen="Little", reasoning="It can grow later.",
-        )  # fmt: skip
+            client,
+            "log_decision",
+            task_id=task["task_id"],
+            category="trade_off",
+            question=f"How much {area}?",
+            chosen="Little",
+            reasoning="It can grow later.",
+        )
         done = await call(
-            client, "complete_task", task_id=task["task_id"], status="success",
+            client,
+            "complete_task",
+            task_id=task["task_id"],
+            status="success",
             outcome={"summary": f"The {area} is written."},
-        )  # fmt: skip
+        )
         for path, how in done["attribution"].items():
             print(f"  {name:<4} changed {path:<14} ({how})", flush=True)
 
@@ -91,9 +107,12 @@ async def main(project: Path) -> None:
         await run_phase(client, project, workflow["workflow_id"], 1, Ada="guide", Bo="examples")
         await run_phase(client, project, workflow["workflow_id"], 2, Cy="index")
         ended = await call(
-            client, "complete_workflow", workflow_id=workflow["workflow_id"], status="completed",
+            client,
+            "complete_workflow",
+            workflow_id=workflow["workflow_id"],
+            status="completed",
             summary="The manual has a guide, examples and an index.",
-        )  # fmt: skip
+        )
         figures = ended["metrics"]
         print(
             f"\nThe workflow is {ended['status']}: {figures['total_phases']} phases, {figures['total_tasks']} tasks, "

@@ -11,17 +11,34 @@ from deepwork.cli.main import deepwork
 from deepwork.cli.shell_completion import INDEX
 
 _KINDS = {
-    "agent_id": "agent", "sender_id": "agent", "recipient_id": "agent",
-    "issue_id": "issue", "job_name": "job", "phase_id": "phase", "review_ids": "",
-    "session_id": "session", "task_id": "task", "task_ids": "task", "template_id": "template",
-    "message_ids": "message", "workflow_id": "plan", "from_workflow_id": "plan", "workspace_id": "workspace",
-}  # fmt: skip
+    "agent_id": "agent",
+    "sender_id": "agent",
+    "recipient_id": "agent",
+    "issue_id": "issue",
+    "job_name": "job",
+    "phase_id": "phase",
+    "review_ids": "",
+    "session_id": "session",
+    "task_id": "task",
+    "task_ids": "task",
+    "template_id": "template",
+    "message_ids": "message",
+    "workflow_id": "plan",
+    "from_workflow_id": "plan",
+    "workspace_id": "workspace",
+}
 _KINDS_BY_GROUP = {
-    ("plans", "id"): "plan", ("tasks", "id"): "task", ("agents", "id"): "agent",
-    ("messages", "id"): "message", ("workspaces", "id"): "workspace",
-    ("jobs", "name"): "job", ("jobs", "targets"): "job",
-    ("track", "workflow_id"): "record", ("track", "task_id"): "tracked_task", ("diff", "task_id"): "any_task",
-}  # fmt: skip
+    ("plans", "id"): "plan",
+    ("tasks", "id"): "task",
+    ("agents", "id"): "agent",
+    ("messages", "id"): "message",
+    ("workspaces", "id"): "workspace",
+    ("jobs", "name"): "job",
+    ("jobs", "targets"): "job",
+    ("track", "workflow_id"): "record",
+    ("track", "task_id"): "tracked_task",
+    ("diff", "task_id"): "any_task",
+}
 """(first word of the command, parameter) -> kind of value, where the parameter's name is ambiguous."""
 
 

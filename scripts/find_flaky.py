@@ -85,10 +85,14 @@ def run_round(round: Round, arguments: list[str]) -> int:
         tempfile.TemporaryDirectory() as home,
         log.open("wb") as file,
         subprocess.Popen(
-            command, cwd=ROOT, env=round.environment(home), umask=round.umask, stdout=subprocess.PIPE,
+            command,
+            cwd=ROOT,
+            env=round.environment(home),
+            umask=round.umask,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         ) as tests,
-    ):  # fmt: skip
+    ):
         assert tests.stdout is not None
         for line in tests.stdout:
             sys.stdout.buffer.write(line)

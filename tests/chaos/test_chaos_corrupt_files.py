@@ -43,12 +43,7 @@ def right(sound: Path, tmp_path: Path, worker: Worker) -> list[Any]:
 
 @pytest.mark.parametrize("how", corruption.SEEN_BY_SQLITE, ids=lambda how: how.__name__)
 def test_a_damaged_file_gives_right_answers_or_an_error_that_names_it(
-    how: corruption.Damage,
-    sound: Path,
-    right: list[Any],
-    tmp_path: Path,
-    worker: Worker,
-    seed: int,
+    how: corruption.Damage, sound: Path, right: list[Any], tmp_path: Path, worker: Worker, seed: int
 ):
     for number in range(TIMES):
         path = copy_store(sound, tmp_path / f"{how.__name__}-{number}")

@@ -125,11 +125,7 @@ def outgrow(location: str, limit: int) -> list[Any]:
         def write_on(tries: int) -> int:
             for number in range(tries):
                 call_tool(
-                    app,
-                    "agent_register",
-                    name=f"no {number}",
-                    runtime="custom",
-                    metadata={"x": "y" * 20_000},
+                    app, "agent_register", name=f"no {number}", runtime="custom", metadata={"x": "y" * 20_000}
                 )
             return tries
 

@@ -127,10 +127,7 @@ def test_the_dashboard_works_with_postgresql(browser: Browser, postgres_url: str
 
 
 def test_a_server_on_the_network_shows_what_its_own_clients_do(browser: Browser, tmp_path: Path) -> None:
-    with (
-        Dashboard(tmp_path, "serve", "--transport", "http") as server,
-        Visitor(browser, server) as visitor,
-    ):
+    with Dashboard(tmp_path, "serve", "--transport", "http") as server, Visitor(browser, server) as visitor:
         visitor.open("/")
 
         id = run_in_thread(lambda: anyio.run(_track, f"{server.url}/mcp"))

@@ -85,11 +85,7 @@ class Trap:
 
     def git(self, *args: str, at: Path | None = None) -> str:
         done = subprocess.run(
-            ["git", *args],
-            cwd=at or self.repository,
-            env=PLAIN,
-            capture_output=True,
-            check=True,
+            ["git", *args], cwd=at or self.repository, env=PLAIN, capture_output=True, check=True
         )
         return done.stdout.decode().strip()
 

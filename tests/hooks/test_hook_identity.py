@@ -84,10 +84,7 @@ def test_after_a_job_inside_another_the_outer_goes_on():
     assert learn_from_call(inner, "abort_workflow", {}, {"aborted_workflow": "x"}).jobs == ("outer",)
     assert learn_from_call(
         inner, "finished_step", {"session_id": "outer"}, build_step_answer("outer")
-    ).jobs == (
-        "outer",
-        "inner",
-    )
+    ).jobs == ("outer", "inner")
 
 
 def test_ending_anothers_job_does_not_end_the_own():

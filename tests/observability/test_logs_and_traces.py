@@ -216,8 +216,7 @@ def test_without_the_extra_one_warning_names_what_to_install(
 
 
 @pytest.mark.parametrize(
-    "environment",
-    [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "none"}],
+    "environment", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "none"}]
 )
 def test_without_tracing_its_modules_are_not_imported(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -90,10 +90,7 @@ def test_current_activity_is_counted(app: Application, clock: Clock, monkeypatch
         app, "workflow_create", name="W", source_type="prompt", source_content="x", max_parallel_tasks=5
     )["id"]
     call_tool(
-        app,
-        "workflow_set_plan",
-        id=workflow,
-        plan={"summary": "s", "tasks": [{"name": "a"}, {"name": "b"}]},
+        app, "workflow_set_plan", id=workflow, plan={"summary": "s", "tasks": [{"name": "a"}, {"name": "b"}]}
     )
     for task, agent in zip(
         call_tool(app, "workflow_next_tasks", workflow_id=workflow)["tasks"], (ada, bob), strict=False

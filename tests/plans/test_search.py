@@ -156,10 +156,7 @@ def test_words_are_found_whatever_their_script_case_or_signs(world: World, text:
     assert find_names(world, query, plan) == [("task", "t")]
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["parser lexer", "arser", "parserx", "源码", "ñ", "2.11"],
-)
+@pytest.mark.parametrize("query", ["parser lexer", "arser", "parserx", "源码", "ñ", "2.11"])
 def test_what_nobody_said_is_not_found(world: World, query: str):
     plan = world.create_plan({"name": "t", "description": "Refactor the Parser v2.10"})
 

@@ -212,11 +212,7 @@ def test_files_of_a_checkpoint_are_cut_after_ten():
 
 
 @pytest.mark.parametrize(
-    ("flag", "keys"),
-    [
-        ("workflow_plan", {"plan_summary", "plan"}),
-        ("workflow_summary", {"source_summary"}),
-    ],
+    ("flag", "keys"), [("workflow_plan", {"plan_summary", "plan"}), ("workflow_summary", {"source_summary"})]
 )
 def test_parts_of_the_workflow_can_be_left_out(flag: str, keys: set[str]):
     assert keys <= build_context(make_source(), ContextOptions(), 8000)["workflow"].keys()

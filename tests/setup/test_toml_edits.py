@@ -102,8 +102,7 @@ def test_variables_that_were_made_a_table_are_still_found():
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['mcp_servers = { mine = { command = "x" } }\n', "[[mcp_servers]]\na = 1\n", "mcp_servers = 3\n"],
+    "text", ['mcp_servers = { mine = { command = "x" } }\n', "[[mcp_servers]]\na = 1\n", "mcp_servers = 3\n"]
 )
 def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
     with pytest.raises(UnreadableText, match=r"not written as a separate table \[mcp_servers.deepwork\]"):

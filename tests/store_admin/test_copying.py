@@ -288,7 +288,7 @@ CHANGING = {
 }
 LOSING = {
     "sqlite": [
-        "CREATE TRIGGER lose BEFORE INSERT ON events WHEN NEW.seq = 3 BEGIN SELECT RAISE(IGNORE); END",
+        "CREATE TRIGGER lose BEFORE INSERT ON events WHEN NEW.seq = 3 BEGIN SELECT RAISE(IGNORE); END"
     ],
     "postgres": [
         "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",

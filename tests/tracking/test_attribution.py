@@ -27,10 +27,7 @@ def format_attribution(found: dict[str | None, list[AttributedChange]]) -> dict[
 def test_what_changed_while_one_task_ran_is_that_tasks() -> None:
     assert format_attribution(
         attribute_changes([build_interval("a", "x.py"), build_interval("b", "y.py")], [A, B])
-    ) == {
-        "a": {"x.py": "exclusive"},
-        "b": {"y.py": "exclusive"},
-    }
+    ) == {"a": {"x.py": "exclusive"}, "b": {"y.py": "exclusive"}}
 
 
 def test_what_changed_while_none_ran_is_nobodys() -> None:
@@ -93,10 +90,7 @@ def test_a_child_beats_its_ancestors() -> None:
     }
     assert format_attribution(
         attribute_changes([build_interval("a b", "x.py"), build_interval("a", "y.py")], workers)
-    ) == {
-        "b": {"x.py": "exclusive"},
-        "a": {"y.py": "exclusive"},
-    }
+    ) == {"b": {"x.py": "exclusive"}, "a": {"y.py": "exclusive"}}
 
 
 def test_parents_in_a_circle_are_no_trap() -> None:

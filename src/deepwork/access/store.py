@@ -21,15 +21,21 @@ class TokenStore:
 
     def add(self, token: Token) -> bool:
         """Insert a token; False if another token with its name is not revoked."""
-        added = self._tx.execute(
-            """
+        sql = """
             INSERT INTO tokens (id, name, digest, scope, created_by, created_at, expires_at)
             VALUES (:id, :name, :digest, :scope, :created_by, :created_at, :expires_at)
             ON CONFLICT DO NOTHING
-            """,
-            id=token.id, name=token.name, digest=token.digest, scope=token.scope,
-            created_by=token.created_by, created_at=token.created_at, expires_at=token.expires_at,
-        )  # fmt: skip
+        """
+        added = self._tx.execute(
+            sql,
+            id=token.id,
+            name=token.name,
+            digest=token.digest,
+            scope=token.scope,
+            created_by=token.created_by,
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+        )
         return added == 1
 
     def find(self, id: str) -> Token | None:
@@ -51,23 +57,19 @@ class TokenStore:
 
     def retire(self, name: str) -> None:
         """Revoke an expired token, so that its name can be reused."""
-        self._tx.execute(
-            """
+        sql = """
             UPDATE tokens SET revoked_at = expires_at
              WHERE name = :name AND revoked_at IS NULL AND expires_at <= :now
-            """,
-            now=self._tx.now, name=name,
-        )  # fmt: skip
+        """
+        self._tx.execute(sql, now=self._tx.now, name=name)
 
     def record_use(self, id: str, unless_since: int) -> None:
         """Record that the token was used, unless that was recorded since the given time."""
-        self._tx.execute(
-            """
+        sql = """
             UPDATE tokens SET last_used_at = :now
              WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :unless_since)
-            """,
-            now=self._tx.now, id=id, unless_since=unless_since,
-        )  # fmt: skip
+        """
+        self._tx.execute(sql, now=self._tx.now, id=id, unless_since=unless_since)
 
 
 class AuditStore:
@@ -100,10 +102,8 @@ class AuditStore:
     ) -> list[ChainedEntry]:
         """Return the last matching entries, newest first."""
         conditions = build_where({"account = :account": account, "tool = :tool": tool, "at >= :since": since})
-        rows = self._tx.fetch_all(
-            f"SELECT {_LINK} FROM audit {conditions} ORDER BY seq DESC LIMIT :limit",
-            account=account, tool=tool, since=since, limit=limit,
-        )  # fmt: skip
+        sql = f"SELECT {_LINK} FROM audit {conditions} ORDER BY seq DESC LIMIT :limit"
+        rows = self._tx.fetch_all(sql, account=account, tool=tool, since=since, limit=limit)
         return [_parse_link(row) for row in rows]
 
     def iterate_chain(self) -> Iterator[ChainedEntry]:

@@ -39,11 +39,16 @@ class TokenTools:
             store = TokenStore(tx)
             store.retire(name)
             token = Token(
-                id=encode_letters(secrets.token_bytes(12)), name=name, digest=rules.hash_secret(secret),
-                scope=scope, created_by=tx.caller, created_at=tx.now,
+                id=encode_letters(secrets.token_bytes(12)),
+                name=name,
+                digest=rules.hash_secret(secret),
+                scope=scope,
+                created_by=tx.caller,
+                created_at=tx.now,
                 expires_at=tx.now + expires_days * DAY_MS if expires_days else None,
-                revoked_at=None, last_used_at=None,
-            )  # fmt: skip
+                revoked_at=None,
+                last_used_at=None,
+            )
             if not store.add(token):
                 raise NotAllowed(
                     f"Token {name!r} already exists.",

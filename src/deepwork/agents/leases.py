@@ -25,17 +25,17 @@ class LeaseStore:
         Pass `is_free` if you already know that nobody holds it: no loss has to be recorded then.
         """
         before = None if is_free else self.find(what)
-        row = self._tx.fetch_one(
-            """
+        sql = """
             INSERT INTO leases (what, who, epoch, until) VALUES (:what, :who, 1, :until)
                 ON CONFLICT (what) DO UPDATE
                SET epoch = CASE WHEN leases.who = :who THEN leases.epoch ELSE leases.epoch + 1 END,
                    who = :who, until = :until
              WHERE leases.who IS NULL OR leases.who = :who OR leases.until < :now
             RETURNING *
-            """,
-            what=what, who=who, until=self._tx.now + self._lease_ms, now=self._tx.now,
-        )  # fmt: skip
+        """
+        row = self._tx.fetch_one(
+            sql, what=what, who=who, until=self._tx.now + self._lease_ms, now=self._tx.now
+        )
         lease = _lease_from_row(row)
         if lease is not None and before is not None and before.who != who:
             self._record_loss(what, before.who)
@@ -46,12 +46,10 @@ class LeaseStore:
     def resume(self, what: str, who: str) -> Lease | None:
         """Give the lease back to its last holder in the same epoch; None if an agent holds it now."""
         self.forget_loss(what, who)
+        sql = "UPDATE leases SET who = :who, until = :until WHERE what = :what AND who IS NULL RETURNING *"
         return _lease_from_row(
-            self._tx.fetch_one(
-                "UPDATE leases SET who = :who, until = :until WHERE what = :what AND who IS NULL RETURNING *",
-                what=what, who=who, until=self._tx.now + self._lease_ms,
-            )
-        )  # fmt: skip
+            self._tx.fetch_one(sql, what=what, who=who, until=self._tx.now + self._lease_ms)
+        )
 
     def find(self, what: str) -> Lease | None:
         """Return the lease, expired or not; None if there never was one."""
@@ -64,11 +62,11 @@ class LeaseStore:
 
     def find_held(self, who: str, preferred: str | None) -> str | None:
         """Return the id of something the agent holds: `preferred` if it holds that, else the first by id."""
-        row = self._tx.fetch_one(
+        sql = (
             "SELECT what FROM leases WHERE who = :who"
-            " ORDER BY CASE WHEN what = :preferred THEN 0 ELSE 1 END, what LIMIT 1",
-            who=who, preferred=preferred,
-        )  # fmt: skip
+            " ORDER BY CASE WHEN what = :preferred THEN 0 ELSE 1 END, what LIMIT 1"
+        )
+        row = self._tx.fetch_one(sql, who=who, preferred=preferred)
         return None if row is None else row["what"]
 
     def renew(self, who: str) -> int:
@@ -78,9 +76,8 @@ class LeaseStore:
 
     def release(self, what: str, who: str) -> bool:
         """Release the lease; False if the agent did not hold it."""
-        freed = self._tx.execute(
-            "UPDATE leases SET who = NULL, until = 0 WHERE what = :what AND who = :who", what=what, who=who
-        )
+        sql = "UPDATE leases SET who = NULL, until = 0 WHERE what = :what AND who = :who"
+        freed = self._tx.execute(sql, what=what, who=who)
         return freed == 1
 
     def expire(self, who: str) -> None:
@@ -106,10 +103,8 @@ class LeaseStore:
     def _record_loss(self, what: str, loser: str | None) -> None:
         if loser is None:
             return
-        self._tx.execute(
-            "INSERT INTO lost_leases (who, what, lost_at) VALUES (:who, :what, :now) ON CONFLICT DO NOTHING",
-            who=loser, what=what, now=self._tx.now,
-        )  # fmt: skip
+        sql = "INSERT INTO lost_leases (who, what, lost_at) VALUES (:who, :what, :now) ON CONFLICT DO NOTHING"
+        self._tx.execute(sql, who=loser, what=what, now=self._tx.now)
 
 
 def _lease_from_row(row: Row | None) -> Lease | None:

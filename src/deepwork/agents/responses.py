@@ -36,9 +36,16 @@ class AgentView(Answer):
 
 
 _COPIED_FIELDS = (
-    "id", "name", "runtime", "role", "current_task_id", "workspace_path",
-    "last_heartbeat", "created_at", "updated_at",
-)  # fmt: skip
+    "id",
+    "name",
+    "runtime",
+    "role",
+    "current_task_id",
+    "workspace_path",
+    "last_heartbeat",
+    "created_at",
+    "updated_at",
+)
 
 
 class Registered(Answer):

@@ -52,24 +52,26 @@ class AgentStore:
             f"{_CURRENT_STATUS} IN :statuses": statuses or None,
         }
         values = {
-            "role": role, "runtime": runtime, "statuses": statuses,
-            "alive_since": alive_since, "after": after,
-        }  # fmt: skip
+            "role": role,
+            "runtime": runtime,
+            "statuses": statuses,
+            "alive_since": alive_since,
+            "after": after,
+        }
         total = self._tx.fetch_value(f"SELECT count(*) FROM agents {build_where(conditions)}", **values)
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_COLUMNS} FROM agents {build_where(conditions | {_AFTER: after})}"
-            " ORDER BY created_at, created_seq LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
+            " ORDER BY created_at, created_seq LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
         return [_from_row(row) for row in rows], total
 
     def find_only_agent_of(self, caller: str) -> Agent | None:
         """Return the caller's only registered agent; None if it has none or several."""
-        rows = self._tx.fetch_all(
-            f"SELECT {_COLUMNS} FROM agents"
-            " WHERE registered_by = :caller AND unregistered_at IS NULL LIMIT 2",
-            caller=caller,
+        sql = (
+            f"SELECT {_COLUMNS} FROM agents WHERE registered_by = :caller AND unregistered_at IS NULL LIMIT 2"
         )
+        rows = self._tx.fetch_all(sql, caller=caller)
         return _from_row(rows[0]) if len(rows) == 1 else None
 
     def save(self, before: Agent, after: Agent) -> None:
@@ -80,16 +82,14 @@ class AgentStore:
 
     def mark_newly_silent(self, alive_since: int) -> list[Agent]:
         """Mark and return every agent that fell silent since the last call."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             UPDATE agents SET silent_since = :now
              WHERE id IN (SELECT id FROM agents
                            WHERE silent_since IS NULL AND unregistered_at IS NULL
                              AND last_heartbeat < :alive_since AND said <> 'offline'{self._tx.free_rows})
             RETURNING {_COLUMNS}
-            """,
-            now=self._tx.now, alive_since=alive_since,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, now=self._tx.now, alive_since=alive_since)
         return [_from_row(row) for row in rows]
 
     def _select(self, id: str, kind: str, lock: str) -> Agent:

@@ -44,12 +44,22 @@ class AgentTools:
         with self._database.transaction() as tx:
             check_object("metadata", metadata or {})
             agent = Agent(
-                id=new_id("ag"), name=name, runtime=runtime, role=role, said=AgentStatus.ONLINE,
-                capabilities=tuple(dict.fromkeys(capabilities or ())), current_task_id=None,
-                workspace_path=workspace_path, metadata=metadata or {}, registered_by=tx.caller,
-                last_heartbeat=tx.now, silent_since=None, unregistered_at=None,
-                created_at=tx.now, updated_at=tx.now,
-            )  # fmt: skip
+                id=new_id("ag"),
+                name=name,
+                runtime=runtime,
+                role=role,
+                said=AgentStatus.ONLINE,
+                capabilities=tuple(dict.fromkeys(capabilities or ())),
+                current_task_id=None,
+                workspace_path=workspace_path,
+                metadata=metadata or {},
+                registered_by=tx.caller,
+                last_heartbeat=tx.now,
+                silent_since=None,
+                unregistered_at=None,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
             AgentStore(tx).add(agent)
             self._presence.emit(tx, AgentEvent.REGISTERED, agent)
             self._presence.emit_newly_silent(tx)
@@ -125,9 +135,12 @@ class AgentTools:
         """List agents, oldest first; filter by status, role or runtime."""
         with self._database.reading() as tx:
             agents, total = AgentStore(tx).list_matching(
-                statuses=status, role=role, runtime=runtime and runtime.lower(),
-                alive_since=self._presence.get_alive_since(tx), limit=limit,
-            )  # fmt: skip
+                statuses=status,
+                role=role,
+                runtime=runtime and runtime.lower(),
+                alive_since=self._presence.get_alive_since(tx),
+                limit=limit,
+            )
             return Agents(agents=[self._presence.build_view(tx, agent) for agent in agents], total=total)
 
     @tool("work", acts_as="id", idempotent=True, destructive=True)

@@ -63,9 +63,15 @@ class TimestampParam(click.ParamType[int]):
 @place_options
 @click.pass_context
 def audit(
-    context: click.Context, /, account: str | None, tool: str | None, since: int | None, limit: int,
-    as_json: bool, **place: Any,
-) -> None:  # fmt: skip
+    context: click.Context,
+    /,
+    account: str | None,
+    tool: str | None,
+    since: int | None,
+    limit: int,
+    as_json: bool,
+    **place: Any,
+) -> None:
     """List the audit log, newest first: calls that may have changed something."""
     if context.invoked_subcommand is not None:
         refuse_misplaced(context)

@@ -134,10 +134,7 @@ def restore(
     if _get_mode(settings) == "project":
         make_state_folder(settings.store_folder)
     try:
-        with (
-            _use_full_paths(str(place), store.address),
-            ProgressBar("Restoring", quiet=as_json) as progress,
-        ):
+        with _use_full_paths(str(place), store.address), ProgressBar("Restoring", quiet=as_json) as progress:
             restored = put_back(place, store, replace=replace, report=progress.report)
     finally:
         store.close()

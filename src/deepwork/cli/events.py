@@ -29,9 +29,14 @@ def events() -> None:
 @click.option("--no-follow", is_flag=True, help="Print stored events, then stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(
-    path: str, database: str | None, global_store: bool, since: int | None, workflow_id: str | None,
-    no_follow: bool, as_json: bool,
-) -> None:  # fmt: skip
+    path: str,
+    database: str | None,
+    global_store: bool,
+    since: int | None,
+    workflow_id: str | None,
+    no_follow: bool,
+    as_json: bool,
+) -> None:
     """Print events of all processes in this project as they are stored; reconnects after an outage."""
     app = Application(load_command_settings(path, database=database, global_store=global_store))
     feed = app.feed

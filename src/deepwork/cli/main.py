@@ -39,10 +39,7 @@ COMMANDS = {
     "track": ("deepwork.cli.track:track", "Record work as it happens, and show the record."),
     "diff": ("deepwork.cli.track:diff", "Show what a task changed."),
     "templates": ("deepwork.cli.templates:templates", "Reusable plan templates."),
-    "workspaces": (
-        "deepwork.cli.workspaces:workspaces",
-        "Workspaces: git worktrees for parallel tasks.",
-    ),
+    "workspaces": ("deepwork.cli.workspaces:workspaces", "Workspaces: git worktrees for parallel tasks."),
     "repos": ("deepwork.cli.workspaces:repos", "Repositories that plans are about."),
     "review": ("deepwork.cli.review:review", "Reviews of changed files, by .deepreview rules."),
     "agents": ("deepwork.cli.agents:agents", "Registered agents, and whether they are online."),

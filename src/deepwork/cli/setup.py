@@ -64,17 +64,31 @@ def setup(client: str | None, mode: str | None, path: str, as_json: bool, **opti
 
 
 def _run_setup(
-    planner: SetupPlanner, client: Client, mode: str, *, as_json: bool, scope: Scope | None,
-    toolsets: str | None, with_hooks: bool, no_guidance: bool, absolute: bool, force: bool,
-) -> None:  # fmt: skip
+    planner: SetupPlanner,
+    client: Client,
+    mode: str,
+    *,
+    as_json: bool,
+    scope: Scope | None,
+    toolsets: str | None,
+    with_hooks: bool,
+    no_guidance: bool,
+    absolute: bool,
+    force: bool,
+) -> None:
     from deepwork.setup.config_files import apply_change
     from deepwork.setup.planner import SetupRequest
 
     chosen_scope: Scope = scope or client.default_scope
     request = SetupRequest(
-        client, chosen_scope, toolsets=_parse_names(toolsets), with_guidance=not no_guidance,
-        with_hooks=with_hooks, force=force, absolute=absolute,
-    )  # fmt: skip
+        client,
+        chosen_scope,
+        toolsets=_parse_names(toolsets),
+        with_guidance=not no_guidance,
+        with_hooks=with_hooks,
+        force=force,
+        absolute=absolute,
+    )
     plan = planner.plan_removal(request) if mode == "remove" else planner.plan_setup(request)
     if mode in ("write", "remove"):
         for change in plan.changes:
@@ -167,18 +181,8 @@ def _print_result(
 _WORDS = {
     "write": {"created": "wrote", "changed": "changed", "unchanged": "up to date", "deleted": "removed"},
     "remove": {"changed": "removed from", "unchanged": "nothing to remove in", "deleted": "removed"},
-    "check": {
-        "created": "missing",
-        "changed": "differs",
-        "unchanged": "up to date",
-        "deleted": "unexpected",
-    },
-    "print": {
-        "created": "would write",
-        "changed": "would change",
-        "unchanged": "up to date",
-        "deleted": "-",
-    },
+    "check": {"created": "missing", "changed": "differs", "unchanged": "up to date", "deleted": "unexpected"},
+    "print": {"created": "would write", "changed": "would change", "unchanged": "up to date", "deleted": "-"},
 }
 
 

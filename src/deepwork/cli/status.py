@@ -123,10 +123,18 @@ def _group_runs(home: Home, steps: dict[str, str]) -> dict[str, list[dict[str, A
 def _build_run(run: RunLine, at: dict[str, Any]) -> dict[str, Any]:
     tasks = run.tasks
     return {
-        "id": run.id, "name": run.name, "status": run.status, **at, "done": tasks.done, "total": tasks.total,
-        "running": tasks.running, "failed": tasks.failed, "blockers": run.blockers,
-        "updated": run.updated_at, "objective": run.objective,
-    }  # fmt: skip
+        "id": run.id,
+        "name": run.name,
+        "status": run.status,
+        **at,
+        "done": tasks.done,
+        "total": tasks.total,
+        "running": tasks.running,
+        "failed": tasks.failed,
+        "blockers": run.blockers,
+        "updated": run.updated_at,
+        "objective": run.objective,
+    }
 
 
 def _build_event(event: Event) -> dict[str, Any]:

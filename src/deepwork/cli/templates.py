@@ -104,9 +104,7 @@ def _build_nodes(tasks: list[dict[str, Any]]) -> list[Node]:
     ]
 
 
-_WHICH: dict[str, click.Parameter] = {
-    "template_id": click.Argument(["template_id"], metavar="ID|NAME"),
-}
+_WHICH: dict[str, click.Parameter] = {"template_id": click.Argument(["template_id"], metavar="ID|NAME")}
 
 templates = ToolGroup(
     "templates",
@@ -130,10 +128,14 @@ templates = ToolGroup(
             {
                 **_WHICH,
                 "variables": click.Option(
-                    ["--var", "variables"], multiple=True, type=_AssignmentParam(), callback=_to_mapping,
-                    metavar="NAME=VALUE", help="The value of a variable; repeat it for each variable.",
+                    ["--var", "variables"],
+                    multiple=True,
+                    type=_AssignmentParam(),
+                    callback=_to_mapping,
+                    metavar="NAME=VALUE",
+                    help="The value of a variable; repeat it for each variable.",
                 ),
             }
         ),
     },
-)  # fmt: skip
+)

@@ -131,9 +131,12 @@ _add_section_command("decisions", ("decisions",), "Show decisions and their reas
 @click.argument("task_id")
 @click.argument("file", required=False)
 @click.option(
-    "--max-bytes", type=click.IntRange(1, 1_000_000), default=100_000, metavar="N",
+    "--max-bytes",
+    type=click.IntRange(1, 1_000_000),
+    default=100_000,
+    metavar="N",
     help="Maximum size of each diff. Default: 100000.",
-)  # fmt: skip
+)
 @json_option
 @place_options
 def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: str, **place: Any) -> None:

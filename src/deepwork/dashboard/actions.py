@@ -73,9 +73,12 @@ def build_call(request: Request, tool: str) -> Call:
     principal = request.scope.get("deepwork.principal") or "local"
     key = request.headers.get("idempotency-key")
     return Call(
-        f"{PERSON_PREFIX}{principal}", tool, None if key is None else check_key(key), principal,
+        f"{PERSON_PREFIX}{principal}",
+        tool,
+        None if key is None else check_key(key),
+        principal,
         str(request.scope.get("deepwork.scope", "read")),
-    )  # fmt: skip
+    )
 
 
 def _add_author(arguments: dict[str, Any], caller: str) -> dict[str, Any]:

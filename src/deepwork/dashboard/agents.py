@@ -97,15 +97,20 @@ class Inbox(PagedAnswer):
 def read_agents(context: ReadContext, query: AgentQuery) -> Agents:
     """Read agents, oldest first, and the agents that tracked tasks name."""
     found, total = AgentStore(context.tx).list_matching(
-        statuses=[query.status] if query.status else None, role=query.role,
+        statuses=[query.status] if query.status else None,
+        role=query.role,
         runtime=query.runtime and query.runtime.lower(),
-        alive_since=context.presence.get_alive_since(context.tx), limit=query.limit + 1, after=query.cursor,
-    )  # fmt: skip
+        alive_since=context.presence.get_alive_since(context.tx),
+        limit=query.limit + 1,
+        after=query.cursor,
+    )
     page = found[: query.limit]
     return Agents(
-        agents=_build_agent_lines(context, page), total=total, tracked=_list_tracked_agents(context),
+        agents=_build_agent_lines(context, page),
+        total=total,
+        tracked=_list_tracked_agents(context),
         cursor=page[-1].id if len(found) > query.limit else None,
-    )  # fmt: skip
+    )
 
 
 def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLine]:
@@ -122,13 +127,15 @@ def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLi
     }
     return [
         AgentLine(
-            **dict(context.presence.build_view(context.tx, agent)), holds=held.get(agent.id, []),
-            unread=unread.get(agent.id, 0), tasks_done=ended.get((agent.id, "completed"), 0),
+            **dict(context.presence.build_view(context.tx, agent)),
+            holds=held.get(agent.id, []),
+            unread=unread.get(agent.id, 0),
+            tasks_done=ended.get((agent.id, "completed"), 0),
             tasks_failed=ended.get((agent.id, "failed"), 0),
             actions=[] if agent.unregistered_at else [offered_actions.offer_message(agent.id)],
         )
         for agent in found
-    ]  # fmt: skip
+    ]
 
 
 def _list_tracked_agents(context: ReadContext) -> list[TrackedAgent]:
@@ -142,12 +149,15 @@ def _list_tracked_agents(context: ReadContext) -> list[TrackedAgent]:
         )
     return [
         TrackedAgent(
-            name=row["agent_name"], holds=held.get(row["agent_name"], []), tasks=row["tasks"],
-            tasks_failed=int(row["failed"]), tokens=int(row["tokens"]),
+            name=row["agent_name"],
+            holds=held.get(row["agent_name"], []),
+            tasks=row["tasks"],
+            tasks_failed=int(row["failed"]),
+            tokens=int(row["tokens"]),
             last_sign_at=format_timestamp(row["last_sign_at"]),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _build_held_task(row: Row, kind: Any, since: int | None, files: list[str]) -> Held:

@@ -80,10 +80,13 @@ def read_home(context: ReadContext, _: NoParameters) -> Home:
     )
     lines = {line.id: line for line in build_run_lines(tx, [*running, *recent])}
     return Home(
-        needs_you=needs, needs_you_total=total,
-        running=[lines[row["id"]] for row in running], recent=[lines[row["id"]] for row in recent],
-        counts=count_runs(store), last_seq=EventStore(tx).get_last_seq(),
-    )  # fmt: skip
+        needs_you=needs,
+        needs_you_total=total,
+        running=[lines[row["id"]] for row in running],
+        recent=[lines[row["id"]] for row in recent],
+        counts=count_runs(store),
+        last_seq=EventStore(tx).get_last_seq(),
+    )
 
 
 def count_runs(store: RunStore) -> Counts:
@@ -94,9 +97,12 @@ def count_runs(store: RunStore) -> Counts:
     completed = sum(by_kind[kind].get("completed", 0) for kind in KINDS)
     total = sum(sum(each.values()) for each in by_kind.values())
     return Counts(
-        running=active - blocked, blocked=blocked, completed=completed,
-        failed=total - active - completed, total=total,
-    )  # fmt: skip
+        running=active - blocked,
+        blocked=blocked,
+        completed=completed,
+        failed=total - active - completed,
+        total=total,
+    )
 
 
 def list_needs(tx: Transaction) -> tuple[list[Need], int]:
@@ -127,9 +133,16 @@ def list_needs(tx: Transaction) -> tuple[list[Need], int]:
         *(_build_paused_plan_need(row) for row in paused),
     ]
     total = (
-        blockers_total + len(gates) + reviews_total + failed_total - twice + planned_total + lost_total
-        + stale_total + paused_total
-    )  # fmt: skip
+        blockers_total
+        + len(gates)
+        + reviews_total
+        + failed_total
+        - twice
+        + planned_total
+        + lost_total
+        + stale_total
+        + paused_total
+    )
     return found[:MAX_NEEDS], total
 
 
@@ -162,11 +175,14 @@ def _build_review_need(row: Row, runs: dict[str, RunRef]) -> Need:
 def _build_failed_tracked_need(row: Row, runs: dict[str, RunRef]) -> Need:
     how = "failed" if row["status"] == "failed" else "was only partly done"
     return Need(
-        kind="failed_task", title=f"{row['name']} {how}",
+        kind="failed_task",
+        title=f"{row['name']} {how}",
         detail=_format_detail(json.loads(row["outcome"]).get("summary") or ""),
-        since=format_timestamp(row["completed_at"]), agent_name=row["agent_name"],
-        actions=[offered_actions.offer_acknowledge(row["id"])], **_build_common_fields(row, runs),
-    )  # fmt: skip
+        since=format_timestamp(row["completed_at"]),
+        agent_name=row["agent_name"],
+        actions=[offered_actions.offer_acknowledge(row["id"])],
+        **_build_common_fields(row, runs),
+    )
 
 
 def _build_failed_planned_need(row: Row, runs: dict[str, RunRef]) -> Need:
@@ -194,20 +210,26 @@ def _build_stale_need(row: Row, runs: dict[str, RunRef]) -> Need:
 
 def _build_lost_claim_need(row: Row, runs: dict[str, RunRef]) -> Need:
     return Need(
-        kind="lost_claim", title=f"{row['agent_name']} left {row['name']}",
+        kind="lost_claim",
+        title=f"{row['agent_name']} left {row['name']}",
         detail="The claim expired; any agent can claim the task now.",
-        since=format_timestamp(row["until"] or row["last_heartbeat"]), agent_name=row["agent_name"],
-        actions=[offered_actions.offer_release(row["id"], row["who"])], **_build_common_fields(row, runs),
-    )  # fmt: skip
+        since=format_timestamp(row["until"] or row["last_heartbeat"]),
+        agent_name=row["agent_name"],
+        actions=[offered_actions.offer_release(row["id"], row["who"])],
+        **_build_common_fields(row, runs),
+    )
 
 
 def _build_paused_plan_need(row: Row) -> Need:
     return Need(
-        kind="waiting_plan", id=row["id"], title=f"{row['name']} is paused",
+        kind="waiting_plan",
+        id=row["id"],
+        title=f"{row['name']} is paused",
         detail=_format_detail(row["reason"] or ""),
-        run=RunRef(id=row["id"], kind="plan", name=row["name"]), since=format_timestamp(row["updated_at"]),
+        run=RunRef(id=row["id"], kind="plan", name=row["name"]),
+        since=format_timestamp(row["updated_at"]),
         actions=offered_actions.list_plan_actions(row["id"], "paused"),
-    )  # fmt: skip
+    )
 
 
 def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
@@ -241,9 +263,10 @@ def _build_common_fields(
 ) -> dict[str, Any]:
     run_id = row["workflow_id"]
     return {
-        "id": row["id"], "run": runs.get(run_id) or RunRef(id=run_id, kind="job", name=run_id),
+        "id": row["id"],
+        "run": runs.get(run_id) or RunRef(id=run_id, kind="job", name=run_id),
         "task": TaskRef(id=task_id or row["id"], name=task_name or row["name"]),
-    }  # fmt: skip
+    }
 
 
 def _format_detail(text: str) -> str:

@@ -22,10 +22,7 @@ def require_method(request: Request, *allowed: str) -> None:
     """Raise a 405 error for any other method."""
     if request.method not in allowed:
         raise HttpError(
-            405,
-            f"{request.method[:20]} is not allowed here.",
-            f"Use {allowed[0]}.",
-            allow=", ".join(allowed),
+            405, f"{request.method[:20]} is not allowed here.", f"Use {allowed[0]}.", allow=", ".join(allowed)
         )
 
 
@@ -36,10 +33,16 @@ def error_to_response(error: Exception, body: dict[str, Any]) -> Response:
 
 
 _STATUS_BY_CODE = {
-    Code.STORAGE_ERROR: 503, Code.STORAGE_FULL: 503, Code.UNAUTHORIZED: 403, Code.TOO_LARGE: 413,
-    Code.INVALID_STATE: 409, Code.INVALID_TRANSITION: 409, Code.NO_ACTIVE_SESSION: 409,
-    Code.TASK_BLOCKED: 409, Code.NOT_CLAIMED: 409,
-}  # fmt: skip
+    Code.STORAGE_ERROR: 503,
+    Code.STORAGE_FULL: 503,
+    Code.UNAUTHORIZED: 403,
+    Code.TOO_LARGE: 413,
+    Code.INVALID_STATE: 409,
+    Code.INVALID_TRANSITION: 409,
+    Code.NO_ACTIVE_SESSION: 409,
+    Code.TASK_BLOCKED: 409,
+    Code.NOT_CLAIMED: 409,
+}
 
 
 def get_http_status(error: Exception) -> int:

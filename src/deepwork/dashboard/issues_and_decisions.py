@@ -75,10 +75,13 @@ def read_run_issues(context: ReadContext, query: PageQuery) -> Issues:
 def read_blockers(context: ReadContext, query: BlockersQuery) -> Blockers:
     """Read the issues of all runs that need, or needed, a person."""
     filters = {
-        "workflow_id": query.run, "blockers": True, "type": query.type, "agent": query.agent,
+        "workflow_id": query.run,
+        "blockers": True,
+        "type": query.type,
+        "agent": query.agent,
         "open": True if query.state == "open" else None,
         "resolved": True if query.state == "resolved" else None,
-    }  # fmt: skip
+    }
     found, total, cursor = _list_issues(context.tx, filters, query, oldest_first=query.order == "asc")
     return Blockers(blockers=found, total=total, cursor=cursor)
 

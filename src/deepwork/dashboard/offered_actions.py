@@ -65,9 +65,12 @@ def offer_abort(session_id: str) -> Act:
 
 def offer_message(agent_id: str) -> Act:
     return _build_action(
-        "Send message", "message_send", {"body": "Message"}, recipient_id=agent_id,
+        "Send message",
+        "message_send",
+        {"body": "Message"},
+        recipient_id=agent_id,
         message_type="notification",
-    )  # fmt: skip
+    )
 
 
 _PLAN_LABELS = {
@@ -85,11 +88,14 @@ def list_plan_actions(id: str, status: str) -> list[Act]:
         moves = [each for each in moves if each is not WorkflowStatus.IN_PROGRESS]
     return [
         _build_action(
-            _PLAN_LABELS[move], "workflow_update_status",
-            None if move is WorkflowStatus.IN_PROGRESS else {"reason": "Why?"}, id=id, status=move.value,
+            _PLAN_LABELS[move],
+            "workflow_update_status",
+            None if move is WorkflowStatus.IN_PROGRESS else {"reason": "Why?"},
+            id=id,
+            status=move.value,
         )
         for move in moves
-    ]  # fmt: skip
+    ]
 
 
 def list_tracked_task_actions(task: TrackedTask, was_reviewed: bool) -> list[Act]:

@@ -19,10 +19,12 @@ _ACTION_ERRORS = {
     **{
         status: {"description": meaning}
         for status, meaning in {
-            "403": "the token's scope is too small", "409": "not allowed in this state", "415": "not JSON",
+            "403": "the token's scope is too small",
+            "409": "not allowed in this state",
+            "415": "not JSON",
         }.items()
     },
-}  # fmt: skip
+}
 _EVENTS: dict[str, Any] = {
     "summary": "New events, as server-sent events.",
     "parameters": [

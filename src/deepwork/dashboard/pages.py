@@ -24,10 +24,18 @@ CACHE_FOREVER = "public, max-age=31536000, immutable"
 
 _REFERENCE = re.compile(r"""(?:src|href)=["']/(assets/[^"'?#]+)["']""")
 _TYPES = {
-    ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
-    ".json": "application/json", ".woff2": "font/woff2", ".png": "image/png", ".ico": "image/x-icon",
-    ".txt": "text/plain", ".webmanifest": "application/manifest+json", ".map": "application/json",
-}  # fmt: skip
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".txt": "text/plain",
+    ".webmanifest": "application/manifest+json",
+    ".map": "application/json",
+}
 
 
 @dataclass(frozen=True)

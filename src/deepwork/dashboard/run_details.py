@@ -141,13 +141,18 @@ def _read_tracked_details(tx: Transaction, row: Row) -> dict[str, Any]:
     to_come = [] if workflow.is_over else range(1, workflow.total_phases + 1)
     awaited = [_build_pending_phase(number) for number in to_come if number not in numbers]
     return {
-        "objective": workflow.objective, "scope": workflow.scope, "constraints": workflow.constraints,
-        "summary": workflow.summary, "outcome": workflow.outcome,
+        "objective": workflow.objective,
+        "scope": workflow.scope,
+        "constraints": workflow.constraints,
+        "summary": workflow.summary,
+        "outcome": workflow.outcome,
         "achievements": list(workflow.achievements) if workflow.is_over else None,
         "limitations": list(workflow.limitations) if workflow.is_over else None,
-        "repository_path": workflow.repository_path, "created_by": workflow.created_by,
-        "phases": sorted([*begun, *awaited], key=lambda phase: phase.number), "actions": [],
-    }  # fmt: skip
+        "repository_path": workflow.repository_path,
+        "created_by": workflow.created_by,
+        "phases": sorted([*begun, *awaited], key=lambda phase: phase.number),
+        "actions": [],
+    }
 
 
 def _build_pending_phase(number: int) -> PhaseLine:
@@ -215,12 +220,14 @@ def _build_level_phases(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
             level[word] += tally.count
     return [
         PhaseLine(
-            number=number, name=f"Level {number}", status=_get_level_status(tasks),
+            number=number,
+            name=f"Level {number}",
+            status=_get_level_status(tasks),
             is_parallel=tasks["total"] > 1,
             tasks=tasks,
         )
         for number, tasks in levels.items()
-    ]  # fmt: skip
+    ]
 
 
 def _get_level_status(tasks: Mapping[str, int]) -> str:
@@ -244,19 +251,25 @@ def _read_job_details(tx: Transaction, row: Row) -> dict[str, Any]:
         status = "completed" if done == len(steps) else "in_progress" if running or done else "pending"
         phases.append(
             PhaseLine(
-                number=number, name=", ".join(entry["steps"]), status=status,
+                number=number,
+                name=", ".join(entry["steps"]),
+                status=status,
                 is_parallel=bool(entry["is_concurrent"]),
                 tasks={"total": len(steps), "completed": done, "failed": 0, "in_progress": running},
                 started_at=min((step.started_at for step in steps if step.started_at), default=None),
                 completed_at=max((step.completed_at or "" for step in steps), default="") or None
-                if done == len(steps) else None,
+                if done == len(steps)
+                else None,
             )
-        )  # fmt: skip
+        )
     return {
-        "objective": session.goal, "created_by": session.data.get("caller"), "phases": phases,
-        "summary": session.data.get("abort_reason"), "session": part,
+        "objective": session.goal,
+        "created_by": session.data.get("caller"),
+        "phases": phases,
+        "summary": session.data.get("abort_reason"),
+        "session": part,
         "actions": [offered_actions.offer_abort(session.id)] if session.status == "active" else [],
-    }  # fmt: skip
+    }
 
 
 ENDPOINTS = (Endpoint("/api/v1/runs/{id}", "One run.", NoParameters, RunWhole, read_run),)

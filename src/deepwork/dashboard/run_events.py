@@ -46,7 +46,11 @@ def read_run_events(context: ReadContext, query: EventsQuery) -> RunEvents:
 
 ENDPOINTS = (
     Endpoint(
-        "/api/v1/runs/{id}/events", "Events of a run.", EventsQuery, RunEvents, read_run_events,
+        "/api/v1/runs/{id}/events",
+        "Events of a run.",
+        EventsQuery,
+        RunEvents,
+        read_run_events,
         follows_events=True,
     ),
-)  # fmt: skip
+)

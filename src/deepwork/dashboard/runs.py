@@ -187,10 +187,13 @@ def _parse_positions(cursor: str | None, order: RunOrder) -> dict[str, list[Any]
         return {}
     by, descending, positions = decode_cursor(cursor, str, bool, dict)
     sound = all(
-        kind in KINDS and isinstance(place, list) and len(place) == 2 and type(place[1]) is int
+        kind in KINDS
+        and isinstance(place, list)
+        and len(place) == 2
+        and type(place[1]) is int
         and type(place[0]) is (str if by == "name" or (kind == JOB and by == "started") else int)
         for kind, place in positions.items()
-    )  # fmt: skip
+    )
     if (by, descending) != (order.by, order.descending) or not sound:
         raise InvalidInput(
             "`cursor` belongs to a different order.", suggestion="Omit it to start from the beginning."
@@ -262,11 +265,14 @@ class _RunTotals:
         else:
             place = self._levels.get(id, (0, 0))
         return {
-            "objective": truncate_to_line(row["objective"], _MAX_OBJECTIVE) or "", "status": status,
-            "profile": row.get("profile"), "phase": PhasePlace(current=place[0], total=place[1]),
-            "tasks": RunTasks(**self._tasks.get(id, {})), "started_at": format_timestamp(row["started_at"]),
+            "objective": truncate_to_line(row["objective"], _MAX_OBJECTIVE) or "",
+            "status": status,
+            "profile": row.get("profile"),
+            "phase": PhasePlace(current=place[0], total=place[1]),
+            "tasks": RunTasks(**self._tasks.get(id, {})),
+            "started_at": format_timestamp(row["started_at"]),
             "ended_at": format_optional_timestamp(row["ended_at"]),
-        }  # fmt: skip
+        }
 
     @staticmethod
     def _build_job_fields(row: Row) -> dict[str, Any]:
@@ -279,8 +285,9 @@ class _RunTotals:
             "objective": truncate_to_line(session.goal, _MAX_OBJECTIVE) or "",
             "phase": PhasePlace(current=at, total=len(entries)),
             "tasks": RunTasks(total=len(states), done=done, running=running),
-            "started_at": row["started_at"], "ended_at": session.data.get("completed_at"),
-        }  # fmt: skip
+            "started_at": row["started_at"],
+            "ended_at": session.data.get("completed_at"),
+        }
 
 
 _RUNNING = ("in_progress", "needs_work")
@@ -291,9 +298,13 @@ _TRACKED_COUNTERS = {
     "in_progress": "running",
 }
 _PLANNED_COUNTERS = {
-    "completed": "done", "skipped": "done", "failed": "failed", "planning": "running",
-    "in_progress": "running", "paused": "running",
-}  # fmt: skip
+    "completed": "done",
+    "skipped": "done",
+    "failed": "failed",
+    "planning": "running",
+    "in_progress": "running",
+    "paused": "running",
+}
 
 
 def find_run_refs(tx: Transaction, ids: Iterable[str]) -> dict[str, RunRef]:

@@ -58,11 +58,14 @@ def _find_planned_tasks(tx: Transaction, query: str) -> list[Row]:
     tasks = TaskStore(tx).find_by_ids([id for id in ids if id.startswith("tk_")])
     return [
         {
-            "id": task.id, "title": task.name, "said": f"{task.description} {task.outcome or ''}",
-            "run_id": task.workflow_id, "task_id": task.id,
+            "id": task.id,
+            "title": task.name,
+            "said": f"{task.description} {task.outcome or ''}",
+            "run_id": task.workflow_id,
+            "task_id": task.id,
         }
         for task in list(tasks.values())[:MAX_PER_KIND]
-    ]  # fmt: skip
+    ]
 
 
 def _build_result(kind: str, row: Row, runs: Mapping[str, RunRef], words: Sequence[str]) -> Found:
@@ -84,7 +87,11 @@ def _extract_excerpt(text: str, word: str) -> str:
 
 ENDPOINTS = (
     Endpoint(
-        "/api/v1/search", "Runs, tasks, decisions and issues that match.", SearchQuery, Results, search,
+        "/api/v1/search",
+        "Runs, tasks, decisions and issues that match.",
+        SearchQuery,
+        Results,
+        search,
         follows_events=True,
     ),
-)  # fmt: skip
+)

@@ -125,10 +125,11 @@ def build_session_part(
     )
     return SessionPart(
         stack=[StackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],
-        step_id=session.step_id, branch=session.data.get("branch"),
+        step_id=session.step_id,
+        branch=session.data.get("branch"),
         abort_reason=session.data.get("abort_reason"),
         steps=[build_step_view(session, step, attempts.get(step, ())) for step in session.steps],
-    )  # fmt: skip
+    )
 
 
 def build_step_view(session: SessionRow, step: str, attempts: Sequence[Attempt]) -> StepView:
@@ -136,12 +137,16 @@ def build_step_view(session: SessionRow, step: str, attempts: Sequence[Attempt])
     progress = session.get_progress(step)
     reasons = [each["reason"] for each in session.data.get("overrides", ()) if each["step_id"] == step]
     return StepView(
-        id=step, status=session.get_step_status(step), started_at=progress.get("started_at"),
-        completed_at=progress.get("completed_at"), outputs=dict(progress.get("outputs") or {}),
-        notes=progress.get("notes"), attempts=list(attempts),
+        id=step,
+        status=session.get_step_status(step),
+        started_at=progress.get("started_at"),
+        completed_at=progress.get("completed_at"),
+        outputs=dict(progress.get("outputs") or {}),
+        notes=progress.get("notes"),
+        attempts=list(attempts),
         attempts_total=progress.get("quality_attempts") or 0,
         override_reason=reasons[-1] if reasons else None,
-    )  # fmt: skip
+    )
 
 
 def group_attempts(reviews: Sequence[Row]) -> dict[str, list[Attempt]]:

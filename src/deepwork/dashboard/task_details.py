@@ -87,10 +87,12 @@ def _read_tracked_task(tx: Transaction, id: str) -> TaskWhole:
     phase = TrackStore(tx).get_phase(found.phase_id)
     view = TaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
     more = {
-        "phase": phase.number, "phase_name": phase.name, "tokens": found.tokens,
+        "phase": phase.number,
+        "phase_name": phase.name,
+        "tokens": found.tokens,
         "created_by": found.created_by,
         "last_sign_at": format_timestamp(found.last_sign_at),
-    }  # fmt: skip
+    }
     ended = found.completed_at
     was_reviewed = ended is not None and NoteStore(tx).was_reviewed(id, ended)
     return TaskWhole(
@@ -144,9 +146,11 @@ def _read_step(tx: Transaction, id: str) -> TaskWhole:
     is_current = session.status == "active" and step == session.step_id
     return TaskWhole(
         task=view | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
-        **_read_records(tx, id, session_id), parents=[], children=[],
+        **_read_records(tx, id, session_id),
+        parents=[],
+        children=[],
         actions=[offered_actions.offer_abort(session_id)] if is_current else [],
-    )  # fmt: skip
+    )
 
 
 def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
@@ -163,10 +167,12 @@ def _read_records(tx: Transaction, id: str, run_id: str) -> dict[str, Any]:
 
 ENDPOINTS = (Endpoint("/api/v1/tasks/{id}", "One task.", NoParameters, TaskWhole, read_task),)
 DIFF = ToolEndpoint(
-    "/api/v1/tasks/{id}/diff", "The files a task changed; with `path`, the diff of one file.", DiffQuery,
+    "/api/v1/tasks/{id}/diff",
+    "The files a task changed; with `path`, the diff of one file.",
+    DiffQuery,
     "get_task_diff",
     lambda path, query: {"task_id": path["id"], **query.model_dump(exclude_none=True)},
-)  # fmt: skip
+)
 JOBS = ToolEndpoint(
     "/api/v1/jobs",
     "The jobs of this project and their workflows.",

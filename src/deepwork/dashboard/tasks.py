@@ -33,9 +33,22 @@ from deepwork.tracking.context import STALE_MS
 MAX_ROWS = 20_000
 MAX_IMPLIED_EDGES = 2_000
 COLUMNS = (
-    "id", "name", "status", "phase", "parent_id", "agent_name", "started_at", "completed_at", "milestone",
-    "progress", "files", "decisions", "issues", "is_stale", "is_blocked",
-)  # fmt: skip
+    "id",
+    "name",
+    "status",
+    "phase",
+    "parent_id",
+    "agent_name",
+    "started_at",
+    "completed_at",
+    "milestone",
+    "progress",
+    "files",
+    "decisions",
+    "issues",
+    "is_stale",
+    "is_blocked",
+)
 _OWN_COLUMNS = COLUMNS.index("files")
 """The number of columns from the task itself; the rest are counts and flags, mostly empty."""
 
@@ -215,11 +228,15 @@ def _build_tracked_graph(context: ReadContext) -> Mapping[str, Any]:
     first = _find_first_levels(rows, depths)
     nodes = [
         _build_node(
-            row["id"], row["name"], row["status"], first[row["phase"]] + depths[row["id"]],
-            f"phase {row['phase']}", is_blocked=row["id"] in blocked,
+            row["id"],
+            row["name"],
+            row["status"],
+            first[row["phase"]] + depths[row["id"]],
+            f"phase {row['phase']}",
+            is_blocked=row["id"] in blocked,
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     edges = [(row["parent_id"], row["id"]) for row in rows if row["parent_id"]]
     return {"nodes": nodes, "edges": edges, "folded": False}
 
@@ -250,11 +267,16 @@ def _build_plan_graph(tasks: Sequence[Node]) -> Mapping[str, Any]:
     ready = {node.id for node in plan.list_ready()}
     nodes = [
         _build_node(
-            node.id, node.name, node.status, rank[node.id], node.parallel_group, is_ready=node.id in ready,
+            node.id,
+            node.name,
+            node.status,
+            rank[node.id],
+            node.parallel_group,
+            is_ready=node.id in ready,
             is_blocked=node.status.can_start and plan.is_blocked(node),
         )
         for node in tasks
-    ]  # fmt: skip
+    ]
     named = [(other, node.id) for node in tasks for other in sorted(node.depends_on or ())]
     implied, joints, is_folded = _find_implied_edges(plan, rank)
     return {"nodes": [*nodes, *joints], "edges": [*named, *implied], "folded": is_folded}
@@ -295,12 +317,15 @@ def _build_session_graph(session: SessionRow) -> Mapping[str, Any]:
     entries = session.entries
     nodes = [
         _build_node(
-            f"{session.id}/{step}", step, session.get_step_status(step), level,
+            f"{session.id}/{step}",
+            step,
+            session.get_step_status(step),
+            level,
             f"step {level + 1}" if len(entry) > 1 else None,
         )
         for level, entry in enumerate(entries)
         for step in entry
-    ]  # fmt: skip
+    ]
     edges = [
         (f"{session.id}/{one}", f"{session.id}/{other}")
         for entry, following in pairwise(entries)
@@ -311,13 +336,24 @@ def _build_session_graph(session: SessionRow) -> Mapping[str, Any]:
 
 
 def _build_node(
-    id: str, name: str, status: str, level: int, group: str | None, *, is_ready: bool = False,
+    id: str,
+    name: str,
+    status: str,
+    level: int,
+    group: str | None,
+    *,
+    is_ready: bool = False,
     is_blocked: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
-        "id": id, "name": name, "status": str(status), "level": level, "group": group,
-        "is_ready": is_ready, "is_blocked": is_blocked,
-    }  # fmt: skip
+        "id": id,
+        "name": name,
+        "status": str(status),
+        "level": level,
+        "group": group,
+        "is_ready": is_ready,
+        "is_blocked": is_blocked,
+    }
 
 
 ENDPOINTS = (

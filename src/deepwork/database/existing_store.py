@@ -173,10 +173,13 @@ def _connect(url: str, patience: float) -> psycopg.Connection[dict[str, Any]]:
     waiting = _to_milliseconds(patience)
     own = psycopg.conninfo.conninfo_to_dict(url).get("options") or ""
     return psycopg.connect(
-        url, autocommit=True, row_factory=dict_row, connect_timeout=_CONNECT_SECONDS,
+        url,
+        autocommit=True,
+        row_factory=dict_row,
+        connect_timeout=_CONNECT_SECONDS,
         application_name="deepwork hook",  # not counted among the processes that use the store
         options=f"-c lock_timeout={waiting} -c statement_timeout={waiting} {own}",
-    )  # fmt: skip
+    )
 
 
 @contextmanager

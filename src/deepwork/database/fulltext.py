@@ -27,13 +27,7 @@ class FullText:
         return self.joint.join(self.term.format(word) for word in words)
 
 
-SQLITE = FullText(
-    stored=":words",
-    matches="plan_words MATCH :query",
-    rank="rank",
-    term='"{}"*',
-    joint=" ",
-)
+SQLITE = FullText(stored=":words", matches="plan_words MATCH :query", rank="rank", term='"{}"*', joint=" ")
 POSTGRES = FullText(
     stored="to_tsvector('simple', :words)",
     matches="words @@ to_tsquery('simple', :query)",

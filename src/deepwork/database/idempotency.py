@@ -75,16 +75,15 @@ class KeyStore:
 
     def reserve(self, call: Call) -> bool:
         """Reserve the key; False if it is taken. A concurrent call with the same key waits for the first."""
-        self._tx.execute(
-            "DELETE FROM idempotency_keys WHERE created_at < :cutoff", cutoff=self._tx.now - KEPT_MS
-        )
-        taken = self._tx.execute(
-            """
+        sql = "DELETE FROM idempotency_keys WHERE created_at < :cutoff"
+        self._tx.execute(sql, cutoff=self._tx.now - KEPT_MS)
+        sql = """
             INSERT INTO idempotency_keys (caller, tool, key, arguments, created_at)
             VALUES (:caller, :tool, :key, :arguments, :now) ON CONFLICT DO NOTHING
-            """,
-            caller=call.account, tool=call.tool, key=call.key, arguments=call.digest, now=self._tx.now,
-        )  # fmt: skip
+        """
+        taken = self._tx.execute(
+            sql, caller=call.account, tool=call.tool, key=call.key, arguments=call.digest, now=self._tx.now
+        )
         return taken == 1
 
     def has(self, call: Call) -> bool:
@@ -100,17 +99,20 @@ class KeyStore:
 
     def save_answer(self, call: Call, answer: Any) -> None:
         """Store the answer of the call."""
-        self._tx.execute(
+        sql = (
             "UPDATE idempotency_keys SET answer = :answer"
-            " WHERE caller = :caller AND tool = :tool AND key = :key",
-            answer=json.dumps(answer), caller=call.account, tool=call.tool, key=call.key,
-        )  # fmt: skip
+            " WHERE caller = :caller AND tool = :tool AND key = :key"
+        )
+        self._tx.execute(sql, answer=json.dumps(answer), caller=call.account, tool=call.tool, key=call.key)
 
     def replace_answer(self, call: Call, stored: Any, answer: Any) -> None:
         """Replace the stored answer, unless the key was forgotten or used again meanwhile."""
-        self._tx.execute(
+        sql = (
             "UPDATE idempotency_keys SET answer = :answer"
-            " WHERE caller = :caller AND tool = :tool AND key = :key AND answer = :stored",
+            " WHERE caller = :caller AND tool = :tool AND key = :key AND answer = :stored"
+        )
+        self._tx.execute(
+            sql,
             answer=json.dumps(answer),
             stored=json.dumps(stored),
             caller=call.account,
@@ -120,17 +122,15 @@ class KeyStore:
 
     def remove(self, call: Call) -> None:
         """Delete the key, so that it can be used again."""
-        self._tx.execute(
-            "DELETE FROM idempotency_keys WHERE caller = :caller AND tool = :tool AND key = :key",
-            caller=call.account, tool=call.tool, key=call.key,
-        )  # fmt: skip
+        sql = "DELETE FROM idempotency_keys WHERE caller = :caller AND tool = :tool AND key = :key"
+        self._tx.execute(sql, caller=call.account, tool=call.tool, key=call.key)
 
     def _find(self, call: Call) -> Row | None:
-        return self._tx.fetch_one(
+        sql = (
             "SELECT arguments, answer FROM idempotency_keys"
-            " WHERE caller = :caller AND tool = :tool AND key = :key",
-            caller=call.account, tool=call.tool, key=call.key,
-        )  # fmt: skip
+            " WHERE caller = :caller AND tool = :tool AND key = :key"
+        )
+        return self._tx.fetch_one(sql, caller=call.account, tool=call.tool, key=call.key)
 
 
 @row_parser

@@ -38,9 +38,12 @@ _LIMITS = (
 _NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 # Detect a server that disappeared: without these a call would wait for a quarter of an hour.
 _KEEPALIVES = {
-    "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
-}  # fmt: skip
+}
 # Hide the pool's log line for each connection attempt, which would bury our own error message.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 _WRITE = "BEGIN"
@@ -51,9 +54,12 @@ _Pool = ConnectionPool[_Connection]
 
 
 _BUSY = (
-    errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.QueryCanceled,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
     errors.IdleInTransactionSessionTimeout,
-)  # fmt: skip
+)
 
 
 class PoolExhausted(Exception):
@@ -157,8 +163,10 @@ class PostgreSQL:
         if isinstance(error, errors.DiskFull):
             return StorageError(
                 f"The disk of the {self.name} is full.",
-                code=Code.STORAGE_FULL, recoverable=True, suggestion="Free some space, then call again.",
-            )  # fmt: skip
+                code=Code.STORAGE_FULL,
+                recoverable=True,
+                suggestion="Free some space, then call again.",
+            )
         if isinstance(error, CommitOutcomeUnknown):
             return StorageError(
                 f"The connection to the {self.name} was lost during a commit; "
@@ -173,10 +181,11 @@ class PostgreSQL:
             )
         if isinstance(error, psycopg.OperationalError):
             return StorageError(
-                f"The {self.name} cannot be reached.", recoverable=True,
+                f"The {self.name} cannot be reached.",
+                recoverable=True,
                 suggestion="Check that it is running and that DEEPWORK_DATABASE_URL is correct, then call "
                 "again, with the same idempotency key if the call had already started.",
-            )  # fmt: skip
+            )
         if isinstance(error, psycopg.Error):
             return StorageError(
                 f"The {self.name} rejected a statement ({error.sqlstate}); nothing was changed."

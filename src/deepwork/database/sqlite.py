@@ -259,8 +259,7 @@ class SQLite:
         """Yield the reasons why the file must not be at its location."""
         if self.path.exists() and not self.path.is_file():
             yield StorageError(
-                f"{self.name} is not a regular file.",
-                suggestion="Name an existing or new file with --db.",
+                f"{self.name} is not a regular file.", suggestion="Name an existing or new file with --db."
             )
             return
         if kind := find_network_file_system(self.path):
@@ -313,8 +312,10 @@ def _build_error(reason: str, name: str, backup: str | None) -> StorageError:
     if "FULL" in reason or "full" in reason:
         return StorageError(
             f"The disk is full: {name} cannot grow.",
-            code=Code.STORAGE_FULL, recoverable=True, suggestion="Free some space, then call again.",
-        )  # fmt: skip
+            code=Code.STORAGE_FULL,
+            recoverable=True,
+            suggestion="Free some space, then call again.",
+        )
     if "CORRUPT" in reason or "NOTADB" in reason or "malformed" in reason or "not a database" in reason:
         return StorageError(
             f"{name} is damaged; nothing was changed.",

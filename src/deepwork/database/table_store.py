@@ -226,10 +226,11 @@ class PostgreSQLTableStore:
 
     def _advance_creation_order(self, table: Table) -> None:
         """Advance the sequence past the numbers of the copied rows."""
-        self._connection.execute(
+        sql = (
             "SELECT setval('creation_order', highest) FROM (SELECT max(created_seq) AS highest"
             f" FROM {_quote(table.name)}) AS filled, creation_order WHERE highest > last_value"
         )
+        self._connection.execute(sql)
 
     def _flush(self) -> None:
         """Wait until the server has received the data; otherwise the driver buffers without limit."""

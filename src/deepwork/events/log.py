@@ -51,10 +51,8 @@ class EventStore:
     def list_after(self, seq: int, limit: int, workflow_id: str | None = None) -> list[Event]:
         """List the next events after a number."""
         of_workflow = " AND workflow_id = :workflow_id" if workflow_id else ""
-        rows = self._tx.fetch_all(
-            f"SELECT * FROM events WHERE seq > :seq{of_workflow} ORDER BY seq LIMIT :limit",  # noqa: S608
-            seq=seq, limit=limit, workflow_id=workflow_id,
-        )  # fmt: skip
+        sql = f"SELECT * FROM events WHERE seq > :seq{of_workflow} ORDER BY seq LIMIT :limit"  # noqa: S608
+        rows = self._tx.fetch_all(sql, seq=seq, limit=limit, workflow_id=workflow_id)
         return [_parse_event(row) for row in rows]
 
     def get_last_seq(self) -> int:
@@ -63,9 +61,8 @@ class EventStore:
 
     def get_oldest_seq(self) -> int:
         """Return the oldest stored event number; one more than the newest if none is stored."""
-        row = self._tx.fetch_one(
-            "SELECT coalesce(min(seq), :after) AS last_seq FROM events", after=self.get_last_seq() + 1
-        )
+        sql = "SELECT coalesce(min(seq), :after) AS last_seq FROM events"
+        row = self._tx.fetch_one(sql, after=self.get_last_seq() + 1)
         return _parse_seq(row or {})
 
 

@@ -28,10 +28,26 @@ from deepwork.git.snapshot_types import (
 # Generated folders; without git there is no .gitignore to consult.
 _IGNORED = frozenset(
     {
-        ".cache", ".deepwork", ".git", ".hg", ".mypy_cache", ".next", ".nox", ".pytest_cache", ".ruff_cache",
-        ".svn", ".tox", ".venv", "__pycache__", "build", "dist", "node_modules", "target", "venv",
+        ".cache",
+        ".deepwork",
+        ".git",
+        ".hg",
+        ".mypy_cache",
+        ".next",
+        ".nox",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".svn",
+        ".tox",
+        ".venv",
+        "__pycache__",
+        "build",
+        "dist",
+        "node_modules",
+        "target",
+        "venv",
     }
-)  # fmt: skip
+)
 _MOST_FILES = 50_000
 _MOST_SECONDS = 10.0
 _TRUSTED_AFTER_NS = 2 * 10**9

@@ -109,9 +109,14 @@ class PrivateIndex:
         if not paths:
             return []
         answer = self._git.run(
-            "check-ignore", "-z", "--stdin", "--no-index",
-            input=_to_input(paths), env=self._env, ok_codes=(0, 1),
-        )  # fmt: skip
+            "check-ignore",
+            "-z",
+            "--stdin",
+            "--no-index",
+            input=_to_input(paths),
+            env=self._env,
+            ok_codes=(0, 1),
+        )
         return _split_names(answer)
 
     def has_conflicts(self) -> bool:

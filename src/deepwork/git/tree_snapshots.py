@@ -17,10 +17,7 @@ from deepwork.files.lock import hold_file_lock
 from deepwork.files.stamps import find_stamp
 from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
 from deepwork.git.object_store import build_object_environment, remove_unneeded_objects
-from deepwork.git.private_index import (
-    DIFF_ENVIRONMENT,
-    PrivateIndex,
-)
+from deepwork.git.private_index import DIFF_ENVIRONMENT, PrivateIndex
 from deepwork.git.raw_diff import parse_raw_diff
 from deepwork.git.refs import find_current_branch, is_ancestor, resolve_commit
 from deepwork.git.snapshot_types import (

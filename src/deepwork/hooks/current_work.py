@@ -107,11 +107,16 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
     completed, completed_total = store.list_done_dependencies(task, _AROUND)
     prior, prior_total = store.list_prior(task, _AROUND)
     material = contexts.ContextSource(
-        workflow=PlanStore(tx).get(task.workflow_id), task=task,
+        workflow=PlanStore(tx).get(task.workflow_id),
+        task=task,
         checkpoints=CheckpointStore(tx).list_newest(task.id, _CHECKPOINTS),
         checkpoints_total=task.checkpoints,
-        prior_tasks=prior, prior_total=prior_total, siblings=[], siblings_total=0,
-        dependencies=[*completed, *pending], dependencies_total=pending_total + completed_total,
-    )  # fmt: skip
+        prior_tasks=prior,
+        prior_total=prior_total,
+        siblings=[],
+        siblings_total=0,
+        dependencies=[*completed, *pending],
+        dependencies_total=pending_total + completed_total,
+    )
     include = contexts.ContextOptions(sibling_status=False, recent_checkpoints=_CHECKPOINTS)
     return contexts.build_context(material, include, CONTEXT_TOKENS)

@@ -43,10 +43,13 @@ class SessionMemory:
         since = time.time() - FRESH_SECONDS
         paths = [path for path in self._list_files() if _get_modified_at(path) > since]
         candidates = [
-            record for record in map(_read_record, paths)
-            if record and not record.subagent and record.has_identity
+            record
+            for record in map(_read_record, paths)
+            if record
+            and not record.subagent
+            and record.has_identity
             and (record.client, record.root) == (event.client, str(root))
-        ]  # fmt: skip
+        ]
         return candidates[0] if len(candidates) == 1 else None
 
     def touch(self, event: HookEvent) -> None:

@@ -10,10 +10,7 @@ from deepwork.jobs.definitions.models import Job, OutputSpec, OutputType, Step
 from deepwork.jobs.responses import ActiveStep, ConcurrentStep, ExpectedOutput, ReviewInfo, StepInput
 from deepwork.jobs.sessions.state import Session
 
-_SYNTAX = {
-    OutputType.FILE: "filepath",
-    OutputType.FILES: "array of filepaths for all individual files",
-}
+_SYNTAX = {OutputType.FILE: "filepath", OutputType.FILES: "array of filepaths for all individual files"}
 
 
 def build_active_step(job: Job, session: Session) -> ActiveStep:

@@ -63,9 +63,17 @@ class ClaudeCLI:
 
     def _build_command(self, system_prompt: str, json_schema: Mapping[str, Any]) -> list[str]:
         return [
-            *self._program, "--print", "--output-format", "json", "--system-prompt", system_prompt,
-            "--json-schema", json.dumps(json_schema), "-p", "--",
-        ]  # fmt: skip
+            *self._program,
+            "--print",
+            "--output-format",
+            "json",
+            "--system-prompt",
+            system_prompt,
+            "--json-schema",
+            json.dumps(json_schema),
+            "-p",
+            "--",
+        ]
 
 
 def _parse_answer(stdout: bytes) -> dict[str, Any]:

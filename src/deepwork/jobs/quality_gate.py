@@ -197,9 +197,13 @@ class QualityGate:
         criteria = review_payload.render_criteria([task.review], {})
         prompt = f"{criteria}\n\n## Guidelines\n\n{review_payload.GUIDELINES}\n\n{body}"
         verdict = self.cli.run(
-            prompt, SYSTEM_PROMPT, VERDICT,
-            cwd=submission.root, timeout=self.time_for(len(task.files)), is_wanted=is_wanted,
-        )  # fmt: skip
+            prompt,
+            SYSTEM_PROMPT,
+            VERDICT,
+            cwd=submission.root,
+            timeout=self.time_for(len(task.files)),
+            is_wanted=is_wanted,
+        )
         return parse_verdict(task, verdict)
 
     def time_for(self, files: int) -> int:
@@ -228,9 +232,10 @@ def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
         )
     except (TypeError, KeyError, AttributeError):
         raise ReviewerError(
-            "The reviewer failed: its criteria_results do not match the schema.", recoverable=True,
+            "The reviewer failed: its criteria_results do not match the schema.",
+            recoverable=True,
             suggestion="This attempt does not count. Call {tool:finished_step} again.",
-        ) from None  # fmt: skip
+        ) from None
     results += _find_unjudged(task, results)
     passed = verdict.get("passed") is True and all(each.passed for each in results)
     feedback = _format_feedback(verdict.get("feedback")) or "The reviewer gave no feedback."

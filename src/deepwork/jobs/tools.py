@@ -193,10 +193,17 @@ class WorkflowTools:
     ) -> Session:
         first = workflow.entries[0].steps[0]
         session = Session(
-            session_id=id, job_name=job_name, workflow_name=workflow.name, goal=goal, instance_id=instance_id,
+            session_id=id,
+            job_name=job_name,
+            workflow_name=workflow.name,
+            goal=goal,
+            instance_id=instance_id,
             entries=tuple(PinnedEntry(entry.steps, entry.is_concurrent) for entry in workflow.entries),
-            current_step_id=first, started_at=format_now(), caller=_get_caller(), owner=self._state.owner,
-        )  # fmt: skip
+            current_step_id=first,
+            started_at=format_now(),
+            caller=_get_caller(),
+            owner=self._state.owner,
+        )
         return state.start_step(session, first, session.started_at)
 
     def _prepare_branch(self, session: Session) -> str | None:

@@ -25,15 +25,13 @@ class MessageStore:
         The inbox rows stay locked until the commit, so positions become visible in order, and a reader that
         polls from the last position it saw misses none.
         """
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             INSERT INTO inboxes (agent_id, received)
             SELECT id, 1 FROM agents WHERE id IN :recipients ORDER BY id
                 ON CONFLICT (agent_id) DO UPDATE SET received = inboxes.received + 1
             RETURNING agent_id, received
-            """,
-            recipients=list(recipients),
-        )
+        """
+        rows = self._tx.fetch_all(sql, recipients=list(recipients))
         return {row["agent_id"]: row["received"] for row in rows}
 
     def add(self, messages: Sequence[Message]) -> None:
@@ -49,11 +47,11 @@ class MessageStore:
 
     def find_not_owned_by(self, ids: Sequence[str], caller: str) -> str | None:
         """Return the id of one of these messages whose recipient another caller registered, or None."""
-        found: str | None = self._tx.fetch_value(
+        sql = (
             "SELECT messages.id FROM messages JOIN agents ON agents.id = recipient_id"
-            " WHERE messages.id IN :ids AND registered_by <> :caller LIMIT 1",
-            ids=list(ids), caller=caller,
-        )  # fmt: skip
+            " WHERE messages.id IN :ids AND registered_by <> :caller LIMIT 1"
+        )
+        found: str | None = self._tx.fetch_value(sql, ids=list(ids), caller=caller)
         return found
 
     def list_matching(self, agent_id: str, filters: Mapping[str, Any], limit: int) -> list[Message]:
@@ -66,10 +64,8 @@ class MessageStore:
         condition = build_where(
             {mine: agent_id, **{text: filters.get(name) for name, text in _FILTERS.items()}}
         )
-        rows = self._tx.fetch_all(
-            f"SELECT {_COLUMNS} FROM messages {condition} AND {_NOT_EXPIRED} ORDER BY {order} LIMIT :limit",
-            agent_id=agent_id, limit=limit, now=self._tx.now, **filters,
-        )  # fmt: skip
+        sql = f"SELECT {_COLUMNS} FROM messages {condition} AND {_NOT_EXPIRED} ORDER BY {order} LIMIT :limit"
+        rows = self._tx.fetch_all(sql, agent_id=agent_id, limit=limit, now=self._tx.now, **filters)
         return [_from_row(row) for row in rows]
 
     def build_cursor_filter(self, agent_id: str, since_id: str, thread_id: str | None) -> dict[str, Any]:
@@ -89,17 +85,13 @@ class MessageStore:
     ) -> dict[Priority, int]:
         """Count the agent's unread messages by priority."""
         condition = build_where(
-            {
-                _RECEIVED: agent_id,
-                "status = 'unread'": True,
-                "priority IN :priorities": priorities or None,
-            }
+            {_RECEIVED: agent_id, "status = 'unread'": True, "priority IN :priorities": priorities or None}
         )
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT priority, count(*) AS waiting FROM messages {condition} AND {_NOT_EXPIRED}"
-            " GROUP BY priority",
-            agent_id=agent_id, priorities=priorities, now=self._tx.now,
-        )  # fmt: skip
+            " GROUP BY priority"
+        )
+        rows = self._tx.fetch_all(sql, agent_id=agent_id, priorities=priorities, now=self._tx.now)
         return dict(map(_unread_count_from_row, rows))
 
     def mark_read(self, ids: Sequence[str]) -> list[Message]:
@@ -117,10 +109,8 @@ class MessageStore:
         return [each for each in dict.fromkeys(ids) if each not in known]
 
     def _update(self, change: str, condition: str, ids: Sequence[str]) -> list[Message]:
-        rows = self._tx.fetch_all(
-            f"UPDATE messages SET {change} WHERE id IN :ids AND {condition} RETURNING {_COLUMNS}",
-            ids=list(ids), now=self._tx.now,
-        )  # fmt: skip
+        sql = f"UPDATE messages SET {change} WHERE id IN :ids AND {condition} RETURNING {_COLUMNS}"
+        rows = self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)
         return sorted((_from_row(row) for row in rows), key=lambda message: message.position)
 
 

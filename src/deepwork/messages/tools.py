@@ -85,11 +85,19 @@ class MessageTools:
             self._require_references(tx, workflow_id, task_id)
             thread_id = store.get(reply_to_id).thread_id if reply_to_id else new_id("thr")
             [message] = self._deliver(
-                tx, [recipient_id], sender_id=sender_id, message_type=message_type, body=body,
-                subject=subject, priority=priority, workflow_id=workflow_id, task_id=task_id,
-                reply_to_id=reply_to_id, thread_id=thread_id,
+                tx,
+                [recipient_id],
+                sender_id=sender_id,
+                message_type=message_type,
+                body=body,
+                subject=subject,
+                priority=priority,
+                workflow_id=workflow_id,
+                task_id=task_id,
+                reply_to_id=reply_to_id,
+                thread_id=thread_id,
                 expires_at=rules.resolve_expiry(expires_at, tx.now),
-            )  # fmt: skip
+            )
             return Sent(id=message.id, thread_id=thread_id)
 
     @tool("work", acts_as="sender_id")
@@ -112,11 +120,19 @@ class MessageTools:
             self._require_references(tx, workflow_id)
             recipients = self._list_living(tx, recipient_filter or RecipientFilter())
             messages = self._deliver(
-                tx, [agent.id for agent in recipients if agent.id != sender_id],
-                sender_id=sender_id, message_type=MessageType(message_type), body=body, subject=subject,
-                priority=priority, workflow_id=workflow_id, task_id=None, reply_to_id=None,
-                thread_id=new_id("thr"), expires_at=rules.resolve_expiry(expires_at, tx.now),
-            )  # fmt: skip
+                tx,
+                [agent.id for agent in recipients if agent.id != sender_id],
+                sender_id=sender_id,
+                message_type=MessageType(message_type),
+                body=body,
+                subject=subject,
+                priority=priority,
+                workflow_id=workflow_id,
+                task_id=None,
+                reply_to_id=None,
+                thread_id=new_id("thr"),
+                expires_at=rules.resolve_expiry(expires_at, tx.now),
+            )
             return Broadcast(sent_count=len(messages), message_ids=[message.id for message in messages])
 
     @tool("read")
@@ -222,9 +238,11 @@ class MessageTools:
     def _list_living(self, tx: Transaction, wanted: RecipientFilter) -> list[Agent]:
         agents, _ = AgentStore(tx).list_matching(
             statuses=[wanted.status] if wanted.status else list(LivingStatus),
-            role=wanted.role, runtime=wanted.runtime and wanted.runtime.lower(),
-            alive_since=self._presence.get_alive_since(tx), limit=MAX_LIST,
-        )  # fmt: skip
+            role=wanted.role,
+            runtime=wanted.runtime and wanted.runtime.lower(),
+            alive_since=self._presence.get_alive_since(tx),
+            limit=MAX_LIST,
+        )
         return agents
 
     def _deliver(self, tx: Transaction, recipients: Sequence[str], **content: Any) -> list[Message]:

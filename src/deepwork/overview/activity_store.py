@@ -26,17 +26,15 @@ class ActivityStore:
 
     def count_activity(self, alive_since: int) -> ActivityCounts:
         """Count everything with one query that uses indexes only."""
-        row = self._tx.fetch_one(
-            """
+        sql = """
             SELECT (SELECT count(*) FROM leases WHERE who IS NOT NULL AND until >= :now) AS open_claims,
                    (SELECT count(*) FROM agents
                      WHERE silent_since IS NULL AND unregistered_at IS NULL
                        AND last_heartbeat >= :alive_since AND said <> 'offline') AS live_agents,
                    (SELECT count(*) FROM job_sessions WHERE status = 'active') AS active_sessions,
                    (SELECT last_seq FROM event_sequence) AS last_event
-            """,
-            now=self._tx.now, alive_since=alive_since,
-        )  # fmt: skip
+        """
+        row = self._tx.fetch_one(sql, now=self._tx.now, alive_since=alive_since)
         return _parse_counts(row or {})
 
 

@@ -17,11 +17,11 @@ class AttentionStore:
 
     def list_blockers(self, limit: int) -> tuple[list[Row], int]:
         """List open issues that need a person, newest first."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT * FROM issues WHERE {_OPEN_BLOCKER}"
-            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit",
-            limit=limit,
+            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit"
         )
+        rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, f"issues WHERE {_OPEN_BLOCKER}")
 
     def list_reviews(self, since: int, limit: int) -> tuple[list[Row], int]:
@@ -30,11 +30,11 @@ class AttentionStore:
             "tracked_tasks AS task"
             f" WHERE task.manual_review_needed AND completed_at >= :since AND {_NOT_REVIEWED}"
         )
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_TRACKED_COLUMNS}, task.outcome FROM {source}"
-            " ORDER BY completed_at DESC, created_seq DESC LIMIT :limit",
-            since=since, limit=limit,
-        )  # fmt: skip
+            " ORDER BY completed_at DESC, created_seq DESC LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, since=since, limit=limit)
         return rows, self._count_all(rows, limit, source, since=since)
 
     def list_failed_tracked(self, limit: int) -> tuple[list[Row], int]:
@@ -43,11 +43,11 @@ class AttentionStore:
             SELECT 1 FROM tracked_tasks AS again WHERE again.workflow_id = task.workflow_id
                AND again.name = task.name AND again.started_at >= task.completed_at AND again.id <> task.id
             ) AND {_NOT_REVIEWED}"""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_TRACKED_COLUMNS}, task.outcome FROM {source}"
-            " ORDER BY task.completed_at DESC, task.created_seq DESC LIMIT :limit",
-            limit=limit,
-        )  # fmt: skip
+            " ORDER BY task.completed_at DESC, task.created_seq DESC LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, source)
 
     def list_stale(self, silent_since: int, limit: int) -> tuple[list[Row], int]:
@@ -55,24 +55,23 @@ class AttentionStore:
         source = (
             f"{_ACTIVE_TRACKED_TASKS} AND task.status = 'in_progress' AND task.last_sign_at < :silent_since"
         )
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_TRACKED_COLUMNS} FROM {source}"
-            " ORDER BY task.last_sign_at, task.created_seq LIMIT :limit",
-            silent_since=silent_since,
-            limit=limit,
+            " ORDER BY task.last_sign_at, task.created_seq LIMIT :limit"
         )
+        rows = self._tx.fetch_all(sql, silent_since=silent_since, limit=limit)
         return rows, self._count_all(rows, limit, source, silent_since=silent_since)
 
     def list_failed_planned(self, limit: int) -> tuple[list[Row], int]:
         """List the failed tasks of active plans."""
         source = """plans JOIN plan_tasks AS task ON task.workflow_id = plans.id
             WHERE plans.status IN ('ready', 'in_progress', 'paused', 'failed') AND task.status = 'failed'"""
-        rows = self._tx.fetch_all(
+        sql = (
             "SELECT task.id, task.name, task.workflow_id, task.error, task.updated_at"
             f" FROM {source} ORDER BY task.updated_at DESC, plans.created_seq DESC, task.position DESC"
-            " LIMIT :limit",
-            limit=limit,
+            " LIMIT :limit"
         )
+        rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, source)
 
     def list_lost_claims(self, limit: int) -> tuple[list[Row], int]:
@@ -82,25 +81,23 @@ class AttentionStore:
             WHERE leases.who IS NOT NULL AND leases.until < :now AND task.claimed_by = leases.who
               AND task.status IN ('planning', 'in_progress', 'paused')
               AND plans.status IN ('ready', 'in_progress')"""
-        rows = self._tx.fetch_all(
+        sql = (
             "SELECT task.id, task.name, task.workflow_id, leases.who, leases.until,"
             f" agents.name AS agent_name, agents.last_heartbeat FROM {source}"
-            " ORDER BY leases.until DESC, plans.created_seq, task.position LIMIT :limit",
-            now=self._tx.now, limit=limit,
-        )  # fmt: skip
+            " ORDER BY leases.until DESC, plans.created_seq, task.position LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, now=self._tx.now, limit=limit)
         return rows, self._count_all(rows, limit, source, now=self._tx.now)
 
     def list_paused_plans(self, limit: int) -> tuple[list[Row], int]:
         """List paused plans with the reason given."""
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             SELECT id, name, updated_at, (
                    SELECT reason FROM plan_history WHERE workflow_id = plans.id AND after = 'paused'
                     ORDER BY number DESC LIMIT 1) AS reason
               FROM plans WHERE status = 'paused' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
-            """,
-            limit=limit,
-        )
+        """
+        rows = self._tx.fetch_all(sql, limit=limit)
         return rows, self._count_all(rows, limit, "plans WHERE status = 'paused'")
 
     def _count_all(self, rows: list[Row], limit: int, source: str, **values: object) -> int:

@@ -22,25 +22,24 @@ class CurrentWorkStore:
 
     def list_active_jobs(self, limit: int) -> list[Row]:
         """List active job sessions, the last changed first."""
-        return self._tx.fetch_all(
+        sql = (
             "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
-            " WHERE status = 'active' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
-            limit=limit,
+            " WHERE status = 'active' ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
         )
+        return self._tx.fetch_all(sql, limit=limit)
 
     def find_active_job(self, ids: Sequence[str]) -> Row | None:
         """Find the first of these job sessions that is active."""
-        rows = self._tx.fetch_all(
+        sql = (
             "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
-            " WHERE id IN :ids AND status = 'active'",
-            ids=list(ids),
-        )  # fmt: skip
+            " WHERE id IN :ids AND status = 'active'"
+        )
+        rows = self._tx.fetch_all(sql, ids=list(ids))
         return min(rows, key=lambda row: ids.index(row["id"]), default=None)
 
     def list_held_tasks(self, agents: Sequence[str]) -> list[Row]:
         """List unfinished tasks held by these agents, their current task first."""
-        return self._tx.fetch_all(
-            """
+        sql = """
             SELECT task.id, task.name, task.status, task.workflow_id, plans.name AS plan_name,
                    leases.who, leases.until
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
@@ -50,30 +49,32 @@ class CurrentWorkStore:
              ORDER BY CASE WHEN agents.current_task_id = task.id THEN 0 ELSE 1 END, leases.until DESC,
                       plans.created_seq, task.position
              LIMIT :limit
-            """,
-            agents=list(agents), limit=MAX_ROWS,
-        )  # fmt: skip
+        """
+        return self._tx.fetch_all(sql, agents=list(agents), limit=MAX_ROWS)
 
     def list_tracked_workflows(self, repository: str | None, wanted: str | None) -> list[Row]:
         """List tracked workflows in progress, or only the wanted one, the last changed first."""
-        condition = build_where({
-            "status = 'in_progress'": True, "id = :wanted": wanted,
-            "repository_path = :repository": repository,
-        })  # fmt: skip
-        return self._tx.fetch_all(
+        condition = build_where(
+            {
+                "status = 'in_progress'": True,
+                "id = :wanted": wanted,
+                "repository_path = :repository": repository,
+            }
+        )
+        sql = (
             "SELECT id, name, objective, current_phase, total_phases FROM tracked_workflows"
-            f" {condition} ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
-            wanted=wanted, repository=repository, limit=MAX_ROWS,
-        )  # fmt: skip
+            f" {condition} ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, wanted=wanted, repository=repository, limit=MAX_ROWS)
 
     def list_open_tracked_tasks(self, workflow_ids: Sequence[str]) -> list[Row]:
         """List tasks of tracked workflows that are in progress."""
-        return self._tx.fetch_all(
+        sql = (
             "SELECT id, workflow_id, name, agent_name FROM tracked_tasks"
             " WHERE workflow_id IN :ids AND status = 'in_progress'"
-            " ORDER BY started_at, created_seq LIMIT :limit",
-            ids=list(workflow_ids), limit=MAX_ROWS,
-        )  # fmt: skip
+            " ORDER BY started_at, created_seq LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, ids=list(workflow_ids), limit=MAX_ROWS)
 
     def list_open_plans(self, repository: str | None) -> list[Row]:
         """List ready or running plans with their total and done tasks, the last changed first.
@@ -81,8 +82,7 @@ class CurrentWorkStore:
         Both counts stop at `MOST_COUNTED` + 1.
         """
         mine = "" if repository is None else " AND repository_path = :repository"
-        return self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT id, name,
                    (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
                      LIMIT :most) AS counted) AS total,
@@ -90,72 +90,64 @@ class CurrentWorkStore:
                        AND status IN ('completed', 'skipped') LIMIT :most) AS counted) AS done
               FROM plans WHERE status IN ('ready', 'in_progress'){mine}
              ORDER BY updated_at DESC, created_seq DESC LIMIT :limit
-            """,
-            repository=repository, limit=MAX_ROWS, most=MOST_COUNTED + 1,
-        )  # fmt: skip
+        """
+        return self._tx.fetch_all(sql, repository=repository, limit=MAX_ROWS, most=MOST_COUNTED + 1)
 
     def count_unread(self, agents: Sequence[str]) -> list[Row]:
         """Count unread and urgent messages of each of these agents."""
-        return self._tx.fetch_all(
-            """
+        sql = """
             SELECT agents.id, agents.name, count(*) AS waiting,
                    sum(CASE WHEN priority = 'urgent' THEN 1 ELSE 0 END) AS urgent
               FROM agents JOIN messages ON recipient_id = agents.id
              WHERE agents.id IN :agents AND messages.status = 'unread'
                AND (expires_at IS NULL OR expires_at > :now)
              GROUP BY agents.id, agents.name ORDER BY agents.id
-            """,
-            agents=list(agents), now=self._tx.now,
-        )  # fmt: skip
+        """
+        return self._tx.fetch_all(sql, agents=list(agents), now=self._tx.now)
 
     def get_agent_names(self, agents: Sequence[str]) -> dict[str, str]:
         """Return names by id; unregistered agents are left out."""
-        rows = self._tx.fetch_all(
-            "SELECT id, name FROM agents WHERE id IN :agents AND unregistered_at IS NULL", agents=list(agents)
-        )
+        sql = "SELECT id, name FROM agents WHERE id IN :agents AND unregistered_at IS NULL"
+        rows = self._tx.fetch_all(sql, agents=list(agents))
         return {row["id"]: row["name"] for row in rows}
 
     def list_lost_claims(self, agents: Sequence[str]) -> list[Row]:
         """List claims that others took over while these agents were silent, until a heartbeat confirms."""
-        return self._tx.fetch_all(
+        sql = (
             "SELECT lost.who, lost.what, task.name FROM lost_leases AS lost"
             " LEFT JOIN plan_tasks AS task ON task.id = lost.what"
-            " WHERE lost.who IN :agents ORDER BY lost.who, lost.what LIMIT :limit",
-            agents=list(agents), limit=MAX_ROWS,
-        )  # fmt: skip
+            " WHERE lost.who IN :agents ORDER BY lost.who, lost.what LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, agents=list(agents), limit=MAX_ROWS)
 
     def list_claims(self, limit: int) -> list[Row]:
         """List tasks with an unexpired claim and their holders, the first to expire first."""
-        return self._tx.fetch_all(
-            """
+        sql = """
             SELECT leases.what AS task_id, task.name AS task, task.status, leases.who AS agent_id,
                    agents.name AS agent, leases.until AS until_at
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
               JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
              WHERE leases.until >= :now
              ORDER BY leases.until, plans.created_seq, task.position LIMIT :limit
-            """,
-            now=self._tx.now, limit=limit,
-        )  # fmt: skip
+        """
+        return self._tx.fetch_all(sql, now=self._tx.now, limit=limit)
 
     def list_inboxes(self, limit: int) -> list[Row]:
         """List registered agents with unread messages, the fullest inbox first."""
-        return self._tx.fetch_all(
-            """
+        sql = """
             SELECT agents.id AS agent_id, agents.name AS agent, count(*) AS unread,
                    sum(CASE WHEN priority = 'urgent' THEN 1 ELSE 0 END) AS urgent
               FROM agents JOIN messages ON recipient_id = agents.id AND messages.status = 'unread'
              WHERE agents.unregistered_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
              GROUP BY agents.id, agents.name ORDER BY count(*) DESC, agents.id LIMIT :limit
-            """,
-            now=self._tx.now, limit=limit,
-        )  # fmt: skip
+        """
+        return self._tx.fetch_all(sql, now=self._tx.now, limit=limit)
 
     def list_ids(self, table: Literal["plans", "tracked_workflows"], beginning: str, limit: int) -> list[str]:
         """List ids of plans or tracked workflows with this prefix, the last changed first."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT id FROM {table} WHERE substr(id, 1, :length) = :beginning"
-            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
-            length=len(beginning), beginning=beginning, limit=limit,
-        )  # fmt: skip
+            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, length=len(beginning), beginning=beginning, limit=limit)
         return [row["id"] for row in rows]

@@ -33,11 +33,9 @@ class IdentifierStore:
         if kind not in _TABLES:
             return []
         table, id, label = _TABLES[kind]
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {id} AS id, {label} AS label FROM {table} WHERE {id} >= :begun AND {id} < :after"
-            " LIMIT :limit",
-            begun=begun,
-            after=begun + _LAST_CHARACTER,
-            limit=limit,
+            " LIMIT :limit"
         )
+        rows = self._tx.fetch_all(sql, begun=begun, after=begun + _LAST_CHARACTER, limit=limit)
         return [(row["id"], row["label"]) for row in rows]

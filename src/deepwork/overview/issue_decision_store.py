@@ -20,9 +20,13 @@ class IssueDecisionStore:
         self._tx = tx
 
     def list_issues(
-        self, conditions: Mapping[str, Any], after: Sequence[Any] | None, limit: int, *,
+        self,
+        conditions: Mapping[str, Any],
+        after: Sequence[Any] | None,
+        limit: int,
+        *,
         oldest_first: bool = False,
-    ) -> tuple[list[Row], int]:  # fmt: skip
+    ) -> tuple[list[Row], int]:
         """List a page of matching issues, and count all that match."""
         filters = {text: conditions.get(name) for name, text in _ISSUE_FILTERS.items()}
         return self._list_page("issues", filters, conditions, after, limit, oldest_first=oldest_first)
@@ -40,20 +44,26 @@ class IssueDecisionStore:
         return self._list_page("decisions", filters | matches, {**conditions, **patterns}, after, limit)
 
     def _list_page(
-        self, table: str, filters: Mapping[str, Any], values: Mapping[str, Any], after: Sequence[Any] | None,
-        limit: int, *, oldest_first: bool = False,
-    ) -> tuple[list[Row], int]:  # fmt: skip
+        self,
+        table: str,
+        filters: Mapping[str, Any],
+        values: Mapping[str, Any],
+        after: Sequence[Any] | None,
+        limit: int,
+        *,
+        oldest_first: bool = False,
+    ) -> tuple[list[Row], int]:
         total: int = self._tx.fetch_value(f"SELECT count(*) FROM {table} {build_where(filters)}", **values)
         sign, direction = (">", "ASC") if oldest_first else ("<", "DESC")
         conditions = build_where(
             {**filters, f"(created_at, created_seq) {sign} (:beyond_at, :beyond_seq)": after}
         )
         at, seq = after or (None, None)
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT * FROM {table} {conditions}"
-            f" ORDER BY created_at {direction}, created_seq {direction} LIMIT :limit",
-            beyond_at=at, beyond_seq=seq, limit=limit, **values,
-        )  # fmt: skip
+            f" ORDER BY created_at {direction}, created_seq {direction} LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, beyond_at=at, beyond_seq=seq, limit=limit, **values)
         return rows, total
 
 

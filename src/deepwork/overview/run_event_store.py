@@ -30,31 +30,28 @@ class RunEventStore:
                 "seq > :after": after,
             }
         )
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT seq, type, ts, workflow_id, data FROM events {conditions}"
-            f" ORDER BY seq {direction} LIMIT :limit",
-            id=run_id, types=types, before=before, after=after, limit=limit,
-        )  # fmt: skip
+            f" ORDER BY seq {direction} LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, id=run_id, types=types, before=before, after=after, limit=limit)
         return sorted(map(_parse_event_row, rows), key=lambda event: event["seq"])
 
     def find_bounds(self, run_id: str, types: Sequence[str] | None) -> tuple[int | None, int]:
         """Return the oldest stored event number of a run, and the number of its events."""
         conditions = build_where({"workflow_id = :id": run_id, "type IN :types": types})
-        row = self._tx.fetch_one(
-            f"SELECT min(seq) AS oldest, count(*) AS total FROM events {conditions}", id=run_id, types=types
-        )
+        sql = f"SELECT min(seq) AS oldest, count(*) AS total FROM events {conditions}"
+        row = self._tx.fetch_one(sql, id=run_id, types=types)
         return (row["oldest"], row["total"]) if row else (None, 0)
 
     def list_reviews(self, session_ids: Sequence[str], limit: int) -> list[Row]:
         """List the newest review events of these sessions, oldest first."""
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             SELECT seq, type, ts, workflow_id, data FROM events
              WHERE workflow_id IN :ids AND type IN ('review:failed', 'review:passed')
              ORDER BY seq DESC LIMIT :limit
-            """,
-            ids=list(session_ids), limit=limit,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, ids=list(session_ids), limit=limit)
         return [_parse_event_row(row) for row in reversed(rows)]
 
 

@@ -60,10 +60,9 @@ class RunSearchStore:
     def _search_table(self, table: _SearchTable, words: Sequence[str], limit: int) -> list[Row]:
         patterns = {f"word_{number}": build_like_pattern(word.lower()) for number, word in enumerate(words)}
         conditions = " AND ".join(f"lower({table.texts}) LIKE :{name} ESCAPE '!'" for name in patterns)
-        return self._tx.fetch_all(
+        sql = (
             f"SELECT id, {table.title} AS title, {table.texts} AS said, {table.run_id} AS run_id,"
             f" {table.task_id} AS task_id FROM {table.table} WHERE {conditions}"
-            f" ORDER BY {table.order} DESC, created_seq DESC LIMIT :limit",
-            limit=limit,
-            **patterns,
+            f" ORDER BY {table.order} DESC, created_seq DESC LIMIT :limit"
         )
+        return self._tx.fetch_all(sql, limit=limit, **patterns)

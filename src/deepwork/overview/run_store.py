@@ -62,19 +62,20 @@ class RunStore:
         is_beyond = f"({key}, created_seq) {'<' if order.descending else '>'} (:after_key, :after_seq)"
         conditions = build_where({**query.build_conditions(run_filter), is_beyond: after})
         after_key, after_seq = after or (None, None)
-        return self._tx.fetch_all(
+        sql = (
             f"SELECT {query.columns}, created_seq, {key} AS sort_key FROM {query.table} {conditions}"
-            f" ORDER BY {key} {direction}, created_seq {direction} LIMIT :limit",
-            limit=limit, after_key=after_key, after_seq=after_seq, **_build_parameters(run_filter),
-        )  # fmt: skip
+            f" ORDER BY {key} {direction}, created_seq {direction} LIMIT :limit"
+        )
+        return self._tx.fetch_all(
+            sql, limit=limit, after_key=after_key, after_seq=after_seq, **_build_parameters(run_filter)
+        )
 
     def count(self, kind: str, run_filter: RunFilter) -> int:
         """Count the runs of a kind that match."""
         query = _KIND_QUERIES[kind]
         conditions = build_where(query.build_conditions(run_filter))
-        found: int = self._tx.fetch_value(
-            f"SELECT count(*) FROM {query.table} {conditions}", **_build_parameters(run_filter)
-        )
+        sql = f"SELECT count(*) FROM {query.table} {conditions}"
+        found: int = self._tx.fetch_value(sql, **_build_parameters(run_filter))
         return found
 
     def find(self, kind: str, id: str) -> Row | None:
@@ -84,20 +85,18 @@ class RunStore:
 
     def count_by_status(self, kind: str) -> dict[str, int]:
         """Count the runs of a kind by stored status."""
-        rows = self._tx.fetch_all(
-            f"SELECT status, count(*) AS runs FROM {_KIND_QUERIES[kind].table} GROUP BY status"
-        )
+        sql = f"SELECT status, count(*) AS runs FROM {_KIND_QUERIES[kind].table} GROUP BY status"
+        rows = self._tx.fetch_all(sql)
         return {row["status"]: row["runs"] for row in rows}
 
     def count_blocked(self) -> int:
         """Count the active tracked workflows with an open blocker."""
-        found: int = self._tx.fetch_value(
-            """
+        sql = """
             SELECT count(DISTINCT issues.workflow_id) FROM issues
               JOIN tracked_workflows ON tracked_workflows.id = issues.workflow_id
              WHERE requires_human_review AND resolved_at IS NULL AND status = 'in_progress'
-            """
-        )
+        """
+        found: int = self._tx.fetch_value(sql)
         return found
 
     def find_names(self, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -105,9 +104,8 @@ class RunStore:
         found: dict[str, tuple[str, str]] = {}
         for kind, its in group_by_kind(ids).items():
             query = _KIND_QUERIES[kind]
-            rows = self._tx.fetch_all(
-                f"SELECT id, {query.name} AS name FROM {query.table} WHERE id IN :ids", ids=its
-            )
+            sql = f"SELECT id, {query.name} AS name FROM {query.table} WHERE id IN :ids"
+            rows = self._tx.fetch_all(sql, ids=its)
             found |= {row["id"]: (kind, row["name"]) for row in rows}
         return found
 
@@ -115,26 +113,23 @@ class RunStore:
 
     def count_tracked_tasks(self, ids: Sequence[str]) -> list[Row]:
         """Count the tasks of each workflow by status and agent, and sum their tokens."""
-        return self._tx.fetch_all(
-            """
+        sql = """
             SELECT workflow_id, status, agent_name, count(*) AS tasks, coalesce(sum(tokens), 0) AS tokens
               FROM tracked_tasks WHERE workflow_id IN :ids GROUP BY workflow_id, status, agent_name
-            """,
-            ids=list(ids),
-        )
+        """
+        return self._tx.fetch_all(sql, ids=list(ids))
 
     def count_planned_tasks(self, ids: Sequence[str]) -> list[Row]:
         """Count the tasks of each plan by status."""
-        return self._tx.fetch_all(
+        sql = (
             "SELECT workflow_id, status, count(*) AS tasks FROM plan_tasks"
-            " WHERE workflow_id IN :ids GROUP BY workflow_id, status",
-            ids=list(ids),
+            " WHERE workflow_id IN :ids GROUP BY workflow_id, status"
         )
+        return self._tx.fetch_all(sql, ids=list(ids))
 
     def find_plan_levels(self, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return the current level and the number of levels of each plan."""
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             SELECT task.workflow_id, count(DISTINCT task.sequence) AS levels,
                    count(DISTINCT CASE WHEN task.sequence <= coalesce(at.lowest, task.sequence)
                                        THEN task.sequence END) AS level
@@ -143,29 +138,26 @@ class RunStore:
                           WHERE workflow_id IN :ids AND status IN :open GROUP BY workflow_id) AS at
                 ON at.workflow_id = task.workflow_id
              WHERE task.workflow_id IN :ids GROUP BY task.workflow_id
-            """,
-            ids=list(ids), open=PLAN_OPEN,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, ids=list(ids), open=PLAN_OPEN)
         return {row["workflow_id"]: (row["level"], row["levels"]) for row in rows}
 
     def list_plan_holders(self, ids: Sequence[str]) -> list[Row]:
         """List the agents that hold tasks of these plans."""
-        return self._tx.fetch_all(
-            """
+        sql = """
             SELECT DISTINCT task.workflow_id, agents.name FROM plan_tasks AS task
               JOIN agents ON agents.id = task.claimed_by
              WHERE task.workflow_id IN :ids AND task.claimed_by IS NOT NULL ORDER BY agents.name
-            """,
-            ids=list(ids),
-        )
+        """
+        return self._tx.fetch_all(sql, ids=list(ids))
 
     def count_files(self, ids: Sequence[str]) -> dict[str, int]:
         """Count the files that each run changed."""
-        rows = self._tx.fetch_all(
+        sql = (
             "SELECT workflow_id, count(*) AS files FROM (SELECT DISTINCT workflow_id, path FROM changed_files"
-            " WHERE workflow_id IN :ids) AS found GROUP BY workflow_id",
-            ids=list(ids),
+            " WHERE workflow_id IN :ids) AS found GROUP BY workflow_id"
         )
+        rows = self._tx.fetch_all(sql, ids=list(ids))
         return {row["workflow_id"]: row["files"] for row in rows}
 
     def find_last_milestones(self, ids: Sequence[str]) -> dict[str, str]:
@@ -185,20 +177,20 @@ class RunStore:
 
     def list_plan_changes(self, id: str, limit: int) -> list[Row]:
         """List the history of a plan, newest first, without routine claims, releases and updates."""
-        return self._tx.fetch_all(
+        sql = (
             "SELECT at, what, task_id, before, after, reason, by_whom FROM plan_history"
             " WHERE workflow_id = :id AND what NOT IN ('claimed', 'released', 'updated')"
-            " ORDER BY number DESC LIMIT :limit",
-            id=id, limit=limit,
-        )  # fmt: skip
+            " ORDER BY number DESC LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, id=id, limit=limit)
 
     def list_active_sessions(self, limit: int) -> list[Row]:
         """List the active job sessions, last changed first."""
-        return self._tx.fetch_all(
+        sql = (
             f"SELECT {_KIND_QUERIES[JOB].columns}, created_seq FROM job_sessions WHERE status = 'active'"
-            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit",
-            limit=limit,
+            " ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
         )
+        return self._tx.fetch_all(sql, limit=limit)
 
 
 def get_run_kind(id: str) -> str:

@@ -22,8 +22,7 @@ class TaskRowStore:
         """List tracked tasks by start, each with its last milestone."""
         beyond = "AND (task.started_at, task.created_seq) > (:at, :seq)" if after else ""
         at, seq = after or (None, None)
-        return self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT task.id, task.name, task.status, phases.number AS phase, task.parent_task_id AS parent_id,
                    task.agent_name, task.started_at, task.completed_at,
                    {_LAST_MILESTONE.format(ended="completed_at")},
@@ -32,22 +31,21 @@ class TaskRowStore:
               FROM tracked_tasks AS task JOIN phases ON phases.id = task.phase_id
              WHERE task.workflow_id = :workflow_id {beyond}
              ORDER BY task.started_at, task.created_seq LIMIT :limit
-            """,
-            workflow_id=workflow_id, silent_since=silent_since, at=at, seq=seq, limit=limit,
-        )  # fmt: skip
+        """
+        return self._tx.fetch_all(
+            sql, workflow_id=workflow_id, silent_since=silent_since, at=at, seq=seq, limit=limit
+        )
 
     def count_tracked(self, workflow_id: str) -> int:
-        found: int = self._tx.fetch_value(
-            "SELECT count(*) FROM tracked_tasks WHERE workflow_id = :id", id=workflow_id
-        )
+        sql = "SELECT count(*) FROM tracked_tasks WHERE workflow_id = :id"
+        found: int = self._tx.fetch_value(sql, id=workflow_id)
         return found
 
     def list_planned(self, workflow_id: str, after: Sequence[object] | None, limit: int) -> list[Row]:
         """List planned tasks in the order of the plan, each with its last holder and last milestone."""
         beyond = "AND (task.sequence, task.position) > (:sequence, :position)" if after else ""
         sequence, position = after or (None, None)
-        return self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT task.id, task.name, task.status, task.sequence AS phase, NULL AS parent_id,
                    agents.name AS agent_name, task.started_at, task.finished_at AS completed_at,
                    {_LAST_MILESTONE.format(ended="finished_at")}, task.position, task.is_explicit,
@@ -57,35 +55,33 @@ class TaskRowStore:
                    SELECT agent_id FROM plan_claims WHERE task_id = task.id ORDER BY epoch DESC LIMIT 1) END
              WHERE task.workflow_id = :workflow_id {beyond}
              ORDER BY task.sequence, task.position LIMIT :limit
-            """,
-            workflow_id=workflow_id, sequence=sequence, position=position, limit=limit,
-        )  # fmt: skip
+        """
+        return self._tx.fetch_all(
+            sql, workflow_id=workflow_id, sequence=sequence, position=position, limit=limit
+        )
 
     def find_expired_claims(self, workflow_id: str) -> set[str]:
         """Return the ids of claimed tasks of a plan whose lease has expired."""
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             SELECT task.id FROM plan_tasks AS task JOIN leases ON leases.what = task.id
              WHERE task.workflow_id = :id AND task.claimed_by IS NOT NULL
                AND task.status IN ('planning', 'in_progress', 'paused') AND leases.until < :now
-            """,
-            id=workflow_id, now=self._tx.now,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
         return {row["id"] for row in rows}
 
     def list_milestones(self, workflow_id: str) -> list[Row]:
         """List the milestones of a job session, oldest first; its steps have no rows to join."""
-        return self._tx.fetch_all(
+        sql = (
             f"SELECT task_id, substr(message, 1, {MAX_MESSAGE}) AS milestone, progress FROM milestones"
-            " WHERE workflow_id = :id ORDER BY created_at, created_seq",
-            id=workflow_id,
+            " WHERE workflow_id = :id ORDER BY created_at, created_seq"
         )
+        return self._tx.fetch_all(sql, id=workflow_id)
 
     def find_last_snapshot(self) -> str | None:
         """Return the stored JSON of the snapshot that the last started task took."""
-        found: str | None = self._tx.fetch_value(
-            "SELECT began FROM watches ORDER BY began_at DESC, task_id, attempt DESC LIMIT 1"
-        )
+        sql = "SELECT began FROM watches ORDER BY began_at DESC, task_id, attempt DESC LIMIT 1"
+        found: str | None = self._tx.fetch_value(sql)
         return found
 
     # Records by task
@@ -101,18 +97,16 @@ class TaskRowStore:
 
     def find_blocked(self, workflow_id: str) -> set[str]:
         """Return the ids of tasks with an open blocker."""
-        rows = self._tx.fetch_all(
+        sql = (
             "SELECT DISTINCT task_id FROM issues"
-            " WHERE workflow_id = :id AND requires_human_review AND resolved_at IS NULL",
-            id=workflow_id,
+            " WHERE workflow_id = :id AND requires_human_review AND resolved_at IS NULL"
         )
+        rows = self._tx.fetch_all(sql, id=workflow_id)
         return {row["task_id"] for row in rows}
 
     def _count_by_task(self, table: str, workflow_id: str) -> dict[str, int]:
-        rows = self._tx.fetch_all(
-            f"SELECT task_id, count(*) AS found FROM {table} WHERE workflow_id = :id GROUP BY task_id",
-            id=workflow_id,
-        )
+        sql = f"SELECT task_id, count(*) AS found FROM {table} WHERE workflow_id = :id GROUP BY task_id"
+        rows = self._tx.fetch_all(sql, id=workflow_id)
         return {row["task_id"]: row["found"] for row in rows}
 
 

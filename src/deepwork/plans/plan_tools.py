@@ -18,14 +18,7 @@ from deepwork.plans import summary as summaries
 from deepwork.plans.claims import ClaimService
 from deepwork.plans.inputs import Plan, PlannedTask
 from deepwork.plans.interfaces import RepositoryRegistry
-from deepwork.plans.models import (
-    FileConflicts,
-    SourceType,
-    Task,
-    TaskStatus,
-    Workflow,
-    WorkflowStatus,
-)
+from deepwork.plans.models import FileConflicts, SourceType, Task, TaskStatus, Workflow, WorkflowStatus
 from deepwork.plans.planning import Planner
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
@@ -111,18 +104,29 @@ class PlanTools:
             self._repositories.ensure_known(tx, located)
             workflow = Planner(tx).create(
                 Workflow(
-                    id=new_id("wf"), name=name, source_type=source_type, source_ref=source_ref,
-                    source_content=source_content, status=WorkflowStatus.PLANNING, plan_summary=None,
-                    initial_plan=None, repository_path=located,
-                    max_parallel_tasks=max_parallel_tasks, auto_create_workspaces=auto_create_workspaces,
-                    file_conflicts=self._file_conflicts, created_by=tx.caller,
-                    created_at=tx.now, updated_at=tx.now,
+                    id=new_id("wf"),
+                    name=name,
+                    source_type=source_type,
+                    source_ref=source_ref,
+                    source_content=source_content,
+                    status=WorkflowStatus.PLANNING,
+                    plan_summary=None,
+                    initial_plan=None,
+                    repository_path=located,
+                    max_parallel_tasks=max_parallel_tasks,
+                    auto_create_workspaces=auto_create_workspaces,
+                    file_conflicts=self._file_conflicts,
+                    created_by=tx.caller,
+                    created_at=tx.now,
+                    updated_at=tx.now,
                 )
-            )  # fmt: skip
+            )
             return WorkflowCreated(
-                id=workflow.id, name=workflow.name, status=workflow.status,
+                id=workflow.id,
+                name=workflow.name,
+                status=workflow.status,
                 max_parallel_tasks=workflow.max_parallel_tasks,
-            )  # fmt: skip
+            )
 
     @tool("read")
     def workflow_get(
@@ -174,9 +178,11 @@ class PlanTools:
             workflow = Planner(tx).set_plan(PlanStore(tx).get_for_update(id), plan.summary, outlines, details)
             groups = {outline.parallel_group for outline in outlines} - {None}
             return PlanSet(
-                workflow_id=id, tasks_created=len(outlines), parallelizable_groups=len(groups),
+                workflow_id=id,
+                tasks_created=len(outlines),
+                parallelizable_groups=len(groups),
                 status=workflow.status,
-            )  # fmt: skip
+            )
 
     @tool("work")
     def workflow_add_task(

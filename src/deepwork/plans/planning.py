@@ -217,9 +217,12 @@ def _serialize_tasks(tasks: Sequence[Task], depends_on: Mapping[str, Sequence[st
 
 def _task_to_dict(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     outline = {
-        "id": task.id, "name": task.name, "description": task.description, "sequence": task.sequence,
+        "id": task.id,
+        "name": task.name,
+        "description": task.description,
+        "sequence": task.sequence,
         "parallel_group": task.parallel_group,
         "depends_on": list(depends_on.get(task.id, ())) if task.is_explicit else None,
         **task.context,
-    }  # fmt: skip
+    }
     return {name: value for name, value in outline.items() if value is not None}

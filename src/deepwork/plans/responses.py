@@ -75,10 +75,14 @@ class TaskLine(Answer):
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations) -> Self:
         return cls(
-            id=task.id, name=task.name, status=task.status, sequence=task.sequence,
-            parallel_group=task.parallel_group, outcome=truncate_to_line(task.outcome or task.error),
+            id=task.id,
+            name=task.name,
+            status=task.status,
+            sequence=task.sequence,
+            parallel_group=task.parallel_group,
+            outcome=truncate_to_line(task.outcome or task.error),
             **relations.to_fields(task),
-        )  # fmt: skip
+        )
 
 
 class TaskRelations:
@@ -161,18 +165,32 @@ class TaskView(Answer):
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations | None = None, **more: Any) -> Self:
         return cls(
-            plan=_copy_mapping(task.plan), context=dict(task.context),
+            plan=_copy_mapping(task.plan),
+            context=dict(task.context),
             outcome_detail=_copy_mapping(task.outcome_detail),
             **{name: getattr(task, name) for name in _SAME_OF_TASK},
             **(relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}),
             **more,
-        )  # fmt: skip
+        )
 
 
 _SAME_OF_TASK = (
-    "id", "workflow_id", "name", "description", "status", "sequence", "parallel_group", "outcome", "error",
-    "attempts", "workspace_id", "created_at", "started_at", "finished_at", "updated_at",
-)  # fmt: skip
+    "id",
+    "workflow_id",
+    "name",
+    "description",
+    "status",
+    "sequence",
+    "parallel_group",
+    "outcome",
+    "error",
+    "attempts",
+    "workspace_id",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "updated_at",
+)
 
 
 class HistoryLine(Answer):
@@ -218,10 +236,21 @@ class WorkflowView(Answer):
 
 
 _SAME_OF_WORKFLOW = (
-    "id", "name", "source_type", "source_ref", "source_content", "status", "plan_summary",
-    "repository_path", "max_parallel_tasks", "auto_create_workspaces", "file_conflicts",
-    "created_by", "created_at", "updated_at",
-)  # fmt: skip
+    "id",
+    "name",
+    "source_type",
+    "source_ref",
+    "source_content",
+    "status",
+    "plan_summary",
+    "repository_path",
+    "max_parallel_tasks",
+    "auto_create_workspaces",
+    "file_conflicts",
+    "created_by",
+    "created_at",
+    "updated_at",
+)
 
 
 class PlanSet(Answer):

@@ -195,10 +195,13 @@ class Scheduler:
                 groups.setdefault(task.parallel_group, []).append(task.id)
         return [
             NextTask(
-                id=task.id, name=task.name,
+                id=task.id,
+                name=task.name,
                 description=truncate_to_line(task.description, _LONGEST_DESCRIPTION) or "",
-                status=task.status, sequence=task.sequence,
-                can_parallelize=task.parallel_group is not None, parallel_group=task.parallel_group,
+                status=task.status,
+                sequence=task.sequence,
+                can_parallelize=task.parallel_group is not None,
+                parallel_group=task.parallel_group,
                 parallel_with=_select_others(groups.get(task.parallel_group, ()), task.id) or None,
                 dependencies_completed=completed.get(task.id, []),
                 conflicts_with=conflicts.get(task.id),
@@ -206,7 +209,7 @@ class Scheduler:
                 last_error=truncate_to_line(task.error),
             )
             for task in offered
-        ]  # fmt: skip
+        ]
 
 
 class _Offer(NamedTuple):
@@ -248,12 +251,18 @@ def _select_others(ids: Sequence[str], own: str) -> list[str]:
 def _build_available_task(offer: _Offer) -> AvailableTask:
     task = offer.task
     return AvailableTask(
-        id=task.id, workflow_id=task.workflow_id, name=task.name,
+        id=task.id,
+        workflow_id=task.workflow_id,
+        name=task.name,
         description=truncate_to_line(task.description, _LONGEST_DESCRIPTION) or "",
-        status=task.status, sequence=task.sequence, parallel_group=task.parallel_group,
-        context=_extract_hints(task), attempts=task.attempts,
-        at_limit=True if offer.at_limit else None, conflicts_with=offer.conflicts_with,
-    )  # fmt: skip
+        status=task.status,
+        sequence=task.sequence,
+        parallel_group=task.parallel_group,
+        context=_extract_hints(task),
+        attempts=task.attempts,
+        at_limit=True if offer.at_limit else None,
+        conflicts_with=offer.conflicts_with,
+    )
 
 
 def _extract_hints(task: Task) -> dict[str, Any]:

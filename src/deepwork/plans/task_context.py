@@ -263,14 +263,7 @@ def _build_sibling_section(source: ContextSource) -> ListSection[Task]:
     name = "sibling_tasks"
     how = f"workflow_get(id={source.workflow.id!r}, include_tasks=true)"
     return ListSection(
-        name,
-        (name,),
-        5,
-        how,
-        source.siblings,
-        _build_sibling_item,
-        source.siblings_total,
-        is_optional=True,
+        name, (name,), 5, how, source.siblings, _build_sibling_item, source.siblings_total, is_optional=True
     )
 
 

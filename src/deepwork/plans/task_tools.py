@@ -189,9 +189,11 @@ class TaskTools:
                 )
             fields = check_object("new_plan", new_plan.model_dump(exclude_none=True))
             detail = {
-                "reason": reason, "old_plan": task.plan, "new_plan": fields,
+                "reason": reason,
+                "old_plan": task.plan,
+                "new_plan": fields,
                 "status_before": task.status.value,
-            }  # fmt: skip
+            }
             checkpoint_id = self._add_checkpoint(tx, work, CheckpointType.REPLAN, reason, detail=detail)
             is_its_own = work.actor is not None and work.holder == work.actor.id and task.status.is_running
             task = TaskStore(tx).get(id)
@@ -221,9 +223,13 @@ class TaskTools:
                 task_id, agent_id, claim_epoch, is_checkpoint=True
             )
             checkpoint = CheckpointStore(tx).add(
-                work.task, type, summary, detail=detail, files_changed=files_changed or (),
+                work.task,
+                type,
+                summary,
+                detail=detail,
+                files_changed=files_changed or (),
                 agent_id=work.actor.id if work.actor else None,
-            )  # fmt: skip
+            )
             PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
             return CheckpointAdded(id=checkpoint.id, sequence=checkpoint.sequence)
 
@@ -244,10 +250,7 @@ class TaskTools:
 
     @tool("read")
     def task_load_context(
-        self,
-        task_id: Id,
-        include: ContextParts | None = None,
-        max_tokens: _TOKENS = 8000,
+        self, task_id: Id, include: ContextParts | None = None, max_tokens: _TOKENS = 8000
     ) -> dict[str, Any]:
         """Everything needed to continue a task after losing context, within a token budget."""
         parts = ContextOptions(**(include or ContextParts()).model_dump())
@@ -334,9 +337,13 @@ class TaskTools:
             TaskStore(tx).list_open_dependencies(task, _NAMED) if task.status.can_start else ([], 0)
         )
         status = check_task_transition(
-            task, wanted, open_dependencies=[other.name for other in open_ones], open_count=count,
-            outcome=outcome, error=error,
-        )  # fmt: skip
+            task,
+            wanted,
+            open_dependencies=[other.name for other in open_ones],
+            open_count=count,
+            outcome=outcome,
+            error=error,
+        )
         if status is None:
             return task
         begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)

@@ -18,10 +18,19 @@ from deepwork.reviews.models import RULES_FILE
 
 _SKIPPED = frozenset(
     {
-        ".git", "node_modules", "__pycache__", ".venv", "venv", ".tox",
-        ".mypy_cache", ".pytest_cache", ".ruff_cache", ".eggs", STATE_FOLDER,
+        ".git",
+        "node_modules",
+        "__pycache__",
+        ".venv",
+        "venv",
+        ".tox",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".eggs",
+        STATE_FOLDER,
     }
-)  # fmt: skip
+)
 _IGNORE_FILE = ".gitignore"
 _OWN_FOLDERS = {STATE_FOLDER, TMP_FOLDER}  # they change with every call and hold no rules
 _MAX_AGE_NS = 10_000_000_000

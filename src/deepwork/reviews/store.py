@@ -23,14 +23,14 @@ class PassedReviews:
         return sum(
             self._tx.execute(
                 "INSERT INTO passed_reviews (mark, passed_at) VALUES (:mark, :now) ON CONFLICT DO NOTHING",
-                mark=each, now=self._tx.now,
+                mark=each,
+                now=self._tx.now,
             )
             for each in sorted(marks)
-        )  # fmt: skip
+        )
 
     def find_passed_at(self, mark: str) -> int | None:
         """Return when the review passed, in Unix milliseconds, or None."""
-        when: int | None = self._tx.fetch_value(
-            "SELECT passed_at FROM passed_reviews WHERE mark = :mark", mark=mark
-        )
+        sql = "SELECT passed_at FROM passed_reviews WHERE mark = :mark"
+        when: int | None = self._tx.fetch_value(sql, mark=mark)
         return when

@@ -51,9 +51,13 @@ class StartWorkflow:
         """Run a job (goal, job_name, workflow_name), or record work as it happens (name, objective)."""
         job = {"goal": goal, "job_name": job_name, "workflow_name": workflow_name, "instance_id": instance_id}
         track = {
-            "name": name, "objective": objective, "profile": profile, "total_phases": total_phases,
-            "scope": scope, "constraints": constraints,
-        }  # fmt: skip
+            "name": name,
+            "objective": objective,
+            "profile": profile,
+            "total_phases": total_phases,
+            "scope": scope,
+            "constraints": constraints,
+        }
         form = _resolve_form(_drop_missing(job), _drop_missing(track))
         if "job_name" in form:
             return self._jobs.start_workflow(**form)

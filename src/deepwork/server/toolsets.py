@@ -27,6 +27,5 @@ def select_tools(registry: Mapping[str, ToolSpec], settings: Settings) -> dict[s
 def _require_known(kind: str, names: Sequence[str], known: Iterable[str]) -> None:
     if unknown := sorted(set(names) - set(known)):
         raise DefinitionError(
-            f"There is no {kind} {unknown[0]!r}.",
-            suggestion=f"The {kind}s are: {', '.join(sorted(known))}.",
+            f"There is no {kind} {unknown[0]!r}.", suggestion=f"The {kind}s are: {', '.join(sorted(known))}."
         )

@@ -220,6 +220,6 @@ CLIENTS = (
         is_graphical=True,
         next_step="Restart Claude Desktop.",
     ),
-)  # fmt: skip
+)
 
 BY_NAME = {client.name: client for client in CLIENTS}

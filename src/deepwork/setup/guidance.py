@@ -100,8 +100,7 @@ def _find_span(text: str) -> tuple[int, int] | None:
         there, missing = ("end", "begin") if begin is None else ("begin", "end")
         position = begin.start() if begin else end
         raise UnreadableText(
-            f"The mark deepwork:{there} has no matching deepwork:{missing}",
-            get_line_number(text, position),
+            f"The mark deepwork:{there} has no matching deepwork:{missing}", get_line_number(text, position)
         )
     if second := _BEGIN.search(text, begin.end()):
         raise UnreadableText(

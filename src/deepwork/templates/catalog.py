@@ -125,9 +125,14 @@ def _parse_template(document: YamlDocument, id: str, stem: str, source: Source) 
     if wrong := [*_find_problems(document, tasks, declared)]:
         raise _build_error(wrong)
     return Template(
-        id=id, name=data.get("name", stem), description=data.get("description"), tasks=tuple(tasks),
-        variables=rules.collect_variables(tasks, declared), version=data.get("version", 1), source=source,
-    )  # fmt: skip
+        id=id,
+        name=data.get("name", stem),
+        description=data.get("description"),
+        tasks=tuple(tasks),
+        variables=rules.collect_variables(tasks, declared),
+        version=data.get("version", 1),
+        source=source,
+    )
 
 
 def _find_problems(

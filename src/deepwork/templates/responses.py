@@ -67,10 +67,16 @@ class TemplateView(Answer):
             variables=[VariableForm.from_variable(variable) for variable in template.variables],
         )
         return cls(
-            id=template.id, name=template.name, description=template.description, template=definition,
-            version=template.version, created_at=template.created_at, source=template.source,
-            shipped=True if template.source is Source.SHIPPED else None, **more,
-        )  # fmt: skip
+            id=template.id,
+            name=template.name,
+            description=template.description,
+            template=definition,
+            version=template.version,
+            created_at=template.created_at,
+            source=template.source,
+            shipped=True if template.source is Source.SHIPPED else None,
+            **more,
+        )
 
     @classmethod
     def excerpt_from_template(cls, template: Template) -> Self:

@@ -19,15 +19,20 @@ class TemplateStore:
 
     def add(self, template: Template) -> bool:
         """Insert a new template; False if its name is taken."""
-        changed = self._tx.execute(
-            """
+        sql = """
             INSERT INTO templates (id, name, description, definition, version, created_at, updated_at)
             VALUES (:id, :name, :description, :definition, :version, :created_at, :created_at)
                 ON CONFLICT (name) DO NOTHING
-            """,
-            id=template.id, name=template.name, description=template.description,
-            definition=_encode_definition(template), version=template.version, created_at=template.created_at,
-        )  # fmt: skip
+        """
+        changed = self._tx.execute(
+            sql,
+            id=template.id,
+            name=template.name,
+            description=template.description,
+            definition=_encode_definition(template),
+            version=template.version,
+            created_at=template.created_at,
+        )
         return changed == 1
 
     def find(self, wanted: str) -> Template | None:
@@ -59,8 +64,11 @@ def _encode_definition(template: Template) -> str:
 def _from_row(row: Row) -> Template:
     definition = json.loads(row["definition"])
     return Template(
-        id=row["id"], name=row["name"], description=row["description"],
+        id=row["id"],
+        name=row["name"],
+        description=row["description"],
         tasks=tuple(map(parse_task, definition["tasks"])),
         variables=tuple(map(parse_variable, definition["variables"])),
-        version=row["version"], created_at=row["created_at"],
-    )  # fmt: skip
+        version=row["version"],
+        created_at=row["created_at"],
+    )

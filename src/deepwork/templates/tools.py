@@ -21,13 +21,7 @@ from deepwork.templates import rules
 from deepwork.templates.catalog import CatalogContents, TemplateCatalog
 from deepwork.templates.inputs import Definition
 from deepwork.templates.models import Source, Template, TemplateEvent, Variable
-from deepwork.templates.responses import (
-    FileError,
-    TemplateApplied,
-    TemplateCreated,
-    Templates,
-    TemplateView,
-)
+from deepwork.templates.responses import FileError, TemplateApplied, TemplateCreated, Templates, TemplateView
 from deepwork.templates.store import TemplateStore
 from deepwork.tool_declarations import Preset, Traits, tool
 from deepwork.tool_types import Id, Limit1000, Name
@@ -68,9 +62,13 @@ class TemplateTools:
             )
             rules.validate_template(tasks, declared)
             made = Template(
-                id=new_id("tmpl"), name=name, description=description, tasks=tuple(tasks),
-                variables=rules.collect_variables(tasks, declared), created_at=tx.now,
-            )  # fmt: skip
+                id=new_id("tmpl"),
+                name=name,
+                description=description,
+                tasks=tuple(tasks),
+                variables=rules.collect_variables(tasks, declared),
+                created_at=tx.now,
+            )
             self._save(tx, made, files)
             return TemplateCreated(id=made.id)
 
@@ -110,11 +108,13 @@ class TemplateTools:
             template = self._get(tx, files, template_id)
             plan = rules.fill_template(template, variables or {})
             created = self._plans.workflow_create(
-                workflow_name, SourceType.TEMPLATE,
+                workflow_name,
+                SourceType.TEMPLATE,
                 source_content=rules.render_source(template, workflow_name, plan.values),
-                source_ref=template.id, repository_path=repository_path,
+                source_ref=template.id,
+                repository_path=repository_path,
                 max_parallel_tasks=max_parallel_tasks,
-            )  # fmt: skip
+            )
             details = {"approach": template.description or ""}
             workflow = PlanStore(tx).get_for_update(created.id)
             Planner(tx).set_plan(workflow, f"Applied template: {template.name}", plan.tasks, details)

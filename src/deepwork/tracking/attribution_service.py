@@ -84,9 +84,15 @@ class AttributionService:
         self.snapshots = snapshots
 
     def record_start(
-        self, tx: Transaction, task_id: str, workflow_id: str, start: SnapshotResult,
-        parent_task_id: str | None = None, areas: Sequence[str] = (), attempt: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        tx: Transaction,
+        task_id: str,
+        workflow_id: str,
+        start: SnapshotResult,
+        parent_task_id: str | None = None,
+        areas: Sequence[str] = (),
+        attempt: int = 1,
+    ) -> None:
         """Record that a task starts in the tree of this snapshot."""
         if start.snapshot is None:
             return

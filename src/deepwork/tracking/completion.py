@@ -39,11 +39,13 @@ def build_completion_answer(tx: Transaction, task: TrackedTask, *, already: bool
         verification=Verification(**result["verification"]),
         phase_status=phase.status,
         phase_progress=PhaseProgress(
-            number=phase.number, name=phase.name, tasks=counts_to_dict(counts),
+            number=phase.number,
+            name=phase.name,
+            tasks=counts_to_dict(counts),
             all_tasks_done=counts.in_progress == 0,
         ),
         already_completed=already or None,
-    )  # fmt: skip
+    )
 
 
 def repeat_completion_answer(tx: Transaction, stored: TrackedTask, repeated: TrackedTask) -> TaskCompleted:

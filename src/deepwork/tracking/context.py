@@ -115,24 +115,39 @@ def build_tracked_context(tx: Transaction, workflow_id: str, request: ContextReq
         answer.parts["phase_summary"] = _build_phase_summary(tx, workflow_id, request.filter.phase)
     if request.includes("tasks"):
         tasks, total = store.list_tasks(
-            workflow_id, phase_id=phase, agent=request.filter.agent, since=request.filter.since_ms,
-            after=request.positions.get("tasks"), limit=request.limit + 1,
-        )  # fmt: skip
+            workflow_id,
+            phase_id=phase,
+            agent=request.filter.agent,
+            since=request.filter.since_ms,
+            after=request.positions.get("tasks"),
+            limit=request.limit + 1,
+        )
         stale = tx.now - STALE_MS
         answer.add_section(
-            "tasks", tasks, total, lambda task: TaskView.from_task(task, stale),
+            "tasks",
+            tasks,
+            total,
+            lambda task: TaskView.from_task(task, stale),
             lambda task: (task.started_at, store.get_created_seq(task.id)),
-        )  # fmt: skip
+        )
     _add_notes(answer, notes, request, {"workflow_id": workflow_id, "phase_id": phase})
     shown = WorkflowView.from_workflow(workflow)
     return answer.build(
-        workflow_id=workflow.id, workflow_name=workflow.name,
+        workflow_id=workflow.id,
+        workflow_name=workflow.name,
         workflow_status=rules.get_visible_status(workflow, notes.count_open_blockers(workflow_id)),
-        current_phase=workflow.current_phase, total_phases=shown.total_phases,
-        objective=workflow.objective, scope=workflow.scope, constraints=workflow.constraints,
-        profile=workflow.profile, outcome=workflow.outcome, summary=workflow.summary,
-        achievements=shown.achievements, limitations=shown.limitations, warning=warning,
-    )  # fmt: skip
+        current_phase=workflow.current_phase,
+        total_phases=shown.total_phases,
+        objective=workflow.objective,
+        scope=workflow.scope,
+        constraints=workflow.constraints,
+        profile=workflow.profile,
+        outcome=workflow.outcome,
+        summary=workflow.summary,
+        achievements=shown.achievements,
+        limitations=shown.limitations,
+        warning=warning,
+    )
 
 
 def build_plan_context(tx: Transaction, workflow_id: str, request: ContextRequest) -> Context:
@@ -141,27 +156,33 @@ def build_plan_context(tx: Transaction, workflow_id: str, request: ContextReques
     tallies = _count_levels(store.count_by_status(workflow_id))
     if request.includes("phase_summary"):
         answer.parts["phase_summary"] = [
-            _build_level_view(number, tally) for number, tally in tallies.items()
+            _build_level_view(number, tally)
+            for number, tally in tallies.items()
             if request.filter.phase in (None, number)
-        ]  # fmt: skip
+        ]
     if request.includes("tasks"):
         found, total = _list_planned_tasks(tx, workflow_id, request)
         names = AgentStore(tx).get_names([task.claimed_by for task in found if task.claimed_by])
         answer.add_section(
-            "tasks", found, total,
+            "tasks",
+            found,
+            total,
             lambda task: _build_planned_task_view(task, names.get(task.claimed_by or "")),
             lambda task: (task.position, 0),
-        )  # fmt: skip
+        )
     level = request.filter.phase
     _add_notes(answer, NoteStore(tx), request, {"workflow_id": workflow_id, "level": level})
     running_levels = [number for number, tally in tallies.items() if tally.in_progress]
     return answer.build(
-        workflow_id=workflow.id, workflow_name=workflow.name, workflow_status=workflow.status,
-        current_phase=max(running_levels, default=0), total_phases=len(tallies),
+        workflow_id=workflow.id,
+        workflow_name=workflow.name,
+        workflow_status=workflow.status,
+        current_phase=max(running_levels, default=0),
+        total_phases=len(tallies),
         summary=workflow.plan_summary,
         objective=workflow.source_content[:_MAX_OBJECTIVE],
         warning=None if level is None or level in tallies else f"There is no level {level}.",
-    )  # fmt: skip
+    )
 
 
 def build_session_context(tx: Transaction, session: JobSessionState, request: ContextRequest) -> Context:
@@ -171,18 +192,25 @@ def build_session_context(tx: Transaction, session: JobSessionState, request: Co
         first = request.positions.get("tasks", (-1, 0))[0] + 1
         steps = list(enumerate(_list_steps(session, request.filter)))
         answer.add_section(
-            "tasks", steps[first : first + request.limit + 1], len(steps),
-            lambda step: _build_step_view(session, *step[1]), lambda step: (step[0], 0),
-        )  # fmt: skip
+            "tasks",
+            steps[first : first + request.limit + 1],
+            len(steps),
+            lambda step: _build_step_view(session, *step[1]),
+            lambda step: (step[0], 0),
+        )
     _add_notes(answer, NoteStore(tx), request, {"workflow_id": session.id})
     done = sum(ended is not None for _, ended in session.steps.values())
     if request.includes("phase_summary"):
         answer.parts["phase_summary"] = []
     return answer.build(
-        workflow_id=session.id, workflow_name=session.name, workflow_status=session.status,
-        current_phase=done, total_phases=len(session.steps), objective=session.goal[:_MAX_OBJECTIVE],
+        workflow_id=session.id,
+        workflow_name=session.name,
+        workflow_status=session.status,
+        current_phase=done,
+        total_phases=len(session.steps),
+        objective=session.goal[:_MAX_OBJECTIVE],
         warning=None if request.filter.phase is None else "A job has no phases: all of its steps are listed.",
-    )  # fmt: skip
+    )
 
 
 _Step = tuple[str, tuple[str | None, str | None]]
@@ -192,19 +220,27 @@ def _list_steps(session: JobSessionState, filters: Filter) -> list[_Step]:
     """Return the steps that match; none matches a filter by agent, because steps have no agent."""
     since = filters.since_ms
     return [
-        (id, times) for id, times in session.steps.items()
+        (id, times)
+        for id, times in session.steps.items()
         if filters.agent is None
         and (since is None or any(time is not None and parse_iso_ms(time) >= since for time in times))
-    ]  # fmt: skip
+    ]
 
 
 def _build_step_view(session: JobSessionState, id: str, times: tuple[str | None, str | None]) -> TaskView:
     begun, ended = times
     status = "completed" if ended else "in_progress" if begun or id == session.current_step else "pending"
     return TaskView(
-        id=f"{session.id}/{id}", workflow_id=session.id, name=id, goal=session.goal[:_MAX_OBJECTIVE],
-        status=status, areas=[], started_at=begun, completed_at=ended, manual_review_needed=False,
-    )  # fmt: skip
+        id=f"{session.id}/{id}",
+        workflow_id=session.id,
+        name=id,
+        goal=session.goal[:_MAX_OBJECTIVE],
+        status=status,
+        areas=[],
+        started_at=begun,
+        completed_at=ended,
+        manual_review_needed=False,
+    )
 
 
 _MAX_OBJECTIVE = 2000
@@ -282,9 +318,14 @@ def _build_level_view(number: int, tally: TaskCounts) -> PhaseView:
     is_begun = tally.success + tally.failed + tally.in_progress > 0
     status = "completed" if tally.success == tally.total else "in_progress" if is_begun else "pending"
     return PhaseView(
-        phase_number=number, phase_name=f"Level {number}", status=status, is_parallel=tally.total > 1,
-        tasks=counts_to_dict(tally), duration_seconds=0, task_seconds=0,
-    )  # fmt: skip
+        phase_number=number,
+        phase_name=f"Level {number}",
+        status=status,
+        is_parallel=tally.total > 1,
+        tasks=counts_to_dict(tally),
+        duration_seconds=0,
+        task_seconds=0,
+    )
 
 
 def _list_planned_tasks(
@@ -292,18 +333,28 @@ def _list_planned_tasks(
 ) -> tuple[list[PlannedTask], int]:
     after = request.positions.get("tasks")
     return TaskStore(tx).list_in_plan_order(
-        workflow_id, sequence=request.filter.phase, agent_name=request.filter.agent,
-        since=request.filter.since_ms, after=after[0] if after else None, limit=request.limit + 1,
-    )  # fmt: skip
+        workflow_id,
+        sequence=request.filter.phase,
+        agent_name=request.filter.agent,
+        since=request.filter.since_ms,
+        after=after[0] if after else None,
+        limit=request.limit + 1,
+    )
 
 
 def _build_planned_task_view(task: PlannedTask, agent_name: str | None) -> TaskView:
     begun, over = task.started_at, task.finished_at
     return TaskView(
-        id=task.id, workflow_id=task.workflow_id, name=task.name, goal=task.description[:_MAX_OBJECTIVE],
-        status=task.status, agent_name=agent_name, areas=list(task.files),
+        id=task.id,
+        workflow_id=task.workflow_id,
+        name=task.name,
+        goal=task.description[:_MAX_OBJECTIVE],
+        status=task.status,
+        agent_name=agent_name,
+        areas=list(task.files),
         started_at=None if begun is None else format_timestamp(begun),
         completed_at=None if over is None else format_timestamp(over),
         duration_seconds=None if begun is None or over is None else round((over - begun) / 1000),
-        manual_review_needed=False, summary=task.outcome,
-    )  # fmt: skip
+        manual_review_needed=False,
+        summary=task.outcome,
+    )

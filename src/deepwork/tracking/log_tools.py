@@ -17,15 +17,7 @@ from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Id, Name, Text, check_object
 from deepwork.tracking.interfaces import JobSessionFinder
-from deepwork.tracking.models import (
-    Category,
-    Decision,
-    Issue,
-    IssueType,
-    Milestone,
-    Subject,
-    TrackEvent,
-)
+from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, Subject, TrackEvent
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import (
     DecisionLogged,
@@ -72,10 +64,16 @@ class LogTools:
         """Record a decision: what was chosen, from what, and why."""
         with self._database.transaction() as tx:
             decision = Decision(
-                id=new_id("dc"), subject=_resolve_subject(tx, task_id, self._sessions), category=category,
-                question=question, options_considered=tuple(options_considered or ()), chosen=chosen,
-                reasoning=reasoning, trade_offs=trade_offs, created_at=tx.now,
-            )  # fmt: skip
+                id=new_id("dc"),
+                subject=_resolve_subject(tx, task_id, self._sessions),
+                category=category,
+                question=question,
+                options_considered=tuple(options_considered or ()),
+                chosen=chosen,
+                reasoning=reasoning,
+                trade_offs=trade_offs,
+                created_at=tx.now,
+            )
             NoteStore(tx).add_decision(decision)
             view = DecisionView.from_decision(decision).model_dump(mode="json")
             tx.emit(TrackEvent.DECISION_CREATED, view, decision.subject.workflow_id)
@@ -93,10 +91,14 @@ class LogTools:
         """Record a problem; one that needs a person is a blocker until it is resolved."""
         with self._database.transaction() as tx:
             issue = Issue(
-                id=new_id("is"), subject=_resolve_subject(tx, task_id, self._sessions), type=type,
-                description=description, resolution=resolution, requires_human_review=requires_human_review,
+                id=new_id("is"),
+                subject=_resolve_subject(tx, task_id, self._sessions),
+                type=type,
+                description=description,
+                resolution=resolution,
+                requires_human_review=requires_human_review,
                 created_at=tx.now,
-            )  # fmt: skip
+            )
             NoteStore(tx).add_issue(issue)
             view = IssueView.from_issue(issue).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_CREATED, view, issue.subject.workflow_id)
@@ -115,11 +117,14 @@ class LogTools:
             if _names_person_as_author(metadata):
                 _require_person("metadata", tx.caller)
             milestone = Milestone(
-                id=new_id("ml"), subject=_resolve_subject(tx, task_id, self._sessions), message=message,
+                id=new_id("ml"),
+                subject=_resolve_subject(tx, task_id, self._sessions),
+                message=message,
                 progress=None if progress is None else round(progress),
                 metadata=None if metadata is None else check_object("metadata", metadata),
-                created_at=tx.now, logged_by_person=tx.caller if is_person(tx.caller) else None,
-            )  # fmt: skip
+                created_at=tx.now,
+                logged_by_person=tx.caller if is_person(tx.caller) else None,
+            )
             notes = NoteStore(tx)
             if same := notes.find_recent_duplicate(milestone):
                 return MilestoneLogged(milestone_id=same.id, created_at=format_timestamp(same.created_at))

@@ -40,21 +40,27 @@ class NoteStore:
     def save_resolution(self, issue: Issue) -> None:
         """Save how an issue was resolved."""
         self._tx.update(
-            "issues", issue.id,
+            "issues",
+            issue.id,
             {
-                "resolved_at": issue.resolved_at, "resolved_by": issue.resolved_by,
+                "resolved_at": issue.resolved_at,
+                "resolved_by": issue.resolved_by,
                 "resolution_note": issue.resolution_note,
             },
-        )  # fmt: skip
+        )
 
     def find_recent_duplicate(self, milestone: Milestone) -> Milestone | None:
         """Return an equal milestone of the same task from the last two seconds: a call sent twice."""
-        row = self._tx.fetch_one(
+        sql = (
             "SELECT * FROM milestones WHERE task_id = :task_id AND created_at >= :since"
-            " AND message = :message ORDER BY created_at DESC, created_seq DESC LIMIT 1",
-            task_id=milestone.subject.task_id, message=milestone.message,
+            " AND message = :message ORDER BY created_at DESC, created_seq DESC LIMIT 1"
+        )
+        row = self._tx.fetch_one(
+            sql,
+            task_id=milestone.subject.task_id,
+            message=milestone.message,
             since=milestone.created_at - SAME_MS,
-        )  # fmt: skip
+        )
         found = _milestone_from_row(row) if row else None
         return found if found and _get_content(found) == _get_content(milestone) else None
 
@@ -65,43 +71,38 @@ class NoteStore:
         """
         about = None if milestone.metadata is None else dict(milestone.metadata)
         self._tx.insert("milestones", _to_row(milestone, metadata=about))
-        self._tx.execute(
-            """
+        sql = """
             DELETE FROM milestones
              WHERE task_id = :task_id AND logged_by_person IS NULL AND (created_at, created_seq) < (
                 SELECT created_at, created_seq FROM milestones WHERE task_id = :task_id
                  ORDER BY created_at DESC, created_seq DESC LIMIT 1 OFFSET :kept
             )
-            """,
-            task_id=milestone.subject.task_id, kept=KEPT_MILESTONES - 1,
-        )  # fmt: skip
+        """
+        self._tx.execute(sql, task_id=milestone.subject.task_id, kept=KEPT_MILESTONES - 1)
 
     def was_reviewed(self, task_id: str, since: int) -> bool:
         """Return whether a person logged a milestone on the task since this time."""
-        found: int = self._tx.fetch_value(
+        sql = (
             "SELECT count(*) FROM milestones"
-            " WHERE task_id = :task_id AND created_at >= :since AND logged_by_person IS NOT NULL",
-            task_id=task_id,
-            since=since,
+            " WHERE task_id = :task_id AND created_at >= :since AND logged_by_person IS NOT NULL"
         )
+        found: int = self._tx.fetch_value(sql, task_id=task_id, since=since)
         return found > 0
 
     def count_open_blockers(self, workflow_id: str, phase_id: str | None = None) -> int:
         """Count the issues that wait for a person."""
         conditions = build_where({"workflow_id = :id": workflow_id, "phase_id = :phase": phase_id})
-        found: int = self._tx.fetch_value(
-            f"SELECT count(*) FROM issues {conditions} AND {_OPEN}",
-            id=workflow_id, phase=phase_id,
-        )  # fmt: skip
+        sql = f"SELECT count(*) FROM issues {conditions} AND {_OPEN}"
+        found: int = self._tx.fetch_value(sql, id=workflow_id, phase=phase_id)
         return found
 
     def count_blockers_by_workflow(self, workflow_ids: Sequence[str]) -> dict[str, int]:
         """Count the issues of each workflow that wait for a person; workflows without any are left out."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT workflow_id, count(*) AS open FROM issues WHERE workflow_id IN :ids AND {_OPEN}"
-            " GROUP BY workflow_id",
-            ids=list(workflow_ids),
-        )  # fmt: skip
+            " GROUP BY workflow_id"
+        )
+        rows = self._tx.fetch_all(sql, ids=list(workflow_ids))
         return {row["workflow_id"]: row["open"] for row in rows}
 
     def get_created_seq(self, table: str, id: str) -> int:
@@ -141,10 +142,8 @@ class NoteStore:
         if before is not None:
             filters += " AND (created_at, created_seq) < (:at, :seq)"
             matching = {**matching, "at": before[0], "seq": before[1]}
-        rows = self._tx.fetch_all(
-            f"SELECT * FROM {table} {filters} ORDER BY created_at DESC, created_seq DESC LIMIT :limit",
-            limit=limit, **matching,
-        )  # fmt: skip
+        sql = f"SELECT * FROM {table} {filters} ORDER BY created_at DESC, created_seq DESC LIMIT :limit"
+        rows = self._tx.fetch_all(sql, limit=limit, **matching)
         return rows, total
 
 
@@ -193,10 +192,7 @@ def _decision_from_row(row: Row) -> Decision:
 @row_parser
 def _issue_from_row(row: Row) -> Issue:
     subject, rest = _split_subject(row)
-    read = {
-        "type": IssueType(row["type"]),
-        "requires_human_review": bool(row["requires_human_review"]),
-    }
+    read = {"type": IssueType(row["type"]), "requires_human_review": bool(row["requires_human_review"])}
     return Issue(subject=subject, **(rest | read))
 
 

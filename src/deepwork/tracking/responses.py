@@ -103,9 +103,12 @@ class PhaseTasks(Answer):
     @classmethod
     def from_counts(cls, counts: TaskCounts) -> Self:
         return cls(
-            total=counts.total, success=counts.success, partial=counts.partial_success,
-            failed=counts.failed, in_progress=counts.in_progress,
-        )  # fmt: skip
+            total=counts.total,
+            success=counts.success,
+            partial=counts.partial_success,
+            failed=counts.failed,
+            in_progress=counts.in_progress,
+        )
 
 
 class PhaseCompleted(Answer):
@@ -220,9 +223,15 @@ class WorkflowView(Answer):
     @classmethod
     def from_workflow(cls, workflow: TrackedWorkflow, status: WorkflowStatus | None = None) -> Self:
         return cls(
-            id=workflow.id, name=workflow.name, objective=workflow.objective, scope=workflow.scope,
-            constraints=workflow.constraints, profile=workflow.profile, status=status or workflow.status,
-            outcome=workflow.outcome, summary=workflow.summary,
+            id=workflow.id,
+            name=workflow.name,
+            objective=workflow.objective,
+            scope=workflow.scope,
+            constraints=workflow.constraints,
+            profile=workflow.profile,
+            status=status or workflow.status,
+            outcome=workflow.outcome,
+            summary=workflow.summary,
             achievements=list(workflow.achievements) if workflow.is_over else None,
             limitations=list(workflow.limitations) if workflow.is_over else None,
             current_phase=workflow.current_phase,
@@ -230,7 +239,7 @@ class WorkflowView(Answer):
             created_at=format_timestamp(workflow.created_at),
             updated_at=format_timestamp(workflow.updated_at),
             completed_at=_format_optional_time(workflow.completed_at),
-        )  # fmt: skip
+        )
 
 
 class TrackedWorkflows(Answer):
@@ -257,13 +266,19 @@ class PhaseView(_AnswerWithNulls):
     @classmethod
     def from_phase(cls, phase: Phase, counts: TaskCounts, now: int) -> Self:
         return cls(
-            phase_number=phase.number, phase_name=phase.name, phase_id=phase.id, status=phase.status,
-            is_parallel=phase.is_parallel, description=phase.description, summary=phase.summary,
+            phase_number=phase.number,
+            phase_name=phase.name,
+            phase_id=phase.id,
+            status=phase.status,
+            is_parallel=phase.is_parallel,
+            description=phase.description,
+            summary=phase.summary,
             tasks=counts_to_dict(counts),
             duration_seconds=_to_seconds((phase.completed_at or now) - phase.started_at),
-            task_seconds=_to_seconds(counts.task_ms), started_at=format_timestamp(phase.started_at),
+            task_seconds=_to_seconds(counts.task_ms),
+            started_at=format_timestamp(phase.started_at),
             completed_at=_format_optional_time(phase.completed_at),
-        )  # fmt: skip
+        )
 
 
 def counts_to_dict(counts: TaskCounts) -> dict[str, int]:
@@ -303,16 +318,26 @@ class TaskView(_AnswerWithNulls):
     def from_task(cls, task: TrackedTask, stale_before: int = 0) -> Self:
         over = task.completed_at
         return cls(
-            id=task.id, workflow_id=task.workflow_id, phase_id=task.phase_id,
-            parent_task_id=task.parent_task_id, name=task.name, goal=task.goal, status=task.status,
-            caller_type=task.caller_type, agent_name=task.agent_name, areas=list(task.areas),
-            started_at=format_timestamp(task.started_at), completed_at=_format_optional_time(over),
+            id=task.id,
+            workflow_id=task.workflow_id,
+            phase_id=task.phase_id,
+            parent_task_id=task.parent_task_id,
+            name=task.name,
+            goal=task.goal,
+            status=task.status,
+            caller_type=task.caller_type,
+            agent_name=task.agent_name,
+            areas=list(task.areas),
+            started_at=format_timestamp(task.started_at),
+            completed_at=_format_optional_time(over),
             duration_seconds=None if over is None else _to_seconds(over - task.started_at),
             manual_review_needed=task.manual_review_needed,
-            summary=task.outcome.get("summary"), outcome=dict(task.outcome) or None,
-            metadata=dict(task.metadata) or None, files_changed=_get_file_counts(task.result),
+            summary=task.outcome.get("summary"),
+            outcome=dict(task.outcome) or None,
+            metadata=dict(task.metadata) or None,
+            files_changed=_get_file_counts(task.result),
             is_stale=True if task.is_running and task.last_sign_at < stale_before else None,
-        )  # fmt: skip
+        )
 
 
 def _get_file_counts(result: Mapping[str, Any]) -> dict[str, int] | None:

@@ -55,14 +55,13 @@ class TrackStore:
     ) -> tuple[list[TrackedWorkflow], int]:
         """Return a page of workflows, newest first, and their total number."""
         conditions = build_where({f"{_VISIBLE_STATUS} IN :statuses": statuses or None})
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows {conditions}"
-            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset",
-            statuses=statuses, limit=limit, offset=offset,
-        )  # fmt: skip
-        total: int = self._tx.fetch_value(
-            f"SELECT count(*) FROM tracked_workflows {conditions}", statuses=statuses
+            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset"
         )
+        rows = self._tx.fetch_all(sql, statuses=statuses, limit=limit, offset=offset)
+        sql = f"SELECT count(*) FROM tracked_workflows {conditions}"
+        total: int = self._tx.fetch_value(sql, statuses=statuses)
         return [_workflow_from_row(row) for row in rows], total
 
     # Phases
@@ -84,25 +83,23 @@ class TrackStore:
 
     def find_phase(self, workflow_id: str, number: int) -> Phase | None:
         """Return the workflow's phase with this number, or None."""
-        row = self._tx.fetch_one(
-            f"SELECT {_PHASE_COLUMNS} FROM phases WHERE workflow_id = :id AND number = :number",
-            id=workflow_id, number=number,
-        )  # fmt: skip
+        sql = f"SELECT {_PHASE_COLUMNS} FROM phases WHERE workflow_id = :id AND number = :number"
+        row = self._tx.fetch_one(sql, id=workflow_id, number=number)
         return _phase_from_row(row) if row else None
 
     def save_phase(self, phase: Phase) -> None:
         """Save how the phase ended."""
         self._tx.update(
-            "phases", phase.id,
+            "phases",
+            phase.id,
             {"status": phase.status, "summary": phase.summary, "completed_at": phase.completed_at},
-        )  # fmt: skip
+        )
 
     def list_phases(self, workflow_id: str, number: int | None = None) -> list[Phase]:
         """Return the phases of a workflow sorted by number, or only the one with this number."""
         conditions = build_where({"workflow_id = :id": workflow_id, "number = :number": number})
-        rows = self._tx.fetch_all(
-            f"SELECT {_PHASE_COLUMNS} FROM phases {conditions} ORDER BY number", id=workflow_id, number=number
-        )
+        sql = f"SELECT {_PHASE_COLUMNS} FROM phases {conditions} ORDER BY number"
+        rows = self._tx.fetch_all(sql, id=workflow_id, number=number)
         return [_phase_from_row(row) for row in rows]
 
     # Tasks
@@ -131,17 +128,16 @@ class TrackStore:
 
     def list_running_children(self, task_id: str) -> list[TrackedTask]:
         """Return the running direct subtasks."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_TASK_COLUMNS} FROM tracked_tasks WHERE parent_task_id = :id AND status = :status"
-            " ORDER BY started_at, created_seq",
-            id=task_id, status=TrackedTaskStatus.IN_PROGRESS,
-        )  # fmt: skip
+            " ORDER BY started_at, created_seq"
+        )
+        rows = self._tx.fetch_all(sql, id=task_id, status=TrackedTaskStatus.IN_PROGRESS)
         return [_task_from_row(row) for row in rows]
 
     def get_depth(self, task_id: str) -> int:
         """Return the nesting depth of the task; 1 for a task without a parent."""
-        found: int = self._tx.fetch_value(
-            """
+        sql = """
             WITH RECURSIVE above (id, depth) AS (
                 SELECT parent_task_id, 1 FROM tracked_tasks WHERE id = :id
                  UNION ALL
@@ -149,29 +145,26 @@ class TrackStore:
                   FROM tracked_tasks AS task JOIN above ON task.id = above.id
             )
             SELECT max(depth) FROM above
-            """,
-            id=task_id,
-        )  # fmt: skip
+        """
+        found: int = self._tx.fetch_value(sql, id=task_id)
         return found
 
     def count_running_roots(self, phase_id: str) -> int:
         """Count the running tasks of the phase that have no parent."""
-        found: int = self._tx.fetch_value(
+        sql = (
             "SELECT count(*) FROM tracked_tasks"
-            " WHERE phase_id = :id AND status = :status AND parent_task_id IS NULL",
-            id=phase_id, status=TrackedTaskStatus.IN_PROGRESS,
-        )  # fmt: skip
+            " WHERE phase_id = :id AND status = :status AND parent_task_id IS NULL"
+        )
+        found: int = self._tx.fetch_value(sql, id=phase_id, status=TrackedTaskStatus.IN_PROGRESS)
         return found
 
     def count_tasks_by_phase(self, phase_ids: Sequence[str]) -> dict[str, TaskCounts]:
         """Count the tasks of each phase by status."""
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             SELECT phase_id, status, count(*) AS tasks, coalesce(sum(completed_at - started_at), 0) AS ms
               FROM tracked_tasks WHERE phase_id IN :ids GROUP BY phase_id, status
-            """,
-            ids=list(phase_ids),
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, ids=list(phase_ids))
         found: dict[str, dict[str, int]] = {}
         for row in rows:
             counts = found.setdefault(row["phase_id"], {"total": 0, "task_ms": 0})
@@ -182,20 +175,24 @@ class TrackStore:
 
     def sum_tasks(self, workflow_id: str) -> WorkflowTotals:
         """Sum up the tasks of a workflow."""
-        row = self._tx.fetch_one(
-            """
+        sql = """
             SELECT count(*) AS tasks, count(*) - count(completed_at) AS running,
                    coalesce(sum(completed_at - started_at), 0) AS task_ms, coalesce(sum(tokens), 0) AS tokens
               FROM tracked_tasks WHERE workflow_id = :id
-            """,
-            id=workflow_id,
-        )  # fmt: skip
+        """
+        row = self._tx.fetch_one(sql, id=workflow_id)
         return WorkflowTotals(**{name: int(value) for name, value in (row or {}).items()})
 
     def list_tasks(
-        self, workflow_id: str, *, phase_id: str | None, agent: str | None, since: int | None,
-        after: tuple[int, int] | None, limit: int,
-    ) -> tuple[list[TrackedTask], int]:  # fmt: skip
+        self,
+        workflow_id: str,
+        *,
+        phase_id: str | None,
+        agent: str | None,
+        since: int | None,
+        after: tuple[int, int] | None,
+        limit: int,
+    ) -> tuple[list[TrackedTask], int]:
         """Return tasks in the order they were started, and the total number of matches.
 
         `since`: only tasks with activity since then. `after`: start time and creation sequence of the last
@@ -214,11 +211,11 @@ class TrackStore:
         if after is not None:
             filters += " AND (started_at, created_seq) > (:at, :seq)"
             values |= {"at": after[0], "seq": after[1]}
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_TASK_COLUMNS} FROM tracked_tasks {filters}"
-            " ORDER BY started_at, created_seq LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
+            " ORDER BY started_at, created_seq LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
         return [_task_from_row(row) for row in rows], total
 
     def get_created_seq(self, task_id: str) -> int:
@@ -227,9 +224,8 @@ class TrackStore:
         return found
 
     def _select_workflow(self, id: str, lock: str) -> TrackedWorkflow:
-        row = self._tx.fetch_one(
-            f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows WHERE id = :id{lock}", id=id
-        )
+        sql = f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows WHERE id = :id{lock}"
+        row = self._tx.fetch_one(sql, id=id)
         if row is None:
             raise NotFound(
                 "workflow", id, suggestion="Pass the workflow_id that {tool:start_workflow} returned."

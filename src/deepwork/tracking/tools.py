@@ -82,19 +82,32 @@ class TrackTools:
         """Start recording a workflow; start its first phase next."""
         with self._database.transaction() as tx:
             workflow = TrackedWorkflow(
-                id=new_id("tw"), name=name, objective=objective, scope=scope, constraints=constraints,
-                profile=profile, status=WorkflowStatus.IN_PROGRESS, outcome=None, summary=None,
-                achievements=(), limitations=(), current_phase=0,
+                id=new_id("tw"),
+                name=name,
+                objective=objective,
+                scope=scope,
+                constraints=constraints,
+                profile=profile,
+                status=WorkflowStatus.IN_PROGRESS,
+                outcome=None,
+                summary=None,
+                achievements=(),
+                limitations=(),
+                current_phase=0,
                 total_phases=total_phases or rules.PHASES_EXPECTED[profile],
-                repository_path=str(self._repository), created_by=tx.caller,
-                created_at=tx.now, updated_at=tx.now,
-            )  # fmt: skip
+                repository_path=str(self._repository),
+                created_by=tx.caller,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
             TrackStore(tx).add_workflow(workflow)
             _emit_workflow(tx, TrackEvent.WORKFLOW_CREATED, workflow)
             return WorkflowStarted(
-                workflow_id=workflow.id, profile=profile, total_phases=workflow.total_phases,
+                workflow_id=workflow.id,
+                profile=profile,
+                total_phases=workflow.total_phases,
                 created_at=format_timestamp(tx.now),
-            )  # fmt: skip
+            )
 
     @tool("work", idempotent=True)
     def complete_workflow(
@@ -110,10 +123,15 @@ class TrackTools:
             store = TrackStore(tx)
             before = store.get_workflow_for_update(workflow_id)
             after = replace(
-                before, status=rules.to_workflow_status(status), outcome=status, summary=summary,
-                achievements=tuple(achievements or ()), limitations=tuple(limitations or ()),
-                completed_at=before.completed_at or tx.now, updated_at=tx.now,
-            )  # fmt: skip
+                before,
+                status=rules.to_workflow_status(status),
+                outcome=status,
+                summary=summary,
+                achievements=tuple(achievements or ()),
+                limitations=tuple(limitations or ()),
+                completed_at=before.completed_at or tx.now,
+                updated_at=tx.now,
+            )
             if before.is_over:
                 _require_same_ending(
                     before, replace(after, updated_at=before.updated_at), "workflow", before.name
@@ -144,9 +162,16 @@ class TrackTools:
                 return _build_phase_started(known, already_exists=True, differs=differs or None)
             rules.require_open_workflow(workflow)
             phase = Phase(
-                id=new_id("ph"), workflow_id=workflow_id, number=number, name=name, description=description,
-                summary=None, status=PhaseStatus.IN_PROGRESS, is_parallel=is_parallel, started_at=tx.now,
-            )  # fmt: skip
+                id=new_id("ph"),
+                workflow_id=workflow_id,
+                number=number,
+                name=name,
+                description=description,
+                summary=None,
+                status=PhaseStatus.IN_PROGRESS,
+                is_parallel=is_parallel,
+                started_at=tx.now,
+            )
             store.add_phase(phase)
             more = max(workflow.total_phases, number)
             moved = replace(workflow, current_phase=number, total_phases=more, updated_at=tx.now)
@@ -163,9 +188,11 @@ class TrackTools:
             workflow = store.get_workflow_for_update(store.get_phase(phase_id).workflow_id)
             before = store.get_phase_for_update(phase_id)
             after = replace(
-                before, status=PhaseStatus(status), summary=summary,
+                before,
+                status=PhaseStatus(status),
+                summary=summary,
                 completed_at=before.completed_at or tx.now,
-            )  # fmt: skip
+            )
             if before.completed_at is not None:
                 _require_same_ending(before, after, "phase", before.name)
                 return _build_phase_completed(tx, before, already=True)
@@ -195,10 +222,19 @@ class TrackTools:
     ) -> InTransaction[TaskStarted]:
         """Start a task in a phase; takes a snapshot of the files, to find out what it changes."""
         task = TrackedTask(
-            id=new_id("tt"), workflow_id=workflow_id, phase_id=phase_id, parent_task_id=parent_task_id,
-            name=name, goal=goal, status=TrackedTaskStatus.IN_PROGRESS, caller_type=caller_type,
-            agent_name=agent_name, areas=tuple(areas or ()), started_at=0, last_sign_at=0,
-        )  # fmt: skip
+            id=new_id("tt"),
+            workflow_id=workflow_id,
+            phase_id=phase_id,
+            parent_task_id=parent_task_id,
+            name=name,
+            goal=goal,
+            status=TrackedTaskStatus.IN_PROGRESS,
+            caller_type=caller_type,
+            agent_name=agent_name,
+            areas=tuple(areas or ()),
+            started_at=0,
+            last_sign_at=0,
+        )
         tree = self._attribution.snapshots.resolve_tree(cwd, self._project)
         with self._database.reading() as tx:  # report errors before the expensive snapshot
             _validate_start(TrackStore(tx), task)
@@ -216,11 +252,18 @@ class TrackTools:
                 )
                 _emit_task(tx, TrackEvent.TASK_CREATED, begun)
                 return TaskStarted(
-                    task_id=begun.id, workflow_id=workflow_id, phase_id=phase.id,
-                    phase_number=phase.number, phase_name=phase.name, caller_type=caller_type,
-                    agent_name=agent_name, snapshot_id=snapshot.id, snapshot_type=snapshot.kind,
-                    started_at=format_timestamp(tx.now), warnings=[*warnings, *snapshot.warnings] or None,
-                )  # fmt: skip
+                    task_id=begun.id,
+                    workflow_id=workflow_id,
+                    phase_id=phase.id,
+                    phase_number=phase.number,
+                    phase_name=phase.name,
+                    caller_type=caller_type,
+                    agent_name=agent_name,
+                    snapshot_id=snapshot.id,
+                    snapshot_type=snapshot.kind,
+                    started_at=format_timestamp(tx.now),
+                    warnings=[*warnings, *snapshot.warnings] or None,
+                )
 
         return InTransaction(start)
 
@@ -264,10 +307,14 @@ class TrackTools:
                     return repeat_completion_answer(tx, before, replace(before, status=status, **ending))
                 rules.require_children_done(before, store.list_running_children(task_id))
                 after = replace(
-                    before, status=status, completed_at=tx.now, last_sign_at=tx.now,
+                    before,
+                    status=status,
+                    completed_at=tx.now,
+                    last_sign_at=tx.now,
                     tokens=(metadata.tokens_input or 0) + (metadata.tokens_output or 0),
-                    result=changes.to_result(before.areas), **ending,
-                )  # fmt: skip
+                    result=changes.to_result(before.areas),
+                    **ending,
+                )
                 store.save_task(before, after)
                 self._attribution.record_end(tx, task_id, workflow.id, changes)
                 _emit_task(tx, TrackEvent.TASK_UPDATED, after)
@@ -318,24 +365,32 @@ def _build_workflow_completed(
         limitations=list(workflow.limitations),
         completed_at=format_timestamp(ended),
         metrics=Metrics(
-            total_phases=len(phases), total_tasks=total.tasks,
+            total_phases=len(phases),
+            total_tasks=total.tasks,
             duration=round((ended - workflow.created_at) / 1000),
             task_seconds=round(total.task_ms / 1000),
             files_changed=WatchStore(tx).count_changed_paths(workflow.id),
-            total_tokens=total.tokens, decisions=notes.count("decisions", workflow.id),
-            issues=notes.count("issues", workflow.id), blockers_open=blockers,
+            total_tokens=total.tokens,
+            decisions=notes.count("decisions", workflow.id),
+            issues=notes.count("issues", workflow.id),
+            blockers_open=blockers,
         ),
         warnings=list(rules.list_workflow_warnings(open_phases, total.running, blockers)),
         already_completed=already or None,
-    )  # fmt: skip
+    )
 
 
 def _build_phase_started(phase: Phase, **more: Any) -> PhaseStarted:
     return PhaseStarted(
-        phase_id=phase.id, workflow_id=phase.workflow_id, number=phase.number, name=phase.name,
-        is_parallel=phase.is_parallel, status=phase.status,
-        started_at=format_timestamp(phase.started_at), **more,
-    )  # fmt: skip
+        phase_id=phase.id,
+        workflow_id=phase.workflow_id,
+        number=phase.number,
+        name=phase.name,
+        is_parallel=phase.is_parallel,
+        status=phase.status,
+        started_at=format_timestamp(phase.started_at),
+        **more,
+    )
 
 
 def _build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = False) -> PhaseCompleted:
@@ -345,12 +400,17 @@ def _build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = Fal
     lower = [each.number for each in store.list_phases(phase.workflow_id) if _is_open_before(each, phase)]
     ended = phase.completed_at or tx.now
     return PhaseCompleted(
-        phase_id=phase.id, workflow_id=phase.workflow_id, number=phase.number, name=phase.name,
-        status=phase.status, completed_at=format_timestamp(ended), duration_ms=ended - phase.started_at,
+        phase_id=phase.id,
+        workflow_id=phase.workflow_id,
+        number=phase.number,
+        name=phase.name,
+        status=phase.status,
+        completed_at=format_timestamp(ended),
+        duration_ms=ended - phase.started_at,
         tasks=PhaseTasks.from_counts(tally),
         warnings=list(rules.list_phase_warnings(phase.status, tally, blockers, lower)),
         already_completed=already or None,
-    )  # fmt: skip
+    )
 
 
 def _is_open_before(other: Phase, phase: Phase) -> bool:

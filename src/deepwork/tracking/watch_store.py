@@ -45,43 +45,51 @@ class WatchStore:
 
     def find_latest(self, task_id: str) -> Watch | None:
         """Return the watch of the task's latest attempt."""
-        row = self._tx.fetch_one(
-            f"SELECT {_WATCH_COLUMNS} FROM watches WHERE task_id = :id ORDER BY attempt DESC LIMIT 1",
-            id=task_id,
-        )
+        sql = f"SELECT {_WATCH_COLUMNS} FROM watches WHERE task_id = :id ORDER BY attempt DESC LIMIT 1"
+        row = self._tx.fetch_one(sql, id=task_id)
         return _watch_from_row(row) if row else None
 
     def save_end(self, watch: Watch) -> None:
         """Save the end of a watch and its snapshot."""
-        self._tx.execute(
+        sql = (
             "UPDATE watches SET ended_at = :ended_at, ended = :ended"
-            " WHERE task_id = :task_id AND attempt = :attempt",
-            ended_at=watch.ended_at, ended=_watch_to_row(watch)["ended"],
-            task_id=watch.task_id, attempt=watch.attempt,
-        )  # fmt: skip
+            " WHERE task_id = :task_id AND attempt = :attempt"
+        )
+        self._tx.execute(
+            sql,
+            ended_at=watch.ended_at,
+            ended=_watch_to_row(watch)["ended"],
+            task_id=watch.task_id,
+            attempt=watch.attempt,
+        )
 
     def list_overlapping(self, watch: Watch, until: int) -> list[Watch]:
         """Return other watches of the same tree that overlap this one in time."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT {_WATCH_COLUMNS} FROM watches
              WHERE host = :host AND tree_path = :tree AND began_at <= :until
                AND (ended_at IS NULL OR ended_at >= :since)
                AND NOT (task_id = :task_id AND attempt = :attempt)
              ORDER BY began_at, task_id, attempt
-            """,
-            host=watch.host, tree=watch.tree_path, until=until, since=watch.began_at,
-            task_id=watch.task_id, attempt=watch.attempt,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(
+            sql,
+            host=watch.host,
+            tree=watch.tree_path,
+            until=until,
+            since=watch.began_at,
+            task_id=watch.task_id,
+            attempt=watch.attempt,
+        )
         return [_watch_from_row(row) for row in rows]
 
     def list_tree_hashes_since(self, host: str, tree_path: str, moment: int) -> set[str]:
         """Return the tree hashes in snapshots of tasks that ended since then or are still running."""
-        rows = self._tx.fetch_all(
+        sql = (
             "SELECT began, ended FROM watches WHERE host = :host AND tree_path = :tree"
-            " AND (ended_at IS NULL OR ended_at >= :moment)",
-            host=host, tree=tree_path, moment=moment,
-        )  # fmt: skip
+            " AND (ended_at IS NULL OR ended_at >= :moment)"
+        )
+        rows = self._tx.fetch_all(sql, host=host, tree=tree_path, moment=moment)
         looks = [json.loads(look) for row in rows for look in (row["began"], row["ended"]) if look]
         return {look["tree"] for look in looks}
 
@@ -94,21 +102,19 @@ class WatchStore:
     def list_files(self, task_id: str, path: str | None, limit: int) -> tuple[list[AttributedChange], int]:
         """Return the files that a task changed, sorted by path, and their total number."""
         only = " AND path = :path" if path is not None else ""
-        total: int = self._tx.fetch_value(
-            f"SELECT count(*) FROM changed_files WHERE task_id = :id{only}", id=task_id, path=path
-        )
-        rows = self._tx.fetch_all(
+        sql = f"SELECT count(*) FROM changed_files WHERE task_id = :id{only}"
+        total: int = self._tx.fetch_value(sql, id=task_id, path=path)
+        sql = (
             f"SELECT path, status, attribution, details FROM changed_files WHERE task_id = :id{only}"
-            " ORDER BY path LIMIT :limit",
-            id=task_id, path=path, limit=limit,
-        )  # fmt: skip
+            " ORDER BY path LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, id=task_id, path=path, limit=limit)
         return [_file_from_row(row) for row in rows], total
 
     def count_changed_paths(self, workflow_id: str) -> int:
         """Count the different files that the tasks of a workflow changed."""
-        found: int = self._tx.fetch_value(
-            "SELECT count(DISTINCT path) FROM changed_files WHERE workflow_id = :id", id=workflow_id
-        )
+        sql = "SELECT count(DISTINCT path) FROM changed_files WHERE workflow_id = :id"
+        found: int = self._tx.fetch_value(sql, id=workflow_id)
         return found
 
 

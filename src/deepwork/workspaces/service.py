@@ -97,11 +97,22 @@ class WorkspaceService:
     def _build_workspace(self, tx: Transaction, main: Path, task: Task) -> Workspace:
         name = rules.build_slug(task.name, task.id)
         return Workspace(
-            id=new_id("ws"), workflow_id=task.workflow_id, host=self.host, repository_path=str(main),
-            path=str(main / WORKTREES / name), branch=f"deepwork/{name}", base_branch=None, base_commit=None,
-            status=WorkspaceStatus.ACTIVE, merge_commit=None, rescue_branch=None, is_made=True,
-            created_by=tx.caller, created_at=tx.now, updated_at=tx.now,
-        )  # fmt: skip
+            id=new_id("ws"),
+            workflow_id=task.workflow_id,
+            host=self.host,
+            repository_path=str(main),
+            path=str(main / WORKTREES / name),
+            branch=f"deepwork/{name}",
+            base_branch=None,
+            base_commit=None,
+            status=WorkspaceStatus.ACTIVE,
+            merge_commit=None,
+            rescue_branch=None,
+            is_made=True,
+            created_by=tx.caller,
+            created_at=tx.now,
+            updated_at=tx.now,
+        )
 
     def _reuse(self, tx: Transaction, workspace: Workspace) -> TaskWorkspace:
         if workspace.is_made and self.is_local(workspace) and not Path(workspace.path).exists():

@@ -20,21 +20,17 @@ class RepositoryStore:
 
     def add(self, host: str, path: str, name: str) -> bool:
         """Insert a repository; False if it exists already."""
-        added = self._tx.execute(
-            """
+        sql = """
             INSERT INTO repositories (id, host, path, name, created_at, updated_at)
             VALUES (:id, :host, :path, :name, :now, :now) ON CONFLICT (host, path) DO NOTHING
-            """,
-            id=new_id("rp"), host=host, path=path, name=name, now=self._tx.now,
-        )  # fmt: skip
+        """
+        added = self._tx.execute(sql, id=new_id("rp"), host=host, path=path, name=name, now=self._tx.now)
         return added == 1
 
     def find(self, host: str, path: str) -> Repository | None:
         """Return the repository at this path of this machine."""
-        row = self._tx.fetch_one(
-            f"SELECT {_REPOSITORY_COLUMNS} FROM repositories WHERE host = :host AND path = :path",
-            host=host, path=path,
-        )  # fmt: skip
+        sql = f"SELECT {_REPOSITORY_COLUMNS} FROM repositories WHERE host = :host AND path = :path"
+        row = self._tx.fetch_one(sql, host=host, path=path)
         return _repository_from_row(row) if row else None
 
     def rename(self, repository: Repository, name: str) -> None:
@@ -43,11 +39,11 @@ class RepositoryStore:
 
     def list_newest(self, limit: int, offset: int) -> tuple[list[Repository], int]:
         """Return a page of repositories, newest first, and their total number."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_REPOSITORY_COLUMNS} FROM repositories ORDER BY created_at DESC, created_seq DESC"
-            " LIMIT :limit OFFSET :offset",
-            limit=limit, offset=offset,
-        )  # fmt: skip
+            " LIMIT :limit OFFSET :offset"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit, offset=offset)
         total: int = self._tx.fetch_value("SELECT count(*) FROM repositories")
         return [_repository_from_row(row) for row in rows], total
 
@@ -90,16 +86,21 @@ class WorkspaceStore:
 
     def find_conflicting(self, workspace: Workspace) -> Workspace | None:
         """Return another active workspace with the same tree or branch."""
-        row = self._tx.fetch_one(
-            f"""
+        sql = f"""
             SELECT {_WORKSPACE_COLUMNS} FROM workspaces
              WHERE status = :active AND host = :host AND id <> :id
                AND (path = :path OR (repository_path = :repository_path AND branch = :branch))
              LIMIT 1
-            """,
-            active=WorkspaceStatus.ACTIVE, host=workspace.host, id=workspace.id, path=workspace.path,
-            repository_path=workspace.repository_path, branch=workspace.branch,
-        )  # fmt: skip
+        """
+        row = self._tx.fetch_one(
+            sql,
+            active=WorkspaceStatus.ACTIVE,
+            host=workspace.host,
+            id=workspace.id,
+            path=workspace.path,
+            repository_path=workspace.repository_path,
+            branch=workspace.branch,
+        )
         return _workspace_from_row(row) if row else None
 
     def list_for_workflow(
@@ -108,40 +109,40 @@ class WorkspaceStore:
         """Return workspaces of a workflow, oldest first, and their total number."""
         conditions = build_where({"workflow_id = :id": workflow_id, "status IN :statuses": statuses or None})
         values = {"id": workflow_id, "statuses": statuses}
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_WORKSPACE_COLUMNS} FROM workspaces {conditions}"
-            " ORDER BY created_at, created_seq LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
+            " ORDER BY created_at, created_seq LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
         total: int = self._tx.fetch_value(f"SELECT count(*) FROM workspaces {conditions}", **values)
         return [_workspace_from_row(row) for row in rows], total
 
     def list_others_in_repository(self, workspace: Workspace, limit: int) -> list[Workspace]:
         """Return other active workspaces of the same repository, oldest first."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT {_WORKSPACE_COLUMNS} FROM workspaces
              WHERE status = :active AND host = :host AND repository_path = :repository_path AND id <> :id
              ORDER BY created_at, created_seq LIMIT :limit
-            """,
-            active=WorkspaceStatus.ACTIVE, host=workspace.host, id=workspace.id,
-            repository_path=workspace.repository_path, limit=limit,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(
+            sql,
+            active=WorkspaceStatus.ACTIVE,
+            host=workspace.host,
+            id=workspace.id,
+            repository_path=workspace.repository_path,
+            limit=limit,
+        )
         return [_workspace_from_row(row) for row in rows]
 
     def assign(self, workspace_id: str | None, task_ids: Sequence[str]) -> None:
         """Assign these tasks to the workspace."""
-        self._tx.execute(
-            "UPDATE plan_tasks SET workspace_id = :id, updated_at = :now WHERE id IN :tasks",
-            id=workspace_id, now=self._tx.now, tasks=list(task_ids),
-        )  # fmt: skip
+        sql = "UPDATE plan_tasks SET workspace_id = :id, updated_at = :now WHERE id IN :tasks"
+        self._tx.execute(sql, id=workspace_id, now=self._tx.now, tasks=list(task_ids))
 
     def list_task_ids(self, workspace_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return the task ids of each of these workspaces."""
-        rows = self._tx.fetch_all(
-            "SELECT workspace_id, id FROM plan_tasks WHERE workspace_id IN :ids ORDER BY position",
-            ids=list(workspace_ids),
-        )  # fmt: skip
+        sql = "SELECT workspace_id, id FROM plan_tasks WHERE workspace_id IN :ids ORDER BY position"
+        rows = self._tx.fetch_all(sql, ids=list(workspace_ids))
         found: dict[str, list[str]] = {}
         for row in rows:
             found.setdefault(row["workspace_id"], []).append(row["id"])

@@ -67,12 +67,22 @@ class WorkspaceTools:
                 _require_repository(repository, main)
                 require_allowed_tree_path(main or repository, where)
             workspace = Workspace(
-                id=new_id("ws"), workflow_id=workflow_id, host=self._service.host,
-                repository_path=str(main or repository), path=str(where), branch=branch,
-                base_branch=base_branch, base_commit=None, status=WorkspaceStatus.ACTIVE,
-                merge_commit=None, rescue_branch=None, is_made=create,
-                created_by=tx.caller, created_at=tx.now, updated_at=tx.now,
-            )  # fmt: skip
+                id=new_id("ws"),
+                workflow_id=workflow_id,
+                host=self._service.host,
+                repository_path=str(main or repository),
+                path=str(where),
+                branch=branch,
+                base_branch=base_branch,
+                base_commit=None,
+                status=WorkspaceStatus.ACTIVE,
+                merge_commit=None,
+                rescue_branch=None,
+                is_made=create,
+                created_by=tx.caller,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
             self._service.register(tx, workspace, [task.id for task in tasks])
             if create:
                 tx.after_commit(lambda: self._service.create_tree(workspace))

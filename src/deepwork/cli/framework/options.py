@@ -35,23 +35,33 @@ def json_option(command: Function) -> Function:
 def project_option(command: Function, project: str = "path") -> Function:
     """Add --path; `project` is the name of the function's parameter."""
     return click.option(
-        "--path", project, default=CURRENT_FOLDER, metavar="DIR", callback=_inherit_from_group,
+        "--path",
+        project,
+        default=CURRENT_FOLDER,
+        metavar="DIR",
+        callback=_inherit_from_group,
         help="The project. Default: the one that contains the current folder.",
-    )(command)  # fmt: skip
+    )(command)
 
 
 def place_options(command: Function, project: str = "path") -> Function:
     """Add --path, --db and --global."""
     for option in (
         click.option(
-            "--global", "global_store", is_flag=True, callback=_inherit_from_group,
+            "--global",
+            "global_store",
+            is_flag=True,
+            callback=_inherit_from_group,
             help="Use the store in ~/.deepwork, shared by all projects.",
         ),
         click.option(
-            "--db", "database", metavar="PATH|URL", callback=_inherit_from_group,
+            "--db",
+            "database",
+            metavar="PATH|URL",
+            callback=_inherit_from_group,
             help="The store: a SQLite file or a postgresql:// URL.",
         ),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return project_option(command, project)
 

@@ -19,8 +19,7 @@ class SessionStore:
 
     def save_if_newer(self, session: Session, data: dict[str, Any]) -> bool:
         """Update the row unless it already has this generation or a later one; return whether it changed."""
-        changed = self._tx.execute(
-            """
+        sql = """
             INSERT INTO job_sessions
                    (id, job_name, workflow_name, goal, status, step_id, generation, started_at, updated_at,
                     data)
@@ -30,12 +29,20 @@ class SessionStore:
                SET status = :status, step_id = :step_id, generation = :generation,
                    updated_at = :now, data = :data
              WHERE job_sessions.generation < :generation
-            """,
-            id=session.session_id, job_name=session.job_name, workflow_name=session.workflow_name,
-            goal=session.goal, status=session.status, step_id=session.current_step_id,
-            generation=session.generation, started_at=session.started_at, now=self._tx.now,
+        """
+        changed = self._tx.execute(
+            sql,
+            id=session.session_id,
+            job_name=session.job_name,
+            workflow_name=session.workflow_name,
+            goal=session.goal,
+            status=session.status,
+            step_id=session.current_step_id,
+            generation=session.generation,
+            started_at=session.started_at,
+            now=self._tx.now,
             data=json.dumps(data),
-        )  # fmt: skip
+        )
         return changed == 1
 
     def get_generation(self, session_id: str) -> int:
@@ -46,11 +53,10 @@ class SessionStore:
 
     def find_session(self, session_id: str) -> JobSessionState | None:
         """Find a session with the start and end of each of its steps."""
-        row = self._tx.fetch_one(
-            "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions"
-            " WHERE id = :id",
-            id=session_id,
+        sql = (
+            "SELECT id, job_name, workflow_name, goal, status, step_id, data FROM job_sessions WHERE id = :id"
         )
+        row = self._tx.fetch_one(sql, id=session_id)
         return _from_row(row) if row else None
 
 
@@ -72,6 +78,10 @@ def _from_row(row: Row) -> JobSessionState:
         for step in entry["steps"]
     }
     return JobSessionState(
-        id=row["id"], name=f"{row['job_name']}/{row['workflow_name']}", status=row["status"],
-        goal=row["goal"], current_step=row["step_id"], steps=steps,
-    )  # fmt: skip
+        id=row["id"],
+        name=f"{row['job_name']}/{row['workflow_name']}",
+        status=row["status"],
+        goal=row["goal"],
+        current_step=row["step_id"],
+        steps=steps,
+    )

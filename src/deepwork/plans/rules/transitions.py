@@ -25,18 +25,8 @@ TASK_TRANSITIONS: Mapping[TaskStatus, tuple[TaskStatus, ...]] = {
         TaskStatus.SKIPPED,
     ),
     TaskStatus.IN_PROGRESS: (TaskStatus.PAUSED, TaskStatus.COMPLETED, TaskStatus.FAILED),
-    TaskStatus.PAUSED: (
-        TaskStatus.PENDING,
-        TaskStatus.IN_PROGRESS,
-        TaskStatus.FAILED,
-        TaskStatus.SKIPPED,
-    ),
-    TaskStatus.FAILED: (
-        TaskStatus.PENDING,
-        TaskStatus.PLANNING,
-        TaskStatus.IN_PROGRESS,
-        TaskStatus.SKIPPED,
-    ),
+    TaskStatus.PAUSED: (TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.FAILED, TaskStatus.SKIPPED),
+    TaskStatus.FAILED: (TaskStatus.PENDING, TaskStatus.PLANNING, TaskStatus.IN_PROGRESS, TaskStatus.SKIPPED),
     TaskStatus.COMPLETED: (),
     TaskStatus.SKIPPED: (),
 }
@@ -56,11 +46,7 @@ WORKFLOW_TRANSITIONS: Mapping[WorkflowStatus, tuple[WorkflowStatus, ...]] = {
         WorkflowStatus.FAILED,
         WorkflowStatus.ABANDONED,
     ),
-    WorkflowStatus.PAUSED: (
-        WorkflowStatus.IN_PROGRESS,
-        WorkflowStatus.FAILED,
-        WorkflowStatus.ABANDONED,
-    ),
+    WorkflowStatus.PAUSED: (WorkflowStatus.IN_PROGRESS, WorkflowStatus.FAILED, WorkflowStatus.ABANDONED),
     WorkflowStatus.FAILED: (WorkflowStatus.IN_PROGRESS, WorkflowStatus.ABANDONED),
     WorkflowStatus.COMPLETED: (),
     WorkflowStatus.ABANDONED: (),
@@ -96,12 +82,7 @@ def check_task_transition(
 
 
 def check_workflow_transition(
-    workflow: Workflow,
-    wanted: WorkflowStatus,
-    *,
-    task_count: int,
-    open_count: int,
-    force: bool = False,
+    workflow: Workflow, wanted: WorkflowStatus, *, task_count: int, open_count: int, force: bool = False
 ) -> WorkflowStatus | None:
     """Return the new status, or None if the workflow already has it; raise an error if it is not allowed."""
     if wanted is workflow.status:

@@ -33,10 +33,16 @@ class CheckpointStore:
     ) -> Checkpoint:
         """Add a checkpoint and index its summary for search."""
         checkpoint = Checkpoint(
-            id=new_id("cp"), task_id=task.id, sequence=TaskStore(self._tx).take_checkpoint_number(task.id),
-            type=type, summary=summary, detail=detail, files_changed=tuple(files_changed),
-            agent_id=agent_id, created_at=self._tx.now,
-        )  # fmt: skip
+            id=new_id("cp"),
+            task_id=task.id,
+            sequence=TaskStore(self._tx).take_checkpoint_number(task.id),
+            type=type,
+            summary=summary,
+            detail=detail,
+            files_changed=tuple(files_changed),
+            agent_id=agent_id,
+            created_at=self._tx.now,
+        )
         self._tx.insert("checkpoints", _to_row(checkpoint))
         SearchStore(self._tx).add([SearchEntry(checkpoint.id, task.workflow_id, summary)])
         return checkpoint
@@ -46,17 +52,11 @@ class CheckpointStore:
     ) -> tuple[list[Checkpoint], int]:
         """Return the first checkpoints after a sequence number, and how many match in all."""
         conditions = build_where(
-            {
-                "task_id = :task_id": task_id,
-                "sequence > :after": sequence,
-                "type IN :types": types or None,
-            }
+            {"task_id = :task_id": task_id, "sequence > :after": sequence, "type IN :types": types or None}
         )
         values = {"task_id": task_id, "after": sequence, "types": types}
-        rows = self._tx.fetch_all(
-            f"SELECT {_COLUMNS} FROM checkpoints {conditions} ORDER BY sequence LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
+        sql = f"SELECT {_COLUMNS} FROM checkpoints {conditions} ORDER BY sequence LIMIT :limit"
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
         total = len(rows)
         if total == limit:
             total = self._tx.fetch_value(f"SELECT count(*) FROM checkpoints {conditions}", **values)
@@ -64,10 +64,8 @@ class CheckpointStore:
 
     def list_newest(self, task_id: str, limit: int) -> list[Checkpoint]:
         """Return the last checkpoints of a task, oldest first."""
-        rows = self._tx.fetch_all(
-            f"SELECT {_COLUMNS} FROM checkpoints WHERE task_id = :id ORDER BY sequence DESC LIMIT :limit",
-            id=task_id, limit=limit,
-        )  # fmt: skip
+        sql = f"SELECT {_COLUMNS} FROM checkpoints WHERE task_id = :id ORDER BY sequence DESC LIMIT :limit"
+        rows = self._tx.fetch_all(sql, id=task_id, limit=limit)
         return [_read_checkpoint(row) for row in reversed(rows)]
 
     def find_by_ids(self, ids: Sequence[str]) -> dict[str, Checkpoint]:

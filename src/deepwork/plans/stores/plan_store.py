@@ -33,11 +33,11 @@ class PlanStore:
 
     def get_for_update_by_task(self, task_id: str) -> Workflow:
         """Return the workflow of this task, locked with its tasks until the transaction ends."""
-        row = self._tx.fetch_one(
+        sql = (
             f"SELECT {_COLUMNS} FROM plans"
-            f" WHERE id = (SELECT workflow_id FROM plan_tasks WHERE id = :task_id){self._tx.row_lock}",
-            task_id=task_id,
+            f" WHERE id = (SELECT workflow_id FROM plan_tasks WHERE id = :task_id){self._tx.row_lock}"
         )
+        row = self._tx.fetch_one(sql, task_id=task_id)
         if row is None:
             raise build_not_found(task_id)
         return _read_workflow(row)
@@ -62,11 +62,11 @@ class PlanStore:
         )
         values = {"statuses": statuses, "repository_path": repository_path}
         total = self._tx.fetch_value(f"SELECT count(*) FROM plans {conditions}", **values)
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {_COLUMNS} FROM plans {conditions}"
-            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset",
-            limit=limit, offset=offset, **values,
-        )  # fmt: skip
+            " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit, offset=offset, **values)
         return [_read_workflow(row) for row in rows], total
 
     def find_by_ids(self, ids: Sequence[str]) -> dict[str, Workflow]:
@@ -76,23 +76,21 @@ class PlanStore:
 
     def add_history(self, change: PlanChange) -> None:
         """Add an entry to the workflow's history. Entries are numbered, so the workflow must be locked."""
-        self._tx.execute(
-            """
+        sql = """
             INSERT INTO plan_history (workflow_id, number, task_id, what, before, after, reason, by_whom, at)
             SELECT :workflow_id, coalesce(max(number), 0) + 1, :task_id, :what, :before, :after, :reason,
                    :by_whom, :at
               FROM plan_history WHERE workflow_id = :workflow_id
-            """,
-            at=self._tx.now, **vars(change),
-        )  # fmt: skip
+        """
+        self._tx.execute(sql, at=self._tx.now, **vars(change))
 
     def list_history(self, workflow_id: str, limit: int) -> list[Row]:
         """Return the latest changes of the workflow and its tasks, newest first."""
-        return self._tx.fetch_all(
+        sql = (
             "SELECT task_id, what, before, after, reason, by_whom, at FROM plan_history"
-            " WHERE workflow_id = :id ORDER BY number DESC LIMIT :limit",
-            id=workflow_id, limit=limit,
-        )  # fmt: skip
+            " WHERE workflow_id = :id ORDER BY number DESC LIMIT :limit"
+        )
+        return self._tx.fetch_all(sql, id=workflow_id, limit=limit)
 
     def _get(self, id: str, lock: str) -> Workflow:
         if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id{lock}", id=id)) is None:

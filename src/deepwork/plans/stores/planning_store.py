@@ -48,23 +48,21 @@ class PlanningStore:
 
     def list_from_position(self, workflow_id: str, position: int) -> list[Task]:
         """Return the tasks from this position on, in plan order."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND position >= :position"
-            " ORDER BY position",
-            id=workflow_id, position=position,
-        )  # fmt: skip
+            " ORDER BY position"
+        )
+        rows = self._tx.fetch_all(sql, id=workflow_id, position=position)
         return [read_task(row) for row in rows]
 
     def list_unstarted(self, workflow_id: str) -> list[Task]:
         """Return the tasks that were never claimed, started or given checkpoints, in plan order."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :id AND status = 'pending' AND claimed_by IS NULL AND attempts = 0
                AND (checkpoints = 0 OR NOT {_HAS_NOTES}) ORDER BY position
-            """,
-            id=workflow_id,
-        )
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id)
         return [read_task(row) for row in rows]
 
     def was_started(self, task: Task) -> bool:
@@ -76,9 +74,8 @@ class PlanningStore:
     def remove(self, ids: Sequence[str]) -> None:
         """Delete tasks that were never started, with their edges."""
         for part in batch_ids(ids):
-            self._tx.execute(
-                "DELETE FROM plan_dependencies WHERE task_id IN :ids OR depends_on_id IN :ids", ids=part
-            )
+            sql = "DELETE FROM plan_dependencies WHERE task_id IN :ids OR depends_on_id IN :ids"
+            self._tx.execute(sql, ids=part)
             self._tx.execute("DELETE FROM plan_capabilities WHERE task_id IN :ids", ids=part)
             self._tx.execute("DELETE FROM plan_claims WHERE task_id IN :ids", ids=part)
             self._tx.execute("DELETE FROM checkpoints WHERE task_id IN :ids", ids=part)
@@ -86,21 +83,18 @@ class PlanningStore:
 
     def recount_dependencies(self, workflow_id: str) -> None:
         """Recompute how many open dependencies every task has, after the plan has changed."""
-        self._tx.execute(
-            """
+        sql = """
             UPDATE plan_tasks SET open_dependencies =
                    (SELECT count(*) FROM plan_dependencies d
                       JOIN plan_tasks other ON other.id = d.depends_on_id
                      WHERE d.task_id = plan_tasks.id AND other.status IN :open)
              WHERE workflow_id = :workflow_id
-            """,
-            workflow_id=workflow_id, open=OPEN,
-        )  # fmt: skip
+        """
+        self._tx.execute(sql, workflow_id=workflow_id, open=OPEN)
 
     def get_last_position(self, workflow_id: str) -> int:
-        number: int | None = self._tx.fetch_value(
-            "SELECT max(position) FROM plan_tasks WHERE workflow_id = :id", id=workflow_id
-        )
+        sql = "SELECT max(position) FROM plan_tasks WHERE workflow_id = :id"
+        number: int | None = self._tx.fetch_value(sql, id=workflow_id)
         return number or 0
 
 
@@ -108,12 +102,22 @@ def _to_row(workflow_id: str, task: NewTask, now: int) -> Row:
     """Build the row of a new task, without the columns that start empty."""
     outline = task.outline
     return {
-        "id": task.id, "workflow_id": workflow_id, "position": task.position, "name": outline.name.strip(),
-        "description": outline.description, "status": "pending", "sequence": outline.sequence,
-        "parallel_group": outline.parallel_group, "is_explicit": outline.depends_on is not None,
-        "open_dependencies": task.open_dependencies, "context": _serialize_context(outline),
-        "attempts": 0, "checkpoints": 0, "created_at": now, "updated_at": now,
-    }  # fmt: skip
+        "id": task.id,
+        "workflow_id": workflow_id,
+        "position": task.position,
+        "name": outline.name.strip(),
+        "description": outline.description,
+        "status": "pending",
+        "sequence": outline.sequence,
+        "parallel_group": outline.parallel_group,
+        "is_explicit": outline.depends_on is not None,
+        "open_dependencies": task.open_dependencies,
+        "context": _serialize_context(outline),
+        "attempts": 0,
+        "checkpoints": 0,
+        "created_at": now,
+        "updated_at": now,
+    }
 
 
 def _serialize_context(outline: Outline) -> str:

@@ -38,16 +38,13 @@ class QueueStore:
 
     def list_active(self, workflow_id: str) -> list[Task]:
         """Return the active tasks of a workflow in plan order."""
-        rows = self._tx.fetch_all(
-            f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE} ORDER BY sequence, position",
-            workflow_id=workflow_id, running=RUNNING,
-        )  # fmt: skip
+        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE} ORDER BY sequence, position"
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING)
         return [read_task(row) for row in rows]
 
     def list_active_anywhere(self, repository: str | None = None) -> list[Task]:
         """Return the active tasks of all workflows that hand out tasks, or of one repository's workflows."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT {COLUMNS} FROM plan_tasks WHERE id IN (
                 SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
                  WHERE p.status IN :giving AND {_OF_REPOSITORY} AND t.status IN :running
@@ -55,38 +52,33 @@ class QueueStore:
                 SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
                  WHERE p.status IN :giving AND {_OF_REPOSITORY} AND t.claimed_by IS NOT NULL)
              ORDER BY workflow_id, sequence, position
-            """,
-            giving=_HANDING_OUT, running=RUNNING, repository=repository,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, giving=_HANDING_OUT, running=RUNNING, repository=repository)
         return [read_task(row) for row in rows]
 
     def count_active(self, workflow_id: str, *, excluding: str) -> int:
         """Count the active tasks other than this one."""
-        number: int = self._tx.fetch_value(
-            f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE} AND id <> :beside",
-            workflow_id=workflow_id, running=RUNNING, beside=excluding,
-        )  # fmt: skip
+        sql = f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE} AND id <> :beside"
+        number: int = self._tx.fetch_value(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
         return number
 
     def list_active_files(self, workflow_id: str, *, excluding: str) -> list[ActiveTask]:
         """Return the active tasks other than this one with their likely files, in plan order."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT id, name, context FROM plan_tasks WHERE id IN {_ACTIVE} AND id <> :beside"
-            " ORDER BY sequence, position",
-            workflow_id=workflow_id, running=RUNNING, beside=excluding,
-        )  # fmt: skip
+            " ORDER BY sequence, position"
+        )
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
         return [_read_active_task(row) for row in rows]
 
     def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None]]:
         """Return the claimed tasks whose lease has expired, with their last holders; locks these leases."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT what, who FROM leases
              WHERE what IN (SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL)
                AND (who IS NULL OR until < :now) ORDER BY what{self._tx.free_rows}
-            """,
-            id=workflow_id, now=self._tx.now,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
         return [(row["what"], row["who"]) for row in rows]
 
     # Ready tasks
@@ -109,10 +101,8 @@ class QueueStore:
         if capabilities is not None:
             condition += f" AND {_REQUIRES_NO_OTHERS.format('plan_tasks')}"
             values["capabilities"] = list(capabilities)
-        rows = self._tx.fetch_all(
-            f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
+        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit"
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
         total = len(rows)
         if total == limit:
             total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
@@ -125,16 +115,21 @@ class QueueStore:
 
         The oldest plan comes first; within a plan, failed tasks come last.
         """
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             {_READY_ANYWHERE}, offered AS (
                 SELECT id, row_number() OVER (ORDER BY {_ORDER}) AS place, count(*) OVER () AS total
                   FROM ready WHERE {_REQUIRES_NO_OTHERS.format("ready")}
                  ORDER BY place LIMIT :limit)
             SELECT {_T_COLUMNS}, o.total FROM offered o JOIN plan_tasks t ON t.id = o.id ORDER BY place
-            """,
-            giving=_HANDING_OUT, open=OPEN, capabilities=list(capabilities), limit=limit, **order._asdict(),
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(
+            sql,
+            giving=_HANDING_OUT,
+            open=OPEN,
+            capabilities=list(capabilities),
+            limit=limit,
+            **order._asdict(),
+        )
         total = [row.pop("total") for row in rows]
         return [read_task(row) for row in rows], total[0] if total else 0
 
@@ -148,21 +143,17 @@ class QueueStore:
 
     def list_groups(self, workflow_id: str, limit: int) -> tuple[list[Row], int]:
         """Return the first parallel groups with their task counts, and how many groups there are."""
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             SELECT parallel_group AS group_id, count(*) AS task_count,
                    sum(CASE WHEN status IN :done THEN 1 ELSE 0 END) AS completed
               FROM plan_tasks WHERE workflow_id = :id AND parallel_group IS NOT NULL
              GROUP BY parallel_group ORDER BY min(sequence), parallel_group LIMIT :limit
-            """,
-            id=workflow_id, done=DONE, limit=limit,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id, done=DONE, limit=limit)
         total = len(rows)
         if total == limit:
-            total = self._tx.fetch_value(
-                "SELECT count(DISTINCT parallel_group) FROM plan_tasks WHERE workflow_id = :id",
-                id=workflow_id,
-            )
+            sql = "SELECT count(DISTINCT parallel_group) FROM plan_tasks WHERE workflow_id = :id"
+            total = self._tx.fetch_value(sql, id=workflow_id)
         return rows, total
 
     # Helpers
@@ -171,8 +162,7 @@ class QueueStore:
         self, tasks: Sequence[Task], statuses: Sequence[str], each: int
     ) -> dict[str, list[str]]:
         explicit = [task.id for task in tasks if task.is_explicit]
-        rows = [] if not explicit else self._tx.fetch_all(
-            """
+        sql = """
             SELECT task_id, name FROM (
                 SELECT d.task_id, other.name,
                        row_number() OVER (PARTITION BY d.task_id
@@ -180,9 +170,10 @@ class QueueStore:
                   FROM plan_dependencies d JOIN plan_tasks other ON other.id = d.depends_on_id
                  WHERE d.task_id IN :ids AND other.status IN :statuses) AS ranked
              WHERE place <= :each ORDER BY task_id, place
-            """,
-            ids=explicit, statuses=list(statuses), each=each,
-        )  # fmt: skip
+        """
+        rows = (
+            [] if not explicit else self._tx.fetch_all(sql, ids=explicit, statuses=list(statuses), each=each)
+        )
         found: dict[str, list[str]] = {}
         for row in rows:
             found.setdefault(row["task_id"], []).append(row["name"])
@@ -195,11 +186,13 @@ class QueueStore:
 
     def _list_previous_level_names(self, task: Task, statuses: Sequence[str], limit: int) -> list[str]:
         """Return task names of the next lower sequence."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT name FROM plan_tasks WHERE workflow_id = :workflow_id AND status IN :statuses"
-            f" AND sequence = {LEVEL_BEFORE} ORDER BY position LIMIT :limit",
-            workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit,
-        )  # fmt: skip
+            f" AND sequence = {LEVEL_BEFORE} ORDER BY position LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(
+            sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit
+        )
         return [row["name"] for row in rows]
 
 

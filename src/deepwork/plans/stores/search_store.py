@@ -34,11 +34,11 @@ class SearchStore:
             for entry in entries
             if (found := split_words(entry.text))
         ]
-        self._tx.execute_many(
+        sql = (
             "INSERT INTO plan_words (id, workflow_id, words)"
-            f" VALUES (:id, :workflow_id, {self._tx.full_text.stored})",
-            rows,
+            f" VALUES (:id, :workflow_id, {self._tx.full_text.stored})"
         )
+        self._tx.execute_many(sql, rows)
 
     def find(self, query: str, workflow_id: str | None, limit: int) -> tuple[list[str], int]:
         """Return the distinct ids that match the query, best first, and how many match in all."""
@@ -46,8 +46,7 @@ class SearchStore:
         if not (wanted := parse_query(query)):
             return [], 0
         within = "AND workflow_id = :workflow_id" if workflow_id else ""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             WITH found AS MATERIALIZED (
                 SELECT id, {full_text.rank} AS score FROM plan_words WHERE {full_text.matches} {within}
             )
@@ -56,7 +55,8 @@ class SearchStore:
                 OR EXISTS (SELECT 1 FROM plan_tasks WHERE plan_tasks.id = found.id)
                 OR EXISTS (SELECT 1 FROM checkpoints WHERE checkpoints.id = found.id)
              GROUP BY id ORDER BY min(score), id LIMIT :limit
-            """,
-            query=full_text.build_query(wanted), workflow_id=workflow_id, limit=limit,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(
+            sql, query=full_text.build_query(wanted), workflow_id=workflow_id, limit=limit
+        )
         return [row["id"] for row in rows], rows[0]["total"] if rows else 0

@@ -55,9 +55,8 @@ class TaskStore:
 
     def take_checkpoint_number(self, id: str) -> int:
         """Reserve the number of the task's next checkpoint; numbers have no gaps and never repeat."""
-        number: int | None = self._tx.fetch_value(
-            "UPDATE plan_tasks SET checkpoints = checkpoints + 1 WHERE id = :id RETURNING checkpoints", id=id
-        )
+        sql = "UPDATE plan_tasks SET checkpoints = checkpoints + 1 WHERE id = :id RETURNING checkpoints"
+        number: int | None = self._tx.fetch_value(sql, id=id)
         if number is None:
             raise build_not_found(id)
         return number
@@ -79,58 +78,51 @@ class TaskStore:
     def list_done_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
         """Return the first dependencies that are done, and how many there are in all."""
         if task.is_explicit:
-            total = self._tx.fetch_value(
-                "SELECT count(*) FROM plan_dependencies WHERE task_id = :id", id=task.id
-            )
+            sql = "SELECT count(*) FROM plan_dependencies WHERE task_id = :id"
+            total = self._tx.fetch_value(sql, id=task.id)
             return self._list_named_dependencies(task, DONE, limit), total - task.open_dependencies
         found = self._list_previous_level(task, DONE, limit)
         return found, self._count_previous_level(task, DONE) if len(found) == limit else len(found)
 
     def unblock_dependents(self, task_id: str) -> None:
         """Record that the task is done: tasks that depend on it have one open dependency less."""
-        self._tx.execute(
-            """
+        sql = """
             UPDATE plan_tasks SET open_dependencies = open_dependencies - 1
              WHERE id IN (SELECT task_id FROM plan_dependencies WHERE depends_on_id = :id)
-            """,
-            id=task_id,
-        )
+        """
+        self._tx.execute(sql, id=task_id)
 
     # Whole plans
 
     def list_nodes(self, workflow_id: str) -> list[Node]:
         """Return the plan as graph nodes, in the order in which it was written."""
         edges: dict[str, list[str]] = {}
-        for row in self._tx.fetch_all(
-            """
+        sql = """
             SELECT d.task_id, d.depends_on_id FROM plan_dependencies d
               JOIN plan_tasks t ON t.id = d.task_id WHERE t.workflow_id = :workflow_id
-            """,
-            workflow_id=workflow_id,
-        ):
+        """
+        for row in self._tx.fetch_all(sql, workflow_id=workflow_id):
             edges.setdefault(row["task_id"], []).append(row["depends_on_id"])
-        rows = self._tx.fetch_all(
+        sql = (
             "SELECT id, name, sequence, status, parallel_group, is_explicit FROM plan_tasks"
-            " WHERE workflow_id = :workflow_id ORDER BY position",
-            workflow_id=workflow_id,
+            " WHERE workflow_id = :workflow_id ORDER BY position"
         )
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id)
         return [_read_node(row | {"edges": edges.get(row["id"], ())}) for row in rows]
 
     def list_dependency_names(self, ids: Sequence[str], each: int = _ALL) -> dict[str, list[str]]:
         """Return the names of what each of these tasks depends on, in plan order; at most `each` per task."""
         names: dict[str, list[str]] = {}
         for part in batch_ids(ids):
-            for row in self._tx.fetch_all(
-                """
+            sql = """
                 SELECT task_id, name FROM (
                     SELECT d.task_id, other.name, other.position,
                            row_number() OVER (PARTITION BY d.task_id ORDER BY other.position) AS place
                       FROM plan_dependencies d JOIN plan_tasks other ON other.id = d.depends_on_id
                      WHERE d.task_id IN :ids) AS ranked
                  WHERE place <= :each ORDER BY task_id, place
-                """,
-                ids=part, each=each,
-            ):  # fmt: skip
+            """
+            for row in self._tx.fetch_all(sql, ids=part, each=each):
                 names.setdefault(row["task_id"], []).append(row["name"])
         return names
 
@@ -148,18 +140,24 @@ class TaskStore:
 
     def list_by_workflow(self, workflow_id: str, limit: int) -> tuple[list[Task], int]:
         """Return the first tasks of the plan, and how many there are."""
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id"
-            " ORDER BY sequence, position LIMIT :limit",
-            id=workflow_id, limit=limit,
-        )  # fmt: skip
+            " ORDER BY sequence, position LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, id=workflow_id, limit=limit)
         total = len(rows) if len(rows) < limit else self.count(workflow_id)
         return [read_task(row) for row in rows], total
 
     def list_in_plan_order(
-        self, workflow_id: str, *, sequence: int | None, agent_name: str | None, since: int | None,
-        after: int | None, limit: int,
-    ) -> tuple[list[Task], int]:  # fmt: skip
+        self,
+        workflow_id: str,
+        *,
+        sequence: int | None,
+        agent_name: str | None,
+        since: int | None,
+        after: int | None,
+        limit: int,
+    ) -> tuple[list[Task], int]:
         """Return the matching tasks after this position in plan order, and how many match in all.
 
         `agent_name` selects tasks claimed by agents of that name, `since` those changed since that time.
@@ -175,33 +173,27 @@ class TaskStore:
         )
         values = {"id": workflow_id, "sequence": sequence, "agent_name": agent_name, "since": since}
         total: int = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks {filters}", **values)
-        rows = self._tx.fetch_all(
-            f"SELECT {COLUMNS} FROM plan_tasks {filters} AND position > :after"
-            " ORDER BY position LIMIT :limit",
-            after=after or 0, limit=limit, **values,
-        )  # fmt: skip
+        sql = (
+            f"SELECT {COLUMNS} FROM plan_tasks {filters} AND position > :after ORDER BY position LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, after=after or 0, limit=limit, **values)
         return [read_task(row) for row in rows], total
 
     def count(self, workflow_id: str) -> int:
-        number: int = self._tx.fetch_value(
-            "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id", id=workflow_id
-        )
+        sql = "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id"
+        number: int = self._tx.fetch_value(sql, id=workflow_id)
         return number
 
     def count_open(self, workflow_id: str) -> int:
         """Count the tasks that are not done."""
-        number: int = self._tx.fetch_value(
-            "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id AND status IN :open",
-            id=workflow_id, open=OPEN,
-        )  # fmt: skip
+        sql = "SELECT count(*) FROM plan_tasks WHERE workflow_id = :id AND status IN :open"
+        number: int = self._tx.fetch_value(sql, id=workflow_id, open=OPEN)
         return number
 
     def are_all_done(self, workflow_id: str) -> bool:
         """Whether no task is open."""
-        row = self._tx.fetch_one(
-            "SELECT 1 FROM plan_tasks WHERE workflow_id = :id AND status IN :open LIMIT 1",
-            id=workflow_id, open=OPEN,
-        )  # fmt: skip
+        sql = "SELECT 1 FROM plan_tasks WHERE workflow_id = :id AND status IN :open LIMIT 1"
+        row = self._tx.fetch_one(sql, id=workflow_id, open=OPEN)
         return row is None
 
     def list_by_status(
@@ -209,11 +201,11 @@ class TaskStore:
     ) -> list[Task]:
         """Return tasks with one of these statuses, in plan order or most recently finished first."""
         order = "finished_at DESC, position DESC" if newest_first else "sequence, position"
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {COLUMNS} FROM plan_tasks WHERE workflow_id = :id AND status IN :statuses"
-            f" ORDER BY {order} LIMIT :limit",
-            id=workflow_id, statuses=list(statuses), limit=limit,
-        )  # fmt: skip
+            f" ORDER BY {order} LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, id=workflow_id, statuses=list(statuses), limit=limit)
         return [read_task(row) for row in rows]
 
     # Claims
@@ -222,63 +214,54 @@ class TaskStore:
         """Map those of these tasks that have an unexpired lease to the agents that hold them."""
         if not ids:
             return {}
-        rows = self._tx.fetch_all(
-            "SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND until >= :now",
-            ids=list(ids), now=self._tx.now,
-        )  # fmt: skip
+        sql = "SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND until >= :now"
+        rows = self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)
         return {row["what"]: row["who"] for row in rows}
 
     def record_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
         """Record which agent claimed the task, and when."""
-        self._tx.execute(
+        sql = (
             "INSERT INTO plan_claims (task_id, epoch, agent_id, claimed_at)"
-            " VALUES (:task_id, :epoch, :agent_id, :now) ON CONFLICT DO NOTHING",
-            task_id=task_id, epoch=epoch, agent_id=agent_id, now=self._tx.now,
-        )  # fmt: skip
+            " VALUES (:task_id, :epoch, :agent_id, :now) ON CONFLICT DO NOTHING"
+        )
+        self._tx.execute(sql, task_id=task_id, epoch=epoch, agent_id=agent_id, now=self._tx.now)
 
     def find_claim_time(self, task_id: str) -> int | None:
         """Return when the task was last claimed."""
-        moment: int | None = self._tx.fetch_value(
-            "SELECT claimed_at FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1", id=task_id
-        )
+        sql = "SELECT claimed_at FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1"
+        moment: int | None = self._tx.fetch_value(sql, id=task_id)
         return moment
 
     def find_last_epochs(self, task_id: str, agent_id: str) -> tuple[int | None, int | None]:
         """Return the epoch of the agent's last claim on the task, and that of the last claim by any agent."""
-        row = self._tx.fetch_one(
-            """
+        sql = """
             SELECT max(CASE WHEN agent_id = :agent_id THEN epoch END) AS own, max(epoch) AS last
               FROM plan_claims WHERE task_id = :task_id
-            """,
-            task_id=task_id, agent_id=agent_id,
-        )  # fmt: skip
+        """
+        row = self._tx.fetch_one(sql, task_id=task_id, agent_id=agent_id)
         return (row["own"], row["last"]) if row else (None, None)
 
     # Status
 
     def count_by_status(self, workflow_id: str) -> list[StatusCount]:
         """Count the tasks per sequence and status."""
-        rows = self._tx.fetch_all(
-            """
+        sql = """
             SELECT sequence, status, count(*) AS count,
                    sum(CASE WHEN open_dependencies > 0 THEN 1 ELSE 0 END) AS waiting,
                    sum(CASE WHEN is_explicit THEN 0 ELSE 1 END) AS implied
               FROM plan_tasks WHERE workflow_id = :id GROUP BY sequence, status ORDER BY sequence
-            """,
-            id=workflow_id,
-        )
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id)
         return [_read_status_count(row) for row in rows]
 
     def list_blocked(self, workflow_id: str, free_levels: Sequence[int], limit: int) -> list[Task]:
         """Return the pending tasks that wait for another, in plan order."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :id AND status = 'pending' AND NOT ({UNBLOCKED})
              ORDER BY sequence, position LIMIT :limit
-            """,
-            id=workflow_id, levels=list(free_levels), limit=limit,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, id=workflow_id, levels=list(free_levels), limit=limit)
         return [read_task(row) for row in rows]
 
     def list_siblings(self, task: Task, limit: int) -> tuple[list[Task], int]:
@@ -287,10 +270,8 @@ class TaskStore:
             return [], 0
         values = {"workflow_id": task.workflow_id, "group": task.parallel_group, "id": task.id}
         condition = "workflow_id = :workflow_id AND parallel_group = :group AND id <> :id"
-        rows = self._tx.fetch_all(
-            f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
+        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit"
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
         total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
 
@@ -298,11 +279,11 @@ class TaskStore:
         """Return tasks of lower sequences, most recently finished first, and how many there are."""
         values = {"workflow_id": task.workflow_id, "sequence": task.sequence}
         condition = "workflow_id = :workflow_id AND sequence < :sequence"
-        rows = self._tx.fetch_all(
+        sql = (
             f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition}"
-            " ORDER BY coalesce(finished_at, 0) DESC, sequence DESC, position DESC LIMIT :limit",
-            limit=limit, **values,
-        )  # fmt: skip
+            " ORDER BY coalesce(finished_at, 0) DESC, sequence DESC, position DESC LIMIT :limit"
+        )
+        rows = self._tx.fetch_all(sql, limit=limit, **values)
         total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
 
@@ -321,14 +302,12 @@ class TaskStore:
         return read_task(row)
 
     def _list_named_dependencies(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE id IN (SELECT depends_on_id FROM plan_dependencies WHERE task_id = :id)
                AND status IN :statuses ORDER BY sequence, position LIMIT :limit
-            """,
-            id=task.id, statuses=list(statuses), limit=limit,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(sql, id=task.id, statuses=list(statuses), limit=limit)
         return [read_task(row) for row in rows]
 
     def _list_open_in_previous_level(self, task: Task, limit: int) -> list[Task]:
@@ -336,22 +315,24 @@ class TaskStore:
 
     def _list_previous_level(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
         """Return tasks of the next lower sequence with one of these statuses."""
-        rows = self._tx.fetch_all(
-            f"""
+        sql = f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :workflow_id AND status IN :statuses AND sequence = {LEVEL_BEFORE}
              ORDER BY position LIMIT :limit
-            """,
-            workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit,
-        )  # fmt: skip
+        """
+        rows = self._tx.fetch_all(
+            sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit
+        )
         return [read_task(row) for row in rows]
 
     def _count_previous_level(self, task: Task, statuses: Sequence[str]) -> int:
-        number: int = self._tx.fetch_value(
+        sql = (
             f"SELECT count(*) FROM plan_tasks WHERE workflow_id = :workflow_id"
-            f" AND status IN :statuses AND sequence = {LEVEL_BEFORE}",
-            workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses),
-        )  # fmt: skip
+            f" AND status IN :statuses AND sequence = {LEVEL_BEFORE}"
+        )
+        number: int = self._tx.fetch_value(
+            sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses)
+        )
         return number
 
 

@@ -14,12 +14,7 @@ from deepwork.protocol.envelope import REVISION_HEADER, check_for_duplicates, ch
 from deepwork.protocol.framing import InvalidFrame, Message, parse_frame
 from deepwork.protocol.handler import MessageHandler
 from deepwork.protocol.messages import Answer, Peer, Request, RequestError, encode_response
-from deepwork.protocol.revisions import (
-    HANDSHAKE_REVISIONS,
-    HTTP_STATUS,
-    INTERNAL_ERROR,
-    REQUEST_CANCELLED,
-)
+from deepwork.protocol.revisions import HANDSHAKE_REVISIONS, HTTP_STATUS, INTERNAL_ERROR, REQUEST_CANCELLED
 from deepwork.protocol.service import HttpCaller
 from deepwork.protocol.transports.asgi import (
     MAX_SESSIONS,

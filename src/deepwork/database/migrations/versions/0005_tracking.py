@@ -84,14 +84,20 @@ def upgrade() -> None:
     # The few that ended with the word that a person should look at them, as JSON writes it.
     to_review = sa.text("""outcome LIKE '%"manual_review_needed": true%'""")
     op.create_index(
-        "tasks_to_review", "tracked_tasks", ["completed_at", "id"],
-        sqlite_where=to_review, postgresql_where=to_review,
-    )  # fmt: skip
+        "tasks_to_review",
+        "tracked_tasks",
+        ["completed_at", "id"],
+        sqlite_where=to_review,
+        postgresql_where=to_review,
+    )
     nested = sa.text("parent_task_id IS NOT NULL")
     op.create_index(
-        "tracked_tasks_by_parent", "tracked_tasks", ["parent_task_id", "status"],
-        sqlite_where=nested, postgresql_where=nested,
-    )  # fmt: skip
+        "tracked_tasks_by_parent",
+        "tracked_tasks",
+        ["parent_task_id", "status"],
+        sqlite_where=nested,
+        postgresql_where=nested,
+    )
 
     # Decisions, issues and milestones hang on tasks of any kind: tracked, planned, or a step of a job.
     _create_notes(
@@ -115,9 +121,12 @@ def upgrade() -> None:
     )
     open_blocker = sa.text("requires_human_review AND resolved_at IS NULL")
     op.create_index(
-        "open_blockers", "issues", ["workflow_id", "created_at"],
-        sqlite_where=open_blocker, postgresql_where=open_blocker,
-    )  # fmt: skip
+        "open_blockers",
+        "issues",
+        ["workflow_id", "created_at"],
+        sqlite_where=open_blocker,
+        postgresql_where=open_blocker,
+    )
     _create_notes(
         "milestones",
         sa.Column("message", sa.Text, nullable=False),
@@ -160,14 +169,20 @@ def _create_indexes_of_lists() -> None:
     op.create_index("decisions_by_time", "decisions", ["created_at", "id"])
     for_people = sa.text("requires_human_review")
     op.create_index(
-        "blockers_by_time", "issues", ["created_at", "id"],
-        sqlite_where=for_people, postgresql_where=for_people,
-    )  # fmt: skip
+        "blockers_by_time",
+        "issues",
+        ["created_at", "id"],
+        sqlite_where=for_people,
+        postgresql_where=for_people,
+    )
     open_blocker = sa.text("requires_human_review AND resolved_at IS NULL")
     op.create_index(
-        "open_blockers_by_time", "issues", ["created_at", "id"],
-        sqlite_where=open_blocker, postgresql_where=open_blocker,
-    )  # fmt: skip
+        "open_blockers_by_time",
+        "issues",
+        ["created_at", "id"],
+        sqlite_where=open_blocker,
+        postgresql_where=open_blocker,
+    )
     op.create_index("plans_by_change", "plans", ["updated_at", "id"])
     op.create_index("plan_claims_by_agent", "plan_claims", ["agent_id"])
     op.create_index("job_sessions_by_age", "job_sessions", ["started_at", "id"])

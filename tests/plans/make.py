@@ -11,11 +11,11 @@ from deepwork.plans.models import (
     FileConflicts,
     Node,
     Outline,
+    PlanStatus,
     SourceType,
     Task,
     TaskStatus,
     Workflow,
-    WorkflowStatus,
 )
 
 
@@ -69,7 +69,7 @@ def make_workflow(status: str = "ready", **given: Any) -> Workflow:
         "source_type": SourceType.PROMPT,
         "source_ref": None,
         "source_content": "Release it.",
-        "status": WorkflowStatus(status),
+        "status": PlanStatus(status),
         "plan_summary": None,
         "initial_plan": None,
         "repository_path": None,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deepwork.errors import Code, InvalidInput, NotAllowed, ToolError
-from deepwork.plans.models import TaskStatus, WorkflowStatus
+from deepwork.plans.models import PlanStatus, TaskStatus
 from deepwork.plans.rules import transitions
 from plans.make import make_task, make_workflow
 
@@ -31,7 +31,7 @@ WORKFLOW_TABLE = {
     "abandoned": "",
 }
 TASK_PAIRS = [pair for pair in product(TASK_TABLE, TaskStatus) if pair[0] != pair[1]]
-WORKFLOW_PAIRS = [pair for pair in product(WORKFLOW_TABLE, WorkflowStatus) if pair[0] != pair[1]]
+WORKFLOW_PAIRS = [pair for pair in product(WORKFLOW_TABLE, PlanStatus) if pair[0] != pair[1]]
 STARTS = ["planning", "in_progress", "completed", "failed"]
 
 
@@ -48,11 +48,11 @@ def move_task(current: str, wanted: str, **given: Any) -> TaskStatus | None:
     )
 
 
-def move_workflow(current: str, wanted: str, **given: Any) -> WorkflowStatus | None:
+def move_workflow(current: str, wanted: str, **given: Any) -> PlanStatus | None:
     """Return the new status of a workflow with three tasks, all done."""
     ordinary: dict[str, Any] = {"task_count": 3, "open_count": 0}
     return transitions.check_workflow_transition(
-        make_workflow(current), WorkflowStatus(wanted), **(ordinary | given)
+        make_workflow(current), PlanStatus(wanted), **(ordinary | given)
     )
 
 
@@ -73,7 +73,7 @@ def get_workflow_refusal(current: str, wanted: str, **given: Any) -> NotAllowed:
 
 def test_the_tables_know_every_status_that_is_stored():
     assert set(transitions.TASK_TRANSITIONS) == set(TASK_TABLE) == set(TaskStatus) - {"blocked"}
-    assert set(transitions.WORKFLOW_TRANSITIONS) == set(WORKFLOW_TABLE) == set(WorkflowStatus)
+    assert set(transitions.WORKFLOW_TRANSITIONS) == set(WORKFLOW_TABLE) == set(PlanStatus)
 
 
 @pytest.mark.parametrize(("current", "wanted"), TASK_PAIRS)
@@ -268,7 +268,7 @@ def test_a_workflow_with_open_tasks_can_be_given_up():
 def test_the_first_task_begun_starts_a_workflow_and_the_last_done_completes_it(
     status: str, untouched: str, begun: str, done: str
 ):
-    now = WorkflowStatus(status)
+    now = PlanStatus(status)
 
     assert transitions.derive_workflow_status(now, any_started=False, all_done=False) == untouched
     assert transitions.derive_workflow_status(now, any_started=True, all_done=False) == begun

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deepwork.protocol.handler import MessageHandler, get_request_id
-from deepwork.protocol.messages import Answer, Peer, encode_response, to_json
+from deepwork.protocol.messages import Peer, Response, encode_response, to_json
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.transcript import INITIALIZE, call, notify, request, wrap
 
@@ -28,7 +28,7 @@ def connect(service: FakeService) -> tuple[MessageHandler, Peer, list[Any]]:
     return handler, peer, sent
 
 
-def parse(answer: Answer | None) -> Any:
+def parse(answer: Response | None) -> Any:
     assert answer is not None
     return json.loads(answer.body)
 
@@ -52,7 +52,7 @@ def test_progress_is_sent_to_those_who_asked_for_it(service: FakeService):
 
 def test_a_cancelled_request_is_interrupted_and_not_answered(service: FakeService):
     handler, peer, _ = connect(service)
-    answers: list[Answer | None] = []
+    answers: list[Response | None] = []
     accepted = handler.accept(call("mine", "slow").message, peer)
     assert accepted is not None
     worker = threading.Thread(target=lambda: answers.append(handler.answer(accepted)))

@@ -48,7 +48,7 @@ _COPIED_FIELDS = (
 )
 
 
-class Registered(Answer):
+class AgentRegistered(Answer):
     id: str
     name: str
     status: AgentStatus
@@ -60,7 +60,7 @@ class Heartbeat(Answer):
     lost_claims: list[str] | None = None
 
 
-class Agents(Answer):
+class AgentList(Answer):
     agents: list[AgentView]
     total: int
 

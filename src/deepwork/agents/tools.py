@@ -12,7 +12,7 @@ from deepwork.agents.interfaces import TaskDirectory
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentEvent, AgentStatus, LivingStatus, Role, Runtime
 from deepwork.agents.presence import Presence
-from deepwork.agents.responses import Agents, AgentView, Heartbeat, Registered, Unregistered
+from deepwork.agents.responses import AgentList, AgentRegistered, AgentView, Heartbeat, Unregistered
 from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
@@ -39,7 +39,7 @@ class AgentTools:
         capabilities: Annotated[list[Name] | None, Field(description="e.g. python, testing")] = None,
         workspace_path: str | None = None,
         metadata: dict[str, Any] | None = None,
-    ) -> Registered:
+    ) -> AgentRegistered:
         """Register an agent when it starts; pass the returned id in later calls."""
         with self._database.transaction() as tx:
             check_object("metadata", metadata or {})
@@ -63,7 +63,7 @@ class AgentTools:
             AgentStore(tx).add(agent)
             self._presence.emit(tx, AgentEvent.REGISTERED, agent)
             self._presence.emit_newly_silent(tx)
-            return Registered(id=agent.id, name=agent.name, status=agent.said)
+            return AgentRegistered(id=agent.id, name=agent.name, status=agent.said)
 
     @tool("work", acts_as="agent_id", idempotent=True)
     def agent_heartbeat(
@@ -131,7 +131,7 @@ class AgentTools:
         role: Role | None = None,
         runtime: str | None = None,
         limit: Limit1000 = 200,
-    ) -> Agents:
+    ) -> AgentList:
         """List agents, oldest first; filter by status, role or runtime."""
         with self._database.reading() as tx:
             agents, total = AgentStore(tx).list_matching(
@@ -141,7 +141,7 @@ class AgentTools:
                 alive_since=self._presence.get_alive_since(tx),
                 limit=limit,
             )
-            return Agents(agents=[self._presence.build_view(tx, agent) for agent in agents], total=total)
+            return AgentList(agents=[self._presence.build_view(tx, agent) for agent in agents], total=total)
 
     @tool("work", acts_as="id", idempotent=True, destructive=True)
     def agent_unregister(self, id: Id) -> Unregistered:

@@ -17,7 +17,7 @@ from deepwork.templates.rules import normalize_placeholders
 from deepwork.templates.tools import TemplateTools
 
 
-class _TemplateFile(Definition):
+class _TemplateFileType(Definition):
     """A template file: a definition that may also have a name, a description and a version."""
 
     name: str | None = None
@@ -117,7 +117,7 @@ templates = ToolGroup(
         "create": CommandOverrides(
             {
                 "template": click.Argument(
-                    ["template"], required=False, type=DocumentParam(_TemplateFile), metavar="[FILE|-]"
+                    ["template"], required=False, type=DocumentParam(_TemplateFileType), metavar="[FILE|-]"
                 )
             },
             "Give either --from-workflow-id, or tasks and variables as YAML or JSON in a file or, with `-`, "

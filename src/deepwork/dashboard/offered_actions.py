@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from deepwork.plans.models import TaskStatus, WorkflowStatus
+from deepwork.plans.models import PlanStatus, TaskStatus
 from deepwork.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
 from deepwork.tool_types import Answer
 from deepwork.tracking.models import TrackedTask, TrackedTaskStatus
@@ -73,24 +73,20 @@ def offer_message(agent_id: str) -> Act:
     )
 
 
-_PLAN_LABELS = {
-    WorkflowStatus.IN_PROGRESS: "Resume",
-    WorkflowStatus.PAUSED: "Pause",
-    WorkflowStatus.ABANDONED: "Abandon",
-}
+_PLAN_LABELS = {PlanStatus.IN_PROGRESS: "Resume", PlanStatus.PAUSED: "Pause", PlanStatus.ABANDONED: "Abandon"}
 
 
 def list_plan_actions(id: str, status: str) -> list[Act]:
     """List the status changes that a plan allows."""
-    current = WorkflowStatus(status)
+    current = PlanStatus(status)
     moves = [each for each in WORKFLOW_TRANSITIONS[current] if each in _PLAN_LABELS]
-    if current is WorkflowStatus.READY:  # a ready plan starts with its first task
-        moves = [each for each in moves if each is not WorkflowStatus.IN_PROGRESS]
+    if current is PlanStatus.READY:  # a ready plan starts with its first task
+        moves = [each for each in moves if each is not PlanStatus.IN_PROGRESS]
     return [
         _build_action(
             _PLAN_LABELS[move],
             "workflow_update_status",
-            None if move is WorkflowStatus.IN_PROGRESS else {"reason": "Why?"},
+            None if move is PlanStatus.IN_PROGRESS else {"reason": "Why?"},
             id=id,
             status=move.value,
         )

@@ -94,7 +94,7 @@ class StepView(Answer):
     override_reason: str | None = None
 
 
-class StackEntry(Answer):
+class SessionStackEntry(Answer):
     session_id: str
     workflow: str
     step: str
@@ -103,7 +103,7 @@ class StackEntry(Answer):
 class SessionPart(Answer):
     """The fields that only job sessions have."""
 
-    stack: list[StackEntry]
+    stack: list[SessionStackEntry]
     step_id: str
     branch: str | None = None
     abort_reason: str | None = None
@@ -124,7 +124,7 @@ def build_session_part(
         key=lambda it: (it.data["started_at"], it.created_seq),
     )
     return SessionPart(
-        stack=[StackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],
+        stack=[SessionStackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],
         step_id=session.step_id,
         branch=session.data.get("branch"),
         abort_reason=session.data.get("abort_reason"),

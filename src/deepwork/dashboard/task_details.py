@@ -24,15 +24,14 @@ from deepwork.overview.changed_file_store import ChangedFileStore
 from deepwork.overview.related_task_store import RelatedTaskStore
 from deepwork.overview.run_event_store import RunEventStore
 from deepwork.overview.run_store import JOB, RunStore
-from deepwork.plans.responses import CheckpointView
-from deepwork.plans.responses import TaskView as PlannedView
+from deepwork.plans.responses import CheckpointView, PlanTaskView
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
 from deepwork.tracking.note_store import NoteStore
-from deepwork.tracking.responses import MilestoneView, TaskView
+from deepwork.tracking.responses import MilestoneView, TrackedTaskView
 from deepwork.tracking.store import TrackStore
 
 MAX_RECORDS = 200
@@ -85,7 +84,7 @@ def read_task(context: ReadContext, _: NoParameters) -> TaskWhole:
 def _read_tracked_task(tx: Transaction, id: str) -> TaskWhole:
     found, related = TrackStore(tx).get_task(id), RelatedTaskStore(tx)
     phase = TrackStore(tx).get_phase(found.phase_id)
-    view = TaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
+    view = TrackedTaskView.from_task(found, tx.now - STALE_MS).model_dump(mode="json")
     more = {
         "phase": phase.number,
         "phase_name": phase.name,
@@ -108,7 +107,7 @@ def _read_tracked_task(tx: Transaction, id: str) -> TaskWhole:
 
 def _read_planned_task(tx: Transaction, id: str) -> TaskWhole:
     found, related = TaskStore(tx).get(id), RelatedTaskStore(tx)
-    view = PlannedView.from_task(found).model_dump(mode="json")
+    view = PlanTaskView.from_task(found).model_dump(mode="json")
     view |= {name: format_optional_timestamp(view[name]) for name in _TIMESTAMP_FIELDS if name in view}
     holder = related.find_last_holder(id)
     is_held = holder is not None and holder["who"] == holder["id"] and holder["until"] >= tx.now

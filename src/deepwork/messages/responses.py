@@ -54,7 +54,7 @@ class Broadcast(Answer):
     message_ids: list[str]
 
 
-class Inbox(Answer):
+class MessageList(Answer):
     messages: list[MessageView]
     unread_count: int
 

@@ -25,7 +25,7 @@ from deepwork.messages.models import (
     MessageType,
     Priority,
 )
-from deepwork.messages.responses import Broadcast, Inbox, Marked, MessageView, Sent, UnreadCount
+from deepwork.messages.responses import Broadcast, Marked, MessageList, MessageView, Sent, UnreadCount
 from deepwork.messages.store import MessageStore
 from deepwork.names import new_id
 from deepwork.tool_declarations import Traits, WhenFalse, tool
@@ -151,7 +151,7 @@ class MessageTools:
         since_id: Annotated[
             Id | None, Field(description="Only after this message, oldest first: a cursor for polling")
         ] = None,
-    ) -> Inbox:
+    ) -> MessageList:
         """List an agent's messages, newest first. Long bodies are cut; message_get returns all."""
         with self._database.reading() as tx:
             agent, store = AgentStore(tx).get(agent_id), MessageStore(tx)
@@ -170,7 +170,7 @@ class MessageTools:
             )
             unread, now = sum(store.count_unread(agent_id).values()), tx.now
         self._presence.record_read(agent, now)
-        return Inbox(
+        return MessageList(
             messages=[MessageView.excerpt_from_message(message) for message in messages], unread_count=unread
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from deepwork.names import CaseInsensitiveEnum
 
 
-class WorkflowStatus(CaseInsensitiveEnum):
+class PlanStatus(CaseInsensitiveEnum):
     PLANNING = "planning"
     READY = "ready"
     IN_PROGRESS = "in_progress"
@@ -21,12 +21,12 @@ class WorkflowStatus(CaseInsensitiveEnum):
     @property
     def is_final(self) -> bool:
         """Whether nothing of the workflow changes any more."""
-        return self in (WorkflowStatus.COMPLETED, WorkflowStatus.ABANDONED)
+        return self in (PlanStatus.COMPLETED, PlanStatus.ABANDONED)
 
     @property
     def hands_out_tasks(self) -> bool:
         """Whether agents may claim its tasks."""
-        return self in (WorkflowStatus.READY, WorkflowStatus.IN_PROGRESS)
+        return self in (PlanStatus.READY, PlanStatus.IN_PROGRESS)
 
 
 class TaskStatus(CaseInsensitiveEnum):
@@ -112,7 +112,7 @@ class Workflow:
     source_type: SourceType
     source_ref: str | None
     source_content: str
-    status: WorkflowStatus
+    status: PlanStatus
     plan_summary: str | None
     initial_plan: Mapping[str, Any] | None
     """The plan as it was first given, approach, risks and assumptions included."""

@@ -18,27 +18,27 @@ from deepwork.plans import summary as summaries
 from deepwork.plans.claims import ClaimService
 from deepwork.plans.inputs import Plan, PlannedTask
 from deepwork.plans.interfaces import RepositoryRegistry
-from deepwork.plans.models import FileConflicts, SourceType, Task, TaskStatus, Workflow, WorkflowStatus
+from deepwork.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
 from deepwork.plans.planning import Planner
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
-    Found,
-    HistoryLine,
+    HistoryEntry,
     NextTasks,
+    PlanList,
     PlanSet,
+    PlanTaskView,
+    PlanView,
     ProgressView,
     Replanned,
+    SearchHit,
     SearchResults,
     Summary,
     TaskAdded,
     TaskLine,
     TaskRelations,
     TaskRemoved,
-    TaskView,
     WorkflowCreated,
     WorkflowLine,
-    Workflows,
-    WorkflowView,
     truncate_to_line,
 )
 from deepwork.plans.rules.levels import Levels
@@ -109,7 +109,7 @@ class PlanTools:
                     source_type=source_type,
                     source_ref=source_ref,
                     source_content=source_content,
-                    status=WorkflowStatus.PLANNING,
+                    status=PlanStatus.PLANNING,
                     plan_summary=None,
                     initial_plan=None,
                     repository_path=located,
@@ -136,7 +136,7 @@ class PlanTools:
         include_task_summaries: Annotated[bool, Field(description="false: full tasks")] = True,
         include_history: bool = False,
         task_limit: Limit1000 = 100,
-    ) -> WorkflowView:
+    ) -> PlanView:
         """Get a workflow: its request, plan and status."""
         with self._database.reading() as tx:
             workflow = PlanStore(tx).get(id)
@@ -149,23 +149,23 @@ class PlanTools:
                 }
             if include_history:
                 more["history"] = _build_history(PlanStore(tx).list_history(id, _HISTORY), task_limit)
-            return WorkflowView.from_workflow(workflow, **more)
+            return PlanView.from_workflow(workflow, **more)
 
     @tool("read")
     def workflow_list(
         self,
         repository_path: Annotated[str | None, Field(description="`*`: all repositories")] = None,
-        status: list[WorkflowStatus] | None = None,
+        status: list[PlanStatus] | None = None,
         limit: Limit200 = 20,
         offset: Annotated[int, Field(ge=0)] = 0,
-    ) -> Workflows:
+    ) -> PlanList:
         """List workflows, newest first."""
         located = self._resolve_repository_filter(repository_path)
         with self._database.reading() as tx:
             found, total = PlanStore(tx).list_matching(
                 statuses=status, repository_path=located, limit=limit, offset=offset
             )
-            return Workflows(
+            return PlanList(
                 workflows=[WorkflowLine.from_workflow(workflow) for workflow in found], total=total
             )
 
@@ -228,7 +228,7 @@ class PlanTools:
     def workflow_update_status(
         self,
         id: Id,
-        status: WorkflowStatus,
+        status: PlanStatus,
         reason: str | None = None,
         force: Annotated[bool, Field(description="Complete it despite open tasks")] = False,
     ) -> Done:
@@ -345,10 +345,12 @@ def load_task_relations(tx: Transaction, tasks: Sequence[Task]) -> TaskRelations
     )
 
 
-def _build_task_views(tx: Transaction, tasks: Sequence[Task], *, in_full: bool) -> list[TaskLine | TaskView]:
+def _build_task_views(
+    tx: Transaction, tasks: Sequence[Task], *, in_full: bool
+) -> list[TaskLine | PlanTaskView]:
     relations = load_task_relations(tx, tasks)
     return [
-        TaskView.from_task(task, relations) if in_full else TaskLine.from_task(task, relations)
+        PlanTaskView.from_task(task, relations) if in_full else TaskLine.from_task(task, relations)
         for task in tasks
     ]
 
@@ -365,7 +367,7 @@ def _format_parallelism(workflow: Workflow) -> str:
     return f"{workflow.max_parallel_tasks} in parallel, files {workflow.file_conflicts}{workspaces}"
 
 
-def _build_history(rows: Sequence[Row], most_tasks: int) -> list[HistoryLine]:
+def _build_history(rows: Sequence[Row], most_tasks: int) -> list[HistoryEntry]:
     """Build the history entries; replaced plans are shown as tasks, at most `most_tasks` in all."""
     lines = []
     for row in rows:
@@ -374,7 +376,7 @@ def _build_history(rows: Sequence[Row], most_tasks: int) -> list[HistoryLine]:
             tasks = json.loads(entry.pop("before"))
             entry |= {"old_tasks": tasks[:most_tasks], "old_tasks_total": len(tasks)}
             most_tasks -= len(entry["old_tasks"])
-        lines.append(HistoryLine.model_validate(entry))
+        lines.append(HistoryEntry.model_validate(entry))
     return lines
 
 
@@ -398,13 +400,13 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
     )
 
 
-def _load_results(tx: Transaction, ids: Sequence[str], query: str) -> list[Found]:
+def _load_results(tx: Transaction, ids: Sequence[str], query: str) -> list[SearchHit]:
     """Load what these ids refer to, in the same order; ids that no longer exist are left out."""
     tasks = TaskStore(tx).find_by_ids([id for id in ids if id.startswith("tk_")])
     checkpoints = CheckpointStore(tx).find_by_ids([id for id in ids if id.startswith("cp_")])
     checkpoint_tasks = TaskStore(tx).find_by_ids([checkpoint.task_id for checkpoint in checkpoints.values()])
     workflows = PlanStore(tx).find_by_ids([id for id in ids if id.startswith("wf_")])
-    found: list[Found] = []
+    found: list[SearchHit] = []
     for id in ids:
         if id in tasks:
             task = tasks[id]
@@ -432,8 +434,8 @@ def _build_result(
     name: str,
     snippet: str,
     task_id: str | None = None,
-) -> Found:
-    return Found(kind=kind, id=id, workflow_id=workflow_id, task_id=task_id, name=name, snippet=snippet)
+) -> SearchHit:
+    return SearchHit(kind=kind, id=id, workflow_id=workflow_id, task_id=task_id, name=name, snippet=snippet)
 
 
 def _extract_snippet(text: str, query: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
-from deepwork.plans.models import Node, Outline, PlanEvent, Task, Workflow, WorkflowStatus
+from deepwork.plans.models import Node, Outline, PlanEvent, PlanStatus, Task, Workflow
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.rules import graph
 from deepwork.plans.rules.graph import Graph
@@ -46,7 +46,7 @@ class Planner:
     ) -> Workflow:
         """Store the plan of a workflow, which becomes ready."""
         require_open(workflow)
-        if workflow.status is not WorkflowStatus.PLANNING:
+        if workflow.status is not PlanStatus.PLANNING:
             raise NotAllowed(
                 f"Workflow {workflow.name!r} is {workflow.status} and already has a plan.",
                 suggestion="Change it with {tool:workflow_add_task}, {tool:workflow_remove_task} or "
@@ -55,9 +55,7 @@ class Planner:
         graph.validate_outlines(outlines)
         self._add_tasks(workflow, outlines, [])
         self._index_workflow(workflow, summary, details.get("approach"))
-        planned = replace(
-            workflow, status=WorkflowStatus.READY, plan_summary=summary, initial_plan=dict(details)
-        )
+        planned = replace(workflow, status=PlanStatus.READY, plan_summary=summary, initial_plan=dict(details))
         return self._recorder.save_workflow(workflow, planned, f"{len(outlines)} tasks were planned")
 
     def add_task(self, workflow: Workflow, outline: Outline, *, has_sequence: bool = True) -> Task:
@@ -167,7 +165,7 @@ class Planner:
 def require_planned(workflow: Workflow) -> None:
     """Raise an error unless the workflow has a plan and is not over."""
     require_open(workflow)
-    if workflow.status is WorkflowStatus.PLANNING:
+    if workflow.status is PlanStatus.PLANNING:
         raise NotAllowed(
             f"Workflow {workflow.name!r} has no plan yet.",
             suggestion="Give it one with {tool:workflow_set_plan}.",

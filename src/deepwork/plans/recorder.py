@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Checkpoint, PlanChange, PlanEvent, Task, Workflow
-from deepwork.plans.responses import CheckpointView, TaskView, WorkflowView, truncate_to_line
+from deepwork.plans.responses import CheckpointView, PlanTaskView, PlanView, truncate_to_line
 from deepwork.plans.rules.transitions import derive_workflow_status
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -81,10 +81,10 @@ class PlanRecorder:
         )
 
     def emit_workflow_event(self, event: PlanEvent, workflow: Workflow) -> None:
-        self._tx.emit(event, WorkflowView.from_workflow(workflow).model_dump(mode="json"), workflow.id)
+        self._tx.emit(event, PlanView.from_workflow(workflow).model_dump(mode="json"), workflow.id)
 
     def emit_task_event(self, event: PlanEvent, task: Task) -> None:
-        self._tx.emit(event, TaskView.from_task(task).model_dump(mode="json"), task.workflow_id)
+        self._tx.emit(event, PlanTaskView.from_task(task).model_dump(mode="json"), task.workflow_id)
 
     def emit_checkpoint_event(self, task: Task, checkpoint: Checkpoint) -> None:
         payload = {"task_id": task.id, **CheckpointView.from_checkpoint(checkpoint).model_dump(mode="json")}

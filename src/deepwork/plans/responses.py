@@ -11,11 +11,11 @@ from deepwork.plans.models import (
     Checkpoint,
     CheckpointType,
     FileConflicts,
+    PlanStatus,
     SourceType,
     Task,
     TaskStatus,
     Workflow,
-    WorkflowStatus,
 )
 from deepwork.tool_types import Answer
 
@@ -33,7 +33,7 @@ def truncate_to_line(text: str | None, longest: int = _LONGEST_LINE) -> str | No
 class WorkflowCreated(Answer):
     id: str
     name: str
-    status: WorkflowStatus
+    status: PlanStatus
     max_parallel_tasks: int
 
 
@@ -42,7 +42,7 @@ class WorkflowLine(Answer):
 
     id: str
     name: str
-    status: WorkflowStatus
+    status: PlanStatus
     source_type: SourceType
     created_at: int
     updated_at: int
@@ -52,7 +52,7 @@ class WorkflowLine(Answer):
         return cls(**{name: getattr(workflow, name) for name in cls.model_fields})
 
 
-class Workflows(Answer):
+class PlanList(Answer):
     workflows: list[WorkflowLine]
     total: int
 
@@ -133,7 +133,7 @@ class CheckpointView(Answer):
         )
 
 
-class TaskView(Answer):
+class PlanTaskView(Answer):
     """A task with all its details."""
 
     id: str
@@ -193,7 +193,7 @@ _SAME_OF_TASK = (
 )
 
 
-class HistoryLine(Answer):
+class HistoryEntry(Answer):
     """A change of a workflow or of one of its tasks."""
 
     at: int
@@ -207,7 +207,7 @@ class HistoryLine(Answer):
     old_tasks_total: int | None = None
 
 
-class WorkflowView(Answer):
+class PlanView(Answer):
     """A workflow with all its details."""
 
     id: str
@@ -215,7 +215,7 @@ class WorkflowView(Answer):
     source_type: SourceType
     source_ref: str | None = None
     source_content: str
-    status: WorkflowStatus
+    status: PlanStatus
     plan_summary: str | None = None
     plan: dict[str, Any] | None = None
     repository_path: str | None = None
@@ -225,9 +225,9 @@ class WorkflowView(Answer):
     created_by: str
     created_at: int
     updated_at: int
-    tasks: list[TaskLine | TaskView] | None = None
+    tasks: list[TaskLine | PlanTaskView] | None = None
     tasks_total: int | None = None
-    history: list[HistoryLine] | None = None
+    history: list[HistoryEntry] | None = None
 
     @classmethod
     def from_workflow(cls, workflow: Workflow, **more: Any) -> Self:
@@ -257,7 +257,7 @@ class PlanSet(Answer):
     workflow_id: str
     tasks_created: int
     parallelizable_groups: int
-    status: WorkflowStatus
+    status: PlanStatus
 
 
 class TaskAdded(Answer):
@@ -345,7 +345,7 @@ class NextTasks(Answer):
     running: int
     recommended_count: int
     total_available: int
-    workflow_status: WorkflowStatus
+    workflow_status: PlanStatus
     all_complete: bool
     reason: str | None = None
 
@@ -422,7 +422,7 @@ class Summary(Answer):
     token_estimate: int
 
 
-class Found(Answer):
+class SearchHit(Answer):
     kind: Literal["workflow", "task", "checkpoint"]
     id: str
     workflow_id: str
@@ -432,7 +432,7 @@ class Found(Answer):
 
 
 class SearchResults(Answer):
-    results: list[Found]
+    results: list[SearchHit]
     total: int
 
 

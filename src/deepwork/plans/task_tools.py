@@ -26,8 +26,8 @@ from deepwork.plans.responses import (
     CompletedDependency,
     Dependencies,
     PendingDependency,
+    PlanTaskView,
     Replan,
-    TaskView,
 )
 from deepwork.plans.rules.transitions import check_task_transition, require_open
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
@@ -104,7 +104,7 @@ class TaskTools:
         checkpoint_limit: Annotated[
             Limit1000 | None, Field(description="Only the newest; default all")
         ] = None,
-    ) -> TaskView:
+    ) -> PlanTaskView:
         """Get a task: description, plan, status and outcome."""
         with self._database.reading() as tx:
             task = TaskStore(tx).get(id)
@@ -113,7 +113,7 @@ class TaskTools:
                 newest = CheckpointStore(tx).list_newest(id, checkpoint_limit or 1000)
                 views = [CheckpointView.from_checkpoint(checkpoint) for checkpoint in newest]
                 more = {"checkpoints": views, "checkpoints_total": task.checkpoints}
-            return TaskView.from_task(task, load_task_relations(tx, [task]), **more)
+            return PlanTaskView.from_task(task, load_task_relations(tx, [task]), **more)
 
     @tool("work", acts_as="agent_id")
     def task_set_plan(

@@ -10,10 +10,10 @@ from typing import Any
 from deepwork.protocol.envelope import check_envelope
 from deepwork.protocol.framing import Message
 from deepwork.protocol.messages import (
-    Answer,
     Peer,
     Request,
     RequestError,
+    Response,
     build_parameter_error,
     encode_object,
     encode_response,
@@ -73,7 +73,7 @@ class MessageHandler:
 
     def handle(
         self, message: Message, peer: Peer, caller: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Answer | None:
+    ) -> Response | None:
         """Answer one message; None if it needs no answer or was cancelled."""
         request = self.accept(message, peer, caller)
         return None if request is None else self.answer(request, headers)
@@ -99,13 +99,13 @@ class MessageHandler:
         """Whether a reader may answer the request itself instead of passing it to a worker."""
         return request.method not in _SERVICE_METHODS or self._service.is_quick(request)
 
-    def answer(self, request: Request, headers: Mapping[str, str] | None = None) -> Answer | None:
+    def answer(self, request: Request, headers: Mapping[str, str] | None = None) -> Response | None:
         """Answer an accepted request; None if it was cancelled."""
         token = _current_id.set(request.id)
         try:
             with self._service.observe(request):
                 result = self._find_result(request, headers)
-            answer = Answer(encode_response(request.id, "result", encode_object(result)))
+            answer = Response(encode_response(request.id, "result", encode_object(result)))
         except RequestError as error:
             answer = _build_error_answer(request, error)
         except Exception:
@@ -219,6 +219,6 @@ def _build_handshake_error(asked: Any) -> RequestError:
     )
 
 
-def _build_error_answer(request: Request, error: RequestError) -> Answer:
+def _build_error_answer(request: Request, error: RequestError) -> Response:
     status = HTTP_STATUS.get(error.code, 200) if request.is_stateless else 200
-    return Answer(encode_response(request.id, "error", error.to_json()), status)
+    return Response(encode_response(request.id, "error", error.to_json()), status)

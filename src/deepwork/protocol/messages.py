@@ -67,7 +67,7 @@ def build_parameter_error() -> RequestError:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """The response to a request; `status` is its HTTP status."""
 
     body: bytes

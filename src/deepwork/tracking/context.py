@@ -25,8 +25,8 @@ from deepwork.tracking.responses import (
     IssueView,
     MilestoneView,
     PhaseView,
-    TaskView,
-    WorkflowView,
+    TrackedTaskView,
+    TrackedWorkflowView,
     counts_to_dict,
 )
 from deepwork.tracking.store import TrackStore
@@ -127,11 +127,11 @@ def build_tracked_context(tx: Transaction, workflow_id: str, request: ContextReq
             "tasks",
             tasks,
             total,
-            lambda task: TaskView.from_task(task, stale),
+            lambda task: TrackedTaskView.from_task(task, stale),
             lambda task: (task.started_at, store.get_created_seq(task.id)),
         )
     _add_notes(answer, notes, request, {"workflow_id": workflow_id, "phase_id": phase})
-    shown = WorkflowView.from_workflow(workflow)
+    shown = TrackedWorkflowView.from_workflow(workflow)
     return answer.build(
         workflow_id=workflow.id,
         workflow_name=workflow.name,
@@ -227,10 +227,12 @@ def _list_steps(session: JobSessionState, filters: Filter) -> list[_Step]:
     ]
 
 
-def _build_step_view(session: JobSessionState, id: str, times: tuple[str | None, str | None]) -> TaskView:
+def _build_step_view(
+    session: JobSessionState, id: str, times: tuple[str | None, str | None]
+) -> TrackedTaskView:
     begun, ended = times
     status = "completed" if ended else "in_progress" if begun or id == session.current_step else "pending"
-    return TaskView(
+    return TrackedTaskView(
         id=f"{session.id}/{id}",
         workflow_id=session.id,
         name=id,
@@ -342,9 +344,9 @@ def _list_planned_tasks(
     )
 
 
-def _build_planned_task_view(task: PlannedTask, agent_name: str | None) -> TaskView:
+def _build_planned_task_view(task: PlannedTask, agent_name: str | None) -> TrackedTaskView:
     begun, over = task.started_at, task.finished_at
-    return TaskView(
+    return TrackedTaskView(
         id=task.id,
         workflow_id=task.workflow_id,
         name=task.name,

@@ -18,9 +18,9 @@ from deepwork.tracking.context import (
 from deepwork.tracking.diffs import DiffService
 from deepwork.tracking.inputs import ContextSection, Filter
 from deepwork.tracking.interfaces import JobSessionFinder
-from deepwork.tracking.models import WorkflowStatus
+from deepwork.tracking.models import TrackedWorkflowStatus
 from deepwork.tracking.note_store import NoteStore
-from deepwork.tracking.responses import Context, TaskDiff, TrackedWorkflows, WorkflowView
+from deepwork.tracking.responses import Context, TaskDiff, TrackedWorkflows, TrackedWorkflowView
 from deepwork.tracking.rules import get_visible_status
 from deepwork.tracking.store import TrackStore
 
@@ -61,7 +61,7 @@ class ContextTools:
     @tool("read")
     def get_tracked_workflows(
         self,
-        status: list[WorkflowStatus] | None = None,
+        status: list[TrackedWorkflowStatus] | None = None,
         limit: Limit200 = 20,
         offset: Annotated[int, Field(ge=0)] = 0,
     ) -> TrackedWorkflows:
@@ -70,7 +70,9 @@ class ContextTools:
             found, total = TrackStore(tx).list_workflows(status, limit, offset)
             blocked = NoteStore(tx).count_blockers_by_workflow([workflow.id for workflow in found])
         views = [
-            WorkflowView.from_workflow(workflow, get_visible_status(workflow, blocked.get(workflow.id, 0)))
+            TrackedWorkflowView.from_workflow(
+                workflow, get_visible_status(workflow, blocked.get(workflow.id, 0))
+            )
             for workflow in found
         ]
         return TrackedWorkflows(workflows=views, total=total)

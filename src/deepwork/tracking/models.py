@@ -19,7 +19,7 @@ class Profile(CaseInsensitiveEnum):
     COMPLEX = "complex"
 
 
-class WorkflowStatus(CaseInsensitiveEnum):
+class TrackedWorkflowStatus(CaseInsensitiveEnum):
     """Status of a tracked workflow; one with an open blocker is shown as blocked."""
 
     IN_PROGRESS = "in_progress"
@@ -128,7 +128,7 @@ class TrackedWorkflow:
     scope: str | None
     constraints: str | None
     profile: Profile
-    status: WorkflowStatus
+    status: TrackedWorkflowStatus
     outcome: WorkflowEnding | None
     summary: str | None
     achievements: tuple[str, ...]

@@ -25,8 +25,8 @@ from deepwork.tracking.models import (
     TrackedTask,
     TrackedTaskStatus,
     TrackedWorkflow,
+    TrackedWorkflowStatus,
     WorkflowEnding,
-    WorkflowStatus,
 )
 
 
@@ -202,14 +202,14 @@ class MilestoneLogged(Answer):
 # Views in get_context and in events
 
 
-class WorkflowView(Answer):
+class TrackedWorkflowView(Answer):
     id: str
     name: str
     objective: str
     scope: str | None = None
     constraints: str | None = None
     profile: Profile
-    status: WorkflowStatus
+    status: TrackedWorkflowStatus
     outcome: WorkflowEnding | None = None
     summary: str | None = None
     achievements: list[str] | None = None
@@ -221,7 +221,7 @@ class WorkflowView(Answer):
     completed_at: str | None = None
 
     @classmethod
-    def from_workflow(cls, workflow: TrackedWorkflow, status: WorkflowStatus | None = None) -> Self:
+    def from_workflow(cls, workflow: TrackedWorkflow, status: TrackedWorkflowStatus | None = None) -> Self:
         return cls(
             id=workflow.id,
             name=workflow.name,
@@ -243,7 +243,7 @@ class WorkflowView(Answer):
 
 
 class TrackedWorkflows(Answer):
-    workflows: list[WorkflowView]
+    workflows: list[TrackedWorkflowView]
     total: int
 
 
@@ -291,7 +291,7 @@ def counts_to_dict(counts: TaskCounts) -> dict[str, int]:
     }
 
 
-class TaskView(_AnswerWithNulls):
+class TrackedTaskView(_AnswerWithNulls):
     _kept_nulls = frozenset({"phase_id", "agent_name", "completed_at", "duration_seconds", "summary"})
 
     id: str
@@ -416,7 +416,7 @@ class Context(Answer):
     achievements: list[str] | None = None
     limitations: list[str] | None = None
     phase_summary: list[PhaseView] | None = None
-    tasks: list[TaskView] | None = None
+    tasks: list[TrackedTaskView] | None = None
     tasks_count: int | None = None
     decisions: list[DecisionView] | None = None
     decisions_count: int | None = None

@@ -13,8 +13,8 @@ from deepwork.tracking.models import (
     TaskCounts,
     TrackedTask,
     TrackedWorkflow,
+    TrackedWorkflowStatus,
     WorkflowEnding,
-    WorkflowStatus,
 )
 
 PHASES_EXPECTED = {Profile.SIMPLE: 2, Profile.STANDARD: 3, Profile.COMPLEX: 4}
@@ -22,15 +22,19 @@ MAX_DEPTH = 8
 _NAMED = 5
 
 
-def to_workflow_status(ending: WorkflowEnding) -> WorkflowStatus:
+def to_workflow_status(ending: WorkflowEnding) -> TrackedWorkflowStatus:
     """Return the status of a workflow that ended this way."""
-    return WorkflowStatus.COMPLETED if ending is WorkflowEnding.COMPLETED else WorkflowStatus.FAILED
+    return (
+        TrackedWorkflowStatus.COMPLETED
+        if ending is WorkflowEnding.COMPLETED
+        else TrackedWorkflowStatus.FAILED
+    )
 
 
-def get_visible_status(workflow: TrackedWorkflow, blockers: int) -> WorkflowStatus:
+def get_visible_status(workflow: TrackedWorkflow, blockers: int) -> TrackedWorkflowStatus:
     """Return the status to show: blocked if a running workflow waits for a person."""
-    is_blocked = blockers > 0 and workflow.status is WorkflowStatus.IN_PROGRESS
-    return WorkflowStatus.BLOCKED if is_blocked else workflow.status
+    is_blocked = blockers > 0 and workflow.status is TrackedWorkflowStatus.IN_PROGRESS
+    return TrackedWorkflowStatus.BLOCKED if is_blocked else workflow.status
 
 
 def require_open_workflow(workflow: TrackedWorkflow) -> None:

@@ -18,8 +18,8 @@ from deepwork.tracking.models import (
     TrackedTask,
     TrackedTaskStatus,
     TrackedWorkflow,
+    TrackedWorkflowStatus,
     WorkflowEnding,
-    WorkflowStatus,
     WorkflowTotals,
 )
 
@@ -51,7 +51,7 @@ class TrackStore:
         self._tx.update("tracked_workflows", after.id, changes)
 
     def list_workflows(
-        self, statuses: Sequence[WorkflowStatus] | None, limit: int, offset: int
+        self, statuses: Sequence[TrackedWorkflowStatus] | None, limit: int, offset: int
     ) -> tuple[list[TrackedWorkflow], int]:
         """Return a page of workflows, newest first, and their total number."""
         conditions = build_where({f"{_VISIBLE_STATUS} IN :statuses": statuses or None})
@@ -268,7 +268,7 @@ def _task_to_row(task: TrackedTask) -> Row:
 def _workflow_from_row(row: Row) -> TrackedWorkflow:
     read = {
         "profile": Profile(row["profile"]),
-        "status": WorkflowStatus(row["status"]),
+        "status": TrackedWorkflowStatus(row["status"]),
         "outcome": WorkflowEnding(row["outcome"]) if row["outcome"] else None,
         "achievements": tuple(json.loads(row["achievements"])),
         "limitations": tuple(json.loads(row["limitations"])),

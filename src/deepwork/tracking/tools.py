@@ -29,9 +29,9 @@ from deepwork.tracking.models import (
     TrackedTask,
     TrackedTaskStatus,
     TrackedWorkflow,
+    TrackedWorkflowStatus,
     TrackEvent,
     WorkflowEnding,
-    WorkflowStatus,
 )
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import (
@@ -42,10 +42,10 @@ from deepwork.tracking.responses import (
     PhaseView,
     TaskCompleted,
     TaskStarted,
-    TaskView,
+    TrackedTaskView,
+    TrackedWorkflowView,
     WorkflowCompleted,
     WorkflowStarted,
-    WorkflowView,
 )
 from deepwork.tracking.store import TrackStore
 from deepwork.tracking.watch_store import WatchStore
@@ -88,7 +88,7 @@ class TrackTools:
                 scope=scope,
                 constraints=constraints,
                 profile=profile,
-                status=WorkflowStatus.IN_PROGRESS,
+                status=TrackedWorkflowStatus.IN_PROGRESS,
                 outcome=None,
                 summary=None,
                 achievements=(),
@@ -419,7 +419,7 @@ def _is_open_before(other: Phase, phase: Phase) -> bool:
 
 def _emit_workflow(tx: Transaction, event: TrackEvent, workflow: TrackedWorkflow) -> None:
     status = rules.get_visible_status(workflow, NoteStore(tx).count_open_blockers(workflow.id))
-    tx.emit(event, WorkflowView.from_workflow(workflow, status).model_dump(mode="json"), workflow.id)
+    tx.emit(event, TrackedWorkflowView.from_workflow(workflow, status).model_dump(mode="json"), workflow.id)
 
 
 def _emit_phase(tx: Transaction, event: TrackEvent, phase: Phase) -> None:
@@ -428,4 +428,4 @@ def _emit_phase(tx: Transaction, event: TrackEvent, phase: Phase) -> None:
 
 
 def _emit_task(tx: Transaction, event: TrackEvent, task: TrackedTask) -> None:
-    tx.emit(event, TaskView.from_task(task).model_dump(mode="json"), task.workflow_id)
+    tx.emit(event, TrackedTaskView.from_task(task).model_dump(mode="json"), task.workflow_id)

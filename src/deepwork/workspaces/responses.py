@@ -11,7 +11,7 @@ from deepwork.tool_types import Answer
 from deepwork.workspaces.models import Repository, TreeRemoval, Workspace, WorkspaceStatus
 
 
-class Registered(Answer):
+class RepositoryRegistered(Answer):
     id: str
     warning: str | None = None
 

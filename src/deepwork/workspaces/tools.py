@@ -23,8 +23,8 @@ from deepwork.workspaces.paths import require_allowed_tree_path, resolve_path
 from deepwork.workspaces.repositories import RepositoryLocator
 from deepwork.workspaces.responses import (
     Forecast,
-    Registered,
     Repositories,
+    RepositoryRegistered,
     RepositoryView,
     WorkspaceCreated,
     Workspaces,
@@ -198,13 +198,13 @@ class RepositoryTools:
     @tool("admin", idempotent=True)
     def repository_register(
         self, path: Annotated[Text, Field(description="Absolute")], name: Name | None = None
-    ) -> Registered:
+    ) -> RepositoryRegistered:
         """Register a repository; one that is already registered keeps its id and takes the new name."""
         where = resolve_path("path", path)
         with self._database.transaction() as tx:
             repository = self._locator.register(tx, where, name)
         is_git = find_repository(Path(where)) is not None
-        return Registered(
+        return RepositoryRegistered(
             id=repository.id, warning=None if is_git else f"{where} is not a git repository here."
         )
 

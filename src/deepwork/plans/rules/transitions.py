@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from deepwork.errors import Code, InvalidInput, NotAllowed
-from deepwork.plans.models import Task, TaskStatus, Workflow, WorkflowStatus
+from deepwork.plans.models import PlanStatus, Task, TaskStatus, Workflow
 
 TASK_TRANSITIONS: Mapping[TaskStatus, tuple[TaskStatus, ...]] = {
     TaskStatus.PENDING: (
@@ -32,24 +32,19 @@ TASK_TRANSITIONS: Mapping[TaskStatus, tuple[TaskStatus, ...]] = {
 }
 """Transitions a caller may request; `blocked` is missing because it is computed, never set."""
 
-WORKFLOW_TRANSITIONS: Mapping[WorkflowStatus, tuple[WorkflowStatus, ...]] = {
-    WorkflowStatus.PLANNING: (WorkflowStatus.READY, WorkflowStatus.ABANDONED),
-    WorkflowStatus.READY: (
-        WorkflowStatus.IN_PROGRESS,
-        WorkflowStatus.PAUSED,
-        WorkflowStatus.COMPLETED,
-        WorkflowStatus.ABANDONED,
+WORKFLOW_TRANSITIONS: Mapping[PlanStatus, tuple[PlanStatus, ...]] = {
+    PlanStatus.PLANNING: (PlanStatus.READY, PlanStatus.ABANDONED),
+    PlanStatus.READY: (PlanStatus.IN_PROGRESS, PlanStatus.PAUSED, PlanStatus.COMPLETED, PlanStatus.ABANDONED),
+    PlanStatus.IN_PROGRESS: (
+        PlanStatus.PAUSED,
+        PlanStatus.COMPLETED,
+        PlanStatus.FAILED,
+        PlanStatus.ABANDONED,
     ),
-    WorkflowStatus.IN_PROGRESS: (
-        WorkflowStatus.PAUSED,
-        WorkflowStatus.COMPLETED,
-        WorkflowStatus.FAILED,
-        WorkflowStatus.ABANDONED,
-    ),
-    WorkflowStatus.PAUSED: (WorkflowStatus.IN_PROGRESS, WorkflowStatus.FAILED, WorkflowStatus.ABANDONED),
-    WorkflowStatus.FAILED: (WorkflowStatus.IN_PROGRESS, WorkflowStatus.ABANDONED),
-    WorkflowStatus.COMPLETED: (),
-    WorkflowStatus.ABANDONED: (),
+    PlanStatus.PAUSED: (PlanStatus.IN_PROGRESS, PlanStatus.FAILED, PlanStatus.ABANDONED),
+    PlanStatus.FAILED: (PlanStatus.IN_PROGRESS, PlanStatus.ABANDONED),
+    PlanStatus.COMPLETED: (),
+    PlanStatus.ABANDONED: (),
 }
 """Transitions a caller may request; others follow from the tasks, see `derive_workflow_status`."""
 
@@ -82,31 +77,31 @@ def check_task_transition(
 
 
 def check_workflow_transition(
-    workflow: Workflow, wanted: WorkflowStatus, *, task_count: int, open_count: int, force: bool = False
-) -> WorkflowStatus | None:
+    workflow: Workflow, wanted: PlanStatus, *, task_count: int, open_count: int, force: bool = False
+) -> PlanStatus | None:
     """Return the new status, or None if the workflow already has it; raise an error if it is not allowed."""
     if wanted is workflow.status:
         return None
     if wanted not in WORKFLOW_TRANSITIONS[workflow.status]:
         raise _build_transition_error("workflow", workflow, wanted, WORKFLOW_TRANSITIONS[workflow.status])
-    if wanted is WorkflowStatus.READY and not task_count:
+    if wanted is PlanStatus.READY and not task_count:
         raise NotAllowed(
             f"Workflow {workflow.name!r} has no plan yet.",
             suggestion="Call {tool:workflow_set_plan}; that makes it ready.",
         )
-    if wanted is WorkflowStatus.COMPLETED and open_count and not force:
+    if wanted is PlanStatus.COMPLETED and open_count and not force:
         raise _build_unfinished_error(workflow, open_count)
     return wanted
 
 
-def derive_workflow_status(status: WorkflowStatus, *, any_started: bool, all_done: bool) -> WorkflowStatus:
+def derive_workflow_status(status: PlanStatus, *, any_started: bool, all_done: bool) -> PlanStatus:
     """Derive a workflow's status from its tasks: the first started one starts it, the last completes it."""
-    if status.is_final or status is WorkflowStatus.PLANNING:
+    if status.is_final or status is PlanStatus.PLANNING:
         return status
     if all_done:
-        return WorkflowStatus.COMPLETED
-    if status is WorkflowStatus.READY and any_started:
-        return WorkflowStatus.IN_PROGRESS
+        return PlanStatus.COMPLETED
+    if status is PlanStatus.READY and any_started:
+        return PlanStatus.IN_PROGRESS
     return status
 
 

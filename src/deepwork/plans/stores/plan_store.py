@@ -9,7 +9,7 @@ from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
-from deepwork.plans.models import FileConflicts, PlanChange, SourceType, Workflow, WorkflowStatus
+from deepwork.plans.models import FileConflicts, PlanChange, PlanStatus, SourceType, Workflow
 from deepwork.plans.stores.task_rows import build_not_found
 
 
@@ -49,12 +49,7 @@ class PlanStore:
         self._tx.update("plans", after.id, _serialize(changed))
 
     def list_matching(
-        self,
-        *,
-        statuses: Sequence[WorkflowStatus] | None,
-        repository_path: str | None,
-        limit: int,
-        offset: int,
+        self, *, statuses: Sequence[PlanStatus] | None, repository_path: str | None, limit: int, offset: int
     ) -> tuple[list[Workflow], int]:
         """Return the workflows that match every filter, newest first, and how many match in all."""
         conditions = build_where(
@@ -115,7 +110,7 @@ def _read_workflow(row: Row) -> Workflow:
     plan = row["initial_plan"]
     read = {
         "source_type": SourceType(row["source_type"]),
-        "status": WorkflowStatus(row["status"]),
+        "status": PlanStatus(row["status"]),
         "file_conflicts": FileConflicts(row["file_conflicts"]),
         "auto_create_workspaces": bool(row["auto_create_workspaces"]),
         "initial_plan": None if plan is None else json.loads(plan),

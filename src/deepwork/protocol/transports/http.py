@@ -13,7 +13,7 @@ from uuid import uuid4
 from deepwork.protocol.envelope import REVISION_HEADER, check_for_duplicates, check_revision
 from deepwork.protocol.framing import InvalidFrame, Message, parse_frame
 from deepwork.protocol.handler import MessageHandler
-from deepwork.protocol.messages import Answer, Peer, Request, RequestError, encode_response
+from deepwork.protocol.messages import Peer, Request, RequestError, Response, encode_response
 from deepwork.protocol.revisions import HANDSHAKE_REVISIONS, HTTP_STATUS, INTERNAL_ERROR, REQUEST_CANCELLED
 from deepwork.protocol.service import HttpCaller
 from deepwork.protocol.transports.asgi import (
@@ -40,7 +40,7 @@ _EVENTS, _JSON = "text/event-stream", "application/json"
 
 
 @dataclass(eq=False)
-class Session:
+class HttpSession:
     """One client that began with `initialize`."""
 
     owner: Hashable
@@ -72,7 +72,7 @@ class StreamableHttp:
     def __init__(self, handler: MessageHandler, get_owner: GetOwner, path: str = "/mcp") -> None:
         self._handler, self._get_owner, self._path = handler, get_owner, path
         self._workers = ThreadPoolExecutor(WORKERS, "deepwork-call")
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, HttpSession] = OrderedDict()
         self.addresses = [("GET", path), ("POST", path), ("DELETE", path)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,7 +152,7 @@ class StreamableHttp:
             self._drop(session)
             await respond(http.send, 200, headers={SESSION_HEADER: session.id})
 
-    async def _handle_post(self, http: HttpRequest, message: Message, session: Session | None) -> None:
+    async def _handle_post(self, http: HttpRequest, message: Message, session: HttpSession | None) -> None:
         is_opening = message.get("method") == "initialize" and "id" in message
         if not is_json(http.headers):
             await _refuse_content_type(http.send)
@@ -169,7 +169,7 @@ class StreamableHttp:
             if not opened.peer.is_initialized:
                 self._drop(opened)
 
-    async def _answer_in_session(self, http: HttpRequest, message: Message, session: Session) -> None:
+    async def _answer_in_session(self, http: HttpRequest, message: Message, session: HttpSession) -> None:
         headers = {SESSION_HEADER: session.id}
         caller = HttpCaller(http.scope, http.headers, http.headers.get(SESSION_HEADER))
         request = self._handler.accept(message, session.peer, caller)
@@ -217,7 +217,7 @@ class StreamableHttp:
         finally:
             watcher.cancel()
 
-    async def _handle_get(self, http: HttpRequest, session: Session | None) -> None:
+    async def _handle_get(self, http: HttpRequest, session: HttpSession | None) -> None:
         headers = {SESSION_HEADER: session.id} if session else {}
         if not accepts(http.headers, _EVENTS):
             await refuse(http.send, 406, "Not Acceptable: Client must accept text/event-stream", headers)
@@ -229,7 +229,7 @@ class StreamableHttp:
         else:
             await self._hold_stream(http, session, headers)
 
-    async def _hold_stream(self, http: HttpRequest, session: Session, headers: Mapping[str, str]) -> None:
+    async def _hold_stream(self, http: HttpRequest, session: HttpSession, headers: Mapping[str, str]) -> None:
         session.stream = EventStream(http.receive, http.send, headers)
         session.in_flight += 1
         try:
@@ -238,7 +238,7 @@ class StreamableHttp:
             session.in_flight -= 1
             session.stream = None
 
-    def _find_session(self, session_id: str, scope: Scope) -> Session | None:
+    def _find_session(self, session_id: str, scope: Scope) -> HttpSession | None:
         """Find a session of this owner, and note that it is in use."""
         session = self._sessions.get(session_id)
         if session is None or session.owner != self._get_owner(scope):
@@ -247,13 +247,13 @@ class StreamableHttp:
         self._sessions.move_to_end(session_id)
         return session
 
-    def _open_session(self, scope: Scope) -> Session | None:
+    def _open_session(self, scope: Scope) -> HttpSession | None:
         """Open a session; None if there are too many."""
         now = asyncio.get_running_loop().time()
         self._drop_idle(now - IDLE_SECONDS)
         if len(self._sessions) >= MAX_SESSIONS:
             return None
-        session = Session(self._get_owner(scope), now)
+        session = HttpSession(self._get_owner(scope), now)
         self._sessions[session.id] = session
         return session
 
@@ -263,19 +263,19 @@ class StreamableHttp:
         for session in [session for session in idle if not session.in_flight]:
             self._drop(session)
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: HttpSession) -> None:
         self._sessions.pop(session.id, None)
         session.peer.cancel_all()
         session.end_stream()
 
 
-def _build_cancelled_answer(request: Request) -> Answer:
+def _build_cancelled_answer(request: Request) -> Response:
     """Build the answer to a cancelled request: over HTTP each request needs one."""
     error = RequestError(REQUEST_CANCELLED, "Request cancelled")
-    return Answer(encode_response(request.id, "error", error.to_json()))
+    return Response(encode_response(request.id, "error", error.to_json()))
 
 
-def _format_last(request: Request, answered: asyncio.Future[Answer | None]) -> bytes:
+def _format_last(request: Request, answered: asyncio.Future[Response | None]) -> bytes:
     """Format the answer as the last event; nothing if the client is gone before there is one."""
     if not answered.done():
         return b""
@@ -283,7 +283,7 @@ def _format_last(request: Request, answered: asyncio.Future[Answer | None]) -> b
 
 
 async def _respond(
-    http: HttpRequest, headers: Mapping[str, str], request: Request, answer: Answer | None
+    http: HttpRequest, headers: Mapping[str, str], request: Request, answer: Response | None
 ) -> None:
     answer = answer or _build_cancelled_answer(request)
     await respond(http.send, answer.status, answer.body, headers)

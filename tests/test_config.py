@@ -86,7 +86,7 @@ def test_a_bad_value_is_one_clear_sentence(
     assert said in refused.value.message
 
 
-def test_a_missing_project_is_named(tmp_path: Path):
+def test_a_missing_project_is_named_in_the_error(tmp_path: Path):
     with pytest.raises(DefinitionError, match="nowhere"):
         load_settings(tmp_path / "nowhere", environment={})
 
@@ -112,7 +112,7 @@ def test_a_database_of_another_kind_is_refused(tmp_path: Path, database: str):
         load_settings(tmp_path, {"database": database}, environment={})
 
 
-def test_a_file_in_the_repository_cannot_open_this_machine(tmp_path: Path):
+def test_the_project_config_file_cannot_set_network_or_token_settings(tmp_path: Path):
     root = write_config(
         tmp_path, "host: 0.0.0.0\nallowed_hosts: [evil.example]\ntoken: aaaaaaaaaaaaaaaaaaaa\nrate_limit: 0\n"
     )
@@ -139,11 +139,11 @@ def test_the_config_file_sets_the_file_conflicts_of_new_plans(tmp_path: Path, po
     app.close()
 
 
-def test_unknown_keys_are_named(tmp_path: Path):
+def test_unknown_keys_are_reported(tmp_path: Path):
     assert find_unknown_keys(write_config(tmp_path, "toolset: [agents]\nversion: 1\n")) == ["toolset"]
 
 
-def test_children_see_no_secrets():
+def test_child_processes_get_no_secrets():
     seen = build_child_environment(
         {
             "PATH": "/bin",

@@ -24,12 +24,12 @@ def test_an_error_has_the_four_keys_that_clients_read():
     }
 
 
-def test_every_kind_of_thing_has_its_code():
+def test_every_kind_of_missing_object_has_its_own_code():
     for kind in ("agent", "sender", "recipient", "message", "task", "workflow", "session", "job"):
         assert NotFound(kind, "x").code == f"{kind.upper()}_NOT_FOUND"
 
 
-def test_a_code_is_its_own_name():
+def test_every_error_code_equals_its_name():
     assert all(code.name == code.value for code in Code)
 
 

@@ -53,7 +53,7 @@ def test_hostile_depth_causes_no_recursion():
         check_input({"body": build_nested(100_000)})
 
 
-def test_null_answers_are_left_out_but_a_callers_null_stays():
+def test_null_answer_fields_are_left_out_but_nulls_in_given_data_stay():
     class Thing(Answer):
         name: str | None = None
         metadata: dict[str, Any]
@@ -68,7 +68,7 @@ def test_an_id_is_short_and_unique():
     assert all(re.fullmatch(r"ag_[0-9a-z]{12}", id) for id in ids)
 
 
-def test_an_enum_word_is_accepted_in_any_case_and_with_spaces_around():
+def test_an_enum_value_is_accepted_in_any_case_and_with_surrounding_spaces():
     class Colour(CaseInsensitiveEnum):
         RED = "red"
 

@@ -28,7 +28,7 @@ from typing import ClassVar
 
 MAX_ECHOED = 200
 """How many characters of a caller's input an error message repeats."""
-_TOOL = re.compile(r"\{tool:(\w+)\}")
+_TOOL_PATTERN = re.compile(r"\{tool:(\w+)\}")
 
 
 class Code(StrEnum):
@@ -108,7 +108,7 @@ class DeepworkError(Exception):
 
     def render_suggestion(self, name_tool: Callable[[str], str]) -> str:
         """Return the suggestion with each tool named as `name_tool` says."""
-        return _TOOL.sub(lambda found: name_tool(found[1]), self._suggestion_template)
+        return _TOOL_PATTERN.sub(lambda found: name_tool(found[1]), self._suggestion_template)
 
     def to_dict(self) -> dict[str, str | bool]:
         """Return the error as every client receives it."""

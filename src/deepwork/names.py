@@ -23,7 +23,7 @@ def new_id(prefix: str) -> str:
 
 def encode_letters(noise: bytes) -> str:
     """Encode the first twelve bytes, random or from a hash, as letters and digits."""
-    return noise[:12].translate(_LETTERS).decode()
+    return noise[:12].translate(_LETTER_TABLE).decode()
 
 
-_LETTERS = (b"0123456789abcdefghijklmnopqrstuvwxyz" * 8)[:256]
+_LETTER_TABLE = (b"0123456789abcdefghijklmnopqrstuvwxyz" * 8)[:256]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 
 
 _POLL_SECONDS = 0.2
@@ -126,7 +126,7 @@ def _read_output(
 
 
 def _receive(pipes: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    chunk = os.read(key.fd, _CHUNK)
+    chunk = os.read(key.fd, _CHUNK_BYTES)
     key.data.extend(chunk)
     if not chunk:
         pipes.unregister(key.fileobj)

@@ -18,11 +18,11 @@ def format_optional_timestamp(milliseconds: int | None) -> str | None:
         return None
     minute, rest = divmod(milliseconds, 60_000)
     second, fraction = divmod(rest, 1000)
-    return _format_minute(minute) + _SECONDS[second] + _FRACTIONS[fraction]
+    return _format_minute(minute) + _SECOND_TEXTS[second] + _MILLISECOND_TEXTS[fraction]
 
 
-_SECONDS = tuple(f"{second:02d}." for second in range(60))
-_FRACTIONS = tuple(f"{fraction:03d}Z" for fraction in range(1000))
+_SECOND_TEXTS = tuple(f"{second:02d}." for second in range(60))
+_MILLISECOND_TEXTS = tuple(f"{fraction:03d}Z" for fraction in range(1000))
 
 
 def format_timestamp(milliseconds: int) -> str:

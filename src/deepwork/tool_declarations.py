@@ -91,7 +91,7 @@ class Traits:
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_ATTRIBUTE = "__tool_declaration__"
+_DECLARATION_ATTRIBUTE = "__tool_declaration__"
 
 
 def tool(
@@ -121,7 +121,7 @@ def tool(
     )
 
     def declare(method: Method) -> Method:
-        setattr(method, _ATTRIBUTE, declaration)
+        setattr(method, _DECLARATION_ATTRIBUTE, declaration)
         return method
 
     return declare
@@ -129,7 +129,7 @@ def tool(
 
 def get_declaration(method: Callable[..., Any]) -> ToolDeclaration:
     """Return what a tool declares; raise if it declares nothing."""
-    declaration = getattr(method, _ATTRIBUTE, None)
+    declaration = getattr(method, _DECLARATION_ATTRIBUTE, None)
     if not isinstance(declaration, ToolDeclaration):
         raise TypeError(f"{method.__qualname__} is a public method of a class of tools: add @tool(...).")
     return declaration

@@ -33,7 +33,7 @@ def test_a_token_is_created_listed_and_revoked(tmp_path: Path):
     assert token["status"] == "revoked"
 
 
-def test_an_impossible_command_explains_why(tmp_path: Path):
+def test_a_failing_token_command_reports_its_error(tmp_path: Path):
     run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
 
     taken = run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")

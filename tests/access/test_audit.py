@@ -74,7 +74,7 @@ def test_a_call_is_recorded_with_its_argument_names_and_ids(app: Application):
     )  # fmt: skip
 
 
-def test_no_text_of_a_caller_is_recorded(app: Application):
+def test_text_given_by_callers_is_not_recorded(app: Application):
     id = register(app)
     secret = "dw_3k9x0q2m7b1z_" + "s" * 43
     for arguments in (

@@ -28,7 +28,7 @@ def message(app: Application) -> str:
     ("tool", "arguments"),
     [("message_archive", "message_ids"), ("message_mark_read", "message_ids"), ("message_get", "id")],
 )
-def test_another_token_cannot_archive_it_or_mark_it_read(
+def test_another_token_cannot_archive_a_message_or_mark_it_read(
     app: Application, message: str, tool: str, arguments: str
 ):
     given: dict[str, Any] = {arguments: [message] if arguments == "message_ids" else message}
@@ -42,5 +42,5 @@ def test_another_token_cannot_archive_it_or_mark_it_read(
     call_tool_as(app, "owner", tool, scope="admin", **given)
 
 
-def test_another_token_may_read_it(app: Application, message: str):
+def test_another_token_may_read_a_message_without_marking_it_read(app: Application, message: str):
     assert call_tool_as(app, "bob", "message_get", id=message, mark_read=False)["status"] == "unread"

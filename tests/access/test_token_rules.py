@@ -56,7 +56,7 @@ def test_even_listing_tokens_needs_the_scope_admin():
         ("message_broadcast", {}, "work"),
     ],
 )  # fmt: skip
-def test_the_scope_a_call_needs(
+def test_a_call_requires_the_declared_scope(
     registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str
 ):
     assert rules.get_required_scope(registry[tool].declaration, arguments) == scope
@@ -105,7 +105,7 @@ def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, Tool
         ("message_list", {"agent_id": "ag_1"}, None),
     ],
 )
-def test_the_agent_a_call_acts_for(
+def test_the_acting_agent_is_read_from_the_declared_argument(
     registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], named: str | None
 ):
     assert rules.find_acting_agent(registry[tool].declaration, arguments) == named
@@ -124,7 +124,7 @@ def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str,
 
 
 @pytest.mark.parametrize("name", ["ci", "Ada-laptop", "build.7", "x" * 63, "0"])
-def test_valid_token_names(name: str):
+def test_valid_token_names_are_accepted(name: str):
     assert rules.is_token_name(name)
 
 
@@ -135,7 +135,7 @@ def test_valid_token_names(name: str):
         "ünï", "../x", f"dw_{ID}_{SECRET}", "a\n",
     ],
 )  # fmt: skip
-def test_invalid_token_names(name: str):
+def test_invalid_token_names_are_refused(name: str):
     assert not rules.is_token_name(name)
 
 

@@ -30,7 +30,7 @@ def get_epoch(lease: Lease | None) -> int:
     return lease.epoch
 
 
-def test_what_one_holds_another_cannot_take(app: Application):
+def test_a_held_lease_cannot_be_taken_by_another_agent(app: Application):
     assert take(app, "task:a", "ag_1")
 
     assert take(app, "task:a", "ag_2") is None
@@ -42,7 +42,7 @@ def test_taking_a_lease_twice_keeps_its_epoch(app: Application):
     assert get_epoch(first) == get_epoch(second) == 1
 
 
-def test_an_expired_lease_passes_to_who_asks_with_the_next_epoch(app: Application, clock: Clock):
+def test_an_expired_lease_can_be_taken_with_the_next_epoch(app: Application, clock: Clock):
     take(app, "task:a", "ag_1")
     clock.advance(seconds=91)
 
@@ -61,7 +61,7 @@ def test_a_lost_lease_is_reported_once(app: Application, clock: Clock):
     assert collect_losses(app, "ag_1") == []
 
 
-def test_a_late_holder_keeps_what_nobody_took(app: Application, clock: Clock):
+def test_a_late_holder_keeps_a_lease_that_no_one_took(app: Application, clock: Clock):
     take(app, "task:a", "ag_1")
     clock.advance(seconds=1000)
 
@@ -69,7 +69,7 @@ def test_a_late_holder_keeps_what_nobody_took(app: Application, clock: Clock):
     assert take(app, "task:a", "ag_2") is None
 
 
-def test_a_renewed_lease_runs_its_full_time_again(app: Application, clock: Clock):
+def test_a_renewed_lease_lasts_its_full_duration_again(app: Application, clock: Clock):
     take(app, "task:a", "ag_1")
     clock.advance(seconds=80)
     with app.database.transaction() as tx:
@@ -79,7 +79,7 @@ def test_a_renewed_lease_runs_its_full_time_again(app: Application, clock: Clock
     assert take(app, "task:a", "ag_2") is None
 
 
-def test_a_released_lease_is_free_and_its_epoch_never_comes_again(app: Application):
+def test_a_released_lease_is_free_and_its_epoch_is_not_reused(app: Application):
     take(app, "task:a", "ag_1")
 
     assert release(app, "task:a", "ag_1")
@@ -87,13 +87,13 @@ def test_a_released_lease_is_free_and_its_epoch_never_comes_again(app: Applicati
     assert get_epoch(take(app, "task:a", "ag_1")) == 2
 
 
-def test_nobody_releases_what_another_holds(app: Application):
+def test_a_lease_held_by_another_agent_cannot_be_released(app: Application):
     take(app, "task:a", "ag_1")
 
     assert not release(app, "task:a", "ag_2")
 
 
-def test_of_many_concurrent_callers_exactly_one_wins(app: Application):
+def test_exactly_one_of_many_concurrent_callers_gets_the_lease(app: Application):
     with ThreadPoolExecutor(8) as agents:
         wins = list(agents.map(lambda number: take(app, "task:a", f"ag_{number}"), range(16)))
 

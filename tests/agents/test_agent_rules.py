@@ -9,7 +9,7 @@ from deepwork.agents.models import AgentStatus
 from deepwork.errors import Code, NotAllowed
 
 
-def test_an_agent_is_what_it_says():
+def test_an_agent_has_the_status_it_reported():
     assert rules.get_status(build_agent(said=AgentStatus.BUSY), NOW, LEASE_MS) == "busy"
 
 
@@ -18,7 +18,7 @@ def test_an_agent_is_offline_after_a_lease_without_a_sign_of_life():
     assert rules.get_status(build_agent(), NOW + LEASE_MS + 1, LEASE_MS) == "offline"
 
 
-def test_an_agent_that_left_is_offline_whatever_it_said():
+def test_an_unregistered_agent_is_offline_whatever_status_it_reported():
     assert (
         rules.get_status(build_agent(said=AgentStatus.BUSY, unregistered_at=NOW), NOW, LEASE_MS) == "offline"
     )
@@ -28,12 +28,12 @@ def test_two_heartbeats_may_be_lost_before_the_lease_ends():
     assert rules.get_heartbeat_interval(LEASE_MS) * 3 == LEASE_MS
 
 
-def test_a_read_is_worth_a_write_only_after_a_third_of_the_lease():
+def test_a_read_renews_a_lease_only_after_a_third_of_it_has_passed():
     assert not rules.needs_renewal(build_agent(), NOW + LEASE_MS // 3, LEASE_MS)
     assert rules.needs_renewal(build_agent(), NOW + LEASE_MS // 3 + 1, LEASE_MS)
 
 
-def test_a_heartbeat_brings_back_an_agent_that_said_offline():
+def test_a_heartbeat_puts_an_agent_that_reported_offline_online():
     assert rules.get_status_after_heartbeat(build_agent(said=AgentStatus.OFFLINE)) == "online"
     assert rules.get_status_after_heartbeat(build_agent(said=AgentStatus.BUSY)) == "busy"
 
@@ -42,13 +42,13 @@ def test_a_sign_of_life_alone_is_not_a_visible_change():
     assert not rules.has_visible_change(build_agent(), build_agent(last_heartbeat=NOW + 1), NOW + 1, LEASE_MS)
 
 
-def test_coming_back_from_silence_is_news():
+def test_returning_from_silence_is_a_visible_change():
     later = NOW + LEASE_MS + 1
 
     assert rules.has_visible_change(build_agent(), build_agent(last_heartbeat=later), later, LEASE_MS)
 
 
-def test_nobody_acts_in_the_name_of_an_agent_that_left():
+def test_acting_for_an_unregistered_agent_is_refused():
     with pytest.raises(NotAllowed) as refused:
         rules.require_registered(build_agent(unregistered_at=NOW))
 

@@ -22,7 +22,7 @@ def test_a_new_agent_is_online(app: Application):
     assert len(answer["id"]) == 15
 
 
-def test_an_agent_is_kept_as_it_was_given(app: Application):
+def test_an_agent_is_stored_as_given(app: Application):
     id = register_agent(
         app, "Ada", runtime="codex", role="coordinator", capabilities=["python", "sql", "python"],
         workspace_path="/src", metadata={"model": "x", "nested": {"a": [1, None]}},
@@ -43,17 +43,17 @@ def test_an_agent_is_kept_as_it_was_given(app: Application):
     }
 
 
-def test_two_agents_may_have_one_name(app: Application):
+def test_two_agents_may_have_the_same_name(app: Application):
     assert register_agent(app, "Ada") != register_agent(app, "Ada")
 
 
-def test_a_word_is_understood_in_either_case(app: Application):
+def test_enum_values_are_case_insensitive(app: Application):
     id = register_agent(app, runtime="CLAUDE_CODE", role="Coordinator")
 
     assert call_tool(app, "agent_get", id=id)["runtime"] == "claude_code"
 
 
-def test_a_heartbeat_says_when_the_next_is_due(app: Application, clock: Clock):
+def test_a_heartbeat_returns_when_the_next_one_is_due(app: Application, clock: Clock):
     id = register_agent(app)
     clock.advance(seconds=20)
 
@@ -61,7 +61,7 @@ def test_a_heartbeat_says_when_the_next_is_due(app: Application, clock: Clock):
     assert call_tool(app, "agent_get", id=id)["last_heartbeat"] == NOW + 20_000
 
 
-def test_a_heartbeat_may_say_what_the_agent_does(app: Application):
+def test_a_heartbeat_may_set_the_status_and_the_current_task(app: Application):
     id = register_agent(app)
 
     call_tool(app, "agent_heartbeat", agent_id=id, current_task_id="tt_1", status="busy")
@@ -70,7 +70,7 @@ def test_a_heartbeat_may_say_what_the_agent_does(app: Application):
     assert (agent["status"], agent["current_task_id"]) == ("busy", "tt_1")
 
 
-def test_a_silent_agent_is_offline_without_anybody_writing_it(app: Application, clock: Clock):
+def test_a_silent_agent_is_offline_without_a_write(app: Application, clock: Clock):
     id = register_agent(app)
     clock.advance(seconds=91)
 
@@ -79,7 +79,7 @@ def test_a_silent_agent_is_offline_without_anybody_writing_it(app: Application, 
     assert list_event_types(app) == ["agent:registered"]
 
 
-def test_the_next_write_tells_once_of_agents_that_fell_silent(app: Application, clock: Clock):
+def test_the_next_write_emits_one_event_for_an_agent_that_fell_silent(app: Application, clock: Clock):
     silent = register_agent(app, "silent")
     clock.advance(seconds=91)
     awake = register_agent(app, "awake")
@@ -89,7 +89,7 @@ def test_the_next_write_tells_once_of_agents_that_fell_silent(app: Application, 
     assert (news.data["id"], news.data["status"]) == (silent, "offline")
 
 
-def test_a_heartbeat_brings_a_silent_agent_back_and_names_the_claims_it_lost(app: Application, clock: Clock):
+def test_a_heartbeat_brings_a_silent_agent_back_and_lists_its_lost_claims(app: Application, clock: Clock):
     first, second = register_agent(app), register_agent(app)
     with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", first)
@@ -105,7 +105,7 @@ def test_a_heartbeat_brings_a_silent_agent_back_and_names_the_claims_it_lost(app
     assert "lost_claims" not in call_tool(app, "agent_heartbeat", agent_id=first)
 
 
-def test_a_heartbeat_renews_what_the_agent_holds(app: Application, clock: Clock):
+def test_a_heartbeat_renews_the_leases_of_the_agent(app: Application, clock: Clock):
     id = register_agent(app)
     with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", id)
@@ -117,7 +117,7 @@ def test_a_heartbeat_renews_what_the_agent_holds(app: Application, clock: Clock)
     assert lease.until == clock.now + LEASE_MS
 
 
-def test_an_agent_that_left_must_register_again(app: Application):
+def test_an_unregistered_agent_must_register_again(app: Application):
     id = register_agent(app)
     call_tool(app, "agent_unregister", id=id)
 
@@ -128,7 +128,7 @@ def test_an_agent_that_left_must_register_again(app: Application):
         assert "agent_register" in refused.value.suggestion
 
 
-def test_leaving_frees_everything_the_agent_holds(app: Application):
+def test_unregistering_releases_every_lease_of_the_agent(app: Application):
     id = register_agent(app)
     with app.database.transaction() as tx:
         LeaseStore(tx, LEASE_MS).take("task:tk_1", id)
@@ -142,7 +142,7 @@ def test_leaving_frees_everything_the_agent_holds(app: Application):
     assert "current_task_id" not in agent
 
 
-def test_leaving_twice_is_leaving_once(app: Application):
+def test_unregistering_twice_has_one_effect(app: Application):
     id = register_agent(app)
     call_tool(app, "agent_unregister", id=id)
 
@@ -150,7 +150,7 @@ def test_leaving_twice_is_leaving_once(app: Application):
     assert list_event_types(app) == ["agent:registered", "agent:unregistered"]
 
 
-def test_an_update_changes_what_it_names_and_leaves_the_rest(app: Application):
+def test_an_update_changes_only_the_given_fields(app: Application):
     id = register_agent(app, metadata={"a": 1, "b": 2}, workspace_path="/old")
 
     call_tool(app, "agent_update", id=id, status="busy", current_task_id="tt_1", metadata={"b": 3})
@@ -160,7 +160,7 @@ def test_an_update_changes_what_it_names_and_leaves_the_rest(app: Application):
     assert (agent["status"], agent["current_task_id"], agent["workspace_path"]) == ("busy", "tt_1", "/old")
 
 
-def test_null_clears_the_task_and_absence_leaves_it(app: Application):
+def test_null_clears_the_current_task_and_omitting_it_keeps_it(app: Application):
     id = register_agent(app)
     call_tool(app, "agent_update", id=id, current_task_id="tt_1")
 
@@ -191,7 +191,7 @@ def test_concurrent_updates_are_all_kept(app: Application):
     assert len(call_tool(app, "agent_get", id=id)["metadata"]) == 24
 
 
-def test_a_list_can_be_narrowed_by_every_filter(app: Application, clock: Clock):
+def test_every_filter_of_the_list_works(app: Application, clock: Clock):
     ada = register_agent(app, "Ada", runtime="codex", role="coordinator")
     clock.advance(seconds=1)
     bob = register_agent(app, "Bob", runtime="codex")
@@ -209,7 +209,7 @@ def test_a_list_can_be_narrowed_by_every_filter(app: Application, clock: Clock):
     assert ids(runtime="codex", status=["online"]) == [ada]
 
 
-def test_a_list_says_how_many_there_are_beyond_its_limit(app: Application):
+def test_a_limited_list_still_returns_the_total(app: Application):
     for _ in range(5):
         register_agent(app)
 
@@ -233,14 +233,14 @@ def test_a_limit_out_of_range_is_an_input_error(app: Application, limit: int):
         ("agent_heartbeat", "agent_id"),
     ],
 )
-def test_an_unknown_agent_is_named(app: Application, tool: str, name: str):
+def test_an_unknown_agent_is_named_in_the_error(app: Application, tool: str, name: str):
     with pytest.raises(NotFound, match="ag_nobody") as missing:
         call_tool(app, tool, **{name: "ag_nobody"})
 
     assert missing.value.code is Code.AGENT_NOT_FOUND
 
 
-def test_a_refused_call_leaves_nothing_behind(app: Application):
+def test_a_refused_call_emits_no_event(app: Application):
     id = register_agent(app)
     before = list_events(app)
 
@@ -250,7 +250,7 @@ def test_a_refused_call_leaves_nothing_behind(app: Application):
     assert list_events(app) == before
 
 
-def test_every_change_emits_the_agent_as_it_is(app: Application):
+def test_every_change_emits_the_current_state_of_the_agent(app: Application):
     id = register_agent(app, "Ada")
     call_tool(app, "agent_update", id=id, status="busy")
     call_tool(app, "agent_unregister", id=id)

@@ -45,7 +45,7 @@ def test_an_answer_after_its_flush_is_safe():
         ),
     ],
 )
-def test_an_answer_before_its_flush_is_noticed(lines: tuple[str, ...]):
+def test_an_answer_before_its_flush_is_detected(lines: tuple[str, ...]):
     assert [reply.is_safe for reply in check_lines(*lines)] == [False]
 
 

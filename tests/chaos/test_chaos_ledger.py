@@ -54,7 +54,7 @@ def test_an_unintended_effect_is_reported():
     assert fault.startswith("exists but was not intended")
 
 
-def test_a_run_in_which_too_little_was_acknowledged_proves_nothing():
+def test_a_run_with_too_few_acknowledged_writes_is_reported():
     [fault] = find_faults([entry("a-0"), entry("a-1", acknowledged=False), entry("a-2", acknowledged=False)],
                      [entry("a-0").effect])  # fmt: skip
 

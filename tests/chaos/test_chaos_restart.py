@@ -29,7 +29,7 @@ SILENCE = "tcp_user_timeout=1000&keepalives_idle=1&keepalives_interval=1&keepali
 pytestmark = pytest.mark.timeout(0 if os.environ.get("DEEPWORK_CHAOS") else 900)
 
 
-def test_restarts_of_the_database_under_load_lose_and_double_nothing(
+def test_restarts_of_the_database_under_load_lose_and_duplicate_nothing(
     network: Network,
     team_postgres: TeamPostgres,
     tmp_path: Path,

@@ -104,7 +104,7 @@ def test_tasks_of_a_dead_host_pass_to_agents_of_the_other(team: Team):
     assert left == right
 
 
-def test_no_event_is_lost_or_doubled_while_one_of_two_servers_is_killed(
+def test_no_event_is_lost_or_duplicated_while_one_of_two_servers_is_killed(
     network: Network,
     team_postgres: TeamPostgres,
     tmp_path: Path,

@@ -13,7 +13,7 @@ from cli.run import run_deepwork
 from deepwork.database.schema import HEAD
 
 
-def test_the_version_is_the_packages(tmp_path: Path):
+def test_the_version_matches_the_package(tmp_path: Path):
     assert run_deepwork(tmp_path, "--version").out == f"deepwork, version {package.__version__}\n"
 
 

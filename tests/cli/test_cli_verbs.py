@@ -98,7 +98,7 @@ def test_every_verb_has_help(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_database_can_be_named(tmp_path: Path, postgres_url: str):
+def test_another_database_can_be_chosen(tmp_path: Path, postgres_url: str):
     register(tmp_path, "Ada")
 
     elsewhere = run_deepwork(tmp_path, "agents", "list", "--db", "other.db", "--json")

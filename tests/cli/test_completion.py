@@ -63,7 +63,7 @@ def complete_with_bash(project: Path, *lines: str) -> list[list[str]]:
 
 
 @pytest.mark.needs("bash")
-def test_bash_completes_commands_options_words_and_ids(project: Path):
+def test_bash_completes_commands_options_values_and_ids(project: Path):
     agent, plan, task = (project / "ids").read_text().split()
 
     offered = complete_with_bash(
@@ -95,7 +95,7 @@ def test_bash_completes_commands_options_words_and_ids(project: Path):
     assert not (project / "oops").exists()
 
 
-def test_a_key_press_imports_nothing_heavy_and_changes_nothing(project: Path):
+def test_completion_imports_nothing_heavy_and_changes_nothing(project: Path):
     before = sorted(path.name for path in (project / ".deepwork").iterdir())
     code = (
         "import sys; from deepwork.cli.main import main\n"

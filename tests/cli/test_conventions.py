@@ -52,7 +52,7 @@ def list_flags(command: click.Command) -> list[str]:
     return [name for each in command.params if isinstance(each, click.Option) for name in each.opts]
 
 
-def test_every_command_that_answers_does_so_as_json_too():
+def test_every_command_with_an_answer_supports_json():
     for words, command in list_runnable():
         expected = words[:1] not in NO_ANSWER
         assert ("--json" in list_flags(command)) == expected, words

@@ -145,7 +145,7 @@ def test_a_project_moves_to_a_server_and_back(tmp_path: Path, server: Callable[[
     assert run_deepwork(back, "db", "info", "--json").json["last_event"] == 2
 
 
-def test_files_are_relative_and_words_mean_default_locations(tmp_path: Path, home: Path):
+def test_file_paths_are_relative_and_keywords_mean_default_locations(tmp_path: Path, home: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     register(tmp_path, "Ada")

@@ -124,7 +124,7 @@ def test_every_tool_has_its_own_command_in_a_shell():
     assert command_hints.map_tools_to_commands(["track"])["start_workflow"] == "`deepwork track start`"
 
 
-def test_errors_suggest_commands_to_people_and_tools_to_programs(
+def test_errors_suggest_commands_in_text_and_tools_in_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert run_main(monkeypatch, "plans", "show", "nope", "--path", str(tmp_path)) == 1
@@ -180,7 +180,9 @@ def list_suggestions() -> Iterator[str]:
         ("exclude_tools: [agent_gte]\n", "There is no tool 'agent_gte'."),
     ],
 )
-def test_the_doctor_reports_what_would_keep_a_server_from_starting(text: str, unknown: str, tmp_path: Path):
+def test_the_doctor_reports_problems_that_would_keep_a_server_from_starting(
+    text: str, unknown: str, tmp_path: Path
+):
     code, _, [problem] = run_doctor(write_config(tmp_path, text))
 
     assert code == 1

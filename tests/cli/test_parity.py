@@ -316,7 +316,7 @@ def test_a_verb_does_what_its_tool_does(worlds: tuple[World, World]):
 
 
 @pytest.mark.parametrize("tool", READS)
-def test_a_verb_that_reads_gives_the_data_of_its_tool(worlds: tuple[World, World], tool: str):
+def test_a_verb_that_reads_returns_the_data_of_its_tool(worlds: tuple[World, World], tool: str):
     world = worlds[1]
     arguments = READS[tool]({**world.ids, "project": str(world.project)})
 

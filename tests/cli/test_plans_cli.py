@@ -96,7 +96,7 @@ def test_a_plan_is_created_executed_and_completed(tmp_path: Path, workflow: str)
     assert "SSO" in listed.out
 
 
-def test_a_short_verb_requires_only_what_it_needs(tmp_path: Path, workflow: str):
+def test_a_status_shortcut_accepts_only_its_own_options(tmp_path: Path, workflow: str):
     design = tasks(tmp_path, workflow)["Design"]["id"]
 
     without = run_deepwork(tmp_path, "tasks", "done", design, "--json")

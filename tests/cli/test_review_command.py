@@ -70,11 +70,11 @@ def run_with_stdin(
 # Which files
 
 
-def test_what_changed_in_git_is_reviewed(project: ReviewProject):
+def test_files_changed_in_git_are_reviewed(project: ReviewProject):
     assert list_reviewed_files(project) == ["a.py", "b.py", "x.md"]
 
 
-def test_the_text_is_that_of_the_tool(project: ReviewProject, tmp_path: Path):
+def test_the_text_matches_the_answer_of_the_tool(project: ReviewProject, tmp_path: Path):
     for platform in ("claude", "generic"):
         app = make_app(project.root, str(tmp_path / "elsewhere.db"), platform=platform)
         text = call_tool(app, "get_review_instructions")
@@ -83,7 +83,7 @@ def test_the_text_is_that_of_the_tool(project: ReviewProject, tmp_path: Path):
         assert run(project, "--platform", platform).stdout == f"{text}\n"
 
 
-def test_files_can_be_named(project: ReviewProject):
+def test_files_can_be_passed_as_options(project: ReviewProject):
     assert list_reviewed_files(project, "--files", "b.py", "--files", "./b.py") == ["b.py"]
 
 
@@ -94,7 +94,7 @@ def test_files_can_be_read_from_standard_input(project: ReviewProject, content: 
     assert list_reviewed_files(project, "--files", "-", input=content) == ["b.py", "x.md"]
 
 
-def test_named_and_piped_files_add_up(project: ReviewProject):
+def test_files_from_options_and_from_a_pipe_are_combined(project: ReviewProject):
     assert list_reviewed_files(project, "--files", "-", "--files", "a.py", input=b"b.py\n") == [
         "a.py",
         "b.py",
@@ -114,7 +114,7 @@ def test_a_pipe_is_read_without_a_dash(project: ReviewProject):
     assert parse_names(by_nul.stdout.decode()) == ["python review of b.py"]
 
 
-def test_a_file_as_standard_input_counts_too(project: ReviewProject, tmp_path: Path):
+def test_file_names_are_read_from_a_file_on_standard_input(project: ReviewProject, tmp_path: Path):
     (tmp_path / "list").write_text("b.py\n")
     with (tmp_path / "list").open("rb") as listed:
         ran = run_with_stdin(project, stdin=listed)
@@ -123,7 +123,7 @@ def test_a_file_as_standard_input_counts_too(project: ReviewProject, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["empty pipe", "nothing", "closed"])
-def test_without_names_on_standard_input_git_is_used(project: ReviewProject, kind: str):
+def test_without_file_names_on_standard_input_git_is_used(project: ReviewProject, kind: str):
     if kind == "closed":
         ran = run_with_stdin(project, stdin=None, preexec_fn=lambda: os.close(0))
     else:
@@ -145,7 +145,7 @@ def test_a_pipe_that_stays_open_does_not_block(project: ReviewProject):
     assert ran.stderr == b"Nothing arrived on standard input; using the changes in git instead.\n"
 
 
-def test_a_base_can_be_named(project: ReviewProject):
+def test_the_base_can_be_chosen(project: ReviewProject):
     project.commit("c.py")
     project.write("d.py")
 
@@ -177,14 +177,14 @@ def test_names_that_are_not_utf_8_are_shown_and_break_nothing(project: ReviewPro
 # Platforms
 
 
-def test_the_platform_shapes_the_text(project: ReviewProject):
+def test_the_text_depends_on_the_platform(project: ReviewProject):
     ran = run(project, "--platform", "codex")
 
     assert ran.stdout.startswith("Do these reviews, in parallel if you can: ")
     assert "\n   subagent_type: coder\n" in ran.stdout
 
 
-def test_an_answer_for_programs_has_every_part(project: ReviewProject):
+def test_the_json_answer_has_every_field(project: ReviewProject):
     project.write_rules("sub", bad=1)
 
     told = run_json(project, "--files", "a.py", "--files", "none")
@@ -200,7 +200,7 @@ def test_an_answer_for_programs_has_every_part(project: ReviewProject):
     assert told == {"passed_before": 0, "base": None, "message": None, "missing": ["none"]}
 
 
-def test_json_says_why_there_is_nothing_to_review(project: ReviewProject):
+def test_json_contains_the_reason_why_there_is_nothing_to_review(project: ReviewProject):
     told = run_json(project, "--files", "-", input=b"")
 
     assert (told["tasks"], told["message"]) == ([], "No changed files detected.")
@@ -244,7 +244,7 @@ def test_an_unknown_review_cannot_be_marked(project: ReviewProject):
 # For pipelines
 
 
-def test_check_says_by_its_exit_code_whether_a_review_is_due(project: ReviewProject):
+def test_the_exit_code_of_check_shows_whether_a_review_is_due(project: ReviewProject):
     assert run(project).exit_code == 0
     assert run(project, "--check").exit_code == 1
     assert run(project, "--check", "--json").exit_code == 1
@@ -254,7 +254,7 @@ def test_check_says_by_its_exit_code_whether_a_review_is_due(project: ReviewProj
     assert run(project, "--check", "--files", "none").exit_code == 0
 
 
-def test_check_has_another_exit_code_when_a_rule_is_broken(project: ReviewProject):
+def test_check_has_a_different_exit_code_when_a_rule_is_broken(project: ReviewProject):
     project.write_rules("sub", bad=1)
 
     assert run(project, "--check").exit_code == 2
@@ -319,7 +319,7 @@ def test_a_broken_rule_is_printed_with_file_and_line_and_fails(project: ReviewPr
     assert len(run_json(project, "rules")["problems"]) == 1
 
 
-def test_options_count_before_a_command_as_well_as_after_it(project: ReviewProject):
+def test_options_apply_before_and_after_the_subcommand(project: ReviewProject):
     def told(*words: str) -> str:
         ran = CliRunner(env={"COLUMNS": "200"}).invoke(review, list(words))
         assert ran.exit_code == 0, ran.output

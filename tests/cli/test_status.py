@@ -75,7 +75,7 @@ def test_all_running_work_is_listed(project: Project):
     assert answer["events"][-1]["type"] == "message:created"
 
 
-def test_what_waits_is_counted_as_the_dashboard_counts_it(project: Project):
+def test_items_that_need_a_person_are_counted_as_in_the_dashboard(project: Project):
     [task, _] = project.create_plan()
     agent = project.register_agent()
     call_tool(project.app, "task_claim", task_id=task, agent_id=agent)

@@ -28,7 +28,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
-def test_templates_are_listed_for_people_and_for_programs(tmp_path: Path):
+def test_templates_are_listed_as_text_and_as_json(tmp_path: Path):
     folder = tmp_path / ".deepwork" / "templates"
     folder.mkdir(parents=True)
     (folder / "release.yml").write_text(RELEASE)

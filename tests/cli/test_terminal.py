@@ -77,7 +77,7 @@ def test_text_of_agents_is_neither_markup_nor_control_sequences(project: Path):
     assert r"[bold red]x[/] \x1b[2J\x07 :smile: \u202egone" in told
 
 
-def test_wide_characters_are_aligned_in_both(project: Path):
+def test_wide_characters_are_aligned_in_a_terminal_and_in_a_pipe(project: Path):
     for told in (
         run_deepwork(project, "agents", "list").out,
         COLOUR.sub("", run_in_terminal(project, "agents", "list", columns=200).out),
@@ -107,7 +107,7 @@ def test_in_a_pipe_there_is_no_colour_and_rich_is_not_imported(project: Path):
     assert "\x1b" not in ran.stdout
 
 
-def test_a_reader_that_stops_causes_no_error(project: Path):
+def test_a_closed_pipe_causes_no_error(project: Path):
     words = [
         sys.executable,
         "-P",

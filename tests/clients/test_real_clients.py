@@ -45,7 +45,7 @@ def test_after_claude_code_rewrote_its_file_our_entry_can_still_be_removed(machi
     assert list(json.loads(machine.read("~/.claude.json"))["mcpServers"]) == ["mine"]
 
 
-def test_codex_connects_reads_the_hooks_and_keeps_them_back_until_trusted(machine: Machine):
+def test_codex_connects_and_lists_the_hooks_as_untrusted(machine: Machine):
     project = str(machine.project)
     machine.write("~/.codex/config.toml", f'[projects."{project}"]\ntrust_level = "trusted"\n')
     machine.setup("codex", "--hooks")

@@ -224,7 +224,7 @@ def test_no_other_tool_can_be_called(page: TestClient, tool: str):
     assert act(page, tool).status_code == 404
 
 
-def test_an_action_is_a_post_of_json(page: TestClient):
+def test_an_action_accepts_only_a_post_of_json(page: TestClient):
     path = "/api/v1/actions/resolve_issue"
 
     assert (page.get(path).status_code, page.get(path).headers["allow"]) == (405, "POST")
@@ -268,7 +268,7 @@ class TestFromABrowser:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return page.post("/api/v1/actions/resolve_issue", json=body, headers=named).status_code
 
-    def test_our_own_page_acts(self, world: World, signed_in: TestClient):
+    def test_the_dashboards_own_page_can_act(self, world: World, signed_in: TestClient):
         assert self.act(signed_in, world, origin=f"http://{HOST}", sec_fetch_site="same-origin") == 200
 
     @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def needs(page: TestClient, kind: str) -> list[Any]:
 # Home
 
 
-def test_home_lists_what_needs_a_person_running_and_recent_runs(world: World, page: TestClient):
+def test_home_lists_items_that_need_a_person_and_running_and_recent_runs(world: World, page: TestClient):
     home = read(page, "/home")
 
     assert [need["kind"] for need in home["needs_you"]] == [
@@ -34,7 +34,7 @@ def test_home_lists_what_needs_a_person_running_and_recent_runs(world: World, pa
     assert home["last_seq"] > 0
 
 
-def test_each_need_has_its_run_and_actions(world: World, page: TestClient):
+def test_each_item_that_needs_a_person_has_its_run_and_actions(world: World, page: TestClient):
     [blocker] = needs(page, "blocker")
     assert blocker["run"] == {"id": world.track, "kind": "track", "name": "Payments"}
     assert blocker["task"] == {"id": world.tasks["part"], "name": "write the ledger"}
@@ -88,7 +88,7 @@ def test_settled_items_need_no_person(world: World, app: Application, page: Test
     assert needs(page, "manual_review") == []
 
 
-def test_more_needs_than_are_shown_are_counted(app: Application, page: TestClient):
+def test_items_beyond_the_page_that_need_a_person_are_counted(app: Application, page: TestClient):
     id = track.create_task(app, track.create_workflow_and_phase(app))
     for number in range(103):
         track.create_blocker(app, id, f"Which {number}?")
@@ -240,7 +240,7 @@ def test_search_finds_runs_tasks_decisions_and_issues(world: World, page: TestCl
     assert run["id"] == world.job
 
 
-def test_jobs_are_the_answer_of_the_tool(world: World, page: TestClient):
+def test_the_jobs_endpoint_returns_the_jobs_of_the_project(world: World, page: TestClient):
     answer = read(page, "/jobs")
 
     assert "letter" in [job["name"] for job in answer["jobs"]]
@@ -272,5 +272,5 @@ def test_the_status_has_the_duration_of_the_last_snapshot(app: Application, page
     assert read(page, "/status")["snapshots"] == {"mode": "git", "last_ms": 7}
 
 
-def test_me_is_the_name_and_scope_of_the_token(page: TestClient):
+def test_me_returns_the_name_and_scope_of_the_token(page: TestClient):
     assert read(page, "/me") == {"name": "owner", "scope": "admin"}

@@ -107,7 +107,7 @@ def make_session(id: str, data: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_only_what_a_person_logged_counts_as_a_review(place: str, upgraded: Application):
+def test_only_milestones_logged_by_a_person_count_as_reviews(place: str, upgraded: Application):
     texts = {f"no {reason}": text for reason, text in NO_APPROVALS.items()}
     texts["approval"] = json.dumps(APPROVAL)
     insert(place, "tracked_tasks", *(make_tracked_task(id, '{"manual_review_needed": true}') for id in texts))
@@ -129,7 +129,7 @@ def test_every_approval_of_a_large_store_is_found(place: str, upgraded: Applicat
     assert fetch(upgraded, "SELECT count(logged_by_person) FROM milestones") == [(MANY,)]
 
 
-def test_only_an_outcome_that_says_so_needs_a_manual_review(place: str, upgraded: Application):
+def test_only_a_true_flag_in_the_outcome_requires_a_manual_review(place: str, upgraded: Application):
     outcomes = {
         "tt_true": '{"summary": "s", "manual_review_needed": true}',
         "tt_false": '{"manual_review_needed": false}',

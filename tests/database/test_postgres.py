@@ -32,7 +32,7 @@ def test_an_invalid_url_is_reported_in_one_sentence():
     assert "postgresql://user@host" in refused.value.suggestion
 
 
-def test_an_unreachable_server_is_named_without_secrets(tmp_path: Path):
+def test_an_unreachable_server_is_reported_without_secrets(tmp_path: Path):
     app = make_app(tmp_path, "postgresql://ada:geheim@127.0.0.1:1/work")
 
     with pytest.raises(StorageError, match="cannot be reached") as refused:

@@ -74,7 +74,7 @@ def test_the_head_is_the_newest_migration():
     assert max(path.name[:4] for path in versions.glob("[0-9]*.py")) == schema.HEAD
 
 
-def test_a_file_that_is_not_a_database_is_named_and_not_changed(tmp_path: Path):
+def test_a_file_that_is_not_a_database_is_reported_and_not_changed(tmp_path: Path):
     file = tmp_path / "deepwork.db"
     file.write_bytes(b"precious notes, not a database" * 100)
 

@@ -42,7 +42,7 @@ def test_percent_signs_casts_and_words_with_colons_are_not_changed():
     )
 
 
-def test_only_conditions_with_a_value_count():
+def test_conditions_without_a_value_are_left_out():
     assert build_where({"a = :a": 1, "b = :b": None}) == "WHERE a = :a"
     assert build_where({"a = :a": None}) == ""
 
@@ -51,7 +51,7 @@ def test_an_insert_names_its_columns():
     assert build_insert("t", ("a", "b")) == "INSERT INTO t (a, b) VALUES (:a, :b)"
 
 
-def test_sqlite_plans_a_limit_once():
+def test_a_sqlite_limit_is_an_expression_so_that_its_query_is_planned_once():
     assert (
         prepare_statement("SELECT 1 LIMIT :n", {"n": 3}, format_colon_placeholder)[0]
         == "SELECT 1 LIMIT :n + 0"

@@ -99,7 +99,7 @@ def test_threads_wait_for_each_other_and_lose_nothing(app: Application):
     assert count_leases(app) == 80
 
 
-def test_many_concurrent_first_uses_prepare_once(app: Application):
+def test_concurrent_first_uses_prepare_the_database_once(app: Application):
     gate = threading.Barrier(8)
 
     def use(number: int) -> None:
@@ -151,7 +151,7 @@ def test_actions_run_after_the_outermost_commit_and_may_open_transactions(app: A
     assert seen == [2]
 
 
-def test_nothing_acts_after_a_rollback(app: Application):
+def test_no_action_or_handler_runs_after_a_rollback(app: Application):
     seen: list[str] = []
     app.database.subscribe(["agent:updated"], lambda _: seen.append("handler"))
 

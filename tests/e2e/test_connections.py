@@ -126,7 +126,7 @@ def test_the_dashboard_works_with_postgresql(browser: Browser, postgres_url: str
         assert visitor.troubles == []
 
 
-def test_a_server_on_the_network_shows_what_its_own_clients_do(browser: Browser, tmp_path: Path) -> None:
+def test_a_network_server_shows_the_work_of_its_own_clients(browser: Browser, tmp_path: Path) -> None:
     with Dashboard(tmp_path, "serve", "--transport", "http") as server, Visitor(browser, server) as visitor:
         visitor.open("/")
 

@@ -56,7 +56,7 @@ def test_a_crash_between_keeping_and_replacing_leaves_no_files_behind(tmp_path: 
     assert list_names(tmp_path) == ["state", "state.prev"]
 
 
-def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_an_existing_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "state").symlink_to(tmp_path / "precious")
 
@@ -96,7 +96,7 @@ def test_a_failed_sync_leaves_the_old_content_and_nothing_else(
     assert list_names(tmp_path) == ["state"]
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     for nowhere in ("nowhere", "file"):
@@ -139,9 +139,7 @@ def write_under_strace(path: Path, fault: str) -> bool:
     return done.returncode != 0
 
 
-def test_the_content_reaches_the_disk_before_the_name_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_content_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     sync, rename = os.fsync, Path.replace
 

@@ -123,9 +123,7 @@ def test_killing_the_holder_frees_the_lock_immediately(path: Path, holder: subpr
     timer.join()
 
 
-def test_an_abandoned_place_is_released_when_its_turn_comes(
-    path: Path, holder: subprocess.Popen[str]
-) -> None:
+def test_a_waiter_that_gave_up_does_not_keep_the_lock(path: Path, holder: subprocess.Popen[str]) -> None:
     gave_up, other = FileLock(path), FileLock(path)
     with pytest.raises(StorageError), gave_up.hold(timeout=0.05):
         pass
@@ -136,7 +134,7 @@ def test_an_abandoned_place_is_released_when_its_turn_comes(
         pass
 
 
-def test_a_process_that_gives_up_often_has_one_place_in_the_queue(
+def test_a_process_that_gives_up_repeatedly_has_one_waiting_thread(
     path: Path, holder: subprocess.Popen[str]
 ) -> None:
     lock = FileLock(path)
@@ -218,7 +216,7 @@ def test_processes_exclude_each_other_and_all_get_their_turn(path: Path) -> None
     assert min(turns) >= FAIR * sum(turns) / 8, turns
 
 
-def test_an_unwritable_path_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StorageError, match=r"x\.lock"), FileLock(tmp_path / "file" / "x.lock").hold():

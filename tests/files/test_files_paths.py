@@ -105,7 +105,7 @@ def test_a_link_that_stays_inside_is_followed(project: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["..data", "a..b", "...", "plan.md.", "-rf", "with\nnewline", "dé jà", "a\\..\\b"]
 )
-def test_strange_names_are_still_names(project: Path, name: str) -> None:
+def test_strange_file_names_are_accepted(project: Path, name: str) -> None:
     (project / name).write_text("x")
 
     assert read_confined(project, name, max_bytes=10) == b"x"
@@ -155,7 +155,7 @@ def test_a_cyclic_link_is_an_error(project: Path) -> None:
                 confine(project, path, must_exist=must_exist)
 
 
-def test_a_directory_is_not_a_file_and_a_file_not_a_directory(project: Path) -> None:
+def test_a_path_of_the_wrong_kind_is_refused(project: Path) -> None:
     with pytest.raises(InvalidInput, match="is not a regular file"):
         confine(project, "docs", kind="file")
     with pytest.raises(InvalidInput, match="is not a directory"):
@@ -180,7 +180,7 @@ def test_pipes_and_sockets_are_refused_immediately(
         read_confined(project, path, max_bytes=10)
 
 
-def test_a_file_over_the_cap_is_not_read(project: Path) -> None:
+def test_a_file_over_the_limit_is_not_read(project: Path) -> None:
     with (project / "sparse").open("wb") as file:
         file.truncate(10 * 2**30)
 

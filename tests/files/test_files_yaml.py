@@ -66,7 +66,7 @@ def test_a_document_is_plain_data() -> None:
         (("steps", 1, "also", 0), 9),
     ],
 )
-def test_everything_knows_its_line(path: tuple[str | int, ...], line: int) -> None:
+def test_every_value_has_its_line(path: tuple[str | int, ...], line: int) -> None:
     assert load_yaml(JOB, source="job.yml").get_line(*path) == line
 
 
@@ -121,7 +121,7 @@ def test_a_problem_found_later_is_reported_in_the_same_form() -> None:
         ("١٢", "١٢"),
     ],
 )
-def test_a_scalar_is_text_unless_it_is_plainly_something_else(text: str, value: object) -> None:
+def test_a_scalar_is_text_unless_it_is_clearly_another_type(text: str, value: object) -> None:
     found = load(f"a: {text}")["a"]
 
     assert (found, type(found)) == (value, type(value))
@@ -132,7 +132,7 @@ def test_a_key_is_always_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "\ufeff", "---\n", "\n\n"])
-def test_an_empty_document_is_nothing(text: str) -> None:
+def test_an_empty_document_is_none(text: str) -> None:
     assert load(text) is None
 
 
@@ -171,7 +171,7 @@ def test_a_mistake_is_reported_with_file_and_line(text: str, line: int, problem:
     assert problem in message
 
 
-def test_a_file_over_the_cap_is_too_large() -> None:
+def test_a_file_over_the_limit_is_too_large() -> None:
     with pytest.raises(DefinitionError) as refused:
         load_yaml("é" * 6, source="job.yml", max_bytes=11)
 

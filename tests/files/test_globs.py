@@ -277,7 +277,7 @@ def test_any_of_several_patterns_may_match_and_the_order_of_the_paths_stays() ->
     assert globs.filter(["z.py", "README.md", "src/a.py", "docs/a.md"]) == ["z.py", "README.md", "docs/a.md"]
 
 
-def test_no_patterns_match_nothing() -> None:
+def test_an_empty_list_of_patterns_matches_nothing() -> None:
     assert Globs([]).filter(["a", ""]) == []
 
 
@@ -330,7 +330,7 @@ def test_patterns_that_one_path_can_match_overlap(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
-def test_patterns_that_no_path_can_match_are_apart(one: str, other: str) -> None:
+def test_patterns_that_share_no_path_do_not_overlap(one: str, other: str) -> None:
     assert not may_overlap(one, other)
     assert not may_overlap(other, one)
 

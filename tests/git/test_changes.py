@@ -393,14 +393,14 @@ def test_on_a_branch_without_commits_everything_is_a_change(project: Project, ba
 
 
 @pytest.mark.parametrize("ask", [list_files, find_changed_files])
-def test_outside_of_any_repository_the_error_says_so(tmp_path: Path, ask: GitQuery) -> None:
+def test_outside_a_repository_the_error_says_so(tmp_path: Path, ask: GitQuery) -> None:
     with pytest.raises(GitError, match="is not a git repository") as refused:
         ask(Git(tmp_path, environment=ENVIRONMENT))
 
     assert "git init" in refused.value.suggestion
 
 
-def test_outside_of_any_repository_a_named_base_is_not_blamed(tmp_path: Path) -> None:
+def test_outside_a_repository_the_error_does_not_blame_the_given_base(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="is not a git repository"):
         Project(tmp_path).changes("main")
 
@@ -605,7 +605,7 @@ def test_any_name_of_a_commit_can_be_the_base(project: Project) -> None:
         "tree", "0" * 40, "a" * 40, "line\nbreak", "nul\0", "\ud800", "é", os.fsdecode(b"\xff"), "x" * 200_000,
     ],
 )  # fmt: skip
-def test_a_base_that_does_not_exist_is_named(project: Project, name: str) -> None:
+def test_a_missing_base_is_named_in_the_error(project: Project, name: str) -> None:
     project.git("tag", "tree", "HEAD^{tree}")
 
     with pytest.raises(InvalidInput, match="There is no branch, tag or commit") as refused:
@@ -664,7 +664,7 @@ def counting(project: Project, calls: Path) -> Git:
     return Git(project.root, environment=ENVIRONMENT, program=str(program))
 
 
-def test_five_commands_are_enough(project: Project, tmp_path: Path) -> None:
+def test_finding_changes_runs_at_most_five_git_commands(project: Project, tmp_path: Path) -> None:
     project.commit("committed.py")
     calls = tmp_path / "calls"
     git = counting(project, calls)

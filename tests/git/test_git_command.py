@@ -117,7 +117,7 @@ def test_a_missing_program_is_reported_with_a_suggestion(tmp_path: Path) -> None
     assert "Install git" in missing.value.suggestion
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="nowhere"):
         Git(tmp_path / "nowhere", environment=ENVIRONMENT).get_version()
 

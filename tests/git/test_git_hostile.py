@@ -466,7 +466,7 @@ def commands(repository: Path) -> list[Command]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in DORMANT])
-def test_plain_git_runs_what_the_repository_names(trap: Trap, name: str) -> None:
+def test_plain_git_runs_programs_that_the_repository_names(trap: Trap, name: str) -> None:
     CASES[name](trap)
 
     for args, env in commands(trap.repository):
@@ -483,7 +483,7 @@ def test_plain_git_runs_what_the_repository_names(trap: Trap, name: str) -> None
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_our_git_runs_nothing(trap: Trap, name: str) -> None:
+def test_safe_git_runs_nothing_that_the_repository_names(trap: Trap, name: str) -> None:
     CASES[name](trap)
     trap.marker.unlink(missing_ok=True)
     git = Git(trap.repository, environment=ENVIRONMENT)

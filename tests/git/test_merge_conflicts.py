@@ -53,7 +53,7 @@ def test_a_file_deleted_here_and_changed_there_is_in_conflict(project: Project) 
     assert find_merge_conflicts(project.safe_git, "main", "theirs") == ("removed.py",)
 
 
-def test_predicting_changes_nothing(project: Project) -> None:
+def test_predicting_conflicts_changes_nothing(project: Project) -> None:
     commit_on_branch(project, "ours", "kept.py", content="ours\n")
     commit_on_branch(project, "theirs", "kept.py", "b.py", content="theirs\n")
     project.write("edited.py", "new.py")
@@ -64,7 +64,7 @@ def test_predicting_changes_nothing(project: Project) -> None:
     assert (read_state(project), list_objects(project), project.git("for-each-ref")) == before
 
 
-def test_it_works_in_a_folder_with_an_odd_name(tmp_path: Path) -> None:
+def test_conflicts_are_found_in_a_folder_with_an_odd_name(tmp_path: Path) -> None:
     project = create_started_project(tmp_path / 'co:lon "quoted" back\\slash\nline')
     commit_on_branch(project, "ours", "kept.py", content="ours\n")
     commit_on_branch(project, "theirs", "kept.py", content="theirs\n")
@@ -80,7 +80,7 @@ def test_unrelated_histories_are_an_error(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "-x", "main..main"])
-def test_a_missing_branch_is_named(project: Project, name: str) -> None:
+def test_a_missing_branch_is_named_in_the_error(project: Project, name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         find_merge_conflicts(project.safe_git, "main", name)
 

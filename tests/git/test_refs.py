@@ -76,7 +76,7 @@ def test_branches_tags_and_hashes_are_resolved(project: Project) -> None:
         "f" * 40,
     ],
 )
-def test_nothing_else_is_resolved(project: Project, name: str) -> None:
+def test_other_names_are_not_resolved(project: Project, name: str) -> None:
     assert resolve_commit(project.safe_git, name) is None
 
 

@@ -377,7 +377,7 @@ def test_a_subfolder_records_the_whole_tree(project: Project) -> None:
     }
 
 
-def test_its_own_folder_is_never_included(tmp_path: Path) -> None:
+def test_the_snapshot_folder_is_never_included(tmp_path: Path) -> None:
     project = create_started_project(tmp_path / "project")
     watched = Watched(project)
     project.write("new.py")
@@ -569,7 +569,7 @@ def test_a_long_patch_is_truncated_at_a_line(project: Project, watched: Watched)
     assert patch.text.endswith("+a line of é\n")
 
 
-def test_the_patch_of_a_binary_file_says_only_that(project: Project, watched: Watched) -> None:
+def test_the_patch_of_a_binary_file_is_marked_as_binary(project: Project, watched: Watched) -> None:
     before = watched.last
     (project.root / "image.bin").write_bytes(b"\0\1\2")
 
@@ -673,7 +673,7 @@ def test_on_a_clean_tree_the_result_equals_two_plain_diffs(project: Project) -> 
 # --- pruning
 
 
-def test_prune_removes_what_is_not_needed(project: Project, watched: Watched) -> None:
+def test_prune_removes_unneeded_snapshots(project: Project, watched: Watched) -> None:
     taken = [watched.last]
     for number in range(5):
         project.write(f"new-{number}.py", "edited.py", content=f"version {number}\n")
@@ -761,7 +761,7 @@ def test_without_git_large_files_are_listed(plain: Project, without: SnapshotSto
     assert [each.path for each in after.listed] == ["large.bin"]
 
 
-def test_without_git_prune_removes_what_is_not_needed(plain: Project, without: SnapshotStore) -> None:
+def test_without_git_prune_removes_unneeded_snapshots(plain: Project, without: SnapshotStore) -> None:
     first = without.take()
     plain.write("new.py")
     second = without.take()

@@ -41,7 +41,7 @@ def test_a_tree_has_a_new_branch_that_starts_at_head(project: Project, tmp_path:
 
 
 @pytest.mark.parametrize("base", ["old", "v1", "refs/tags/v1", "HEAD~1", "a hash"])
-def test_a_tree_may_start_elsewhere(project: Project, tmp_path: Path, base: str) -> None:
+def test_a_tree_may_start_at_another_commit(project: Project, tmp_path: Path, base: str) -> None:
     first = project.head()
     project.git("branch", "old")
     project.git("tag", "-a", "-m", "one", "v1")
@@ -74,7 +74,9 @@ def test_before_the_first_commit_there_is_no_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "base", ["missing", "-x", "--all", "a..b", "new\nline", "nul\0", "HEAD:kept.py", "\ud800"]
 )
-def test_a_base_that_is_not_a_commit_is_named(project: Project, tmp_path: Path, base: str) -> None:
+def test_a_base_that_is_not_a_commit_is_named_in_the_error(
+    project: Project, tmp_path: Path, base: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         add_worktree(project.safe_git, tmp_path / "tree", "task", base)
 
@@ -366,7 +368,7 @@ def test_a_tree_can_be_removed_from_within(project: Project) -> None:
 @pytest.mark.parametrize(
     "kind", ["changed", "staged", "new", "deleted", "new folder", "hidden", "skipped", "merging"]
 )
-def test_a_tree_with_uncommitted_work_stays(project: Project, kind: str) -> None:
+def test_a_tree_with_uncommitted_work_is_not_removed(project: Project, kind: str) -> None:
     tree = add_tree(project)
     if kind == "merging":
         tree.commit("kept.py", content="theirs\n")
@@ -403,7 +405,7 @@ def test_a_tree_whose_work_was_rescued_is_removed(project: Project) -> None:
     assert not tree.root.exists()
 
 
-def test_a_tree_that_was_worked_on_after_the_rescue_stays(project: Project) -> None:
+def test_a_tree_that_changed_after_its_rescue_is_not_removed(project: Project) -> None:
     tree = add_tree(project)
     tree.write("new.py")
     saved = rescue(tree.safe_git, "task")
@@ -426,7 +428,7 @@ def test_a_branch_with_the_same_files_but_without_the_commits_is_not_a_rescue(pr
         remove_worktree(project.safe_git, tree.root, rescued="same-files")
 
 
-def test_commits_that_only_a_detached_head_holds_stay(project: Project) -> None:
+def test_a_tree_whose_detached_head_holds_unreferenced_commits_is_not_removed(project: Project) -> None:
     tree = add_tree(project)
     tree.git("checkout", "-q", "--detach")
     tree.commit("loose.py")
@@ -440,7 +442,7 @@ def test_commits_that_only_a_detached_head_holds_stay(project: Project) -> None:
     assert "loose.py" in list_files_at(project, saved)
 
 
-def test_for_a_tree_deleted_by_hand_only_the_record_is_removed(project: Project) -> None:
+def test_only_the_record_is_removed_for_a_tree_deleted_by_hand(project: Project) -> None:
     tree, kept = add_tree(project), add_tree(project, "kept")
     elsewhere = add_tree(project, "elsewhere")
     shutil.rmtree(tree.root)
@@ -475,7 +477,7 @@ def test_an_emptied_folder_counts_as_deleted(project: Project) -> None:
     assert not tree.root.exists()
 
 
-def test_a_tree_that_lost_its_git_is_not_touched(project: Project) -> None:
+def test_a_tree_without_its_git_file_is_not_touched(project: Project) -> None:
     tree = add_tree(project)
     (tree.root / ".git").unlink()
 
@@ -486,7 +488,7 @@ def test_a_tree_that_lost_its_git_is_not_touched(project: Project) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_locked_tree_stays(project: Project, is_there: bool) -> None:
+def test_a_locked_tree_is_not_removed(project: Project, is_there: bool) -> None:
     tree = add_tree(project)
     project.git("worktree", "lock", "--reason", "on a stick", str(tree.root))
     if not is_there:
@@ -534,7 +536,7 @@ def test_a_tree_is_removed_with_an_unfetched_submodule_but_not_with_a_fetched_on
 
 
 @pytest.mark.parametrize("has_commit", [True, False])
-def test_a_tree_with_a_nested_repository_stays(project: Project, has_commit: bool) -> None:
+def test_a_tree_with_a_nested_repository_is_not_removed(project: Project, has_commit: bool) -> None:
     tree = add_tree(project)
     inner = create_project(tree.root / "inner")
     if has_commit:
@@ -544,7 +546,7 @@ def test_a_tree_with_a_nested_repository_stays(project: Project, has_commit: boo
         remove_worktree(project.safe_git, tree.root)
 
 
-def test_a_tree_with_another_inside_stays(project: Project) -> None:
+def test_a_tree_that_contains_another_tree_is_not_removed(project: Project) -> None:
     tree = add_tree(project)
     tree.write(".git-is-a-file", content="")
     tree.write(".gitignore", content="inside/\n*.log\n")
@@ -585,7 +587,7 @@ def trap(repository: Path, tmp_path: Path) -> Trap:
         "merge driver",
     ],
 )
-def test_a_tree_is_added_and_removed_without_running_what_the_repository_names(
+def test_adding_and_removing_a_tree_runs_no_program_of_the_repository(
     trap: Trap, tmp_path: Path, name: str
 ) -> None:
     CASES[name](trap)

@@ -10,7 +10,7 @@ from deepwork.config import load_settings
 from deepwork.hooks.entrypoint import BadUsage, find_event_project, parse_arguments
 
 
-def test_words_say_where_the_store_is():
+def test_arguments_select_the_store():
     url = "postgresql://team@example.org/deepwork"
 
     asked = parse_arguments(["stop", "--client", "codex", "--global", "--db", url])
@@ -23,7 +23,7 @@ def test_words_say_where_the_store_is():
     }
 
 
-def test_what_is_not_said_is_left_to_the_settings(tmp_path: Path):
+def test_omitted_arguments_fall_back_to_the_settings(tmp_path: Path):
     asked = parse_arguments(["stop", "--client", "codex", "--path", str(tmp_path)])
 
     settings = load_settings(asked.path, asked.flags, {"DEEPWORK_GLOBAL": "1"})
@@ -33,7 +33,7 @@ def test_what_is_not_said_is_left_to_the_settings(tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", ["--global=1", "stop --client codex --globe", "--global"])
-def test_words_that_mean_nothing_are_refused(words: str):
+def test_invalid_arguments_are_refused(words: str):
     with pytest.raises(BadUsage):
         parse_arguments(words.split())
 
@@ -44,27 +44,27 @@ def made(*folders: Path) -> Path:
     return folders[0]
 
 
-def test_a_repository_inside_a_project_belongs_to_it(tmp_path: Path):
+def test_a_repository_inside_a_project_belongs_to_the_project(tmp_path: Path):
     project, inside = tmp_path / "project", tmp_path / "project" / "vendor" / "library"
     made(project / ".git", project / ".deepwork", inside / ".git", inside / "src")
 
     assert find_event_project(inside / "src") == project
 
 
-def test_a_repository_inside_a_project_may_be_one_itself(tmp_path: Path):
+def test_a_repository_inside_a_project_may_be_its_own_project(tmp_path: Path):
     project, inside = tmp_path / "project", tmp_path / "project" / "library"
     made(project / ".deepwork", inside / ".deepwork", inside / ".git")
 
     assert find_event_project(inside) == inside
 
 
-def test_without_a_project_the_repository_is_it(tmp_path: Path):
+def test_without_a_deepwork_folder_the_innermost_repository_is_the_project(tmp_path: Path):
     made(tmp_path / "outer" / ".git", tmp_path / "outer" / "inner" / ".git", tmp_path / "outer/inner/src")
 
     assert find_event_project(tmp_path / "outer" / "inner" / "src") == tmp_path / "outer" / "inner"
 
 
-def test_a_worktree_inside_its_main_tree_is_a_project_of_its_own(tmp_path: Path):
+def test_a_worktree_inside_its_main_tree_is_its_own_project(tmp_path: Path):
     tree = tmp_path / "trees" / "one"
     notes = made(tmp_path / ".git" / "worktrees" / "one", tmp_path / ".deepwork", tree / "src")
     (notes / "gitdir").write_text(f"{tree / '.git'}\n")

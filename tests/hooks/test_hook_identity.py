@@ -54,13 +54,13 @@ def test_a_session_that_acts_as_an_agent_is_that_agent(
         ("get_session", {"session_id": "abcdefgh"}, {"begin_step": {"session_id": "abcdefgh"}}),
     ],
 )
-def test_what_was_refused_or_says_nothing_teaches_nothing(
+def test_refused_and_unrelated_calls_do_not_change_the_record(
     tool: str, given: dict[str, Any], answer: dict[str, Any]
 ):
     assert learn_from_call(NOBODY, tool, given, answer) == NOBODY
 
 
-def test_a_job_session_is_known_from_its_step_until_it_ends():
+def test_a_job_session_is_remembered_until_it_ends():
     begun = learn_from_call(NOBODY, "start_workflow", {"goal": "g"}, build_step_answer("abcdefgh"))
 
     assert begun.jobs == ("abcdefgh",)
@@ -69,13 +69,13 @@ def test_a_job_session_is_known_from_its_step_until_it_ends():
     assert learn_from_call(begun, "abort_workflow", {}, {"aborted_workflow": "x"}).jobs == ()
 
 
-def test_a_step_that_was_sent_back_tells_whose_it_is():
+def test_a_step_that_was_sent_back_identifies_its_session():
     assert learn_from_call(NOBODY, "finished_step", {"session_id": "abcdefgh"}, SENT_BACK).jobs == (
         "abcdefgh",
     )
 
 
-def test_after_a_job_inside_another_the_outer_goes_on():
+def test_when_a_nested_job_ends_the_outer_job_is_current_again():
     outer = learn_from_call(NOBODY, "start_workflow", {}, build_step_answer("outer"))
     inner = learn_from_call(outer, "start_workflow", {}, build_step_answer("inner"))
 
@@ -87,12 +87,12 @@ def test_after_a_job_inside_another_the_outer_goes_on():
     ).jobs == ("outer", "inner")
 
 
-def test_ending_anothers_job_does_not_end_the_own():
+def test_ending_the_job_of_another_session_keeps_ones_own():
     for tool, answer in (("abort_workflow", {"aborted_workflow": "x"}), ("finished_step", COMPLETE)):
         assert learn_from_call(ADA, tool, {"session_id": "zzzzzzzz"}, answer) == ADA
 
 
-def test_a_tracked_workflow_is_known_until_it_is_completed():
+def test_a_tracked_workflow_is_remembered_until_it_is_completed():
     begun = learn_from_call(NOBODY, "start_workflow", {"name": "n"}, {"workflow_id": "tw_1"})
 
     assert begun.workflow == "tw_1"
@@ -103,13 +103,13 @@ def test_a_tracked_workflow_is_known_until_it_is_completed():
     assert learn_from_call(begun, "complete_workflow", {"workflow_id": "tw_1"}, {}).workflow is None
 
 
-def test_an_agent_that_leaves_is_forgotten_and_the_rest_is_not():
+def test_an_unregistered_agent_is_forgotten_and_everything_else_is_kept():
     after = learn_from_call(ADA, "agent_unregister", {"id": "ag_1"}, {"success": True})
 
     assert (after.agents, after.jobs, after.workflow) == ((), ("abcdefgh",), "tw_1")
 
 
-def test_a_session_speaks_for_so_many_agents_the_last_first():
+def test_a_session_remembers_a_limited_number_of_agents_newest_first():
     record = NOBODY
     for number in range(MAX_AGENTS + 5):
         record = learn_from_call(record, "agent_register", {}, {"id": f"ag_{number}"})
@@ -118,7 +118,7 @@ def test_a_session_speaks_for_so_many_agents_the_last_first():
     assert record.agents[0] == f"ag_{MAX_AGENTS + 4}"
 
 
-def test_the_table_of_acting_agents_is_what_the_tools_declare(tmp_path: Path):
+def test_the_table_of_acting_agents_matches_the_tool_declarations(tmp_path: Path):
     app = make_app(tmp_path, str(tmp_path / "deepwork.db"))
 
     declared = {

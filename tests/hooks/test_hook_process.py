@@ -62,7 +62,7 @@ def root(file_project: Project) -> Path:
     return file_project.app.settings.project_root
 
 
-def test_a_session_from_its_first_call_to_its_end(file_project: Project, root: Path):
+def test_hooks_follow_a_session_from_its_first_call_to_its_end(file_project: Project, root: Path):
     """Beside a server on the same file, from a folder below the project."""
     below = root / "src" / "deep"
     below.mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_a_session_from_its_first_call_to_its_end(file_project: Project, root: P
     assert read_failures(root) == ""
 
 
-def test_where_there_is_no_store_none_is_made(tmp_path: Path):
+def test_hooks_do_not_create_a_store(tmp_path: Path):
     done = run_hook(tmp_path, "session-start --client claude-code", build_event(cwd=str(tmp_path)))
 
     assert is_silent(done)
@@ -103,9 +103,7 @@ def test_where_there_is_no_store_none_is_made(tmp_path: Path):
         ("session-start --client codex", build_event(cwd="/does/not/exist"), "does not exist"),
     ],
 )
-def test_what_cannot_be_read_is_logged_for_people_alone(
-    tmp_path: Path, words: str, content: bytes, said: str
-):
+def test_unreadable_input_is_logged_and_not_printed(tmp_path: Path, words: str, content: bytes, said: str):
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / "below").mkdir()
 
@@ -116,14 +114,14 @@ def test_what_cannot_be_read_is_logged_for_people_alone(
 @pytest.mark.parametrize(
     "words", ["before-lunch --client claude-code", "stop --client vi", "stop", "stop --again"]
 )
-def test_words_that_mean_nothing_do_not_block_the_agent(tmp_path: Path, words: str):
+def test_invalid_arguments_do_not_block_the_agent(tmp_path: Path, words: str):
     done = run_hook(tmp_path, words, build_event(cwd=str(tmp_path)))
 
     assert (done.returncode, done.stdout) == (0, b"")
     assert b"Usage: deepwork hook" in done.stderr
 
 
-def test_a_folder_that_is_gone_troubles_nobody(file_project: Project, root: Path):
+def test_a_deleted_working_directory_causes_no_error(file_project: Project, root: Path):
     _, task = file_project.start_task()
     gone, words = root / "gone", "session-start --client claude-code"
 
@@ -139,7 +137,7 @@ def test_a_folder_that_is_gone_troubles_nobody(file_project: Project, root: Path
     assert task in from_nowhere(build_event(cwd=str(root), source="compact")).stdout.decode()
 
 
-def test_no_word_can_forge_a_line_of_the_log(root: Path):
+def test_an_argument_cannot_forge_a_log_line(root: Path):
     (root / ".deepwork").mkdir(exist_ok=True)
 
     subprocess.run(
@@ -155,7 +153,7 @@ def test_no_word_can_forge_a_line_of_the_log(root: Path):
     assert "stop 2026-01-01 all is well: BadUsage" in line
 
 
-def test_the_store_may_be_named(file_project: Project, root: Path):
+def test_the_store_can_be_chosen(file_project: Project, root: Path):
     _, task = file_project.start_task()
     file_project.app.close()
     (root / ".deepwork" / "deepwork.db").rename(root / "elsewhere.db")
@@ -167,7 +165,7 @@ def test_the_store_may_be_named(file_project: Project, root: Path):
     assert task in told.stdout.decode()
 
 
-def test_the_installed_command_answers_as_the_module_does(file_project: Project, root: Path):
+def test_the_installed_command_answers_like_the_module(file_project: Project, root: Path):
     _, task = file_project.start_task()
 
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
@@ -182,7 +180,7 @@ def test_the_installed_command_answers_as_the_module_does(file_project: Project,
     assert (wrong.returncode, wrong.stdout) == (0, b"")  # 2 would keep the agent from going on
 
 
-def test_a_very_long_event_is_taken_whole(file_project: Project, root: Path):
+def test_a_very_long_event_is_processed(file_project: Project, root: Path):
     agent, _ = file_project.start_task()
     file_project.execute("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
     before = file_project.fetch_value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent)
@@ -196,7 +194,7 @@ def test_a_very_long_event_is_taken_whole(file_project: Project, root: Path):
     assert file_project.fetch_value("SELECT last_heartbeat FROM agents WHERE id = :id", id=agent) > before
 
 
-def test_a_store_that_others_hold_is_not_waited_for(file_project: Project, root: Path):
+def test_a_locked_store_is_not_waited_for(file_project: Project, root: Path):
     agent, _ = file_project.start_task()
     file_project.execute("UPDATE agents SET last_heartbeat = last_heartbeat - 40000 WHERE id = :id", id=agent)
     file_project.app.close()
@@ -214,7 +212,7 @@ def test_a_store_that_others_hold_is_not_waited_for(file_project: Project, root:
     assert "was not free within 0.2 s" in read_failures(root)
 
 
-def test_a_store_of_tomorrow_is_left_alone(file_project: Project, root: Path):
+def test_a_store_of_a_newer_version_is_left_alone(file_project: Project, root: Path):
     file_project.start_task()
     file_project.execute("UPDATE alembic_version SET version_num = '9999'")
     file_project.app.close()
@@ -225,7 +223,7 @@ def test_a_store_of_tomorrow_is_left_alone(file_project: Project, root: Path):
     assert "schema 9999" in read_failures(root)
 
 
-def test_a_store_that_is_no_database_is_left_alone(root: Path):
+def test_a_store_file_that_is_not_a_database_is_left_alone(root: Path):
     (root / ".deepwork").mkdir(exist_ok=True)
     (root / ".deepwork" / "deepwork.db").write_bytes(b"not a database, surely" * 100)
 
@@ -234,7 +232,7 @@ def test_a_store_that_is_no_database_is_left_alone(root: Path):
     assert (root / ".deepwork" / "deepwork.db").read_bytes().startswith(b"not a database")
 
 
-def test_where_nothing_can_be_remembered_the_agent_notices_nothing(file_project: Project, root: Path):
+def test_an_unwritable_record_folder_does_not_disturb_the_agent(file_project: Project, root: Path):
     agent = file_project.register_agent()
     (root / ".deepwork" / "hooks").write_text("A file is in the way.")
     given: dict[str, Any] = {"agent_id": agent}
@@ -250,7 +248,7 @@ def test_where_nothing_can_be_remembered_the_agent_notices_nothing(file_project:
     assert is_silent(done)
 
 
-def test_a_server_that_is_away_costs_seconds_at_most(tmp_path: Path):
+def test_an_unreachable_database_server_is_logged_and_does_not_block(tmp_path: Path):
     (tmp_path / ".deepwork").mkdir()
     url = "postgresql://nobody@127.0.0.1:1/none"
 
@@ -262,7 +260,7 @@ def test_a_server_that_is_away_costs_seconds_at_most(tmp_path: Path):
     assert "cannot be reached" in read_failures(tmp_path)
 
 
-def test_a_client_that_sends_nothing_is_not_waited_for(root: Path):
+def test_a_hook_times_out_if_the_client_sends_nothing(root: Path):
     (root / ".deepwork").mkdir(exist_ok=True)
     process = subprocess.Popen(
         [*COMMAND, "stop", "--client", "codex"], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -277,7 +275,7 @@ def test_a_client_that_sends_nothing_is_not_waited_for(root: Path):
     process.stdout.close()
 
 
-def test_a_kill_at_any_moment_leaves_a_store_that_works(file_project: Project, root: Path):
+def test_a_kill_at_any_moment_leaves_a_working_store(file_project: Project, root: Path):
     agent, task = file_project.start_task()
     for moment in range(8):
         file_project.execute("UPDATE agents SET last_heartbeat = 1 WHERE id = :id", id=agent)
@@ -301,7 +299,7 @@ def test_a_kill_at_any_moment_leaves_a_store_that_works(file_project: Project, r
     assert file_project.fetch_value("PRAGMA quick_check") == "ok"
 
 
-def test_nothing_heavy_is_imported(file_project: Project, root: Path):
+def test_hooks_import_nothing_heavy(file_project: Project, root: Path):
     file_project.start_task()
     heavy = {
         "pydantic",
@@ -336,7 +334,7 @@ def test_nothing_heavy_is_imported(file_project: Project, root: Path):
     assert int(modules) < 200
 
 
-def test_the_log_is_bounded_and_keeps_the_newest(tmp_path: Path):
+def test_the_failure_log_is_bounded_and_keeps_the_newest_lines(tmp_path: Path):
     for number in range(3000):
         record_failure(tmp_path, "stop --client codex", ValueError(f"number {number}\nwith a second line"))
 

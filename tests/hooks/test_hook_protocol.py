@@ -45,20 +45,20 @@ AS_TEXT = json.dumps(SAID)
         },
     ],
 )
-def test_an_answer_of_ours_is_found_in_every_wrapping(told: dict[str, Any]):
+def test_a_deepwork_answer_is_parsed_from_every_client_format(told: dict[str, Any]):
     heard = parse_event("gemini", build_event(tool_input={"name": "Ada"}, **told))
 
     assert (heard.tool, heard.arguments, heard.answer) == ("agent_register", {"name": "Ada"}, SAID)
 
 
 @pytest.mark.parametrize("name", ["Bash", "mcp__github__agent_register", "mcp_deepwork", "mcp__deepwork", ""])
-def test_other_tools_are_not_ours(name: str):
+def test_calls_of_other_tools_are_ignored(name: str):
     heard = parse_event("codex", build_event(tool_name=name, tool_input={"id": "x"}, tool_response=SAID))
 
     assert (heard.tool, heard.arguments, heard.answer) == ("", {}, {})
 
 
-def test_of_an_event_that_is_too_long_only_whose_it_is_is_read():
+def test_only_session_and_directory_are_read_from_an_oversized_event():
     content = build_event("s9", "/a/place", tool_name="Read", tool_response="x" * MAX_INPUT)
 
     heard = parse_event("claude-code", content)
@@ -66,7 +66,7 @@ def test_of_an_event_that_is_too_long_only_whose_it_is_is_read():
     assert (heard.session_id, heard.cwd, heard.tool) == ("s9", "/a/place", "")
 
 
-def test_what_a_tool_is_given_does_not_say_whose_a_long_event_is():
+def test_tool_input_does_not_override_the_session_of_an_oversized_event():
     given = {"session_id": "theirs", "cwd": "/elsewhere", "agent_id": "sub-9"}
     content = build_event("s9", "/a/place", tool_name="Bash", tool_input=given, tool_response="x" * MAX_INPUT)
 
@@ -78,14 +78,14 @@ def test_what_a_tool_is_given_does_not_say_whose_a_long_event_is():
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff", b'{"cwd": "."}', b'{"session_id": 3}', b"[" * 9999]
 )
-def test_what_is_no_event_is_refused(content: bytes):
+def test_invalid_events_are_refused(content: bytes):
     with pytest.raises(InvalidInput):
         parse_event("claude-code", content)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("name", EVENTS)
-def test_context_is_given_under_the_clients_own_name_of_the_event(client: str, name: str):
+def test_context_is_rendered_with_the_clients_name_of_the_event(client: str, name: str):
     answer = json.loads(render_context(client, name, "Look."))
 
     assert answer == {

@@ -27,7 +27,7 @@ def url(tmp_path: Path, postgres_url: str) -> Iterator[str]:
     project.app.close()
 
 
-def test_it_has_the_patience_that_is_asked_for(url: str):
+def test_the_store_uses_the_requested_timeouts(url: str):
     own = f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3Dpublic"
 
     with open_existing_store(own, 1.5) as store:
@@ -44,7 +44,7 @@ def test_it_has_the_patience_that_is_asked_for(url: str):
     assert writing == "250ms"
 
 
-def test_rows_that_others_hold_are_an_error_that_says_so(url: str):
+def test_locked_rows_are_reported_as_busy(url: str):
     with psycopg.connect(url) as other, open_existing_store(url, 1.0) as store:
         assert store
         other.execute("SELECT 1 FROM agents FOR UPDATE")
@@ -56,7 +56,7 @@ def test_rows_that_others_hold_are_an_error_that_says_so(url: str):
             assert tx.fetch_value("SELECT name FROM agents") == "Ada"
 
 
-def test_what_was_begun_and_failed_leaves_nothing(url: str):
+def test_a_failed_transaction_changes_nothing(url: str):
     with open_existing_store(url, 1.0) as store:
         assert store
         with pytest.raises(KeyError), store.writing(1.0) as tx:
@@ -65,7 +65,7 @@ def test_what_was_begun_and_failed_leaves_nothing(url: str):
             assert tx.fetch_value("SELECT name FROM agents") == "Ada"
 
 
-def test_a_server_that_is_away_is_an_error_at_once():
+def test_an_unreachable_server_is_reported():
     with (
         pytest.raises(StorageError, match="cannot be reached"),
         open_existing_store("postgresql://nobody@127.0.0.1:1/none", 1.0),

@@ -16,7 +16,7 @@ from deepwork.server.http.owner_token import load_token
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.1.2.3", "::ffff:127.0.0.1", "１２７.0.0.1"]
 )
-def test_this_machine_may_be_listened_to_without_a_token(host: str):
+def test_loopback_addresses_need_no_token(host: str):
     assert addresses.is_loopback(addresses.require_safe_address(host, has_token=False))
 
 
@@ -65,7 +65,7 @@ def test_the_search_for_a_free_port_ends_with_the_last_port(monkeypatch: pytest.
         addresses.bind_socket("127.0.0.1", 65_530)
 
 
-def test_a_made_token_is_kept_for_its_owner_alone(tmp_path: Path):
+def test_a_generated_token_is_stored_readable_only_by_its_owner(tmp_path: Path):
     file = tmp_path / "state" / "token"
 
     token = load_token("", file)
@@ -75,7 +75,7 @@ def test_a_made_token_is_kept_for_its_owner_alone(tmp_path: Path):
     assert load_token("", file) == token
 
 
-def test_a_token_that_others_could_read_is_replaced(tmp_path: Path):
+def test_a_token_file_that_others_can_read_is_replaced(tmp_path: Path):
     file = tmp_path / "token"
     token = load_token("", file)
     file.chmod(0o644)
@@ -83,7 +83,7 @@ def test_a_token_that_others_could_read_is_replaced(tmp_path: Path):
     assert load_token("", file) != token
 
 
-def test_a_token_behind_a_link_is_replaced(tmp_path: Path):
+def test_a_token_file_that_is_a_link_is_replaced(tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("x" * 40)
     file = tmp_path / "token"
@@ -98,7 +98,7 @@ def test_a_short_token_is_refused(tmp_path: Path):
         load_token("short", tmp_path / "token")
 
 
-def test_a_caller_may_burst_and_then_goes_at_the_rate():
+def test_a_caller_may_burst_and_is_then_limited_to_the_rate():
     now = 0.0
     limit = RateLimit(2, 4, clock=lambda: now)
 

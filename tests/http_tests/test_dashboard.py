@@ -55,7 +55,7 @@ async def until(listener: Any, wanted: str) -> dict[str, Any]:
             return event
 
 
-def test_it_sees_the_work_of_a_stdio_server_live_and_acts_on_it(tmp_path: Path):
+def test_the_dashboard_shows_live_work_of_a_stdio_server_and_can_act_on_it(tmp_path: Path):
     async def work(dashboard: Dashboard) -> None:
         listening = websockets.connect(
             f"ws://{dashboard.host}/ws?since=0", additional_headers=dashboard.bearer, proxy=None
@@ -95,7 +95,7 @@ def test_it_sees_the_work_of_a_stdio_server_live_and_acts_on_it(tmp_path: Path):
         assert dashboard.stop() == 0
 
 
-def test_it_prints_the_link_that_logs_a_browser_in(tmp_path: Path):
+def test_the_dashboard_prints_a_link_that_logs_a_browser_in(tmp_path: Path):
     with Dashboard(tmp_path) as dashboard:
         [link] = re.findall(r"http://\S+", dashboard.read_log())
         assert link == f"{dashboard.url}/?token={dashboard.token}"
@@ -108,13 +108,13 @@ def test_it_prints_the_link_that_logs_a_browser_in(tmp_path: Path):
         assert dashboard.get("/runs", Cookie=cookie, Accept="text/html").status == 200
 
 
-def test_it_offers_no_mcp(tmp_path: Path):
+def test_the_dashboard_does_not_serve_mcp(tmp_path: Path):
     with Dashboard(tmp_path) as dashboard:
         assert dashboard.request("POST", "/mcp", {}, b"{}").status == 401
         assert dashboard.request("POST", "/mcp", dashboard.bearer, b"{}").status == 405
 
 
-def test_a_server_over_http_contains_it(served: HttpServer):
+def test_an_http_server_also_serves_the_dashboard(served: HttpServer):
     assert served.get_json("/api/v1/home")["counts"]["total"] == 0
     assert served.request("GET", "/", served.bearer | {"Accept": "text/html"}).status == 200
 
@@ -137,14 +137,14 @@ def test_a_taken_port_is_an_error_that_names_a_free_one(tmp_path: Path):
     assert re.search(r"Port \d+ is taken\.\nUse --port \d+\.", done.stderr)
 
 
-def test_it_does_not_listen_beyond_this_machine_without_a_token(tmp_path: Path):
+def test_the_dashboard_listens_only_on_loopback_without_a_token(tmp_path: Path):
     done = dashboard(tmp_path, "--host", "0.0.0.0", "--port", str(reserve_port()), DEEPWORK_TOKEN="")
 
     assert done.returncode == 2
     assert "no token is set" in done.stderr
 
 
-def test_its_own_port_is_8765_whatever_the_server_has():
+def test_the_default_port_of_the_dashboard_is_8765():
     help = subprocess.run(
         [sys.executable, "-P", "-m", "deepwork", "dashboard", "--help"],
         capture_output=True, text=True, check=True,
@@ -153,7 +153,7 @@ def test_its_own_port_is_8765_whatever_the_server_has():
     assert "8765" in help
 
 
-def test_it_opens_a_browser_at_the_link(tmp_path: Path):
+def test_open_starts_a_browser_with_the_link(tmp_path: Path):
     """The browser of this test is a program that writes down what it was asked for."""
     opened = tmp_path / "opened.txt"
     program = tmp_path / "browser"
@@ -175,6 +175,6 @@ def _is_there(file: Path) -> bool:
 
 
 @pytest.mark.parametrize("token", ["", TOKEN])
-def test_a_token_that_was_set_is_not_printed(tmp_path: Path, token: str):
+def test_a_configured_token_is_not_printed(tmp_path: Path, token: str):
     with Dashboard(tmp_path, token=token) as dashboard:
         assert (dashboard.token in dashboard.read_log()) is (not token)

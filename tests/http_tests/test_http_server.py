@@ -57,7 +57,7 @@ def send_request(server: HttpServer, method: str, path: str, headers: dict[str, 
     return server.request("GET", path, {**upgrade, **headers})
 
 
-def test_the_right_token_opens_every_route(tmp_path: Path):
+def test_the_right_token_is_accepted_on_every_route(tmp_path: Path):
     with HttpServer(tmp_path, token=TOKEN) as server:
         assert server.request("GET", "/api/v1/agents", server.bearer).status == 200
         assert server.request("GET", "/", server.bearer).status == 200
@@ -65,7 +65,7 @@ def test_the_right_token_opens_every_route(tmp_path: Path):
         assert send_request(server, "WS", "/ws", server.bearer).status == 101
 
 
-def test_wrong_tokens_are_soon_not_even_looked_at(tmp_path: Path):
+def test_repeated_wrong_tokens_are_rate_limited(tmp_path: Path):
     with HttpServer(tmp_path, token=TOKEN) as server:
         statuses = [server.get("/api/v1/agents", Authorization="Bearer x").status for _ in range(10)]
 
@@ -76,7 +76,7 @@ def test_wrong_tokens_are_soon_not_even_looked_at(tmp_path: Path):
         assert status == 429
 
 
-def test_guesses_lock_out_nobody_else(tmp_path: Path):
+def test_wrong_guesses_do_not_lock_out_other_callers(tmp_path: Path):
     with HttpServer(tmp_path) as server:
         for _ in range(12):
             server.get("/api/v1/agents", Authorization="Bearer x")
@@ -87,13 +87,13 @@ def test_guesses_lock_out_nobody_else(tmp_path: Path):
         assert McpSession(server).call(1, "agent_list", {})["total"] == 0
 
 
-def test_every_answer_carries_the_headers(served: HttpServer):
+def test_every_response_has_the_security_headers(served: HttpServer):
     for path in ("/health", "/", "/api/v1/agents", "/nowhere", "/mcp"):
         for headers in ({}, served.bearer, {"Host": "evil.example"}):
             assert {name.lower() for name in HEADERS} <= set(served.request("GET", path, headers).headers)
 
 
-def test_the_token_stays_out_of_git_wherever_the_database_is(tmp_path: Path):
+def test_the_token_is_ignored_by_git_wherever_the_database_is(tmp_path: Path):
     project = tmp_path / "project"
     project.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -106,12 +106,12 @@ def test_the_token_stays_out_of_git_wherever_the_database_is(tmp_path: Path):
     assert "token" not in seen.stdout
 
 
-def test_a_token_that_was_set_is_not_printed(tmp_path: Path):
+def test_a_configured_token_is_not_printed(tmp_path: Path):
     with HttpServer(tmp_path, token=TOKEN) as server:
         assert TOKEN not in server.read_log()
 
 
-def test_a_repository_cannot_open_the_guard(tmp_path: Path):
+def test_the_project_config_file_cannot_add_allowed_hosts(tmp_path: Path):
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / ".deepwork" / "config.yml").write_text("allowed_hosts: [evil.example]\nhost: 0.0.0.0\n")
 
@@ -119,7 +119,7 @@ def test_a_repository_cannot_open_the_guard(tmp_path: Path):
         assert server.get("/health", Host="evil.example").status == 421
 
 
-def test_a_browser_logs_in_by_the_link_and_then_by_its_cookie(served: HttpServer):
+def test_a_browser_logs_in_with_the_link_and_then_uses_its_cookie(served: HttpServer):
     answer = served.get(f"/?token={served.token}")
     cookie = answer.headers["set-cookie"]
 
@@ -131,13 +131,13 @@ def test_a_browser_logs_in_by_the_link_and_then_by_its_cookie(served: HttpServer
     assert served.get("/").status == 401
 
 
-def test_the_token_is_made_and_printed_once(served: HttpServer):
+def test_the_token_is_generated_and_printed_once(served: HttpServer):
     assert served.read_log().count(served.token) == 1
     assert f"{served.url}/mcp" in served.read_log()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "0", "::", ""])
-def test_listening_to_everybody_without_a_token_is_refused(tmp_path: Path, host: str):
+def test_listening_on_all_interfaces_without_a_token_is_refused(tmp_path: Path, host: str):
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "deepwork", "serve", "--transport", "http", f"--host={host or ' '}", "--port", str(reserve_port())],
         cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env={**os.environ, "DEEPWORK_TOKEN": ""},
@@ -147,7 +147,7 @@ def test_listening_to_everybody_without_a_token_is_refused(tmp_path: Path, host:
     assert "DEEPWORK_TOKEN" in ran.stderr
 
 
-def test_unreadable_requests_are_answered_in_our_form(served: HttpServer):
+def test_unreadable_requests_get_the_usual_error_format(served: HttpServer):
     session = McpSession(served)
     call = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"agent_list","arguments":%s}}'
 
@@ -159,7 +159,7 @@ def test_unreadable_requests_are_answered_in_our_form(served: HttpServer):
     assert "agents" in session.call(8, "agent_list", {})
 
 
-def test_a_request_over_the_limit_is_refused_and_the_server_goes_on(served: HttpServer):
+def test_an_oversized_request_is_refused_and_the_server_keeps_running(served: HttpServer):
     large = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"x": "y" * 5_000_000}}).encode()
 
     try:
@@ -171,7 +171,7 @@ def test_a_request_over_the_limit_is_refused_and_the_server_goes_on(served: Http
     assert served.get("/health").status == 200
 
 
-def test_a_request_that_does_not_say_how_large_it_is_meets_the_limit_too(served: HttpServer):
+def test_the_size_limit_applies_to_chunked_requests(served: HttpServer):
     head = f"POST /mcp HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     with socket.create_connection(("127.0.0.1", served.port)) as raw:
         raw.sendall(head.encode())
@@ -191,7 +191,7 @@ def test_an_unknown_session_is_404_so_that_clients_start_a_new_one(served: HttpS
     assert served.request("POST", "/mcp", headers, body).status == 404
 
 
-def test_a_key_in_the_header_counts_across_sessions(served: HttpServer):
+def test_an_idempotency_key_header_applies_across_sessions(served: HttpServer):
     arguments, key = {"name": "Ada", "runtime": "codex"}, {"Idempotency-Key": "header-key"}
 
     ids = {McpSession(served).call(1, "agent_register", arguments, **key)["id"] for _ in range(3)}
@@ -213,7 +213,7 @@ def test_sixteen_clients_with_the_same_ids_get_their_own_answers(served: HttpSer
         assert sum(clients.map(work, range(16))) + 16 >= 5000
 
 
-def test_a_client_that_hangs_up_leaves_a_call_whole_or_undone(served: HttpServer):
+def test_a_call_is_complete_or_undone_if_the_client_disconnects(served: HttpServer):
     session = McpSession(served)
     head = (
         f"POST /mcp HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\n"
@@ -271,7 +271,7 @@ def list_events(served: HttpServer) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-def test_a_thousand_sessions_leave_nothing_behind(tmp_path: Path):
+def test_a_thousand_sessions_leak_no_memory(tmp_path: Path):
     with HttpServer(tmp_path, command=PLAIN) as server, ThreadPoolExecutor(4) as clients:
         # Warm up with as many concurrent sessions as later: threads and their memory stay.
         list(clients.map(lambda _: open_and_close(server), range(200)))
@@ -287,7 +287,7 @@ def open_and_close(server: HttpServer) -> None:
     assert session.close() == 200
 
 
-def test_a_busy_caller_is_asked_to_wait(tmp_path: Path):
+def test_a_caller_over_the_rate_limit_gets_429(tmp_path: Path):
     with HttpServer(tmp_path, "--rate-limit", "2") as server:
         statuses = [server.request("GET", "/api/v1/agents", server.bearer).status for _ in range(8)]
 
@@ -298,7 +298,7 @@ def test_a_busy_caller_is_asked_to_wait(tmp_path: Path):
         assert status == 429
 
 
-def test_pages_of_a_list_join_without_gap_or_double(served: HttpServer):
+def test_pages_of_a_list_have_no_gaps_or_duplicates(served: HttpServer):
     session = McpSession(served)
     ids = [
         session.call(n, "agent_register", {"name": f"page {n}", "runtime": "custom"})["id"] for n in range(7)
@@ -326,7 +326,7 @@ def test_pages_of_a_list_join_without_gap_or_double(served: HttpServer):
     assert (one["body"], one["status"]) == ("m0", "unread")
 
 
-def test_rest_errors_are_the_errors_of_the_tools(served: HttpServer):
+def test_rest_errors_match_tool_errors(served: HttpServer):
     for path, status, code in [
         ("/api/v1/agents/ag_x", 404, "AGENT_NOT_FOUND"),
         ("/api/v1/messages", 400, "INVALID_INPUT"),
@@ -343,7 +343,7 @@ def test_rest_errors_are_the_errors_of_the_tools(served: HttpServer):
     assert served.request("POST", "/api/v1/agents", served.bearer, b"{}").status == 405
 
 
-def test_the_interface_is_described(served: HttpServer):
+def test_the_openapi_document_is_consistent(served: HttpServer):
     described = served.get_json("/api/v1/openapi.json")
 
     text = json.dumps(described)
@@ -356,7 +356,7 @@ def test_the_interface_is_described(served: HttpServer):
     )
 
 
-def test_a_server_stops_with_listeners_attached(tmp_path: Path):
+def test_a_server_stops_while_listeners_are_connected(tmp_path: Path):
     with HttpServer(tmp_path) as server:
         attached = threading.Event()
         following = threading.Thread(target=follow_until_cut, args=(server, attached), daemon=True)

@@ -67,7 +67,7 @@ def ask(guard: Guard, method: str, path: str, headers: dict[str, str]) -> tuple[
 
 @pytest.mark.parametrize("needs_token", [False, True])
 @pytest.mark.parametrize("transport", ["http", "sse"])
-def test_the_guard_stands_before_every_route(tmp_path: Path, transport: str, needs_token: bool):
+def test_the_guard_protects_every_route(tmp_path: Path, transport: str, needs_token: bool):
     app = make_app(tmp_path, str(tmp_path / "x.db"), transport=transport)
     every = build_router(app, create_mcp_app(app, MessageHandler(McpService(app))))
     assert every.protocol is not None

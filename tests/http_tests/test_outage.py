@@ -28,7 +28,7 @@ def own_postgres() -> Iterator[object]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_live_events_go_on_after_the_database_was_away(
+def test_live_events_resume_after_a_database_outage(
     tmp_path: Path, own_postgres: object, monkeypatch: pytest.MonkeyPatch
 ):
     url = own_postgres.get_uri().replace("postgres:@", "postgres@")  # type: ignore[attr-defined]

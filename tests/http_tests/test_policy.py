@@ -38,7 +38,7 @@ def status(**given: Any) -> int:
         "127.0.0.1:8000@evil.example", "0.0.0.0:8000", "[::1]:8000",
     ],
 )  # fmt: skip
-def test_another_host_name_is_not_answered_even_with_the_token(host: str):
+def test_an_unknown_host_name_is_refused_even_with_the_token(host: str):
     assert status(headers={"host": host} | BEARER) == 421
     assert status(path="/health", headers={"host": host}) == 421
     assert status(path="/ws", headers={"host": host} | BEARER, is_websocket=True) == 421
@@ -51,7 +51,7 @@ def test_another_host_name_is_not_answered_even_with_the_token(host: str):
         "http://localhost:8000@evil.example", "http://127.0.0.1:8000/", "file://", "http://[", "chrome-extension://x",
     ],
 )  # fmt: skip
-def test_another_site_is_not_answered_even_with_the_token(origin: str):
+def test_a_foreign_origin_is_refused_even_with_the_token(origin: str):
     for headers in (BEARER, COOKIE, {}):
         assert status(headers={"origin": origin} | headers) == 403
         assert status(path="/mcp", method="POST", headers={"origin": origin} | headers) == 403
@@ -59,11 +59,11 @@ def test_another_site_is_not_answered_even_with_the_token(origin: str):
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_what_a_browser_calls_another_site_is_one(site: str):
+def test_a_cross_site_request_is_refused(site: str):
     assert status(path="/mcp", method="POST", headers={"sec-fetch-site": site}) == 403
 
 
-def test_the_token_opens_everything():
+def test_the_token_of_the_owner_is_admitted():
     assert verdict(headers=BEARER) == Admitted("owner")
     assert verdict(headers={"authorization": f"bearer {TOKEN}"}) == Admitted("owner")
 
@@ -71,7 +71,7 @@ def test_the_token_opens_everything():
 @pytest.mark.parametrize(
     "given", ["Bearer", "Bearer ", "Bearer x", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "é"]
 )
-def test_a_wrong_token_is_refused_even_where_none_is_needed(given: str):
+def test_a_wrong_token_is_refused_even_on_routes_that_need_none(given: str):
     for path in ("/api/v1/agents", "/mcp", "/ws", "/"):
         refused = verdict(path=path, headers={"authorization": given})
         assert isinstance(refused, Refused)
@@ -81,40 +81,40 @@ def test_a_wrong_token_is_refused_even_where_none_is_needed(given: str):
 @pytest.mark.parametrize(
     "path", ["/", "/api/v1/agents", "/api/v1/events", "/ws", "/mcpx", "/nowhere", "/healthy"]
 )
-def test_without_a_token_nothing_but_mcp_and_health_is_open(path: str):
+def test_without_a_token_only_mcp_and_health_are_open(path: str):
     assert status(path=path) == 401
 
 
-def test_mcp_on_this_machine_needs_no_token_unless_one_is_set():
+def test_local_mcp_needs_no_token_unless_the_policy_requires_one():
     for path in ("/mcp", "/sse", "/messages/", "/mcp/x"):
         assert verdict(path=path, method="POST") == Admitted(None)
         assert status(path=path, method="POST", policy=STRICT) == 401
         assert verdict(path=path, method="POST", policy=STRICT, headers=BEARER) == Admitted("owner")
 
 
-def test_health_says_nothing_and_is_open():
+def test_health_needs_no_token():
     assert verdict(path="/health", policy=STRICT) == Admitted(None)
 
 
-def test_the_link_logs_in_and_only_at_the_front_door():
+def test_a_token_in_the_query_logs_in_only_at_the_root_path():
     assert verdict(path="/", query_token=TOKEN) == Admitted("owner", logs_in=True)
     assert status(path="/", query_token="x" * 32) == 401
     assert status(path="/api/v1/agents", query_token=TOKEN) == 401
     assert status(path="/", query_token=TOKEN, method="POST") == 401
 
 
-def test_a_browser_reads_with_its_cookie():
+def test_a_valid_cookie_may_read():
     assert verdict(headers=COOKIE) == Admitted("owner")
     assert status(headers={"cookie": "deepwork=forged"}) == 401
     assert status(headers={"cookie": f"deepwork={TOKEN}"}) == 401
 
 
-def test_a_cookie_changes_something_only_from_our_own_page():
+def test_a_cookie_may_write_only_from_the_same_origin():
     for given in ({"method": "POST"}, {"method": "DELETE"}, {"path": "/ws", "is_websocket": True}):
         assert status(headers=COOKIE, **given) == 403
         assert status(headers=COOKIE | OWN, **given) == 200
 
 
-def test_the_policy_shows_its_token_to_nobody():
+def test_the_policy_does_not_expose_its_token():
     assert TOKEN not in repr(POLICY)
     assert TOKEN not in POLICY.cookie

@@ -71,7 +71,7 @@ def emit_until_heard(session: McpSession, socket: ClientConnection) -> tuple[dic
     pytest.fail("Nothing arrives.")
 
 
-def test_what_was_missed_is_caught_up(fresh: HttpServer):
+def test_missed_events_are_sent_first(fresh: HttpServer):
     emit(McpSession(fresh), 5)
 
     with listen(fresh, "?since=2") as socket:
@@ -80,7 +80,7 @@ def test_what_was_missed_is_caught_up(fresh: HttpServer):
         assert [event["seq"] for event in take(socket, 4)] == [3, 4, 5, 6]
 
 
-def test_a_workflow_can_be_followed_alone_and_changed_on_the_way(fresh: HttpServer):
+def test_a_subscription_can_be_limited_to_one_workflow_and_changed(fresh: HttpServer):
     session = McpSession(fresh)
     ids = [session.call(n, "agent_register", {"name": f"a{n}", "runtime": "custom"})["id"] for n in range(2)]
     for number in range(4):
@@ -106,7 +106,7 @@ def test_events_of_a_stdio_server_and_of_the_command_line_arrive_too(fresh: Http
         assert [event["data"]["name"] for event in take(socket, 2)] == ["over stdio", "by hand"]
 
 
-def test_a_start_too_far_in_the_past_or_in_the_future_requires_a_resync(fresh: HttpServer):
+def test_a_start_in_the_future_requires_a_resync(fresh: HttpServer):
     emit(McpSession(fresh), 2)
 
     with listen(fresh, "?since=99") as socket:
@@ -116,7 +116,7 @@ def test_a_start_too_far_in_the_past_or_in_the_future_requires_a_resync(fresh: H
 
 
 @pytest.mark.parametrize("said", ["hello", "{}", '{"type": "subscribe", "since": "soon"}', "[1]"])
-def test_a_misunderstanding_ends_the_connection_with_a_reason(fresh: HttpServer, said: str):
+def test_an_invalid_message_closes_the_connection_with_a_reason(fresh: HttpServer, said: str):
     with listen(fresh) as socket:
         socket.send(said)
         with pytest.raises(ConnectionClosed) as closed:
@@ -127,14 +127,14 @@ def test_a_misunderstanding_ends_the_connection_with_a_reason(fresh: HttpServer,
     assert closed.value.rcvd.reason
 
 
-def test_no_page_of_another_site_gets_a_socket(fresh: HttpServer):
+def test_pages_of_other_sites_get_no_websocket(fresh: HttpServer):
     for headers, status in [({"Origin": "http://evil.example", **fresh.bearer}, 403), ({}, 401)]:
         with pytest.raises(InvalidStatus) as refused:
             connect(f"ws://{fresh.host}/ws", additional_headers=headers, proxy=None)
         assert refused.value.response.status_code == status
 
 
-def test_our_own_page_gets_a_socket_by_its_cookie(fresh: HttpServer):
+def test_the_dashboards_own_page_gets_a_websocket_with_its_cookie(fresh: HttpServer):
     cookie = fresh.get(f"/?token={fresh.token}").headers["set-cookie"].partition(";")[0]
 
     with connect(
@@ -147,7 +147,7 @@ def test_our_own_page_gets_a_socket_by_its_cookie(fresh: HttpServer):
 
 
 @pytest.mark.timeout(600)
-def test_two_servers_and_three_listeners_one_slow_one_reconnecting(tmp_path: Path):
+def test_slow_and_reconnecting_listeners_of_two_servers_get_every_event_once(tmp_path: Path):
     total = 1600
     with HttpServer(tmp_path) as one, HttpServer(tmp_path) as other:
         seen: dict[str, list[int]] = {"steady": [], "slow": [], "reconnecting": []}
@@ -186,7 +186,7 @@ def test_two_servers_and_three_listeners_one_slow_one_reconnecting(tmp_path: Pat
     assert seen["reconnecting"] == expected
 
 
-def test_a_listener_that_takes_nothing_is_let_go_and_nobody_waits_for_it(fresh: HttpServer):
+def test_an_unresponsive_listener_is_disconnected_without_delaying_others(fresh: HttpServer):
     import socket as sockets
 
     raw = sockets.socket()
@@ -214,7 +214,7 @@ def test_a_listener_that_takes_nothing_is_let_go_and_nobody_waits_for_it(fresh: 
     assert McpSession(fresh).call(1, "agent_list", {"limit": 1})["total"] == 150
 
 
-def test_server_sent_events_begin_where_the_browser_stopped(fresh: HttpServer):
+def test_server_sent_events_resume_after_the_last_event_id(fresh: HttpServer):
     import http.client
 
     emit(McpSession(fresh), 4)

@@ -81,7 +81,7 @@ def test_1_2_1_and_2_get_workflows_takes_no_parameters(client: ToolClient):
     assert client.list_tools()["get_workflows"].input_schema["properties"] == {}
 
 
-def test_1_2_3_to_5_it_lists_jobs_with_their_workflows(client: ToolClient):
+def test_1_2_3_to_5_get_workflows_lists_jobs_with_their_workflows(client: ToolClient):
     listed = {each["name"]: each for each in client.call("get_workflows")["jobs"]}
 
     assert listed["two_ways"]["summary"] == "the job two_ways"
@@ -91,14 +91,14 @@ def test_1_2_3_to_5_it_lists_jobs_with_their_workflows(client: ToolClient):
     ]
 
 
-def test_1_2_6_and_7_it_lists_jobs_that_failed_to_parse(client: ToolClient, root: Path):
+def test_1_2_6_and_7_get_workflows_lists_jobs_that_failed_to_parse(client: ToolClient, root: Path):
     [error] = client.call("get_workflows")["errors"]
 
     assert (error["job_name"], error["job_dir"]) == ("broken", str(root / ".deepwork" / "jobs" / "broken"))
     assert "job.yml" in error["error"]
 
 
-def test_1_2_8_it_loads_from_all_folders(client: ToolClient):
+def test_1_2_8_get_workflows_loads_from_all_folders(client: ToolClient):
     names = {each["name"] for each in client.call("get_workflows")["jobs"]}
 
     assert {"chain", "deepwork_jobs", "hello_review"} <= names
@@ -107,7 +107,7 @@ def test_1_2_8_it_loads_from_all_folders(client: ToolClient):
 # 1.3 start_workflow
 
 
-def test_1_3_2_and_3_its_parameters(client: ToolClient):
+def test_1_3_2_and_3_start_workflow_has_its_parameters(client: ToolClient):
     tools = client.list_tools()
     schema = tools["start_workflow"].input_schema
 
@@ -126,16 +126,16 @@ def test_1_3_4_an_unknown_job_is_an_error(client: ToolClient):
     assert refused.value.code == "JOB_NOT_FOUND"
 
 
-def test_1_3_5_the_only_workflow_is_chosen_whatever_the_name(client: ToolClient):
+def test_1_3_5_a_single_workflow_is_chosen_whatever_name_is_given(client: ToolClient):
     assert start_session(client, "chain", "anything")["stack"][-1]["workflow"] == "chain/main"
 
 
-def test_1_3_6_of_several_workflows_the_names_are_listed(client: ToolClient):
+def test_1_3_6_an_unknown_workflow_name_lists_the_existing_ones(client: ToolClient):
     with pytest.raises(ToolCallError, match=r"one, other"):
         start_session(client, "two_ways", "third")
 
 
-def test_1_3_8_and_9_a_session_is_kept_with_its_first_step_started(client: ToolClient, root: Path):
+def test_1_3_8_and_9_a_session_is_stored_with_its_first_step_started(client: ToolClient, root: Path):
     id = start_session(client)["begin_step"]["session_id"]
 
     session = client.call("get_session", session_id=id)["session"]
@@ -144,7 +144,7 @@ def test_1_3_8_and_9_a_session_is_kept_with_its_first_step_started(client: ToolC
     assert (session["job_name"], session["workflow_name"], session["goal"]) == ("chain", "main", "try it")
 
 
-def test_1_3_10_and_11_it_answers_with_the_first_step(client: ToolClient, root: Path):
+def test_1_3_10_and_11_start_workflow_returns_the_first_step(client: ToolClient, root: Path):
     begin = start_session(client)["begin_step"]
 
     assert begin["step_id"] == "a"
@@ -155,11 +155,11 @@ def test_1_3_10_and_11_it_answers_with_the_first_step(client: ToolClient, root: 
     assert len(begin["session_id"]) == 8
 
 
-def test_1_3_12_it_answers_with_the_stack(client: ToolClient):
+def test_1_3_12_start_workflow_returns_the_stack(client: ToolClient):
     assert start_session(client)["stack"][-1] == {"workflow": "chain/main", "step": "a"}
 
 
-def test_1_3_13_and_14_expected_outputs_say_how_to_submit_them(client: ToolClient):
+def test_1_3_13_and_14_expected_outputs_include_the_syntax_to_submit_them(client: ToolClient):
     expected = {
         each["name"]: each for each in start_session(client, "kinds")["begin_step"]["step_expected_outputs"]
     }
@@ -175,14 +175,14 @@ def test_1_3_13_and_14_expected_outputs_say_how_to_submit_them(client: ToolClien
 # 1.4 finished_step
 
 
-def test_1_4_2_and_3_its_parameters(client: ToolClient):
+def test_1_4_2_and_3_finished_step_has_its_parameters(client: ToolClient):
     schema = client.list_tools()["finished_step"].input_schema
 
     assert schema["required"] == ["outputs"]
     assert {"notes", "quality_review_override_reason", "session_id"} <= set(schema["properties"])
 
 
-def test_1_4_4_without_a_session_it_is_a_state_error(client: ToolClient):
+def test_1_4_4_finished_step_without_a_session_is_a_state_error(client: ToolClient):
     with pytest.raises(ToolCallError, match="No active workflow session") as refused:
         finish_step(client, {})
 
@@ -206,7 +206,7 @@ def test_1_4_6_outputs_are_validated(client: ToolClient):
         finish_step(client, {"a.md": "nothing.md"})
 
 
-def test_1_4_7_status_is_one_of_three_words_and_every_key_is_there(client: ToolClient):
+def test_1_4_7_status_is_one_of_three_values_and_every_key_is_present(client: ToolClient):
     start_session(client)
 
     answers = [finish_step(client, {name: name}) for name in ("a.md", "b.md", "c.md")]
@@ -216,7 +216,7 @@ def test_1_4_7_status_is_one_of_three_words_and_every_key_is_there(client: ToolC
     assert all(keys <= set(each) for each in answers)
 
 
-def test_1_4_8_and_10_self_review_writes_instructions_and_sends_the_work_back(client: ToolClient, root: Path):
+def test_1_4_8_and_10_self_review_writes_instructions_and_requests_changes(client: ToolClient, root: Path):
     begin = start_session(client, "reviewed")["begin_step"]
 
     answer = finish_step(client, {"a.md": "a.md"}, notes="my notes")
@@ -230,7 +230,7 @@ def test_1_4_8_and_10_self_review_writes_instructions_and_sends_the_work_back(cl
     assert answer["stack"][-1]["step"] == "a"
 
 
-def test_1_4_9_an_override_skips_the_review_and_is_kept(client: ToolClient):
+def test_1_4_9_an_override_skips_the_review_and_is_stored(client: ToolClient):
     id = start_session(client, "reviewed")["begin_step"]["session_id"]
 
     answer = finish_step(client, {"a.md": "a.md"}, quality_review_override_reason="reviewed by hand")
@@ -240,7 +240,7 @@ def test_1_4_9_an_override_skips_the_review_and_is_kept(client: ToolClient):
     assert (override["step_id"], override["reason"]) == ("a", "reviewed by hand")
 
 
-def test_1_4_15_a_completed_step_is_kept_with_outputs_and_notes(client: ToolClient):
+def test_1_4_15_a_completed_step_is_stored_with_outputs_and_notes(client: ToolClient):
     id = start_session(client)["begin_step"]["session_id"]
 
     finish_step(client, {"a.md": "a.md"}, notes="went well")
@@ -263,7 +263,7 @@ def test_1_4_16_the_last_step_completes_the_workflow_with_all_outputs(client: To
     assert answer["stack"] == []
 
 
-def test_1_4_17_the_next_step_comes_with_its_information(client: ToolClient):
+def test_1_4_17_the_next_step_is_returned_with_its_instructions(client: ToolClient):
     start_session(client)
 
     begin = finish_step(client, {"a.md": "a.md"})["begin_step"]
@@ -272,7 +272,7 @@ def test_1_4_17_the_next_step_comes_with_its_information(client: ToolClient):
 
 
 @pytest.mark.parametrize("at_start", [False, True])
-def test_1_4_18_a_concurrent_entry_begins_with_its_first_step(client: ToolClient, at_start: bool):
+def test_1_4_18_a_concurrent_entry_starts_with_its_first_step(client: ToolClient, at_start: bool):
     begin = start_session(client, "group_first" if at_start else "group")["begin_step"]
     if not at_start:
         begin = finish_step(client, {"a.md": "a.md"})["begin_step"]
@@ -307,7 +307,9 @@ def test_1_4_19_every_answer_has_the_stack(client: ToolClient):
         pytest.param({"one": "x.md", "many": ["y.md", "gone.md"]}, "file not found at 'gone.md'", id="1.5.8"),
     ],
 )  # fmt: skip
-def test_1_5_what_is_wrong_with_outputs_is_said(client: ToolClient, outputs: dict[str, Any], said: str):
+def test_1_5_invalid_outputs_are_refused_with_a_reason(
+    client: ToolClient, outputs: dict[str, Any], said: str
+):
     start_session(client, "kinds")
 
     with pytest.raises(ToolCallError) as refused:
@@ -324,7 +326,7 @@ def test_1_5_3_optional_outputs_may_be_left_out(client: ToolClient):
     assert finish_step(client, {"one": "x.md"})["status"] == "workflow_complete"
 
 
-def test_1_5_9_files_are_given_as_a_list(client: ToolClient):
+def test_1_5_9_several_files_are_passed_as_a_list(client: ToolClient):
     start_session(client, "kinds")
 
     answer = finish_step(client, {"one": "x.md", "many": ["x.md", "y.md"]})
@@ -335,21 +337,21 @@ def test_1_5_9_files_are_given_as_a_list(client: ToolClient):
 # 1.6 abort_workflow
 
 
-def test_1_6_2_and_3_its_parameters(client: ToolClient):
+def test_1_6_2_and_3_abort_workflow_has_its_parameters(client: ToolClient):
     schema = client.list_tools()["abort_workflow"].input_schema
 
     assert schema["required"] == ["explanation"]
     assert "session_id" in schema["properties"]
 
 
-def test_1_6_4_without_a_session_it_is_a_state_error(client: ToolClient):
+def test_1_6_4_abort_workflow_without_a_session_is_a_state_error(client: ToolClient):
     with pytest.raises(ToolCallError) as refused:
         client.call("abort_workflow", explanation="why")
 
     assert refused.value.code == "NO_ACTIVE_SESSION"
 
 
-def test_1_6_5_to_7_an_aborted_session_says_why_and_leaves_the_stack(client: ToolClient):
+def test_1_6_5_to_7_an_aborted_session_stores_its_reason_and_leaves_the_stack(client: ToolClient):
     id = start_session(client)["begin_step"]["session_id"]
 
     answer = client.call("abort_workflow", explanation="no longer needed")
@@ -362,7 +364,7 @@ def test_1_6_5_to_7_an_aborted_session_says_why_and_leaves_the_stack(client: Too
     assert (session["status"], session["abort_reason"]) == ("aborted", "no longer needed")
 
 
-def test_1_6_8_the_workflow_it_was_nested_in_goes_on(client: ToolClient):
+def test_1_6_8_the_outer_workflow_is_resumed(client: ToolClient):
     start_session(client)
     start_session(client, "two_ways", "one")
 
@@ -371,7 +373,7 @@ def test_1_6_8_the_workflow_it_was_nested_in_goes_on(client: ToolClient):
     assert (answer["resumed_workflow"], answer["resumed_step"]) == ("chain/main", "a")
 
 
-def test_002_a_session_in_the_middle_of_the_stack_can_end_without_harm(client: ToolClient):
+def test_002_a_session_in_the_middle_of_the_stack_can_be_completed(client: ToolClient):
     ids = [start_session(client, name)["begin_step"]["session_id"] for name in ("chain", "kinds", "group")]
 
     finish_step(client, {"one": "x.md"}, session_id=ids[1])

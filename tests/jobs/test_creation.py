@@ -49,7 +49,7 @@ def test_1_1_1_create_server_returns_a_fastmcp_server(tmp_path: Path):
     assert isinstance(create_server(tmp_path), FastMCP)
 
 
-def test_1_1_2_the_project_root_is_a_path_or_a_text_and_becomes_absolute(
+def test_1_1_2_the_project_root_is_a_path_or_a_string_and_becomes_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "project").mkdir()
@@ -79,7 +79,7 @@ def test_1_1_4_quality_gate_timeout_is_120_by_default_and_reaches_the_gate(tmp_p
     assert [configured.time_for(files) for files in (1, 5, 6, 8)] == [7, 7, 37, 97]
 
 
-def test_1_1_5_quality_gate_max_attempts_is_3_by_default_and_is_kept(tmp_path: Path):
+def test_1_1_5_quality_gate_max_attempts_is_3_by_default_and_can_be_set(tmp_path: Path):
     configured = get_app(create_server(tmp_path, quality_gate_max_attempts=5))
 
     assert get_default("quality_gate_max_attempts") == 3
@@ -121,7 +121,7 @@ def test_1_1_8_without_a_runner_the_gate_has_no_cli_and_shows_no_file(tmp_path: 
 
 
 @pytest.mark.parametrize("runner", [None, "claude"])
-def test_1_1_9_without_the_gate_there_is_none(tmp_path: Path, runner: str | None):
+def test_1_1_9_a_disabled_gate_is_not_created(tmp_path: Path, runner: str | None):
     assert get_gate(create_server(tmp_path, enable_quality_gate=False, external_runner=runner)) is None
 
 
@@ -130,7 +130,7 @@ def test_1_1_10_the_server_is_named_deepwork(tmp_path: Path):
 
 
 @pytest.mark.parametrize("toolsets", ["all", "jobs"])
-def test_1_1_11_the_instructions_tell_the_life_of_a_workflow(tmp_path: Path, toolsets: str):
+def test_1_1_11_the_instructions_describe_the_workflow_lifecycle_in_order(tmp_path: Path, toolsets: str):
     instructions = create_server(tmp_path, toolsets=toolsets).instructions or ""
 
     words = ("Discover", "Start", "Execute", "Checkpoint", "Iterate", "Continue", "Complete")
@@ -192,7 +192,7 @@ def test_1_7_2_a_step_has_one_of_three_statuses():
     ("tool", "takes_long"),
     [("get_workflows", False), ("start_workflow", True), ("finished_step", True), ("abort_workflow", True)],
 )
-def test_1_2_1_1_3_1_1_4_1_1_6_1_what_may_take_long_is_asynchronous(
+def test_1_2_1_1_3_1_1_4_1_1_6_1_long_running_tools_are_asynchronous(
     tmp_path: Path, tool: str, takes_long: bool
 ):
     server = create_server(tmp_path)

@@ -81,7 +81,7 @@ class Saver:
 
 @pytest.mark.needs("strace")
 @pytest.mark.timeout(1200)  # a process for each call
-def test_w4_killed_at_any_call_of_a_save_the_session_is_as_before_or_as_after(
+def test_w4_a_kill_at_any_system_call_leaves_the_old_session_or_the_new(
     root: Path, app: Application, tmp_path: Path
 ):
     trace = tmp_path / "trace"
@@ -145,9 +145,7 @@ def fill(folder: Path) -> Path:
             return ballast
 
 
-def test_w4_a_full_disk_refuses_the_step_and_leaves_everything_as_it_was(
-    root: Path, small_disk: Path, app: Application
-):
+def test_w4_a_full_disk_refuses_the_step_and_changes_nothing(root: Path, small_disk: Path, app: Application):
     id = start_job(app)
     before = get_session_file(root, id).read_bytes()
     ballast = fill(small_disk)
@@ -167,7 +165,7 @@ def test_w4_a_full_disk_refuses_the_step_and_leaves_everything_as_it_was(
 # damaged files
 
 
-def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, app: Application):
+def test_every_truncated_session_file_is_detected_as_damaged(root: Path, app: Application):
     id = start_job(app)
     finish_step(app, "a.md")
     whole, files = get_session_file(root, id).read_bytes(), SessionFiles(root / ".deepwork" / "tmp")
@@ -180,7 +178,7 @@ def test_every_prefix_of_a_session_file_is_known_as_damaged(root: Path, app: App
     assert files.peek(id) is not None
 
 
-def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, app: Application):
+def test_a_flipped_bit_anywhere_in_a_session_file_is_detected(root: Path, app: Application):
     id = start_job(app)
     whole, chance = get_session_file(root, id).read_bytes(), random.Random(4)
     files = SessionFiles(root / ".deepwork" / "tmp")
@@ -193,7 +191,7 @@ def test_a_flipped_bit_anywhere_is_known_as_damage(root: Path, app: Application)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"null", b"[" * 100_000, b"\xff\xfe", b'{"schema": 1}\n'])
-def test_a_damaged_session_is_named_kept_aside_and_can_go_on_from_before(
+def test_a_damaged_session_is_reported_set_aside_and_can_be_restored(
     root: Path, app: Application, damage: bytes
 ):
     other = start_job(app)
@@ -231,7 +229,7 @@ def test_a_file_of_an_earlier_version_with_one_key_per_line_is_read(root: Path, 
     assert finish_step(app, "a.md", session_id=id)["begin_step"]["step_id"] == "b"
 
 
-def test_looking_at_the_stack_moves_no_damaged_file(root: Path, app: Application):
+def test_reading_the_stack_does_not_move_a_damaged_file(root: Path, app: Application):
     id = start_job(app)
     get_session_file(root, id).write_bytes(b"damage")
 
@@ -241,7 +239,7 @@ def test_looking_at_the_stack_moves_no_damaged_file(root: Path, app: Application
     assert get_session_file(root, id).read_bytes() == b"damage"
 
 
-def test_a_damaged_file_hides_no_other_session_from_a_restarted_process(root: Path, app: Application):
+def test_a_damaged_file_does_not_hide_other_sessions_after_a_restart(root: Path, app: Application):
     damaged, whole = start_job(app), start_job(app)
     get_session_file(root, damaged).write_bytes(b"damage")
     restarted = open_app(root)

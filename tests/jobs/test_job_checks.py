@@ -120,7 +120,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize(("data", "expected"), WRONG.values(), ids=WRONG)
-def test_a_contradiction_is_reported(data: dict[str, Any], expected: list[str], tmp_path: Path):
+def test_an_inconsistent_job_is_reported(data: dict[str, Any], expected: list[str], tmp_path: Path):
     found = find_problems(write_job(tmp_path, data))
 
     assert len(found) == len(expected), found
@@ -128,7 +128,7 @@ def test_a_contradiction_is_reported(data: dict[str, Any], expected: list[str], 
 
 
 @pytest.mark.parametrize("data", RIGHT.values(), ids=RIGHT)
-def test_what_agrees_is_not_complained_about(data: dict[str, Any], tmp_path: Path):
+def test_a_consistent_job_has_no_problems(data: dict[str, Any], tmp_path: Path):
     assert find_problems(write_job(tmp_path, data)) == []
 
 
@@ -146,7 +146,7 @@ def test_steps_in_no_workflow_are_a_warning_and_the_job_is_valid(
     assert len(loaded.steps) == 3
 
 
-def test_a_file_from_a_step_that_the_workflow_leaves_out_is_a_warning(tmp_path: Path):
+def test_an_input_from_a_step_outside_the_workflow_is_a_warning(tmp_path: Path):
     loaded = load_job(
         write_job(
             tmp_path,
@@ -159,7 +159,7 @@ def test_a_file_from_a_step_that_the_workflow_leaves_out_is_a_warning(tmp_path: 
     assert "Workflow 'main' does not run 'a', so step 'b' gets no 'a.md'." in find_warnings(loaded)
 
 
-def test_a_job_of_thousands_of_steps_is_checked_in_good_time(tmp_path: Path):
+def test_a_job_with_thousands_of_steps_is_checked_quickly(tmp_path: Path):
     """Every check is linear: a file of the greatest size must not keep a server busy."""
     chain = [make_dependent_step("s0"), *(make_dependent_step(f"s{n}", f"s{n - 1}") for n in range(1, 2_000))]
     shared = [given | {"instructions_file": "steps/all.md"} for given in chain]

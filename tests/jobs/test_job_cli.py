@@ -23,7 +23,7 @@ def run_json(project: Path, *words: str) -> Any:
     return json.loads(run(project, *words, "--json").stdout)
 
 
-def test_list_names_every_job_and_what_is_wrong_with_the_others(tmp_path: Path):
+def test_list_shows_every_job_and_the_errors_of_broken_ones(tmp_path: Path):
     write_project_job(tmp_path, make_job())
     folder = write_project_job(tmp_path, "name: [", directory="bad")
 
@@ -34,7 +34,7 @@ def test_list_names_every_job_and_what_is_wrong_with_the_others(tmp_path: Path):
     assert f"{folder}/job.yml:1: " in ran.output
 
 
-def test_list_for_programs_has_jobs_and_errors(tmp_path: Path):
+def test_list_as_json_has_jobs_and_errors(tmp_path: Path):
     write_project_job(tmp_path, make_job())
     write_project_job(tmp_path, "name: [", directory="bad")
 
@@ -44,14 +44,14 @@ def test_list_for_programs_has_jobs_and_errors(tmp_path: Path):
     assert [error["job_name"] for error in listed["errors"]] == ["bad"]
 
 
-def test_list_looks_in_further_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_list_includes_additional_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_job(tmp_path / "more" / "extra", make_job(name="extra"))
     monkeypatch.setenv("DEEPWORK_ADDITIONAL_JOBS_FOLDERS", f" {tmp_path}/more :: {tmp_path}/none ")
 
     assert run_json(tmp_path, "list")["jobs"][-1]["name"] == "extra"
 
 
-def test_show_tells_of_workflows_steps_and_warnings(tmp_path: Path):
+def test_show_prints_workflows_steps_and_warnings(tmp_path: Path):
     write_project_job(tmp_path, make_job(make_step("a"), make_step("b"), workflows=[make_workflow("a")]))
 
     ran = run(tmp_path, "show", "report")
@@ -61,7 +61,7 @@ def test_show_tells_of_workflows_steps_and_warnings(tmp_path: Path):
     assert run_json(tmp_path, "show", "report")["steps"][0]["id"] == "a"
 
 
-def test_validate_is_content_with_what_is_in_order(tmp_path: Path):
+def test_validate_accepts_valid_jobs(tmp_path: Path):
     write_project_job(tmp_path, make_job())
 
     ran = run(tmp_path, "validate")
@@ -69,7 +69,7 @@ def test_validate_is_content_with_what_is_in_order(tmp_path: Path):
     assert (ran.exit_code, ran.output) == (0, "3 jobs checked, 0 problems.\n")
 
 
-def test_validate_prints_like_a_compiler_and_fails(tmp_path: Path):
+def test_validate_prints_problems_with_file_and_line_and_fails(tmp_path: Path):
     folder = write_project_job(tmp_path, make_job(name="Report", version=1.0), directory="report")
 
     ran = run(tmp_path, "validate")
@@ -98,7 +98,7 @@ def test_validate_finds_a_job_by_the_name_in_its_file(tmp_path: Path):
     assert run(tmp_path, "validate", "report").exit_code == 0
 
 
-def test_validate_names_jobs_that_share_a_name(tmp_path: Path):
+def test_validate_reports_jobs_that_share_a_name(tmp_path: Path):
     write_project_job(tmp_path, make_job())
     write_project_job(tmp_path, make_job(), directory="copy")
 
@@ -108,7 +108,7 @@ def test_validate_names_jobs_that_share_a_name(tmp_path: Path):
     assert "Two jobs share a name" in ran.output
 
 
-def test_validate_for_programs_keeps_its_exit_code(tmp_path: Path):
+def test_validate_with_json_keeps_its_exit_code(tmp_path: Path):
     write_project_job(tmp_path, "name: [", directory="bad")
 
     ran = run(tmp_path, "validate", "bad", "--json")
@@ -117,7 +117,7 @@ def test_validate_for_programs_keeps_its_exit_code(tmp_path: Path):
     assert len(json.loads(ran.stdout)["problems"]) == 1
 
 
-def test_a_warning_does_not_fail(tmp_path: Path):
+def test_validate_succeeds_with_warnings(tmp_path: Path):
     write_project_job(tmp_path, make_job(make_step("a"), make_step("b"), workflows=[make_workflow("a")]))
 
     ran = run(tmp_path, "validate", "report")
@@ -126,7 +126,7 @@ def test_a_warning_does_not_fail(tmp_path: Path):
     assert "warning: " in ran.output
 
 
-def test_a_new_job_is_in_order_from_the_start(tmp_path: Path):
+def test_a_new_job_is_valid(tmp_path: Path):
     ran = run(tmp_path, "new", "weekly_report")
 
     folder = tmp_path / ".deepwork" / "jobs" / "weekly_report"
@@ -145,7 +145,7 @@ def test_a_new_job_overwrites_nothing(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["Report", "../x", "a-b", "", "1st", "x" * 201])
-def test_a_new_job_needs_a_name_that_jobs_can_have(name: str, tmp_path: Path):
+def test_a_new_job_needs_a_valid_name(name: str, tmp_path: Path):
     get_error(tmp_path, "new", name, kind=InvalidInput)
 
     assert not (tmp_path / ".deepwork").exists()
@@ -162,13 +162,13 @@ def test_graph_draws_all_workflows_or_one(tmp_path: Path):
     assert len(run_json(tmp_path, "graph", "report")["workflows"]) == 2
 
 
-def test_graph_of_an_unknown_workflow_names_the_known_ones(tmp_path: Path):
+def test_graph_of_an_unknown_workflow_is_an_error(tmp_path: Path):
     write_project_job(tmp_path, make_job())
 
     assert "workflow 'none'" in get_error(tmp_path, "graph", "report", "none", kind=NotFound)
 
 
-def test_a_hostile_job_cannot_drive_the_terminal(tmp_path: Path):
+def test_a_hostile_job_cannot_control_the_terminal(tmp_path: Path):
     write_project_job(tmp_path, make_job(make_step("a", name="\x1b[2J\x07"), summary="\x1b]0;owned\x07"))
 
     for words in (["list"], ["show", "report"], ["graph", "report"], ["graph", "report", "--mermaid"]):

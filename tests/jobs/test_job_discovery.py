@@ -42,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_jobs_come_from_the_project_then_the_package_then_further_folders(tmp_path: Path):
+def test_jobs_are_loaded_from_the_project_then_the_package_then_additional_folders(tmp_path: Path):
     write_project_job(tmp_path, make_job(name="own"))
     write_job(tmp_path / "more" / "zulu", make_job(name="zulu"))
     write_job(tmp_path / "more" / "alpha", make_job(name="alpha"))
@@ -52,11 +52,11 @@ def test_jobs_come_from_the_project_then_the_package_then_further_folders(tmp_pa
     assert list_names(made) == ["own", *STANDARD, "alpha", "zulu"]
 
 
-def test_without_jobs_of_its_own_a_project_has_the_standard_ones(tmp_path: Path):
+def test_a_project_without_jobs_has_the_standard_ones(tmp_path: Path):
     assert list_names(make_catalog(tmp_path)) == STANDARD
 
 
-def test_further_folders_are_asked_for_at_every_call_and_may_be_relative(tmp_path: Path):
+def test_additional_folders_are_read_on_every_call_and_may_be_relative(tmp_path: Path):
     write_job(tmp_path / "more" / "extra", make_job(name="extra"))
     further: list[Path] = []
     made = JobCatalog(tmp_path, lambda: further)
@@ -67,7 +67,7 @@ def test_further_folders_are_asked_for_at_every_call_and_may_be_relative(tmp_pat
     assert (before, list_names(made)) == (STANDARD, [*STANDARD, "extra"])
 
 
-def test_a_folder_that_is_missing_or_a_file_is_skipped_in_silence(tmp_path: Path):
+def test_missing_folders_and_files_in_place_of_folders_are_skipped(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     write_project_job(tmp_path, make_job())
     (tmp_path / ".deepwork" / "jobs" / "notes.md").write_text("not a job")
@@ -79,7 +79,7 @@ def test_a_folder_that_is_missing_or_a_file_is_skipped_in_silence(tmp_path: Path
     assert errors == []
 
 
-def test_the_first_folder_wins_by_directory_name(tmp_path: Path):
+def test_the_first_folder_with_a_directory_name_wins(tmp_path: Path):
     write_project_job(tmp_path, make_job(name="hello_review", summary="Mine."))
     write_job(tmp_path / "more" / "hello_review", make_job(name="hello_review", summary="Theirs."))
     made = make_catalog(tmp_path, tmp_path / "more")
@@ -89,7 +89,7 @@ def test_the_first_folder_wins_by_directory_name(tmp_path: Path):
     assert made.load_all()[1] == []
 
 
-def test_standard_jobs_rank_above_further_folders(tmp_path: Path):
+def test_standard_jobs_take_precedence_over_additional_folders(tmp_path: Path):
     write_job(tmp_path / "more" / "hello_review", make_job(name="hello_review"))
 
     assert make_catalog(tmp_path, tmp_path / "more").get("hello_review").folder.parent == STANDARD_JOBS
@@ -103,7 +103,7 @@ def test_a_job_is_found_by_its_directory_and_by_its_name(tmp_path: Path):
     assert list_names(made) == ["report", *STANDARD]
 
 
-def test_of_two_jobs_with_one_name_the_one_in_that_directory_is_meant(tmp_path: Path):
+def test_of_two_jobs_with_the_same_name_the_one_in_the_matching_directory_wins(tmp_path: Path):
     write_project_job(tmp_path, make_job(name="report", summary="First by letter."), directory="a")
     write_project_job(tmp_path, make_job(name="report", summary="In its place."), directory="report")
     made = make_catalog(tmp_path)
@@ -117,7 +117,7 @@ def test_of_two_jobs_with_one_name_the_one_in_that_directory_is_meant(tmp_path: 
         made.get("a")
 
 
-def test_a_name_is_nobody_elses_directory(tmp_path: Path):
+def test_a_directory_with_the_name_of_another_job_is_an_error(tmp_path: Path):
     write_project_job(tmp_path, make_job(name="first"), directory="first")
     write_project_job(tmp_path, make_job(name="first"), directory="zulu")
     write_project_job(tmp_path, make_job(name="other"), directory="third")
@@ -130,7 +130,7 @@ def test_a_name_is_nobody_elses_directory(tmp_path: Path):
     assert [error.job_name for error in errors] == ["third", "zulu"]
 
 
-def test_a_project_job_takes_a_name_from_a_standard_one_and_it_is_said(tmp_path: Path):
+def test_a_project_job_hides_a_standard_job_of_the_same_name_and_this_is_reported(tmp_path: Path):
     write_project_job(tmp_path, make_job(name="hello_review", summary="Mine."), directory="greeting")
     made = make_catalog(tmp_path)
     found, [error] = made.load_all()
@@ -140,7 +140,7 @@ def test_a_project_job_takes_a_name_from_a_standard_one_and_it_is_said(tmp_path:
     assert (error.job_name, error.job_dir) == ("hello_review", str(STANDARD_JOBS / "hello_review"))
 
 
-def test_a_broken_job_hides_the_standard_one_and_says_so(tmp_path: Path):
+def test_a_broken_job_hides_the_standard_one_and_the_error_says_so(tmp_path: Path):
     folder = write_project_job(tmp_path, "name: [", directory="hello_review")
     made = make_catalog(tmp_path)
     found, [error] = made.load_all()
@@ -153,7 +153,7 @@ def test_a_broken_job_hides_the_standard_one_and_says_so(tmp_path: Path):
         made.get("hello_review")
 
 
-def test_a_broken_job_keeps_its_directorys_name(tmp_path: Path):
+def test_a_broken_job_reserves_the_name_of_its_directory(tmp_path: Path):
     write_project_job(tmp_path, "name: [", directory="report")
     write_project_job(tmp_path, make_job(name="report"), directory="zulu")
     made = make_catalog(tmp_path)
@@ -196,7 +196,7 @@ def link_to_elsewhere(folder: Path) -> None:
     [broken_yaml, latin_1, nested, pipe, folder_for_a_file, link_to_itself, link_to_elsewhere],
     ids=lambda spoil: spoil.__name__,
 )
-def test_one_unreadable_file_hides_no_other(spoil: Callable[[Path], None], tmp_path: Path):
+def test_an_unreadable_job_file_does_not_hide_other_jobs(spoil: Callable[[Path], None], tmp_path: Path):
     write_project_job(tmp_path, make_job(name="alpha"))
     write_project_job(tmp_path, make_job(name="zulu"))
     bad = tmp_path / ".deepwork" / "jobs" / "middle"
@@ -210,7 +210,7 @@ def test_one_unreadable_file_hides_no_other(spoil: Callable[[Path], None], tmp_p
     assert error.error
 
 
-def test_a_directory_that_is_a_link_to_itself_hides_no_job(tmp_path: Path):
+def test_a_directory_that_links_to_itself_does_not_hide_other_jobs(tmp_path: Path):
     write_project_job(tmp_path, make_job(name="alpha"))
     (tmp_path / ".deepwork" / "jobs" / "loop").symlink_to("loop")
 
@@ -220,7 +220,7 @@ def test_a_directory_that_is_a_link_to_itself_hides_no_job(tmp_path: Path):
     assert [error.job_name for error in errors] == ["loop"]
 
 
-def test_a_directory_may_be_a_link_to_a_job_kept_elsewhere(tmp_path: Path):
+def test_a_job_directory_may_be_a_link(tmp_path: Path):
     elsewhere = write_job(tmp_path / "shared" / "report", make_job())
     (tmp_path / ".deepwork" / "jobs").mkdir(parents=True)
     (tmp_path / ".deepwork" / "jobs" / "report").symlink_to(elsewhere)
@@ -228,7 +228,7 @@ def test_a_directory_may_be_a_link_to_a_job_kept_elsewhere(tmp_path: Path):
     assert make_catalog(tmp_path).get("report").summary == "Write a report."
 
 
-def test_a_folder_that_cannot_be_listed_is_named_and_hides_no_other(tmp_path: Path):
+def test_an_unreadable_folder_is_reported_and_does_not_hide_other_jobs(tmp_path: Path):
     (tmp_path / "loop").symlink_to("loop")
 
     found, [error] = make_catalog(tmp_path, tmp_path / "loop").load_all()
@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_hides_no_other(tmp_path: Pa
     assert "The folder cannot be read" in error.error
 
 
-def test_a_directory_whose_name_is_not_text_is_named_in_text(tmp_path: Path):
+def test_a_directory_name_that_is_not_utf_8_is_escaped_in_the_error(tmp_path: Path):
     odd = os.fsencode(tmp_path / ".deepwork" / "jobs") + b"/gr\xfc\xdfe"
     write_job(Path(os.fsdecode(odd)), make_job())
 
@@ -265,14 +265,14 @@ def test_a_name_is_never_a_path(name: str, tmp_path: Path):
     assert len(refused.value.message) < 2_000
 
 
-def test_an_absolute_path_to_a_real_job_is_no_name(tmp_path: Path):
+def test_an_absolute_path_to_a_job_is_not_accepted_as_its_name(tmp_path: Path):
     elsewhere = write_job(tmp_path / "elsewhere", make_job())
 
     with pytest.raises(NotFound):
         make_catalog(tmp_path / "project").get(str(elsewhere))
 
 
-def test_a_name_that_is_not_there_gets_the_names_that_are(tmp_path: Path):
+def test_an_unknown_job_lists_the_available_jobs(tmp_path: Path):
     write_project_job(tmp_path, make_job(name="weekly_report"))
 
     with pytest.raises(NotFound) as refused:
@@ -298,7 +298,7 @@ def test_five_hundred_jobs_are_read_once(tmp_path: Path, reads: list[str]):
     assert len(again[0]) == 502
 
 
-def test_finding_a_job_of_the_project_reads_no_other(tmp_path: Path, reads: list[str]):
+def test_finding_a_project_job_reads_no_other_job(tmp_path: Path, reads: list[str]):
     for name in ("one", "two", "three"):
         write_project_job(tmp_path, make_job(name=name))
 
@@ -307,7 +307,7 @@ def test_finding_a_job_of_the_project_reads_no_other(tmp_path: Path, reads: list
     assert reads == ["two"]
 
 
-def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path, reads: list[str]):
+def test_only_changed_jobs_are_read_again(tmp_path: Path, reads: list[str]):
     write_project_job(tmp_path, make_job(name="one"))
     write_project_job(tmp_path, make_job(name="two", summary="Before"))
     wait_until_cacheable()
@@ -332,7 +332,7 @@ def test_a_changed_job_is_noticed_immediately(tmp_path: Path):
         assert made.load_all()[0][0].summary == f"{number:02}"
 
 
-def test_a_file_put_in_place_of_another_of_the_same_size_and_time_is_noticed(tmp_path: Path):
+def test_a_replaced_file_of_the_same_size_and_time_is_detected(tmp_path: Path):
     folder = write_project_job(tmp_path, make_job(summary="Before"))
     made = make_catalog(tmp_path)
     made.load_all()
@@ -345,7 +345,7 @@ def test_a_file_put_in_place_of_another_of_the_same_size_and_time_is_noticed(tmp
     assert made.get("report").summary == "Behind"
 
 
-def test_jobs_come_and_go(tmp_path: Path):
+def test_removed_and_added_jobs_are_detected(tmp_path: Path):
     folder = write_project_job(tmp_path, make_job())
     made = make_catalog(tmp_path)
     before = list_names(made)
@@ -356,7 +356,7 @@ def test_jobs_come_and_go(tmp_path: Path):
     assert (before, without, list_names(made)) == (["report", *STANDARD], STANDARD, ["report", *STANDARD])
 
 
-def test_a_missing_instructions_file_is_noticed_when_it_comes(tmp_path: Path, reads: list[str]):
+def test_adding_a_missing_instructions_file_fixes_the_job(tmp_path: Path, reads: list[str]):
     folder = write_project_job(tmp_path, make_job())
     (folder / "steps" / "write.md").unlink()
     wait_until_cacheable()
@@ -391,7 +391,7 @@ def test_a_broken_job_is_logged_once_until_it_changes(tmp_path: Path, caplog: py
     ]
 
 
-def test_answers_may_be_changed_without_harm(tmp_path: Path):
+def test_changing_a_returned_list_does_not_change_the_catalog(tmp_path: Path):
     made = make_catalog(tmp_path)
     made.load_all()[0].clear()
 

@@ -35,7 +35,7 @@ def test_text_shows_the_order_the_groups_and_the_files(tmp_path: Path):
     ]
 
 
-def test_mermaid_shows_the_same(tmp_path: Path):
+def test_mermaid_shows_the_order_the_groups_and_the_files(tmp_path: Path):
     diamond = load_from(tmp_path, DIAMOND)
 
     assert render_mermaid(diamond, diamond.workflows[0]).splitlines() == [
@@ -52,7 +52,7 @@ def test_mermaid_shows_the_same(tmp_path: Path):
     ]
 
 
-def test_a_name_cannot_break_out_of_its_box(tmp_path: Path):
+def test_a_step_name_cannot_break_out_of_its_mermaid_box(tmp_path: Path):
     hostile = load_from(
         tmp_path, make_job(make_step("a", name='x"]; click s1 "javascript:alert(1)"\n<script>#'))
     )
@@ -63,7 +63,7 @@ def test_a_name_cannot_break_out_of_its_box(tmp_path: Path):
     assert "<" not in box
 
 
-def test_a_group_of_one_and_of_three_have_their_brackets(tmp_path: Path):
+def test_groups_of_one_and_of_three_steps_are_drawn_with_brackets(tmp_path: Path):
     made = load_from(
         tmp_path,
         make_job(

@@ -27,17 +27,17 @@ def make_job_with_instructions(path: str) -> dict[str, Any]:
     return make_job(make_step("a", instructions_file=path))
 
 
-def test_a_folder_that_is_not_there_does_not_exist(tmp_path: Path):
+def test_a_missing_job_folder_is_reported(tmp_path: Path):
     assert "does not exist" in get_error(tmp_path / "none")
 
 
-def test_a_file_is_not_a_directory(tmp_path: Path):
+def test_a_file_in_place_of_a_job_folder_is_reported(tmp_path: Path):
     (tmp_path / "job").write_text("x")
 
     assert "not a directory" in get_error(tmp_path / "job")
 
 
-def test_a_folder_without_its_file_says_so(tmp_path: Path):
+def test_a_job_folder_without_a_job_file_is_reported(tmp_path: Path):
     assert "job.yml not found" in get_error(tmp_path)
 
 
@@ -62,7 +62,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("text", "expected"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str, tmp_path: Path):
+def test_unreadable_content_is_reported_with_its_line(text: str, expected: str, tmp_path: Path):
     message = get_error(write_job(tmp_path, text))
 
     assert message.startswith("Failed to load the job:\n")
@@ -70,13 +70,13 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str, tm
     assert expected in message
 
 
-def test_another_encoding_is_named_with_its_line(tmp_path: Path):
+def test_another_encoding_is_reported_with_its_line(tmp_path: Path):
     (tmp_path / "job.yml").write_bytes(b"name: x\nsummary: Gr\xfc\xdfe\n")
 
     assert f"{tmp_path}/job.yml:2: The text is not UTF-8" in get_error(tmp_path)
 
 
-def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path):
+def test_a_byte_order_mark_and_windows_line_endings_are_accepted(tmp_path: Path):
     write_job(tmp_path, make_job())
     text = (tmp_path / "job.yml").read_bytes()
     (tmp_path / "job.yml").write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
@@ -84,7 +84,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path):
     assert load_job(tmp_path).name == "report"
 
 
-def test_an_empty_file_lacks_every_key(tmp_path: Path):
+def test_an_empty_file_is_reported_as_missing_every_key(tmp_path: Path):
     message = get_error(write_job(tmp_path, ""))
 
     assert message.startswith("Job validation failed:\n")
@@ -93,13 +93,13 @@ def test_an_empty_file_lacks_every_key(tmp_path: Path):
     )
 
 
-def test_a_job_file_that_is_a_pipe_keeps_nobody_waiting(tmp_path: Path):
+def test_a_job_file_that_is_a_pipe_does_not_block(tmp_path: Path):
     os.mkfifo(tmp_path / "job.yml")
 
     assert "Failed to load" in get_error(tmp_path)
 
 
-def test_a_job_file_that_is_a_link_to_elsewhere_is_not_read(tmp_path: Path):
+def test_a_job_file_that_links_outside_its_folder_is_not_read(tmp_path: Path):
     (tmp_path / "secret").write_text("name: stolen\n")
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "job.yml").symlink_to(tmp_path / "secret")
@@ -123,7 +123,7 @@ def test_a_missing_instructions_file_is_a_problem_of_the_job(tmp_path: Path):
     "path",
     ["../secret", "../../etc/hostname", "/etc/hostname", "steps/../../secret", "link.md", "folder/secret"],
 )
-def test_instructions_stay_inside_the_jobs_folder(path: str, tmp_path: Path):
+def test_instructions_outside_the_job_folder_are_refused(path: str, tmp_path: Path):
     (tmp_path / "secret").write_text("secret")
     folder = write_job(tmp_path / "job", make_job_with_instructions("steps/a.md"))
     (folder / "link.md").symlink_to(tmp_path / "secret")
@@ -136,7 +136,7 @@ def test_instructions_stay_inside_the_jobs_folder(path: str, tmp_path: Path):
     assert "points outside the job's folder; move the file into the job's folder" in line
 
 
-def test_a_link_within_the_jobs_folder_may_be_followed(tmp_path: Path):
+def test_a_link_within_the_job_folder_is_followed(tmp_path: Path):
     folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     (folder / "steps" / "a.md").rename(folder / "real.md")
     (folder / "steps" / "a.md").symlink_to("../real.md")
@@ -150,7 +150,9 @@ def test_a_link_within_the_jobs_folder_may_be_followed(tmp_path: Path):
     ("content", "expected"),
     [(b"Gr\xfc\xdfe", "is not UTF-8 text"), (b"x" * (2**20 + 1), "is larger than 1,048,576 bytes")],
 )
-def test_instructions_are_text_of_at_most_a_mebibyte(content: bytes, expected: str, tmp_path: Path):
+def test_instructions_must_be_utf_8_text_of_at_most_one_mebibyte(
+    content: bytes, expected: str, tmp_path: Path
+):
     folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     (folder / "steps" / "a.md").write_bytes(content)
 
@@ -160,7 +162,7 @@ def test_instructions_are_text_of_at_most_a_mebibyte(content: bytes, expected: s
 
 
 @pytest.mark.parametrize("path", ["steps", ".", "pipe"])
-def test_instructions_are_a_regular_file(path: str, tmp_path: Path):
+def test_instructions_must_be_a_regular_file(path: str, tmp_path: Path):
     folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     os.mkfifo(folder / "pipe")
     text = (folder / "job.yml").read_text()
@@ -171,7 +173,7 @@ def test_instructions_are_a_regular_file(path: str, tmp_path: Path):
     assert "is not a regular file" in line
 
 
-def test_instructions_are_given_as_they_stand(tmp_path: Path):
+def test_instructions_are_returned_unchanged(tmp_path: Path):
     folder = write_job(tmp_path, make_job_with_instructions("steps/a.md"))
     (folder / "steps" / "a.md").write_text("  Grüße\r\n\n", encoding="utf-8", newline="")
     loaded = load_job(folder)
@@ -187,7 +189,9 @@ def test_instructions_are_given_as_they_stand(tmp_path: Path):
         (lambda path, secret: path.write_bytes(b"x" * (2**20 + 1)), Code.TOO_LARGE),
     ],
 )
-def test_instructions_that_went_bad_after_loading_are_named(break_it: Any, code: Code, tmp_path: Path):
+def test_instructions_that_became_unreadable_after_loading_are_reported(
+    break_it: Any, code: Code, tmp_path: Path
+):
     secret = tmp_path / "secret"
     secret.write_text("secret")
     folder = write_job(tmp_path / "job", make_job_with_instructions("steps/a.md"))
@@ -220,7 +224,7 @@ ANYTHING = st.recursive(
 
 @given(changes=st.dictionaries(st.sampled_from([*make_job(), "description", "x"]), ANYTHING, max_size=3))
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_document_is_beyond_words(changes: dict[str, Any], tmp_path: Path):
+def test_every_document_loads_or_is_reported_as_invalid(changes: dict[str, Any], tmp_path: Path):
     """Whatever stands in the file: a job, or lines about it, and never another exception."""
     folder = write_job(tmp_path, make_job() | changes)
 

@@ -48,7 +48,7 @@ def test_the_reference_for_agents_names_every_key_that_is_not_outdated(part: str
     assert missing - OLD == set()
 
 
-def test_the_example_in_the_howto_is_a_job(tmp_path: Path):
+def test_the_example_in_the_howto_is_a_valid_job(tmp_path: Path):
     [example] = re.findall(r"```yaml\n(name: weekly_report.*?)```", HOWTO.read_text(), re.DOTALL)
 
     assert find_problems(write_job(tmp_path, yaml.safe_load(example))) == []

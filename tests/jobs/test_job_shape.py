@@ -147,12 +147,12 @@ BAD = [*MISSING, *[(f"an unknown key in {what}", data, expected) for what, data,
 
 
 @pytest.mark.parametrize("data", GOOD.values(), ids=GOOD)
-def test_a_job_of_the_right_shape_loads(data: dict[str, Any], tmp_path: Path):
+def test_a_job_that_matches_the_schema_loads(data: dict[str, Any], tmp_path: Path):
     assert load_job(write_job(tmp_path, data)).name == data["name"]
 
 
 @pytest.mark.parametrize(("data", "expected"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_a_violation_of_the_schema_is_reported_once_with_what_to_do(
+def test_a_violation_of_the_schema_is_reported_once_with_a_fix(
     data: dict[str, Any], expected: str, tmp_path: Path
 ):
     found = find_problems(write_job(tmp_path, data))
@@ -162,7 +162,7 @@ def test_a_violation_of_the_schema_is_reported_once_with_what_to_do(
 
 
 @pytest.mark.parametrize("data", [*GOOD.values(), *(case[1] for case in BAD)])
-def test_editors_and_the_loader_agree(data: dict[str, Any]):
+def test_the_loader_accepts_exactly_what_the_schema_accepts(data: dict[str, Any]):
     # A person's editor reads regular expressions as JavaScript does, where `$` is the very end.
     text = SCHEMA_FILE.read_text().replace("^[a-z][a-z0-9_]*$", r"^[a-z][a-z0-9_]*\\Z")
     assert r"\\Z" in text
@@ -172,7 +172,7 @@ def test_editors_and_the_loader_agree(data: dict[str, Any]):
     assert editor.is_valid(data) == (not validate_data(JobDefinition, data)[1])
 
 
-def test_the_schema_is_itself_in_order():
+def test_the_schema_is_valid():
     jsonschema.Draft7Validator.check_schema(json.loads(SCHEMA_FILE.read_text()))
 
 
@@ -217,7 +217,7 @@ colour: red
     ]
 
 
-def test_a_problem_that_follows_from_a_malformed_part_is_not_reported(tmp_path: Path):
+def test_problems_caused_by_a_malformed_part_are_not_reported_as_well(tmp_path: Path):
     data = make_job(
         make_step("write", outputs=["report"]),
         make_step("check", dependencies=["write"], inputs=[{"file": "report", "from_step": "write"}]),
@@ -228,7 +228,7 @@ def test_a_problem_that_follows_from_a_malformed_part_is_not_reported(tmp_path: 
     assert "outputs: this must be a mapping, not a list" in line
 
 
-def test_the_error_has_every_line_under_its_heading(tmp_path: Path):
+def test_the_error_has_a_heading_and_one_line_per_problem(tmp_path: Path):
     with pytest.raises(DefinitionError) as refused:
         load_job(write_job(tmp_path, make_job(name="Report", version="1")))
 
@@ -238,14 +238,14 @@ def test_the_error_has_every_line_under_its_heading(tmp_path: Path):
     assert len(lines) == 2
 
 
-def test_thousands_of_problems_are_cut_to_a_hundred(tmp_path: Path):
+def test_at_most_a_hundred_problems_are_reported(tmp_path: Path):
     found = find_problems(write_job(tmp_path, make_job() | {f"key_{number}": 1 for number in range(5_000)}))
 
     assert len(found) == 101
     assert "There may be more problems; fix these first." in found[-1]
 
 
-def test_a_strange_value_is_shown_short_and_harmless(tmp_path: Path):
+def test_a_strange_value_is_shortened_and_escaped(tmp_path: Path):
     found = "\n".join(
         find_problems(write_job(tmp_path, make_job(name="\x1b[2J" + "x" * 150, **{"\x07" * 90: 1})))
     )
@@ -256,7 +256,7 @@ def test_a_strange_value_is_shown_short_and_harmless(tmp_path: Path):
     assert len(found) < 2_000
 
 
-def test_a_job_is_all_that_its_file_says(tmp_path: Path):
+def test_every_key_of_a_job_file_is_loaded(tmp_path: Path):
     first = make_step(
         "gather", inputs=[{"name": "topic", "description": "What about."}], agent="searcher", exposed=True
     )

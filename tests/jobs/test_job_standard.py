@@ -12,7 +12,7 @@ from deepwork.jobs.definitions.checks import find_warnings
 FOLDERS = sorted(path.parent for path in STANDARD_JOBS.glob("*/job.yml"))
 
 
-def test_these_are_shipped():
+def test_the_expected_standard_jobs_are_shipped():
     assert [folder.name for folder in FOLDERS] == ["deepwork_jobs", "hello_review"]
 
 
@@ -44,7 +44,7 @@ def test_every_shipped_instructions_file_belongs_to_a_step(folder: Path):
     assert {f"steps/{path.name}" for path in (folder / "steps").iterdir()} == named
 
 
-def test_help_with_jobs_goes_from_definition_to_iteration():
+def test_the_new_job_workflow_goes_from_definition_to_iteration():
     new_job = load_job(STANDARD_JOBS / "deepwork_jobs").find_workflow("new_job")
 
     assert new_job is not None

@@ -26,7 +26,7 @@ def call(app: Application, tool: str, **arguments: Any) -> Any:
     return invoke(app.database, app.registry[tool], arguments, Call("local", tool))
 
 
-def test_a_run_is_stored_and_emits_events_on_every_database(project: Path, app: Application):
+def test_a_session_is_stored_and_emits_events_on_every_database(project: Path, app: Application):
     begun = call(app, "start_workflow", goal="try", job_name="chain", workflow_name="main")
     id = begun["begin_step"]["session_id"]
     assert call(app, "finished_step", outputs={"a.md": "a.md"})["status"] == "needs_work"

@@ -73,7 +73,7 @@ def start_in_dead_process(root: Path, name: str = "chain", **more: Any) -> str:
 # W1, J11: restart and take-over
 
 
-def test_w1_after_a_restart_a_session_goes_on_by_its_id(root: Path, app: Application):
+def test_w1_after_a_restart_a_session_continues_by_its_id(root: Path, app: Application):
     id = start_in_dead_process(root)
 
     answer = finish_step(app, "a.md", session_id=id)
@@ -96,7 +96,7 @@ def test_w1_after_a_restart_the_only_orphan_is_taken_over(root: Path, app: Appli
     assert finish_step(app, "b.md")["taken_over"] is None
 
 
-def test_a_take_over_is_reported_also_when_the_work_is_sent_back(root: Path, app: Application):
+def test_a_takeover_is_reported_even_if_the_step_needs_work(root: Path, app: Application):
     start_in_dead_process(root, "reviewed")
 
     answer = finish_step(app, "a.md")
@@ -104,7 +104,7 @@ def test_a_take_over_is_reported_also_when_the_work_is_sent_back(root: Path, app
     assert (answer["status"], answer["taken_over"]) == ("needs_work", True)
 
 
-def test_a_call_that_is_refused_takes_nothing_over(root: Path, app: Application):
+def test_a_refused_call_takes_no_session_over(root: Path, app: Application):
     start_in_dead_process(root)
 
     with pytest.raises(InvalidInput):
@@ -114,7 +114,7 @@ def test_a_call_that_is_refused_takes_nothing_over(root: Path, app: Application)
     assert finish_step(app, "a.md")["taken_over"] is True
 
 
-def test_j11_of_several_orphans_none_is_taken_over_and_all_are_listed(root: Path, app: Application):
+def test_j11_several_orphans_are_listed_and_none_is_taken_over(root: Path, app: Application):
     ids = [start_in_dead_process(root, goal=f"goal {number}") for number in range(2)]
 
     with pytest.raises(StateError) as refused:
@@ -124,7 +124,7 @@ def test_j11_of_several_orphans_none_is_taken_over_and_all_are_listed(root: Path
     assert all(each in refused.value.message for each in (*ids, "goal 0", "goal 1", "step a"))
 
 
-def test_j11_a_session_of_a_living_process_is_not_taken_over(root: Path, app: Application):
+def test_j11_a_session_of_a_running_process_is_not_taken_over(root: Path, app: Application):
     id = start_job(app)
     with_its_own_stack = open_app(root)
 
@@ -134,7 +134,7 @@ def test_j11_a_session_of_a_living_process_is_not_taken_over(root: Path, app: Ap
     with_its_own_stack.close()
 
 
-def test_1_6_4_abort_takes_over_nothing(root: Path, app: Application):
+def test_1_6_4_abort_takes_no_session_over(root: Path, app: Application):
     id = start_in_dead_process(root)
 
     with pytest.raises(StateError, match=id) as refused:
@@ -144,7 +144,7 @@ def test_1_6_4_abort_takes_over_nothing(root: Path, app: Application):
     assert call_job_tool(app, "abort_workflow", explanation="x", session_id=id)["aborted_step"] == "a"
 
 
-def test_of_two_that_find_an_orphan_only_one_takes_it_over(
+def test_only_one_of_two_processes_takes_an_orphan_over(
     root: Path, app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     start_in_dead_process(root, "same")
@@ -192,7 +192,7 @@ def run_together(*works: Any) -> list[Any]:
 # W2, W3: at the same time
 
 
-def test_w2_workflows_started_at_the_same_time_do_not_touch_each_other(root: Path):
+def test_w2_workflows_started_concurrently_do_not_affect_each_other(root: Path):
     with ToolClient(quick.build_transport(root)) as talk:
         names = ["chain", "same"] * 5
         answers = talk.call_together(
@@ -207,7 +207,7 @@ def test_w2_workflows_started_at_the_same_time_do_not_touch_each_other(root: Pat
 
 
 @pytest.mark.parametrize("by", ["step_id", "key"])
-def test_w3_of_three_identical_calls_one_completes_the_step(root: Path, app: Application, by: str):
+def test_w3_only_one_of_three_identical_calls_completes_the_step(root: Path, app: Application, by: str):
     id = start_job(app, "same")
     more = {"step_id": "a"} if by == "step_id" else {"key": "once"}
 
@@ -225,7 +225,7 @@ def test_w3_of_three_identical_calls_one_completes_the_step(root: Path, app: App
         assert "'b'" in refused[0].message
 
 
-def test_w3_without_a_step_id_or_key_each_call_counts_one_after_the_other(root: Path, app: Application):
+def test_w3_without_a_step_id_or_key_each_call_completes_one_step(root: Path, app: Application):
     """Nothing tells three identical calls from three pieces of work; but none is half applied."""
     id = start_job(app, "same")
 
@@ -241,7 +241,7 @@ def test_w3_without_a_step_id_or_key_each_call_counts_one_after_the_other(root: 
 # keys
 
 
-def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, app: Application):
+def test_a_repeated_key_returns_the_first_answer_without_a_second_effect(root: Path, app: Application):
     calls: list[tuple[str, dict[str, Any]]] = [
         ("start_workflow", {"goal": "x", "job_name": "chain", "workflow_name": "main"}),
         ("finished_step", {"outputs": {"a.md": "a.md"}}),
@@ -265,7 +265,7 @@ def test_the_same_key_gets_the_same_answer_and_does_nothing_again(root: Path, ap
         ("go_to_step", {"step_id": "a"}, {"step_id": "b"}),
     ],
 )
-def test_a_key_with_other_arguments_is_refused(
+def test_a_key_with_different_arguments_is_refused(
     root: Path, app: Application, tool: str, given: dict[str, Any], other: Any
 ):
     if tool != "start_workflow":
@@ -278,7 +278,7 @@ def test_a_key_with_other_arguments_is_refused(
     assert refused.value.code is Code.KEY_REUSED
 
 
-def test_a_repeated_last_step_is_not_applied_to_the_workflow_around_it(root: Path, app: Application):
+def test_a_repeated_last_step_is_not_applied_to_the_outer_workflow(root: Path, app: Application):
     outer = start_job(app, "same")
     write_job(
         root, "short", [make_step("a", {"out": {"type": "file", "description": "x", "required": True}})]
@@ -293,7 +293,7 @@ def test_a_repeated_last_step_is_not_applied_to_the_workflow_around_it(root: Pat
     assert get_session(app, outer)["current_step_id"] == "a"
 
 
-def test_a_key_that_comes_again_late_is_not_taken_for_a_new_call(root: Path, app: Application):
+def test_a_key_reused_after_a_later_call_is_refused(root: Path, app: Application):
     start_job(app, "same")
     for key in ("one", "two"):
         call_job_tool(app, "finished_step", key=key, outputs={"out": "x.md"})
@@ -302,7 +302,7 @@ def test_a_key_that_comes_again_late_is_not_taken_for_a_new_call(root: Path, app
         call_job_tool(app, "finished_step", key="one", outputs={"out": "x.md"})
 
 
-def test_work_sent_back_under_a_key_is_not_counted_twice(root: Path, app: Application):
+def test_a_failed_attempt_repeated_under_its_key_is_counted_once(root: Path, app: Application):
     id = start_job(app, "reviewed")
 
     answers = [finish_step(app, "a.md", key="k") for _ in range(3)]
@@ -311,7 +311,7 @@ def test_work_sent_back_under_a_key_is_not_counted_twice(root: Path, app: Applic
     assert get_session(app, id)["step_progress"]["a"]["quality_attempts"] == 1
 
 
-def test_a_key_counts_after_a_restart_too(root: Path, app: Application):
+def test_a_key_still_applies_after_a_restart(root: Path, app: Application):
     first = json.loads(
         run_in_process(
             root, "import json", "start_job(app)", "print(json.dumps(finish_step(app, 'a.md', key='k')))"
@@ -324,7 +324,7 @@ def test_a_key_counts_after_a_restart_too(root: Path, app: Application):
 # J20: go back, look, try
 
 
-def test_go_to_step_clears_what_came_after_and_leaves_files(root: Path, app: Application):
+def test_go_to_step_clears_later_steps_and_keeps_their_files(root: Path, app: Application):
     id = start_job(app)
     finish_step(app, "a.md")
     finish_step(app, "b.md")
@@ -339,7 +339,7 @@ def test_go_to_step_clears_what_came_after_and_leaves_files(root: Path, app: App
 
 
 @pytest.mark.parametrize(("step_id", "error"), [("c", NotAllowed), ("nowhere", InvalidInput)])
-def test_one_can_go_only_to_a_step_behind(
+def test_go_to_step_accepts_only_an_earlier_step(
     root: Path, app: Application, step_id: str, error: type[DeepworkError]
 ):
     start_job(app)
@@ -349,7 +349,7 @@ def test_one_can_go_only_to_a_step_behind(
         call_job_tool(app, "go_to_step", step_id=step_id)
 
 
-def test_get_session_says_what_one_is_in_even_after_a_restart(root: Path, app: Application):
+def test_get_session_returns_the_current_session_even_after_a_restart(root: Path, app: Application):
     id = start_in_dead_process(root)
 
     seen = call_job_tool(app, "get_session")
@@ -359,7 +359,7 @@ def test_get_session_says_what_one_is_in_even_after_a_restart(root: Path, app: A
     assert "owner" not in seen["session"]
 
 
-def test_get_session_of_one_that_never_was_is_an_error(app: Application):
+def test_get_session_with_an_unknown_id_is_an_error(app: Application):
     for id in ("zzzzzzzz", "../../x", "x"):
         with pytest.raises(NotFound) as refused:
             call_job_tool(app, "get_session", session_id=id)
@@ -382,7 +382,7 @@ def test_validate_outputs_changes_nothing(root: Path, app: Application):
 # W7, W8, W11: definitions that change
 
 
-def test_w7_the_order_is_that_of_the_start(root: Path, app: Application):
+def test_w7_the_step_order_is_fixed_when_the_session_starts(root: Path, app: Application):
     start_job(app)
     finish_step(app, "a.md")
     write_files(root, "new.md")
@@ -400,7 +400,7 @@ def test_w7_the_order_is_that_of_the_start(root: Path, app: Application):
     assert finish_step(app, "c.md")["status"] == "workflow_complete"
 
 
-def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: Path, app: Application):
+def test_w7_a_removed_step_is_named_and_the_session_can_be_aborted(root: Path, app: Application):
     id = start_job(app)
     write_job(root, "chain", [make_step("b"), make_step("c")])
 
@@ -418,7 +418,7 @@ def test_w7_a_step_that_vanished_is_named_and_the_session_can_be_given_up(root: 
     assert get_session(app, id)["status"] == "aborted"
 
 
-def test_w7_a_job_that_vanished_can_be_given_up(root: Path, app: Application):
+def test_w7_a_session_of_a_removed_job_can_be_aborted(root: Path, app: Application):
     start_job(app)
     (root / ".deepwork/jobs/chain/job.yml").unlink()
 
@@ -431,7 +431,7 @@ def test_w7_a_job_that_vanished_can_be_given_up(root: Path, app: Application):
 @pytest.mark.parametrize(
     "shape", ["absolute", "../outside/chain", "./chain", "chain/", "..", "chain/../chain"]
 )
-def test_w8_a_job_is_named_never_found_by_a_path(root: Path, app: Application, shape: str):
+def test_w8_a_path_is_not_accepted_as_a_job_name(root: Path, app: Application, shape: str):
     outside = write_job(root / "elsewhere", "chain", [make_step("a")])
     name = str(outside) if shape == "absolute" else shape
 
@@ -441,7 +441,7 @@ def test_w8_a_job_is_named_never_found_by_a_path(root: Path, app: Application, s
     assert app.sessions.list_all() == []
 
 
-def test_w11_missing_instructions_in_the_middle_leave_the_state_as_it_was(root: Path, app: Application):
+def test_w11_missing_instructions_of_the_next_step_leave_the_state_unchanged(root: Path, app: Application):
     id = start_job(app)
     before = get_session(app, id)
     (root / ".deepwork/jobs/chain/steps/b.md").unlink()
@@ -454,7 +454,7 @@ def test_w11_missing_instructions_in_the_middle_leave_the_state_as_it_was(root: 
     assert finish_step(app, "a.md")["begin_step"]["step_instructions"] == "Do b again."
 
 
-def test_w11_missing_instructions_at_the_start_leave_no_session(root: Path, app: Application):
+def test_w11_missing_instructions_of_the_first_step_leave_no_session(root: Path, app: Application):
     (root / ".deepwork/jobs/chain/steps/a.md").unlink()
 
     with pytest.raises(DefinitionError):
@@ -468,7 +468,7 @@ def test_w11_missing_instructions_at_the_start_leave_no_session(root: Path, app:
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-def test_w19_two_clients_have_stacks_of_their_own(root: Path, transport: str):
+def test_w19_two_clients_have_separate_stacks(root: Path, transport: str):
     with HttpServer(root, transport=transport) as server:
 
         def door() -> ClientTransport:
@@ -491,7 +491,7 @@ def test_w19_two_clients_have_stacks_of_their_own(root: Path, transport: str):
                 ada.call("finished_step", outputs={"out": "x.md"})
 
 
-def test_w19_clients_that_nobody_can_tell_apart_must_name_their_session(root: Path):
+def test_w19_indistinguishable_clients_must_name_their_session(root: Path):
     with HttpServer(root) as server:
         door = StreamableHttpTransport(f"{server.url}/mcp")
         with (
@@ -510,7 +510,7 @@ def test_w19_clients_that_nobody_can_tell_apart_must_name_their_session(root: Pa
             assert ada.call("get_session", session_id=ids[0])["session"]["current_step_id"] == "a"
 
 
-def test_a_session_that_somebody_else_ended_is_reported_once_then_the_one_below_goes_on(
+def test_a_session_ended_by_another_client_is_reported_once_before_the_outer_one_resumes(
     root: Path, app: Application
 ):
     start_job(app)
@@ -523,7 +523,7 @@ def test_a_session_that_somebody_else_ended_is_reported_once_then_the_one_below_
     assert finish_step(app, "a.md")["begin_step"]["step_id"] == "b"
 
 
-def test_a_session_takes_no_file_descriptor_for_good(root: Path, app: Application):
+def test_sessions_leak_no_file_descriptors(root: Path, app: Application):
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -559,7 +559,7 @@ def read_rows(app: Application) -> dict[str, tuple[str, int]]:
     return {row["id"]: (row["status"], row["generation"]) for row in found}
 
 
-def test_what_a_process_that_died_could_not_publish_is_published_by_the_next(
+def test_a_change_that_a_process_failed_to_publish_is_published_by_the_next_one(
     root: Path, app: Application, monkeypatch: pytest.MonkeyPatch
 ):
     id = start_job(app)
@@ -574,7 +574,7 @@ def test_what_a_process_that_died_could_not_publish_is_published_by_the_next(
     assert list_event_types(app) == ["session:started", "session:updated", "session:updated"]
 
 
-def test_a_database_that_is_away_stops_nobody(root: Path):
+def test_sessions_work_without_a_usable_database(root: Path):
     (root / "deepwork.db").write_bytes(b"no database at all" * 1000)
     app = open_app(root)
 

@@ -56,26 +56,26 @@ def start(
     return branch
 
 
-def test_a_session_gets_a_branch_and_is_on_it(repository: Path):
+def test_a_session_creates_a_branch_and_switches_to_it(repository: Path):
     assert start(repository) == current(repository) == "deepwork/chain-main-acme"
 
 
-def test_without_an_instance_the_day_is_in_the_name(repository: Path):
+def test_without_an_instance_the_branch_name_contains_the_date(repository: Path):
     assert re.fullmatch(r"deepwork/chain-main-\d{4}-\d\d-\d\d", start(repository, instance=None) or "")
 
 
-def test_create_makes_it_and_stays(repository: Path):
+def test_create_makes_the_branch_without_switching_to_it(repository: Path):
     assert start(repository, git_branch="create") == "deepwork/chain-main-acme"
     assert current(repository) == "main"
     assert "deepwork/chain-main-acme" in git(repository, "branch", "--list", "deepwork/*")
 
 
-def test_off_makes_none(repository: Path):
+def test_off_creates_no_branch(repository: Path):
     assert start(repository, git_branch="off") is None
     assert git(repository, "branch", "--list", "deepwork/*") == ""
 
 
-def test_a_name_that_is_taken_gets_a_number(repository: Path):
+def test_a_taken_branch_name_gets_a_number(repository: Path):
     git(repository, "tag", "deepwork/chain-main-acme")
 
     made = []
@@ -98,32 +98,32 @@ def test_uncommitted_work_is_not_touched(repository: Path):
     assert (repository / "tracked.md").read_text() == "changed"
 
 
-def test_a_nested_session_stays_on_the_branch(repository: Path):
+def test_a_nested_session_stays_on_the_branch_of_the_outer_one(repository: Path):
     app = open_app(repository, git_branch="switch")
 
     assert start(app) == start(app, "other") == current(repository)
     app.close()
 
 
-def test_on_a_branch_of_ours_it_stays(repository: Path):
+def test_a_session_stays_on_an_existing_deepwork_branch(repository: Path):
     git(repository, "switch", "-q", "-c", "deepwork/by-hand")
 
     assert start(repository) == current(repository) == "deepwork/by-hand"
 
 
-def test_a_detached_head_is_a_place_to_begin_from(repository: Path):
+def test_a_session_can_start_at_a_detached_head(repository: Path):
     git(repository, "checkout", "-q", "--detach")
 
     assert start(repository) == current(repository)
 
 
-def test_where_there_is_no_repository_or_no_commit_there_is_no_branch(root: Path):
+def test_without_a_repository_or_a_commit_no_branch_is_created(root: Path):
     assert start(root) is None
     git(root, "init", "-q")
     assert start(root) is None
 
 
-def test_two_that_begin_at_the_same_time_do_not_fight_over_git(repository: Path):
+def test_concurrent_sessions_share_one_branch(repository: Path):
     apps = [open_app(repository, git_branch="switch") for _ in range(4)]
 
     branches = run_together(*(lambda app=app: start(app) for app in apps))
@@ -148,7 +148,7 @@ def test_two_that_begin_at_the_same_time_do_not_fight_over_git(repository: Path)
         "y" * 103 + ".lock" + "z" * 50,
     ],
 )
-def test_any_text_becomes_a_legal_name(suffix: str):
+def test_any_text_becomes_a_valid_branch_name(suffix: str):
     name = build_branch_name("job", "flow", suffix)
 
     subprocess.run(["git", "check-ref-format", "--branch", name], check=True, capture_output=True)

@@ -33,7 +33,7 @@ def id(root: Path) -> str:
     return id
 
 
-def test_list_names_what_is_under_way(root: Path, id: str):
+def test_list_shows_active_sessions(root: Path, id: str):
     ran = sessions(root, "list")
 
     assert (ran.code, ran.err) == (0, "")
@@ -42,11 +42,11 @@ def test_list_names_what_is_under_way(root: Path, id: str):
     assert [each["step"] for each in sessions(root, "list", "--json").json["sessions"]] == ["b"]
 
 
-def test_list_says_when_there_is_nothing(root: Path):
+def test_list_reports_that_there_are_no_active_sessions(root: Path):
     assert "no active sessions" in sessions(root, "list").out
 
 
-def test_show_tells_steps_reviews_and_why_one_was_skipped(root: Path, id: str):
+def test_show_prints_steps_reviews_and_override_reasons(root: Path, id: str):
     ran = sessions(root, "show", id)
 
     assert all(word in ran.out for word in ("completed", "current", "a.md", "went well", "read by Ada"))
@@ -55,14 +55,14 @@ def test_show_tells_steps_reviews_and_why_one_was_skipped(root: Path, id: str):
     assert kept["overrides"][0]["reason"] == "read by Ada"
 
 
-def test_resume_prints_what_to_do_next(root: Path, id: str):
+def test_resume_prints_the_current_step(root: Path, id: str):
     ran = sessions(root, "resume", id)
 
     assert all(word in ran.out for word in ("Do b.", "b.md (file)", id))
     assert sessions(root, "resume", id, "--json").json["begin_step"]["step_id"] == "b"
 
 
-def test_abort_keeps_the_explanation(root: Path, id: str):
+def test_abort_stores_the_explanation(root: Path, id: str):
     assert sessions(root, "abort", id).code == 2
 
     ran = sessions(root, "abort", id, "--explanation", "no longer needed")
@@ -73,7 +73,7 @@ def test_abort_keeps_the_explanation(root: Path, id: str):
 
 
 @pytest.mark.parametrize("verb", ["show", "resume"])
-def test_a_session_that_is_not_there_is_one_sentence(root: Path, verb: str):
+def test_an_unknown_session_is_reported_in_one_sentence(root: Path, verb: str):
     ran = sessions(root, verb, "zzzzzzzz")
 
     assert (ran.code, ran.out) == (1, "")

@@ -36,7 +36,7 @@ def list_inbox(app: Application, agent: str, **filters: Any) -> list[Any]:
     ]
 
 
-def test_a_message_arrives_as_it_was_sent(app: Application, ada: str, bob: str):
+def test_a_message_is_received_as_it_was_sent(app: Application, ada: str, bob: str):
     body = {"question": "which port?", "options": [1, 2], "none": None}
 
     sent = send(app, ada, bob, body, subject="Ports", priority="high", workflow_id="tw_1", task_id="tt_1")
@@ -61,7 +61,7 @@ def test_a_message_arrives_as_it_was_sent(app: Application, ada: str, bob: str):
     ]
 
 
-def test_a_reply_stays_in_its_thread_and_both_see_it_whole(
+def test_a_reply_joins_the_thread_and_both_agents_see_all_of_it(
     app: Application, ada: str, bob: str, clock: Clock
 ):
     asked = send(app, ada, bob, "which port?")
@@ -86,7 +86,7 @@ def test_the_inbox_shows_unread_messages_newest_first(app: Application, ada: str
     assert list_inbox(app, bob) == ["three", "two", "one"]
 
 
-def test_reading_a_message_takes_it_out_of_the_inbox(app: Application, ada: str, bob: str, clock: Clock):
+def test_a_read_message_leaves_the_inbox(app: Application, ada: str, bob: str, clock: Clock):
     sent = send(app, ada, bob)
     clock.advance(seconds=5)
 
@@ -97,7 +97,7 @@ def test_reading_a_message_takes_it_out_of_the_inbox(app: Application, ada: str,
     assert list_inbox(app, bob, status="read") == ["hello"]
 
 
-def test_a_message_can_be_looked_at_without_reading_it(app: Application, ada: str, bob: str):
+def test_a_message_can_be_fetched_without_marking_it_read(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob)
 
     assert call_tool(app, "message_get", id=sent["id"], mark_read=False)["status"] == "unread"
@@ -114,7 +114,7 @@ def test_reading_twice_emits_one_event(app: Application, ada: str, bob: str):
     assert list_event_types(app).count("message:read") == 1
 
 
-def test_archived_messages_are_put_away_for_good(app: Application, ada: str, bob: str):
+def test_archived_messages_stay_archived(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob)
 
     call_tool(app, "message_archive", message_ids=[sent["id"]])
@@ -125,7 +125,7 @@ def test_archived_messages_are_put_away_for_good(app: Application, ada: str, bob
     assert list_inbox(app, bob, status="all") == ["hello"]
 
 
-def test_unknown_ids_are_named_and_the_rest_is_done(app: Application, ada: str, bob: str):
+def test_unknown_ids_are_listed_and_the_others_are_processed(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob)
 
     for tool in ("message_mark_read", "message_archive"):
@@ -134,7 +134,7 @@ def test_unknown_ids_are_named_and_the_rest_is_done(app: Application, ada: str, 
     assert "unknown" not in call_tool(app, "message_mark_read", message_ids=[sent["id"]])
 
 
-def test_every_filter_narrows_the_list(app: Application, ada: str, bob: str, clock: Clock):
+def test_every_filter_of_the_inbox_works(app: Application, ada: str, bob: str, clock: Clock):
     send(app, ada, bob, "plain")
     send(app, ada, bob, "urgent", priority="urgent")
     send(app, ada, bob, "news", message_type="notification", workflow_id="tw_1")
@@ -150,7 +150,7 @@ def test_every_filter_narrows_the_list(app: Application, ada: str, bob: str, clo
     assert call_tool(app, "message_list", agent_id=bob, priority=["urgent"])["unread_count"] == 4
 
 
-def test_a_cursor_gives_what_came_after_it_oldest_first(app: Application, ada: str, bob: str):
+def test_a_cursor_returns_later_messages_oldest_first(app: Application, ada: str, bob: str):
     ids = [send(app, ada, bob, text)["id"] for text in ("one", "two", "three", "four")]
 
     assert list_inbox(app, bob, since_id=ids[0], limit=2) == ["two", "three"]
@@ -158,7 +158,7 @@ def test_a_cursor_gives_what_came_after_it_oldest_first(app: Application, ada: s
     assert list_inbox(app, bob, since_id=ids[3]) == []
 
 
-def test_a_cursor_misses_nothing_while_many_send_concurrently(app: Application, ada: str, bob: str):
+def test_a_cursor_misses_no_message_of_concurrent_senders(app: Application, ada: str, bob: str):
     first = send(app, ada, bob, "0")["id"]
 
     with ThreadPoolExecutor(6) as senders:
@@ -171,7 +171,9 @@ def test_a_cursor_misses_nothing_while_many_send_concurrently(app: Application, 
     assert sorted(seen) == list(range(1, 41))
 
 
-def test_a_broadcast_reaches_the_living_except_the_sender(app: Application, ada: str, bob: str, clock: Clock):
+def test_a_broadcast_reaches_every_online_agent_except_the_sender(
+    app: Application, ada: str, bob: str, clock: Clock
+):
     silent = bob
     clock.advance(seconds=91)
     eve, max = register_agent(app, "Eve"), register_agent(app, "Max", runtime="codex")
@@ -183,7 +185,7 @@ def test_a_broadcast_reaches_the_living_except_the_sender(app: Application, ada:
     assert list_inbox(app, silent) == list_inbox(app, ada) == []
 
 
-def test_a_broadcast_can_be_narrowed(app: Application, ada: str, bob: str):
+def test_a_broadcast_can_be_filtered(app: Application, ada: str, bob: str):
     max = register_agent(app, "Max", runtime="codex")
     call_tool(app, "agent_update", id=max, status="busy")
 
@@ -225,7 +227,7 @@ def test_unread_messages_are_counted_by_priority(app: Application, ada: str, bob
     }
 
 
-def test_an_expired_message_is_no_longer_offered(app: Application, ada: str, bob: str, clock: Clock):
+def test_an_expired_message_is_not_listed(app: Application, ada: str, bob: str, clock: Clock):
     send(app, ada, bob, expires_at=NOW + 1000)
     assert list_inbox(app, bob) == ["hello"]
 
@@ -235,7 +237,7 @@ def test_an_expired_message_is_no_longer_offered(app: Application, ada: str, bob
     assert call_tool(app, "message_count_unread", agent_id=bob)["count"] == 0
 
 
-def test_writing_is_a_sign_of_life(app: Application, ada: str, bob: str, clock: Clock):
+def test_sending_a_message_is_a_sign_of_life(app: Application, ada: str, bob: str, clock: Clock):
     clock.advance(seconds=91)
     assert call_tool(app, "agent_get", id=ada)["status"] == "offline"
 
@@ -244,7 +246,7 @@ def test_writing_is_a_sign_of_life(app: Application, ada: str, bob: str, clock: 
     assert call_tool(app, "agent_get", id=ada)["status"] == "online"
 
 
-def test_looking_into_the_inbox_is_a_sign_of_life(app: Application, ada: str, clock: Clock):
+def test_listing_the_inbox_is_a_sign_of_life(app: Application, ada: str, clock: Clock):
     clock.advance(seconds=10)
     call_tool(app, "message_list", agent_id=ada)
     assert call_tool(app, "agent_get", id=ada)["last_heartbeat"] == NOW
@@ -254,7 +256,7 @@ def test_looking_into_the_inbox_is_a_sign_of_life(app: Application, ada: str, cl
     assert call_tool(app, "agent_get", id=ada)["last_heartbeat"] == NOW + 40_000
 
 
-def test_a_long_body_is_cut_in_a_list_and_whole_on_its_own(app: Application, ada: str, bob: str):
+def test_a_long_body_is_truncated_in_lists_but_not_in_a_single_message(app: Application, ada: str, bob: str):
     text, thing = "x" * 100_000, {"rows": ["y" * 1000] * 50}
     ids = [send(app, ada, bob, body)["id"] for body in (text, thing)]
 
@@ -265,7 +267,7 @@ def test_a_long_body_is_cut_in_a_list_and_whole_on_its_own(app: Application, ada
     assert [call_tool(app, "message_get", id=id)["body"] for id in ids] == [text, thing]
 
 
-def test_a_message_of_a_mebibyte_is_kept_and_a_larger_one_refused(app: Application, ada: str, bob: str):
+def test_a_message_may_have_one_mebibyte_and_not_more(app: Application, ada: str, bob: str):
     largest = "ä" * (512 * 1024)
 
     assert call_tool(app, "message_get", id=send(app, ada, bob, largest)["id"])["body"] == largest
@@ -278,7 +280,7 @@ def test_a_message_of_a_mebibyte_is_kept_and_a_larger_one_refused(app: Applicati
 @pytest.mark.parametrize(
     "text", ["a\tb\r\nc", "\x1b[31mred\x1b[0m", "日本語", "👩‍👩‍👧", "\u202eright\u200b", "e\u0301", "'; DROP TABLE agents; --", "%(x)s :x"]
 )  # fmt: skip
-def test_any_text_comes_back_as_it_was(app: Application, ada: str, bob: str, text: str):
+def test_any_text_is_returned_unchanged(app: Application, ada: str, bob: str, text: str):
     sent = send(app, ada, bob, text, subject=text)
 
     message = call_tool(app, "message_get", id=sent["id"])
@@ -286,7 +288,7 @@ def test_any_text_comes_back_as_it_was(app: Application, ada: str, bob: str, tex
     assert (message["body"], message["subject"]) == (text, text.strip())
 
 
-def test_unknown_people_and_messages_are_named(app: Application, ada: str, bob: str):
+def test_unknown_agents_and_messages_are_named_in_the_error(app: Application, ada: str, bob: str):
     for arguments, code in [
         ({"sender_id": "ag_x"}, Code.SENDER_NOT_FOUND),
         ({"recipient_id": "ag_x"}, Code.RECIPIENT_NOT_FOUND),
@@ -303,7 +305,7 @@ def test_unknown_people_and_messages_are_named(app: Application, ada: str, bob: 
         call_tool(app, "message_get", id="msg_x")
 
 
-def test_nobody_writes_to_or_as_an_agent_that_left(app: Application, ada: str, bob: str):
+def test_messages_to_or_from_an_unregistered_agent_are_refused(app: Application, ada: str, bob: str):
     call_tool(app, "agent_unregister", id=bob)
 
     for sender, recipient in ((ada, bob), (bob, ada)):
@@ -312,7 +314,7 @@ def test_nobody_writes_to_or_as_an_agent_that_left(app: Application, ada: str, b
         assert refused.value.code is Code.INVALID_STATE
 
 
-def test_a_wrong_filter_is_named_with_its_place(app: Application, ada: str):
+def test_an_invalid_filter_field_is_named_in_the_error(app: Application, ada: str):
     with pytest.raises(InvalidInput, match=r"recipient_filter\.roll"):
         call_tool(
             app, "message_broadcast", sender_id=ada, message_type="notification", body="x",
@@ -320,7 +322,7 @@ def test_a_wrong_filter_is_named_with_its_place(app: Application, ada: str):
         )  # fmt: skip
 
 
-def test_each_message_event_carries_its_workflow(app: Application, ada: str, bob: str):
+def test_each_message_event_has_its_workflow(app: Application, ada: str, bob: str):
     sent = send(app, ada, bob, "x" * 5000, workflow_id="tw_1")
 
     told_of = list_events(app)[-1]
@@ -329,7 +331,7 @@ def test_each_message_event_carries_its_workflow(app: Application, ada: str, bob
     assert len(told_of.data["body"]) < 2100
 
 
-def test_a_cursor_in_a_thread_goes_through_both_inboxes(app: Application, ada: str, bob: str, clock: Clock):
+def test_a_cursor_in_a_thread_covers_both_inboxes(app: Application, ada: str, bob: str, clock: Clock):
     for _ in range(3):
         send(app, ada, bob, "before")
     first = send(app, ada, bob, "one")
@@ -352,21 +354,21 @@ def test_a_cursor_from_another_inbox_is_refused(app: Application, ada: str, bob:
         call_tool(app, "message_list", agent_id=ada, since_id=sent["id"])
 
 
-def test_a_message_that_has_ended_before_it_is_sent_is_refused(app: Application, ada: str, bob: str):
+def test_a_message_that_expires_in_the_past_is_refused(app: Application, ada: str, bob: str):
     with pytest.raises(InvalidInput, match="past"):
         send(app, ada, bob, expires_at=NOW - 1)
 
     assert send(app, ada, bob, expires_at=NOW // 1000 + 60)
 
 
-def test_an_object_is_no_larger_than_a_text(app: Application, ada: str, bob: str):
+def test_the_size_limit_applies_to_objects(app: Application, ada: str, bob: str):
     with pytest.raises(InvalidInput) as refused:
         send(app, ada, bob, {str(number): "x" * 1_000_000 for number in range(3)})
 
     assert refused.value.code is Code.TOO_LARGE
 
 
-def test_an_event_stays_small_whatever_the_message(app: Application, ada: str, bob: str):
+def test_a_message_event_stays_small_for_a_large_body(app: Application, ada: str, bob: str):
     send(app, ada, bob, {"rows": ["y" * 1000] * 900})
 
     event = list_events(app)[-1]
@@ -375,7 +377,7 @@ def test_an_event_stays_small_whatever_the_message(app: Application, ada: str, b
     assert event.data["recipient_id"] == bob
 
 
-def test_a_read_only_server_reads_and_leaves_no_trace(tmp_path: Path, location: str, clock: Clock):
+def test_a_read_only_server_reads_messages_without_writing(tmp_path: Path, location: str, clock: Clock):
     writer = make_app(tmp_path, location, clock)
     ada, bob = register_agent(writer), register_agent(writer)
     sent = send(writer, ada, bob)

@@ -96,7 +96,7 @@ def test_metrics_are_parsed_back_unchanged():
         '# HELP a A.\n# TYPE a histogram\na_bucket{le="1"} 2\na_bucket{le="+Inf"} 1\na_sum 1\na_count 1\n',
     ],
 )
-def test_the_reader_is_strict(wrong: str):
+def test_invalid_metrics_are_refused_by_the_parser(wrong: str):
     with pytest.raises((AssertionError, KeyError, ValueError)):
         parse_metrics(wrong)
 

@@ -193,7 +193,7 @@ def test_text_written_to_stderr_becomes_log_lines():
     assert parse_lines(sink.text)[-1]["message"] == "three"
 
 
-def test_a_closed_standard_error_does_no_harm(monkeypatch: pytest.MonkeyPatch):
+def test_a_closed_standard_error_causes_no_error(monkeypatch: pytest.MonkeyPatch):
     handler = JsonHandler(Sink(breaks=True))  # type: ignore[arg-type]
     stand_in = StderrToLog(handler)
     monkeypatch.setattr(sys, "stderr", stand_in)

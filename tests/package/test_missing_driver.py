@@ -38,7 +38,7 @@ def test_either_part_of_the_driver_may_be_missing(module: str, monkeypatch: pyte
     assert ADVICE in refused.value.suggestion
 
 
-def test_another_import_that_fails_is_not_called_a_missing_driver(monkeypatch: pytest.MonkeyPatch):
+def test_another_failed_import_is_not_reported_as_a_missing_driver(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "deepwork.database.postgres", raising=False)
     monkeypatch.setitem(sys.modules, "deepwork.database.table_store", None)
 

@@ -120,7 +120,7 @@ NO_REGISTRY = ("network", "connect", "dns error", "Failed to fetch")
 
 
 @pytest.mark.timeout(600)
-def test_it_runs_by_uvx_from_a_clone(source: Path, tmp_path: Path):
+def test_the_program_runs_with_uvx_from_a_clone(source: Path, tmp_path: Path):
     if not UV.exists():
         skip_or_fail("uv is not installed")
     done = subprocess.run(

@@ -31,7 +31,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield location
 
 
-def test_every_released_schema_has_its_store():
+def test_every_released_schema_has_a_test_store():
     assert SCHEMAS[: len(RELEASED)] == RELEASED
 
 

@@ -25,7 +25,7 @@ def test_a_checkpoint_gets_an_id_and_the_next_number(world: World):
     assert (first["sequence"], second["sequence"]) == (1, 2)
 
 
-def test_a_checkpoint_is_kept_as_it_was_given(world: World):
+def test_a_checkpoint_is_stored_as_given(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     added = add_checkpoint(
@@ -50,7 +50,7 @@ def test_a_checkpoint_is_kept_as_it_was_given(world: World):
 @pytest.mark.parametrize(
     "type", ["plan", "progress", "decision", "error", "recovery", "complete", "replan", "ERROR"]
 )
-def test_every_type_is_known(world: World, type: str):
+def test_every_checkpoint_type_is_accepted(world: World, type: str):
     plan = world.create_plan("a")
 
     add_checkpoint(world, plan["a"], type=type)
@@ -59,21 +59,21 @@ def test_every_type_is_known(world: World, type: str):
 
 
 @pytest.mark.parametrize("bad", [{"type": "wish"}, {"summary": ""}, {"files_changed": [1]}, {"detail": [1]}])
-def test_a_checkpoint_that_makes_no_sense_is_an_input_error(world: World, bad: dict[str, Any]):
+def test_an_invalid_checkpoint_is_an_input_error(world: World, bad: dict[str, Any]):
     plan = world.create_plan("a")
 
     with expect_error(Code.INVALID_INPUT, next(iter(bad))):
         add_checkpoint(world, plan["a"], **bad)
 
 
-def test_a_task_that_is_over_can_still_be_noted_on(world: World):
+def test_a_checkpoint_can_be_added_to_a_finished_task(world: World):
     plan = world.create_plan("a")
     plan.set_status("a", "completed")
 
     assert add_checkpoint(world, plan["a"], type="complete")["sequence"] == 1
 
 
-def test_checkpoints_can_be_narrowed_and_read_on(world: World):
+def test_checkpoints_can_be_filtered_and_paged(world: World):
     plan = world.create_plan("a")
     for type in ("progress", "error", "progress", "decision", "progress"):
         add_checkpoint(world, plan["a"], type=type)
@@ -93,14 +93,14 @@ def test_checkpoints_can_be_narrowed_and_read_on(world: World):
 
 
 @pytest.mark.parametrize("bad", [{"limit": 0}, {"limit": 1001}, {"since_sequence": -1}, {"type": ["wish"]}])
-def test_a_list_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
+def test_invalid_list_parameters_are_input_errors(world: World, bad: dict[str, Any]):
     plan = world.create_plan("a")
 
     with expect_error(Code.INVALID_INPUT, next(iter(bad))):
         plan.list_checkpoints("a", **bad)
 
 
-def test_a_list_without_a_limit_ends_somewhere(world: World):
+def test_a_list_without_a_limit_returns_at_most_a_hundred(world: World):
     plan = world.create_plan("a")
     for _ in range(101):
         add_checkpoint(world, plan["a"])
@@ -110,7 +110,7 @@ def test_a_list_without_a_limit_ends_somewhere(world: World):
     assert (len(answer["checkpoints"]), answer["total"]) == (100, 101)
 
 
-def test_numbers_given_at_once_have_no_gap_and_never_repeat(world: World):
+def test_concurrent_checkpoints_are_numbered_without_gaps_or_duplicates(world: World):
     plan = world.create_plan("a", "b")
     ids = [plan["a"], plan["b"]]
 
@@ -121,7 +121,7 @@ def test_numbers_given_at_once_have_no_gap_and_never_repeat(world: World):
         assert [each["sequence"] for each in plan.list_checkpoints(name)] == list(range(1, 21))
 
 
-def test_a_checkpoint_repeated_under_one_key_is_one(world: World):
+def test_a_checkpoint_repeated_under_one_key_is_stored_once(world: World):
     plan = world.create_plan("a")
     key = world.new_caller()
 
@@ -129,7 +129,7 @@ def test_a_checkpoint_repeated_under_one_key_is_one(world: World):
     assert len(plan.list_checkpoints("a")) == 1
 
 
-def test_a_failing_call_takes_no_number(world: World):
+def test_a_failed_call_uses_no_sequence_number(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]})
     with expect_error(Code.TASK_BLOCKED):
         world.call("task_set_plan", id=plan["b"], plan={"steps": ["x"]})

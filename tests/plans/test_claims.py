@@ -30,7 +30,7 @@ def list_lost_claims(world: World, agent: str) -> list[str]:
 # Granted
 
 
-def test_a_free_task_is_given_to_who_asks(world: World):
+def test_a_free_task_can_be_claimed(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
 
@@ -45,7 +45,7 @@ def test_a_free_task_is_given_to_who_asks(world: World):
     assert plan.status == "in_progress"
 
 
-def test_claiming_what_one_holds_is_no_change_of_hands(world: World):
+def test_claiming_a_task_again_renews_the_lease_and_keeps_the_epoch(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -69,7 +69,7 @@ def test_an_agent_may_hold_several_tasks(world: World):
     assert get_agent_state(world, agent) == ("busy", plan["a"]), "it continues with another task it holds"
 
 
-def test_a_silent_agent_that_claims_is_back(world: World):
+def test_claiming_brings_a_silent_agent_back(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     world.let_leases_expire()
@@ -78,7 +78,7 @@ def test_a_silent_agent_that_claims_is_back(world: World):
     assert get_agent_state(world, agent)[0] == "busy"
 
 
-def test_a_failed_task_can_be_claimed_for_another_try(world: World):
+def test_a_failed_task_can_be_claimed_for_a_retry(world: World):
     plan = world.create_plan("a")
     first, second = world.register_agent(), world.register_agent()
     plan.claim("a", first)
@@ -102,7 +102,7 @@ def test_a_task_that_runs_without_a_claim_can_be_taken_over_with_a_warning(world
 # Refused: an answer that names the reason
 
 
-def test_what_another_holds_is_refused_with_its_name(world: World):
+def test_a_task_claimed_by_another_agent_is_refused_and_names_the_holder(world: World):
     plan = world.create_plan("a")
     holder, other = world.register_agent(), world.register_agent()
     plan.claim("a", holder)
@@ -119,7 +119,7 @@ def test_what_another_holds_is_refused_with_its_name(world: World):
     assert get_agent_state(world, other) == ("online", None)
 
 
-def test_the_holder_is_looked_at_before_anything_else(world: World):
+def test_an_existing_claim_is_checked_before_anything_else(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]}, max_parallel_tasks=1)
     holder, other, gone = world.register_agent(), world.register_agent(), world.register_agent()
     plan.claim("a", holder)
@@ -131,7 +131,7 @@ def test_the_holder_is_looked_at_before_anything_else(world: World):
     assert plan.claim("b", other)["reason"] == "workflow"
 
 
-def test_what_waits_is_refused_with_what_it_waits_for(world: World):
+def test_a_blocked_task_is_refused_with_its_open_dependencies(world: World):
     plan = world.create_plan(
         *"abcde",
         {"name": "named", "sequence": 2, "depends_on": list("abcde")},
@@ -144,7 +144,7 @@ def test_what_waits_is_refused_with_what_it_waits_for(world: World):
         assert "'a', 'b', 'c' and 2 more" in answer["message"]
 
 
-def test_the_parallel_limit_counts_whatever_is_under_way(world: World):
+def test_the_parallel_limit_counts_claimed_and_running_tasks(world: World):
     plan = world.create_plan("claimed", "anonymous", "third", "fourth", max_parallel_tasks=3)
     plan.claim("claimed", world.register_agent())
     plan.set_status("anonymous", "in_progress")
@@ -156,7 +156,7 @@ def test_the_parallel_limit_counts_whatever_is_under_way(world: World):
     assert "3 tasks are active" in answer["message"]
 
 
-def test_a_limit_that_is_raised_gives_room(world: World):
+def test_raising_the_parallel_limit_allows_another_claim(world: World):
     plan = world.create_plan("a", "b", max_parallel_tasks=1)
     plan.claim("a", world.register_agent())
     assert plan.claim("b", world.register_agent())["reason"] == "limit"
@@ -167,7 +167,7 @@ def test_a_limit_that_is_raised_gives_room(world: World):
 
 
 @pytest.mark.parametrize("status", ["paused", "failed", "abandoned"])
-def test_a_workflow_that_rests_gives_nothing_out(world: World, status: str):
+def test_tasks_of_an_inactive_workflow_cannot_be_claimed(world: World, status: str):
     plan = world.create_plan("a")
     for step in ("in_progress", status):
         world.call("workflow_update_status", id=plan.id, status=step)
@@ -178,7 +178,7 @@ def test_a_workflow_that_rests_gives_nothing_out(world: World, status: str):
     assert status in answer["message"]
 
 
-def test_a_resumed_workflow_gives_out_again(world: World):
+def test_tasks_of_a_resumed_workflow_can_be_claimed(world: World):
     plan = world.create_plan("a")
     world.call("workflow_update_status", id=plan.id, status="paused")
 
@@ -187,7 +187,7 @@ def test_a_resumed_workflow_gives_out_again(world: World):
     assert plan.claim("a", world.register_agent())["success"]
 
 
-def test_an_agent_that_left_gets_nothing(world: World):
+def test_an_unregistered_agent_cannot_claim(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     world.call("agent_unregister", id=agent)
@@ -199,7 +199,7 @@ def test_an_agent_that_left_gets_nothing(world: World):
 
 
 @pytest.mark.parametrize("status", ["completed", "skipped"])
-def test_what_is_done_is_nothing_to_claim(world: World, status: str):
+def test_a_finished_task_cannot_be_claimed(world: World, status: str):
     plan = world.create_plan("a", "b")
     plan.set_status("a", status)
 
@@ -207,7 +207,7 @@ def test_what_is_done_is_nothing_to_claim(world: World, status: str):
         plan.claim("a", world.register_agent())
 
 
-def test_an_unknown_agent_claims_nothing(world: World):
+def test_an_unknown_agent_cannot_claim_or_release(world: World):
     plan = world.create_plan("a")
 
     with expect_error(Code.AGENT_NOT_FOUND, "ag_0"):
@@ -262,7 +262,7 @@ def test_overlapping_files_can_be_ignored(world: World):
     assert set(answer) == {"success", "claim_epoch", "lease_expires_at"}
 
 
-def test_files_are_free_again_when_their_task_is_over(world: World):
+def test_files_are_free_again_when_their_task_ends(world: World):
     plan = create_overlapping_plan(world, "refuse")
     plan.set_status("api", "completed")
 
@@ -272,7 +272,7 @@ def test_files_are_free_again_when_their_task_is_over(world: World):
 # Released
 
 
-def test_a_released_task_is_free_and_its_agent_too(world: World):
+def test_releasing_frees_the_task_and_its_agent(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -287,7 +287,7 @@ def test_a_released_task_is_free_and_its_agent_too(world: World):
 
 
 @pytest.mark.parametrize("way", [["planning"], ["in_progress"], ["in_progress", "paused"]])
-def test_what_was_begun_and_is_released_is_offered_again(world: World, way: list[str]):
+def test_a_started_task_is_offered_again_after_its_release(world: World, way: list[str]):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -300,7 +300,7 @@ def test_what_was_begun_and_is_released_is_offered_again(world: World, way: list
     assert plan.list_offered() == ["a"]
 
 
-def test_nobody_releases_what_nobody_or_another_holds(world: World):
+def test_only_the_holder_of_a_task_can_release_it(world: World):
     plan = world.create_plan("a", "b")
     holder, other = world.register_agent(), world.register_agent()
     plan.claim("a", holder)
@@ -312,7 +312,7 @@ def test_nobody_releases_what_nobody_or_another_holds(world: World):
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "skipped"])
-def test_whatever_ends_a_task_ends_its_claim(world: World, status: str):
+def test_ending_a_task_ends_its_claim(world: World, status: str):
     plan = world.create_plan("a", "b")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -336,7 +336,7 @@ def test_a_task_put_back_in_the_queue_is_offered_again(world: World):
     assert plan.list_offered() == ["a"]
 
 
-def test_an_agent_that_leaves_gives_everything_back_and_says_how_much(world: World):
+def test_unregistering_releases_every_task_and_returns_their_number(world: World):
     plan, other = world.create_plan("a", "b"), world.create_plan("c")
     agent = world.register_agent()
     for where, name in ((plan, "a"), (plan, "b"), (other, "c")):
@@ -352,7 +352,7 @@ def test_an_agent_that_leaves_gives_everything_back_and_says_how_much(world: Wor
     assert plan.list_history()[0]["reason"] == "its agent unregistered"
 
 
-def test_leaving_while_another_finishes_the_task_blocks_nobody(world: World):
+def test_unregistering_while_tasks_are_completed_causes_no_deadlock(world: World):
     plan = world.create_plan(*(f"t{number}" for number in range(12)))
     agents = [world.register_agent() for _ in range(12)]
     ids = [plan[f"t{number}"] for number in range(12)]
@@ -389,7 +389,7 @@ def test_leaving_while_another_finishes_the_task_blocks_nobody(world: World):
     ],
     ids=["heartbeat", "update", "status", "plan", "checkpoint", "claim", "available", "inbox", "message"],
 )  # fmt: skip
-def test_any_call_in_the_agents_name_renews_its_claims(world: World, sign: Any):
+def test_any_call_on_behalf_of_an_agent_renews_its_claims(world: World, sign: Any):
     plan = world.create_plan("a", "b")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -400,7 +400,7 @@ def test_any_call_in_the_agents_name_renews_its_claims(world: World, sign: Any):
     assert plan.claim("a", world.register_agent())["reason"] == "claimed"
 
 
-def test_a_call_of_the_caller_that_registered_the_holder_renews_its_claim(world: World):
+def test_a_call_by_the_caller_that_registered_the_holder_renews_its_claim(world: World):
     plan = world.create_plan("a")
     me = world.new_caller()
     agent = world.register_agent(caller=me)
@@ -426,7 +426,7 @@ def create_plan_with_silent_holder(world: World, *names: str, **given: Any) -> t
     return plan, agent, epoch
 
 
-def test_reads_take_a_lapsed_claim_for_none_and_write_nothing(world: World):
+def test_reads_ignore_an_expired_claim_and_write_nothing(world: World):
     plan, _, _ = create_plan_with_silent_holder(world, max_parallel_tasks=1)
     before, events, other = plan.list_history(), plan.list_event_types(), world.register_agent()
 
@@ -442,7 +442,7 @@ def test_reads_take_a_lapsed_claim_for_none_and_write_nothing(world: World):
     assert plan.list_checkpoints("a") == []
 
 
-def test_a_lapsed_task_is_taken_over_with_a_note_for_who_goes_on(world: World):
+def test_taking_over_a_task_with_an_expired_claim_adds_a_recovery_checkpoint(world: World):
     plan, late, epoch = create_plan_with_silent_holder(world)
     other = world.register_agent()
 
@@ -457,7 +457,7 @@ def test_a_lapsed_task_is_taken_over_with_a_note_for_who_goes_on(world: World):
     assert "plan_task:released" in plan.list_event_types()
 
 
-def test_any_claim_in_the_workflow_takes_lapsed_tasks_back(world: World):
+def test_any_claim_in_the_workflow_recovers_tasks_with_expired_claims(world: World):
     plan, late, _ = create_plan_with_silent_holder(world, max_parallel_tasks=1)
 
     assert plan.claim("b", world.register_agent())["success"], (
@@ -470,7 +470,7 @@ def test_any_claim_in_the_workflow_takes_lapsed_tasks_back(world: World):
     assert list_lost_claims(world, late) == [], "reported once"
 
 
-def test_a_write_on_a_lapsed_task_takes_it_back_first(world: World):
+def test_a_write_to_a_task_with_an_expired_claim_recovers_it_first(world: World):
     plan, late, _ = create_plan_with_silent_holder(world)
 
     plan.set_status("a", "completed")
@@ -480,7 +480,7 @@ def test_a_write_on_a_lapsed_task_takes_it_back_first(world: World):
     assert list_lost_claims(world, late) == [plan["a"]]
 
 
-def test_a_note_by_another_takes_nothing_back(world: World):
+def test_a_checkpoint_by_another_agent_does_not_end_an_expired_claim(world: World):
     plan, late, _ = create_plan_with_silent_holder(world)
 
     world.call("checkpoint_add", task_id=plan["a"], type="progress", summary="Looked at it.")
@@ -489,7 +489,7 @@ def test_a_note_by_another_takes_nothing_back(world: World):
     assert list_lost_claims(world, late) == []
 
 
-def test_a_heartbeat_in_time_keeps_what_nobody_took(world: World):
+def test_a_late_heartbeat_keeps_a_claim_that_no_one_took_over(world: World):
     plan, late, epoch = create_plan_with_silent_holder(world)
 
     assert list_lost_claims(world, late) == []
@@ -498,7 +498,7 @@ def test_a_heartbeat_in_time_keeps_what_nobody_took(world: World):
     plan.set_status("a", "completed", agent_id=late, claim_epoch=epoch)
 
 
-def test_an_agent_that_lost_its_only_task_is_free(world: World):
+def test_an_agent_that_lost_its_only_task_is_online_without_a_task(world: World):
     plan, late, _ = create_plan_with_silent_holder(world)
     plan.claim("a", world.register_agent())
 
@@ -511,7 +511,7 @@ def test_an_agent_that_lost_its_only_task_is_free(world: World):
 
 
 @pytest.mark.parametrize("how", ["by name", "by epoch", "by caller"])
-def test_a_late_holder_may_finish_what_nobody_took_over(world: World, how: str):
+def test_a_late_holder_may_complete_a_task_that_no_one_took_over(world: World, how: str):
     plan = world.create_plan("a", "b")
     me = world.new_caller()
     agent = world.register_agent(caller=me)
@@ -528,7 +528,7 @@ def test_a_late_holder_may_finish_what_nobody_took_over(world: World, how: str):
         assert list_lost_claims(world, agent) == [], "it came back in time"
 
 
-def test_a_late_holder_that_goes_on_holds_the_task_again_in_its_old_epoch(world: World):
+def test_a_late_holder_that_continues_holds_the_task_again_in_its_old_epoch(world: World):
     plan, late, epoch = create_plan_with_silent_holder(world)
     plan.claim("b", world.register_agent())
 
@@ -542,7 +542,7 @@ def test_a_late_holder_that_goes_on_holds_the_task_again_in_its_old_epoch(world:
 
 @pytest.mark.parametrize("how", ["by name", "by epoch", "by caller"])
 @pytest.mark.parametrize("then", ["held", "released", "failed", "completed"])
-def test_after_another_took_the_task_the_late_holder_is_refused(world: World, how: str, then: str):
+def test_a_late_holder_is_refused_after_another_agent_took_the_task(world: World, how: str, then: str):
     plan = world.create_plan("a", "b")
     me = world.new_caller()
     late, other = world.register_agent(caller=me), world.register_agent(caller=world.new_caller())
@@ -570,7 +570,7 @@ def test_after_another_took_the_task_the_late_holder_is_refused(world: World, ho
     assert plan.get_task("a") == before
 
 
-def test_a_displaced_agent_may_claim_the_task_again(world: World):
+def test_an_agent_that_lost_a_task_may_claim_it_again(world: World):
     plan, late, _ = create_plan_with_silent_holder(world)
     other = world.register_agent()
     plan.claim("a", other)
@@ -581,14 +581,14 @@ def test_a_displaced_agent_may_claim_the_task_again(world: World):
     assert list_lost_claims(world, late) == []
 
 
-def test_an_epoch_that_never_was_is_stale(world: World):
+def test_an_unknown_epoch_is_stale(world: World):
     plan = world.create_plan("a")
 
     with expect_error(Code.STALE_CLAIM):
         plan.set_status("a", "in_progress", claim_epoch=7)
 
 
-def test_a_caller_without_an_agent_may_move_any_task_and_the_record_says_so(world: World):
+def test_a_caller_without_an_agent_may_update_any_task_and_is_recorded_in_the_history(world: World):
     plan = world.create_plan("a")
     agent, stranger = world.register_agent(), world.new_caller()
     plan.claim("a", agent)
@@ -602,7 +602,7 @@ def test_a_caller_without_an_agent_may_move_any_task_and_the_record_says_so(worl
     assert line["by_whom"] == stranger
 
 
-def test_an_agent_that_left_works_no_more(world: World):
+def test_an_unregistered_agent_cannot_update_a_task(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     world.call("agent_unregister", id=agent)
@@ -614,7 +614,7 @@ def test_an_agent_that_left_works_no_more(world: World):
 # Started without a claim
 
 
-def test_an_agent_that_starts_a_task_in_its_own_name_holds_it(world: World):
+def test_an_agent_that_starts_a_task_holds_it(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
 
@@ -627,7 +627,7 @@ def test_an_agent_that_starts_a_task_in_its_own_name_holds_it(world: World):
     assert plan.list_offered() == ["a"], "its silence frees the task"
 
 
-def test_planning_a_task_in_ones_own_name_holds_it_too(world: World):
+def test_an_agent_that_plans_a_task_holds_it(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
 
@@ -636,7 +636,7 @@ def test_planning_a_task_in_ones_own_name_holds_it_too(world: World):
     assert plan.get_task("a")["assigned_agent_id"] == agent
 
 
-def test_a_task_begun_by_nobody_in_particular_is_held_by_nobody(world: World):
+def test_a_task_started_without_an_agent_has_no_holder(world: World):
     plan = world.create_plan("a")
 
     plan.set_status("a", "in_progress", caller=world.new_caller())
@@ -644,7 +644,7 @@ def test_a_task_begun_by_nobody_in_particular_is_held_by_nobody(world: World):
     assert "assigned_agent_id" not in plan.get_task("a")
 
 
-def test_a_task_begun_by_a_caller_with_one_agent_is_held_by_that_agent(world: World):
+def test_a_task_started_by_a_caller_with_one_agent_is_held_by_that_agent(world: World):
     plan = world.create_plan("a")
     me = world.new_caller()
     agent = world.register_agent(caller=me)
@@ -654,7 +654,7 @@ def test_a_task_begun_by_a_caller_with_one_agent_is_held_by_that_agent(world: Wo
     assert plan.get_task("a")["assigned_agent_id"] == agent
 
 
-def test_a_second_failure_is_kept_and_frees_the_task_again(world: World):
+def test_a_second_failure_is_stored_and_frees_the_task_again(world: World):
     plan = world.create_plan("a")
     first, second = world.register_agent(), world.register_agent()
     plan.claim("a", first)
@@ -669,7 +669,7 @@ def test_a_second_failure_is_kept_and_frees_the_task_again(world: World):
     assert [offer["id"] for offer in plan.get_next_tasks()["tasks"]] == [plan["a"]]
 
 
-def test_a_retry_may_be_reported_done_straight_away(world: World):
+def test_a_claimed_retry_may_be_completed_without_being_started(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.set_status("a", "failed", error="E1")
@@ -680,7 +680,7 @@ def test_a_retry_may_be_reported_done_straight_away(world: World):
     assert plan.get_task("a")["status"] == "completed"
 
 
-def test_what_another_holds_is_not_changed_in_a_strangers_name(world: World):
+def test_another_agent_cannot_update_a_claimed_task(world: World):
     plan = world.create_plan("a")
     holder, stranger = world.register_agent(), world.register_agent()
     plan.claim("a", holder)
@@ -691,7 +691,7 @@ def test_what_another_holds_is_not_changed_in_a_strangers_name(world: World):
     assert plan.get_task("a")["assigned_agent_id"] == holder
 
 
-def test_beginning_a_task_passes_the_same_gate_as_claiming_it(world: World):
+def test_starting_a_task_is_checked_like_claiming_it(world: World):
     plan = world.create_plan("a", "b", max_parallel_tasks=1)
     plan.set_status("a", "in_progress", agent_id=world.register_agent())
 
@@ -702,7 +702,7 @@ def test_beginning_a_task_passes_the_same_gate_as_claiming_it(world: World):
 # Concurrent
 
 
-def test_of_many_agents_claiming_at_once_exactly_one_wins(world: World):
+def test_exactly_one_of_many_concurrent_claims_succeeds(world: World):
     plan = world.create_plan("a")
     id, agents = plan["a"], [world.register_agent() for _ in range(8)]
 
@@ -716,7 +716,7 @@ def test_of_many_agents_claiming_at_once_exactly_one_wins(world: World):
     assert holder == plan.get_task("a")["assigned_agent_id"]
 
 
-def test_of_many_agents_at_once_no_more_get_a_task_than_may_run(world: World):
+def test_concurrent_claims_do_not_exceed_the_parallel_limit(world: World):
     plan = world.create_plan(*(f"t{number}" for number in range(8)), max_parallel_tasks=3)
     pairs = [(plan[f"t{number}"], world.register_agent()) for number in range(8)]
 
@@ -729,7 +729,7 @@ def test_of_many_agents_at_once_no_more_get_a_task_than_may_run(world: World):
     assert {answer.get("reason") for answer in answers} == {None, "limit"}
 
 
-def test_agents_that_work_a_plan_off_at_once_leave_nothing_undone(world: World):
+def test_concurrent_agents_complete_every_task_of_a_plan(world: World):
     names = [f"t{number}" for number in range(14)]
     plan = world.create_plan(*names, {"name": "last", "sequence": 2}, max_parallel_tasks=4)
 
@@ -763,7 +763,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def test_agents_that_get_in_each_others_way_never_wait_for_each_other(world: World):
+def test_conflicting_concurrent_agents_never_deadlock(world: World):
     """Two workflows, and every agent calls every tool: an inconsistent lock order would cause "busy" errors."""
     plans = [world.create_plan(*"abc", max_parallel_tasks=2) for _ in range(2)]
     ids = [plan[name] for plan in plans for name in "abc"]
@@ -799,7 +799,7 @@ def test_agents_that_get_in_each_others_way_never_wait_for_each_other(world: Wor
     assert codes <= EXPECTED
 
 
-def test_a_claim_repeated_under_one_key_is_one_claim(world: World):
+def test_a_claim_repeated_under_one_key_has_one_effect(world: World):
     plan = world.create_plan("a")
     agent, key = world.register_agent(), world.new_caller()
 
@@ -827,7 +827,7 @@ def test_a_heartbeat_or_message_that_names_an_unknown_task_or_workflow_is_refuse
         )
 
 
-def test_a_heartbeat_or_message_may_name_what_exists(world: World):
+def test_a_heartbeat_or_message_may_name_an_existing_task_or_workflow(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
 

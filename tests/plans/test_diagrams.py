@@ -7,7 +7,7 @@ from effort import measure_effort
 from plans.make import make_node
 
 
-def test_a_plan_is_drawn_row_by_row_with_what_is_not_plain_from_the_rows():
+def test_a_plan_is_drawn_in_rows_with_dependencies_that_the_rows_do_not_show():
     drawn = render_text(
         [
             make_node("Explore", "completed", parallel_group="d"),
@@ -33,7 +33,7 @@ def test_a_plan_is_drawn_row_by_row_with_what_is_not_plain_from_the_rows():
     )
 
 
-def test_what_waits_for_just_the_row_above_needs_no_arrow():
+def test_a_task_that_waits_only_for_the_row_above_has_no_arrow():
     named = [make_node("a"), make_node("b"), make_node("c", depends_on=["a", "b"])]
     implied = [make_node("a"), make_node("b"), make_node("c", sequence=2)]
 
@@ -41,12 +41,12 @@ def test_what_waits_for_just_the_row_above_needs_no_arrow():
     assert render_text(implied) == render_text(named)
 
 
-def test_a_plan_that_is_not_there_yet_is_said_to_be_so():
+def test_a_missing_plan_is_reported_as_missing():
     assert render_text([]) == "There is no plan yet."
     assert render_mermaid([]).startswith("flowchart TD\n")
 
 
-def test_long_names_and_many_dependencies_are_cut():
+def test_long_names_and_many_dependencies_are_truncated():
     many = [make_node(f"t{number}") for number in range(9)]
 
     drawn = render_text([*many, make_node("x" * 200, depends_on=[each.id for each in many[:8]])])
@@ -54,7 +54,7 @@ def test_long_names_and_many_dependencies_are_cut():
     assert "x" * 59 + "…  ← t0, t1, t2, t3 and 4 more" in drawn
 
 
-def test_a_large_plan_is_drawn_in_short_and_quickly():
+def test_a_large_plan_is_summarized_and_drawn_quickly():
     wide = [make_node(f"t{number}", sequence=1 + number // 5_000) for number in range(10_000)]
     deep = [make_node(f"t{number}", sequence=number) for number in range(1_000)]
 
@@ -73,7 +73,7 @@ def test_a_large_plan_is_drawn_in_short_and_quickly():
     )
 
 
-def test_mermaid_has_a_box_for_each_task_and_an_arrow_for_each_wait():
+def test_mermaid_has_a_box_for_each_task_and_an_arrow_for_each_dependency():
     drawn = render_mermaid(
         [make_node("a", "completed"), make_node("b", "failed"), make_node("c", "paused", sequence=2), make_node("d", sequence=3, depends_on=["c"])]
     )  # fmt: skip
@@ -90,7 +90,7 @@ def test_mermaid_has_a_box_for_each_task_and_an_arrow_for_each_wait():
     ]
 
 
-def test_names_mean_nothing_to_mermaid():
+def test_names_are_escaped_for_mermaid():
     drawn = render_mermaid([make_node('"]; click x "javascript:alert(1)" <b>\n')])
 
     assert "<b>" not in drawn

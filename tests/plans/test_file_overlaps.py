@@ -32,7 +32,7 @@ FREE: list[object] = ["a.py", ["a.py", 1, None, "b"], [], 7, {"a": 1}, None]
         ("app/[id]/page.tsx", "app/i/page.tsx"),
     ],
 )
-def test_these_overlap(one: str, other: str):
+def test_overlapping_file_sets_are_detected(one: str, other: str):
     assert FileSet([one]).overlaps(FileSet([other]))
     assert FileSet([other, "elsewhere"]).overlaps(FileSet(["nowhere", one]))
 
@@ -49,12 +49,12 @@ def test_these_overlap(one: str, other: str):
         ("  ", " "),
     ],
 )
-def test_these_do_not(one: str, other: str):
+def test_separate_file_sets_do_not_overlap(one: str, other: str):
     assert not FileSet([one]).overlaps(FileSet([other]))
     assert not FileSet([other]).overlaps(FileSet([one]))
 
 
-def test_a_task_overlaps_neither_with_itself_nor_with_one_without_files():
+def test_a_task_overlaps_neither_with_itself_nor_with_a_task_without_files():
     mine = make_task("mine", context={"files_likely_affected": ["a"]})
     index = OverlapIndex(
         [mine, make_task("silent"), make_task("same", context={"files_likely_affected": ["a"]})]
@@ -65,11 +65,11 @@ def test_a_task_overlaps_neither_with_itself_nor_with_one_without_files():
 
 
 @pytest.mark.parametrize("context", [{}, *({"files_likely_affected": given} for given in FREE)])
-def test_likely_files_of_a_context_are_those_of_the_task(context: dict[str, Any]):
+def test_likely_files_parsed_from_a_context_match_those_of_the_task(context: dict[str, Any]):
     assert parse_likely_files(context) == make_task("any", context=context).files
 
 
-def test_overlapping_active_tasks_are_those_that_the_index_finds():
+def test_active_tasks_with_overlapping_files_are_found():
     others = [
         ActiveTask("tk_a", "a", ("src/a.py",)),
         ActiveTask("tk_b", "b", ("docs",)),
@@ -81,7 +81,7 @@ def test_overlapping_active_tasks_are_those_that_the_index_finds():
     assert find_overlapping((), others) == []
 
 
-def test_very_many_files_are_compared_in_no_time():
+def test_ten_thousand_files_are_compared_quickly():
     one, other = (FileSet(f"{side}/{number}.py" for number in range(10_000)) for side in ("left", "right"))
 
     assert not one.overlaps(other)

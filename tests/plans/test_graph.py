@@ -40,13 +40,13 @@ def make_two_levels(width: int, status: str = "pending") -> list[Node]:
 # Dependencies
 
 
-def test_a_task_that_names_its_dependencies_waits_for_exactly_these():
+def test_a_task_with_explicit_dependencies_waits_only_for_them():
     plan = Graph([make_node("a"), make_node("b"), make_node("c", sequence=2, depends_on=["b"])])
 
     assert list_names(plan.list_dependencies(plan["c"])) == ["b"]
 
 
-def test_a_task_that_names_none_follows_the_next_lower_sequence_there_is():
+def test_a_task_without_explicit_dependencies_waits_for_the_next_lower_sequence():
     plan = Graph(
         [
             make_node("a", sequence=1),
@@ -62,21 +62,21 @@ def test_a_task_that_names_none_follows_the_next_lower_sequence_there_is():
     assert plan.previous_level == {1: None, 4: 1, 9: 4}
 
 
-def test_a_task_that_names_an_empty_list_waits_for_nothing():
+def test_a_task_with_an_empty_dependency_list_waits_for_nothing():
     plan = Graph([make_node("a"), make_node("b", sequence=2, depends_on=[])])
 
     assert not plan.is_blocked(plan["b"])
     assert plan.list_dependencies(plan["b"]) == []
 
 
-def test_an_explicit_task_still_belongs_to_its_level():
+def test_a_task_with_explicit_dependencies_still_belongs_to_its_level():
     plan = OracleGraph([make_node("a", depends_on=[]), make_node("b", sequence=2)])
 
     assert list_names(plan.list_open_dependencies(plan["b"])) == ["a"]
 
 
 @pytest.mark.parametrize("done", ["completed", "skipped"])
-def test_what_is_done_or_skipped_blocks_nobody(done: str):
+def test_completed_and_skipped_tasks_block_no_task(done: str):
     plan = Graph(
         [make_node("a", done), make_node("b", sequence=2), make_node("c", sequence=2, depends_on=["a"])]
     )
@@ -86,7 +86,7 @@ def test_what_is_done_or_skipped_blocks_nobody(done: str):
 
 
 @pytest.mark.parametrize("status", ["pending", "planning", "in_progress", "paused", "failed"])
-def test_whatever_is_not_done_blocks_those_after_it(status: str):
+def test_unfinished_tasks_block_their_dependents(status: str):
     plan = Graph(
         [make_node("a", status), make_node("b", sequence=2), make_node("c", sequence=2, depends_on=["a"])]
     )
@@ -96,7 +96,9 @@ def test_whatever_is_not_done_blocks_those_after_it(status: str):
 
 
 @pytest.mark.parametrize("waits_for", [None, ["z", "y", "x", "w"]])
-def test_open_dependencies_come_in_plan_order_up_to_a_limit_and_are_all_counted(waits_for: list[str] | None):
+def test_open_dependencies_are_listed_in_plan_order_up_to_a_limit_and_all_counted(
+    waits_for: list[str] | None,
+):
     before = [make_node("z"), make_node("y", "completed"), make_node("x", "in_progress"), make_node("w")]
     plan = OracleGraph([*before, make_node("last", sequence=2, depends_on=waits_for)])
     last = plan["last"]
@@ -108,7 +110,7 @@ def test_open_dependencies_come_in_plan_order_up_to_a_limit_and_are_all_counted(
     assert list_names(plan.list_dependencies(last, 2)) == ["z", "y"]
 
 
-def test_dependents_are_those_that_name_a_task():
+def test_dependents_are_the_tasks_with_an_explicit_dependency():
     plan = Graph(
         [
             make_node("a"),
@@ -134,7 +136,7 @@ def test_a_task_is_found_by_its_id():
 # What can start
 
 
-def test_a_task_waits_for_every_task_before_it():
+def test_a_task_is_blocked_until_every_dependency_is_done():
     plan = OracleGraph(
         [
             make_node("design", "completed"),
@@ -147,7 +149,7 @@ def test_a_task_waits_for_every_task_before_it():
     assert list_names(plan.list_blocked()) == ["ship"]
 
 
-def test_ready_tasks_come_by_sequence_then_as_written_and_failed_ones_last():
+def test_ready_tasks_are_sorted_by_sequence_and_plan_order_with_failed_ones_last():
     plan = Graph(
         [
             make_node("broken", "failed", depends_on=[]),
@@ -162,7 +164,7 @@ def test_ready_tasks_come_by_sequence_then_as_written_and_failed_ones_last():
 
 
 @pytest.mark.parametrize("status", ["planning", "in_progress", "paused", "completed", "skipped"])
-def test_what_runs_or_ended_is_neither_ready_nor_blocked(status: str):
+def test_running_and_finished_tasks_are_neither_ready_nor_blocked(status: str):
     plan = OracleGraph(
         [make_node("a"), make_node("b", status, depends_on=["a"]), make_node("c", status, depends_on=[])]
     )
@@ -171,7 +173,7 @@ def test_what_runs_or_ended_is_neither_ready_nor_blocked(status: str):
     assert plan.list_blocked() == []
 
 
-def test_a_failed_task_that_waits_again_is_blocked_but_counted_as_failed():
+def test_a_failed_task_with_open_dependencies_is_blocked_but_counted_as_failed():
     plan = OracleGraph([make_node("new"), make_node("broken", "failed", depends_on=["new"])])
 
     assert list_names(plan.list_blocked()) == ["broken"]
@@ -184,7 +186,7 @@ def test_a_failed_task_that_waits_again_is_blocked_but_counted_as_failed():
     ("available", "max_parallel", "running", "recommended"),
     [(5, 3, 0, 3), (5, 3, 1, 2), (1, 3, 1, 1), (5, 1, 1, 0), (5, 1, 4, 0), (5, -3, 0, 0), (0, 3, 0, 0)],
 )
-def test_running_tasks_take_room_and_the_advice_is_never_negative(
+def test_the_recommended_count_subtracts_running_tasks_and_is_never_negative(
     available: int, max_parallel: int, running: int, recommended: int
 ):
     assert graph.recommend_count(available, max_parallel=max_parallel, running=running) == recommended
@@ -193,7 +195,7 @@ def test_running_tasks_take_room_and_the_advice_is_never_negative(
 # Progress
 
 
-def test_progress_counts_every_status_and_blocked_apart_from_pending():
+def test_progress_counts_every_status_and_blocked_separately_from_pending():
     plan = OracleGraph(
         [
             make_node("a", "completed"),
@@ -228,7 +230,9 @@ def test_progress_counts_every_status_and_blocked_apart_from_pending():
         ("pending completed completed", 0, 2),
     ],
 )
-def test_progress_says_up_to_which_sequence_all_is_done(statuses: str, completed: int, current: int):
+def test_progress_contains_the_completed_and_the_current_sequence(
+    statuses: str, completed: int, current: int
+):
     plan = OracleGraph(
         make_node(f"t{sequence}", status, sequence=sequence)
         for sequence, status in zip((2, 5, 7), statuses.split(), strict=True)
@@ -239,7 +243,7 @@ def test_progress_says_up_to_which_sequence_all_is_done(statuses: str, completed
     assert (progress.completed_sequence, progress.current_sequence) == (completed, current)
 
 
-def test_groups_come_as_first_seen_with_how_many_are_done():
+def test_groups_are_listed_in_plan_order_with_their_completed_count():
     plan = OracleGraph(
         [
             make_node("a", "completed", parallel_group="ui"),
@@ -253,7 +257,7 @@ def test_groups_come_as_first_seen_with_how_many_are_done():
     assert plan.compute_progress().groups == (("ui", 3, 2), ("api", 1, 0))
 
 
-def test_a_plan_is_complete_when_all_is_done_and_there_was_something_to_do():
+def test_a_plan_is_complete_when_it_has_tasks_and_all_are_done():
     assert (
         OracleGraph([make_node("a", "completed"), make_node("b", "skipped")]).compute_progress().all_complete
     )
@@ -265,7 +269,7 @@ def test_a_plan_is_complete_when_all_is_done_and_there_was_something_to_do():
     assert not OracleGraph([]).compute_progress().all_complete
 
 
-def test_an_empty_graph_has_nothing_of_anything():
+def test_an_empty_graph_has_no_tasks_and_no_progress():
     plan = OracleGraph([])
 
     assert (plan.list_ready(), plan.list_blocked(), plan.list_rows()) == ([], [], [])
@@ -275,7 +279,7 @@ def test_an_empty_graph_has_nothing_of_anything():
 # Rows, and what may run in parallel
 
 
-def test_a_task_is_drawn_in_the_first_row_below_all_it_waits_for():
+def test_a_task_is_in_the_first_row_below_all_its_dependencies():
     plan = Graph(
         [
             make_node("ship", sequence=9, depends_on=["test", "write"]),
@@ -292,7 +296,7 @@ def test_a_task_is_drawn_in_the_first_row_below_all_it_waits_for():
 # Invalid plans
 
 
-def test_a_good_plan_has_no_problems():
+def test_a_valid_plan_has_no_problems():
     plan = [
         make_outline("a"),
         make_outline("b", depends_on=["a"]),
@@ -309,7 +313,7 @@ def test_an_empty_plan_is_refused():
     assert find_message() == "The plan has no tasks."
 
 
-def test_tasks_that_exist_need_no_new_ones():
+def test_a_plan_with_existing_tasks_needs_no_new_ones():
     assert find_codes(existing=[make_node("a")]) == []
 
 
@@ -317,12 +321,12 @@ def test_a_blank_name_is_refused_and_reported_by_its_index():
     assert find_message(make_outline("a"), make_outline(" \t")) == "Task 2 in the list has no name."
 
 
-def test_a_name_stands_for_one_task():
+def test_task_names_must_be_unique():
     assert find_codes(make_outline("a"), make_outline(" a "), make_outline("A")) == [Code.DUPLICATE_TASK_NAME]
     assert find_message(make_outline("a"), make_outline("a"), make_outline("a")) == "3 tasks are named 'a'."
 
 
-def test_a_name_that_exists_already_is_taken():
+def test_the_name_of_an_existing_task_cannot_be_reused():
     assert find_codes(make_outline("a"), existing=[make_node("a", id="tk_1")]) == [Code.DUPLICATE_TASK_NAME]
     assert find_message(make_outline("a"), existing=[make_node("a")]) == "The plan already has a task 'a'."
 
@@ -349,7 +353,7 @@ def test_a_dependency_must_exist():
     )
 
 
-def test_a_dependency_that_nearly_exists_is_guessed():
+def test_a_misspelled_dependency_gets_a_suggestion():
     reported = find_message(
         make_outline("Design the API"), make_outline("build", depends_on=["Design the Api"])
     )
@@ -357,7 +361,7 @@ def test_a_dependency_that_nearly_exists_is_guessed():
     assert reported.endswith("Did you mean 'Design the API'?")
 
 
-def test_a_task_may_depend_on_one_that_exists_or_comes_later():
+def test_a_task_may_depend_on_an_existing_or_a_later_task():
     assert (
         find_codes(
             make_outline("b", depends_on=["a", "c"]), make_outline("c"), existing=[make_node("a", id="tk_1")]
@@ -366,11 +370,11 @@ def test_a_task_may_depend_on_one_that_exists_or_comes_later():
     )
 
 
-def test_a_dependency_named_twice_counts_once():
+def test_a_dependency_listed_twice_counts_once():
     assert find_codes(make_outline("a"), make_outline("b", depends_on=["a", " a", "a"])) == []
 
 
-def test_tasks_that_wait_for_each_other_are_named_in_their_circle():
+def test_a_dependency_cycle_is_reported_with_its_tasks():
     reported = find_message(
         make_outline("a", depends_on=["b"]),
         make_outline("b", depends_on=["c"]),
@@ -380,7 +384,7 @@ def test_tasks_that_wait_for_each_other_are_named_in_their_circle():
     assert reported == "3 tasks wait for each other in a cycle: a -> b -> c -> a."
 
 
-def test_a_circle_through_a_sequence_is_found_and_explained():
+def test_a_cycle_through_a_sequence_is_detected_and_explained():
     plan = [make_outline("a", sequence=1, depends_on=["b"]), make_outline("b", sequence=2)]
 
     assert find_codes(*plan) == [Code.CIRCULAR_DEPENDENCY]
@@ -390,7 +394,7 @@ def test_a_circle_through_a_sequence_is_found_and_explained():
     )
 
 
-def test_a_new_task_that_comes_between_existing_ones_can_close_a_circle():
+def test_a_new_task_between_existing_ones_can_create_a_cycle():
     existing = [make_node("a", sequence=1), make_node("c", sequence=3)]
 
     assert find_codes(make_outline("b", sequence=2), existing=existing) == []
@@ -400,7 +404,7 @@ def test_a_new_task_that_comes_between_existing_ones_can_close_a_circle():
     )
 
 
-def test_of_a_long_circle_ten_tasks_are_named():
+def test_a_long_cycle_is_reported_with_ten_tasks():
     reported = find_message(
         *(make_outline(f"t{number}", depends_on=[f"t{(number + 1) % 30}"]) for number in range(30))
     )
@@ -423,7 +427,7 @@ def test_each_cyclic_component_is_reported_once_by_its_shortest_cycle():
     assert sorted(problem.message.split(": ")[1] for problem in reported) == ["a -> c -> a.", "x -> y -> x."]
 
 
-def test_a_name_cannot_break_the_line_it_is_printed_on():
+def test_a_line_break_in_a_name_is_escaped():
     reported = find_message(make_outline("a\nb", depends_on=["c"]), make_outline("c", depends_on=["a\nb"]))
 
     assert reported.endswith(r"a\nb -> c -> a\nb.")
@@ -455,7 +459,7 @@ def test_all_problems_are_reported_together_under_the_code_of_the_first():
     assert refused.value.recoverable
 
 
-def test_one_problem_is_one_line_with_its_own_remedy():
+def test_a_single_problem_is_one_line_with_its_own_suggestion():
     with pytest.raises(InvalidInput) as refused:
         graph.validate_outlines([make_outline("a", depends_on=["b"]), make_outline("b", depends_on=["a"])])
 
@@ -464,7 +468,7 @@ def test_one_problem_is_one_line_with_its_own_remedy():
     assert "`depends_on: []`" in refused.value.suggestion
 
 
-def test_of_a_plan_full_of_problems_the_first_fifty_are_reported():
+def test_only_the_first_fifty_problems_of_a_plan_are_reported():
     plan = [make_outline(f"t{number}", depends_on=[f"u{number}"]) for number in range(1_000)]
 
     with pytest.raises(InvalidInput) as refused:
@@ -477,7 +481,7 @@ def test_of_a_plan_full_of_problems_the_first_fifty_are_reported():
 # Plans of the maximum size
 
 
-def test_a_plan_has_at_most_so_many_tasks():
+def test_the_number_of_tasks_in_a_plan_is_limited():
     plan = [make_outline(f"t{number}") for number in range(graph.MAX_TASKS)]
 
     assert find_codes(*plan) == []
@@ -485,7 +489,7 @@ def test_a_plan_has_at_most_so_many_tasks():
     assert find_codes(*plan, existing=[make_node("one more")]) == [Code.TOO_LARGE]
 
 
-def test_a_plan_has_at_most_so_many_dependencies():
+def test_the_number_of_dependencies_in_a_plan_is_limited():
     first = [make_outline(f"a{number}") for number in range(100)]
     everything = [each.name for each in first]
     after = [make_outline(f"b{number}", depends_on=everything) for number in range(1_000)]
@@ -496,7 +500,7 @@ def test_a_plan_has_at_most_so_many_dependencies():
         graph.validate_outlines([*first, *after, make_outline("one more", depends_on=["a0"])])
 
 
-def test_a_chain_of_twenty_thousand_is_not_too_deep():
+def test_a_chain_of_twenty_thousand_tasks_causes_no_recursion_error():
     chain = [
         make_outline(f"t{number}", depends_on=[f"t{number - 1}"] if number else [])
         for number in range(20_000)
@@ -562,12 +566,14 @@ def count_lines_run(work: Callable[[], object]) -> int:
         (validate, make_cyclic_levels),
     ],
 )
-def test_work_grows_as_the_plan_does(work: Callable[[list[Node]], None], plan: Callable[[int], list[Node]]):
+def test_effort_grows_linearly_with_the_plan(
+    work: Callable[[list[Node]], None], plan: Callable[[int], list[Node]]
+):
     small, large = plan(250), plan(1_000)
 
     assert count_lines_run(lambda: work(large)) < 4.4 * count_lines_run(lambda: work(small))
 
 
-def test_two_levels_of_five_thousand_are_no_effort():
+def test_two_levels_of_five_thousand_tasks_are_processed_quickly():
     query_everything(make_two_levels(5_000))
     validate(make_two_levels(5_000))

@@ -115,7 +115,7 @@ def find_cycles(outlines: Sequence[Outline], existing: Sequence[Node] = ()) -> l
 
 @given(any_plans)
 @thorough
-def test_a_task_waits_for_whom_the_oracle_says(nodes: list[Node]):
+def test_open_dependencies_match_the_oracle(nodes: list[Node]):
     plan, expected = OracleGraph(nodes), list_open_before(nodes)
 
     for each in nodes:
@@ -128,7 +128,7 @@ def test_a_task_waits_for_whom_the_oracle_says(nodes: list[Node]):
 
 @given(any_plans)
 @thorough
-def test_what_is_ready_and_what_is_blocked_agree_with_the_oracle(nodes: list[Node]):
+def test_ready_and_blocked_tasks_match_the_oracle(nodes: list[Node]):
     waiting = list_open_before(nodes)
     by_sequence = sorted(nodes, key=lambda each: each.sequence)
     startable = [each for each in by_sequence if each.status in {TaskStatus.PENDING, TaskStatus.FAILED}]
@@ -142,7 +142,7 @@ def test_what_is_ready_and_what_is_blocked_agree_with_the_oracle(nodes: list[Nod
 
 @given(any_plans)
 @thorough
-def test_progress_agrees_with_plain_counting(nodes: list[Node]):
+def test_progress_matches_a_plain_count(nodes: list[Node]):
     waiting = list_open_before(nodes)
     progress = OracleGraph(nodes).compute_progress()
     unfinished = [each.sequence for each in nodes if each.status not in DONE]
@@ -166,7 +166,7 @@ def test_progress_agrees_with_plain_counting(nodes: list[Node]):
 
 @given(plans)
 @thorough
-def test_rows_are_the_generations_of_the_oracle(nodes: list[Node]):
+def test_rows_match_the_topological_generations_of_the_oracle(nodes: list[Node]):
     expected = [set(row) for row in nx.topological_generations(build_oracle(nodes))]
 
     rows = Graph(nodes).list_rows()
@@ -193,7 +193,7 @@ def test_every_cyclic_component_is_reported_by_a_real_cycle(nodes: list[Node]):
 
 @given(any_plans, st.integers(0, LARGEST))
 @thorough
-def test_existing_tasks_count_as_if_they_were_new(nodes: list[Node], existing: int):
+def test_cycles_through_existing_tasks_are_found_as_through_new_ones(nodes: list[Node], existing: int):
     kept = [restrict_dependencies(nodes[:existing], each) for each in nodes[:existing]]
     new = nodes[existing:]
 

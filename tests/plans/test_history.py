@@ -14,7 +14,7 @@ def list_lines(plan: Plan, *keys: str) -> list[tuple[Any, ...]]:
     return [tuple(line.get(key) for key in keys) for line in reversed(plan.list_history())]
 
 
-def test_every_change_of_status_is_remembered_with_its_reason(world: World):
+def test_every_status_change_is_recorded_with_its_reason(world: World):
     me = world.new_caller()
     plan = world.create_plan("a")
     world.call("workflow_update_status", id=plan.id, status="paused", reason="Lunch.", caller=me)
@@ -29,7 +29,7 @@ def test_every_change_of_status_is_remembered_with_its_reason(world: World):
     ]
 
 
-def test_what_becomes_of_a_task_is_remembered_with_who_did_it(world: World):
+def test_every_change_of_a_task_is_recorded_with_its_author(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -51,7 +51,7 @@ def test_what_becomes_of_a_task_is_remembered_with_who_did_it(world: World):
     assert list_lines(plan, "after", "reason")[-1] == ("completed", "every task is done")
 
 
-def test_history_comes_newest_first_with_its_time(world: World):
+def test_history_is_listed_newest_first_with_timestamps(world: World):
     plan = world.create_plan("a")
     world.clock.advance(seconds=3)
     plan.set_status("a", "in_progress")
@@ -62,7 +62,7 @@ def test_history_comes_newest_first_with_its_time(world: World):
     assert times == sorted(times, reverse=True)
 
 
-def test_history_has_an_end(world: World):
+def test_history_returns_at_most_fifty_lines(world: World):
     plan = world.create_plan("a")
     for _ in range(40):
         plan.set_status("a", "planning")
@@ -71,7 +71,7 @@ def test_history_has_an_end(world: World):
     assert len(plan.list_history()) == 50
 
 
-def test_a_change_of_parallelism_is_remembered(world: World):
+def test_a_change_of_parallelism_is_recorded(world: World):
     plan = world.create_plan("a", max_parallel_tasks=1)
 
     world.call("workflow_set_parallelism", id=plan.id, max_parallel_tasks=4, file_conflicts="refuse")
@@ -81,7 +81,7 @@ def test_a_change_of_parallelism_is_remembered(world: World):
     assert (line["before"], line["after"]) == ("1 in parallel, files warn", "4 in parallel, files refuse")
 
 
-def test_added_and_removed_tasks_are_remembered(world: World):
+def test_added_and_removed_tasks_are_recorded(world: World):
     plan = world.create_plan("a")
     added = world.call("workflow_add_task", workflow_id=plan.id, task={"name": "b", "description": "Do b."})[
         "task_id"
@@ -98,7 +98,7 @@ def test_added_and_removed_tasks_are_remembered(world: World):
     assert "before" not in removed
 
 
-def test_old_plans_do_not_make_the_history_endless(world: World):
+def test_the_history_contains_a_limited_number_of_replaced_tasks(world: World):
     plan = world.create_plan(*(f"t{number}" for number in range(150)))
     for _ in range(2):
         tasks = [{"name": f"n{number}", "depends_on": []} for number in range(150)]
@@ -161,7 +161,7 @@ def test_a_new_workflow_and_its_plan_emit_events(world: World):
     assert plan.list_events()[1].data == plan.get()
 
 
-def test_an_event_shows_the_task_as_it_is_now(world: World):
+def test_an_event_contains_the_current_task(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -189,7 +189,7 @@ def test_a_release_and_a_replan_of_a_task_emit_events(world: World):
     ]
 
 
-def test_a_refused_call_emits_nothing(world: World):
+def test_a_refused_claim_emits_no_event(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]})
     before = plan.list_event_types()
 

@@ -20,7 +20,7 @@ MOVES = ["in_progress", "completed", "failed", "skipped", "pending", "planning",
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_counts_and_graph_agree_on_every_state_of_a_plan(world: World, seed: int):
+def test_level_counts_match_the_graph_in_every_state_of_a_plan(world: World, seed: int):
     dice = random.Random(seed)
     plan = world.create_plan(*make_random_plan(dice))
     names = [each["name"] for each in plan.list_tasks()]
@@ -65,7 +65,7 @@ def compare_levels_with_graph(world: World, id: str) -> None:
         assert levels.count_open_dependencies(each) == graph.count_open_dependencies(node)
 
 
-def test_the_store_says_of_one_task_what_the_graph_says(world: World):
+def test_the_store_and_the_graph_agree_on_each_task(world: World):
     plan = world.create_plan(
         {"name": "a"}, {"name": "b", "depends_on": []}, {"name": "c", "sequence": 2},
         {"name": "d", "sequence": 3, "depends_on": ["a", "b"]},
@@ -96,7 +96,7 @@ def test_levels_without_tasks_are_not_complete():
     assert (levels.current_sequence, levels.completed_sequence) == (0, 0)
 
 
-def test_a_level_is_free_when_the_one_below_is_done():
+def test_a_level_is_unblocked_when_the_lower_level_is_done():
     levels = Levels(
         [
             make_count(1, "completed", 2),

@@ -22,12 +22,12 @@ class OnSQLite(PlanMachine):
 
 
 @pytest.mark.timeout(600)
-def test_a_plan_stays_in_order_whatever_is_done_to_it_on_sqlite():
+def test_a_plan_stays_consistent_under_random_operations_on_sqlite():
     run_state_machine_as_test(OnSQLite, settings=settings(ORDINARY, max_examples=25))
 
 
 @pytest.mark.timeout(600)
-def test_a_plan_stays_in_order_whatever_is_done_to_it_on_postgres(postgres_url: str):
+def test_a_plan_stays_consistent_under_random_operations_on_postgres(postgres_url: str):
     class OnPostgres(PlanMachine):
         def new_location(self, folder: Path) -> str:
             empty_database(postgres_url)

@@ -22,7 +22,7 @@ def set_plan(world: World, id: str, *tasks: Any, key: str | None = None, **given
 # workflow_create
 
 
-def test_a_new_workflow_is_being_planned(world: World):
+def test_a_new_workflow_has_the_status_planning(world: World):
     answer = world.call("workflow_create", name="Release", source_type="prompt", source_content="Release it.")
 
     assert answer == {"id": answer["id"], "name": "Release", "status": "planning", "max_parallel_tasks": 1}
@@ -30,7 +30,7 @@ def test_a_new_workflow_is_being_planned(world: World):
     assert len(answer["id"]) == 15
 
 
-def test_a_workflow_is_kept_as_it_was_given(world: World):
+def test_a_workflow_is_stored_as_given(world: World):
     id = world.create_workflow(
         name="Fix login", source_type="github_issue", source_ref="https://x/1", source_content="It fails.",
         max_parallel_tasks=3, auto_create_workspaces=True,
@@ -55,7 +55,7 @@ def test_a_workflow_is_kept_as_it_was_given(world: World):
 
 
 @pytest.mark.parametrize("source", ["prompt", "github_issue", "linear", "jira", "custom", "GitHub_Issue"])
-def test_every_source_is_known(world: World, source: str):
+def test_every_source_type_is_accepted(world: World, source: str):
     id = world.create_workflow(source_type=source)
 
     assert world.call("workflow_get", id=id)["source_type"] == source.lower()
@@ -76,19 +76,19 @@ def test_every_source_is_known(world: World, source: str):
         {"repository_path": "~nobody-of-that-name/x"},
     ],
 )
-def test_a_workflow_that_makes_no_sense_is_an_input_error(world: World, bad: dict[str, Any]):
+def test_an_invalid_workflow_is_an_input_error(world: World, bad: dict[str, Any]):
     with expect_error(Code.INVALID_INPUT, next(iter(bad))):
         world.create_workflow(**bad)
 
 
-def test_a_repository_path_counts_from_the_project(world: World):
+def test_a_repository_path_is_relative_to_the_project(world: World):
     id = world.create_workflow(repository_path="sub/../other")
 
     root = Path(world.app.settings.project_root)
     assert world.call("workflow_get", id=id)["repository_path"] == str(root / "other")
 
 
-def test_a_repeated_creation_under_one_key_makes_one_workflow(world: World):
+def test_a_creation_repeated_under_one_key_creates_one_workflow(world: World):
     given = {"name": "once", "source_type": "prompt", "source_content": "x", "key": world.new_caller()}
 
     first, second = world.call("workflow_create", **given), world.call("workflow_create", **given)
@@ -115,7 +115,7 @@ def test_workflows_are_listed_newest_first_with_their_total(world: World):
     assert world.call("workflow_list", limit=2, offset=2, **here)["workflows"][0]["name"] == "one"
 
 
-def test_a_listed_workflow_is_a_line(world: World):
+def test_a_listed_workflow_has_only_its_main_fields(world: World):
     here = {"repository_path": world.new_caller()}
     id = world.create_workflow(**here)
 
@@ -128,7 +128,7 @@ def test_a_listed_workflow_is_a_line(world: World):
     }  # fmt: skip
 
 
-def test_a_list_can_be_narrowed_by_status(world: World):
+def test_workflows_can_be_filtered_by_status(world: World):
     here = {"repository_path": world.new_caller()}
     planning, plan = world.create_workflow(**here), world.create_plan("a", **here)
 
@@ -150,7 +150,7 @@ def test_an_unknown_repository_has_no_workflows(world: World):
 @pytest.mark.parametrize(
     "bad", [{"limit": 0}, {"limit": -1}, {"limit": 201}, {"offset": -1}, {"status": ["wat"]}]
 )
-def test_a_list_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
+def test_invalid_list_parameters_are_input_errors(world: World, bad: dict[str, Any]):
     with expect_error(Code.INVALID_INPUT, next(iter(bad))):
         world.call("workflow_list", **bad)
 
@@ -172,7 +172,7 @@ def test_a_plan_creates_its_tasks_and_makes_the_workflow_ready(world: World):
     assert answer == {"workflow_id": id, "tasks_created": 3, "parallelizable_groups": 2, "status": "ready"}
 
 
-def test_a_task_of_a_plan_is_kept_as_it_was_written(world: World):
+def test_a_task_of_a_plan_is_stored_as_given(world: World):
     plan = world.create_plan(
         {"name": "a"},
         {
@@ -205,7 +205,7 @@ def test_a_task_of_a_plan_is_kept_as_it_was_written(world: World):
     }
 
 
-def test_a_plan_may_leave_out_what_can_be_guessed(world: World):
+def test_a_task_of_a_plan_needs_only_a_name(world: World):
     plan = world.create_plan({"name": "a"})
 
     task = plan.get_task("a")
@@ -213,7 +213,7 @@ def test_a_plan_may_leave_out_what_can_be_guessed(world: World):
     assert (task["description"], task["sequence"], task["status"]) == ("", 1, "pending")
 
 
-def test_approach_risks_and_assumptions_are_kept(world: World):
+def test_approach_risks_and_assumptions_are_stored(world: World):
     id = world.create_workflow()
     set_plan(world, id, {"name": "a"}, approach="Slowly.", risks=["rain"], assumptions=["sun"])
 
@@ -223,7 +223,7 @@ def test_approach_risks_and_assumptions_are_kept(world: World):
     assert workflow["plan"] == {"approach": "Slowly.", "risks": ["rain"], "assumptions": ["sun"]}
 
 
-def test_sequences_are_kept_and_may_be_shared(world: World):
+def test_sequence_numbers_are_stored_and_may_be_shared(world: World):
     plan = world.create_plan(
         {"name": "a", "sequence": 7}, {"name": "b", "sequence": 7}, {"name": "c", "sequence": 9}
     )
@@ -231,14 +231,14 @@ def test_sequences_are_kept_and_may_be_shared(world: World):
     assert [task["sequence"] for task in plan.list_tasks()] == [7, 7, 9]
 
 
-def test_a_plan_is_set_once(world: World):
+def test_a_plan_cannot_be_set_twice(world: World):
     plan = world.create_plan("a")
 
     with expect_error(Code.INVALID_STATE, "already has a plan"):
         set_plan(world, plan.id, {"name": "b"})
 
 
-def test_an_abandoned_workflow_gets_no_plan(world: World):
+def test_an_abandoned_workflow_cannot_get_a_plan(world: World):
     id = world.create_workflow()
     world.call("workflow_update_status", id=id, status="abandoned")
 
@@ -260,7 +260,7 @@ def test_an_abandoned_workflow_gets_no_plan(world: World):
         ([{"name": "a", "owner": "me"}], Code.INVALID_INPUT, "owner"),
     ],
 )  # fmt: skip
-def test_a_plan_that_cannot_be_is_refused_and_leaves_nothing(
+def test_an_invalid_plan_is_refused_and_creates_nothing(
     world: World, tasks: list[dict[str, Any]], code: Code, said: str
 ):
     id = world.create_workflow()
@@ -280,7 +280,7 @@ def test_all_problems_of_a_plan_are_reported_together(world: World):
         )  # fmt: skip
 
 
-def test_the_same_dependency_twice_counts_once(world: World):
+def test_a_repeated_dependency_counts_once(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a", " a ", "a"]})
 
     plan.set_status("a", "completed")
@@ -295,7 +295,7 @@ def test_a_dependency_may_come_later_in_the_plan(world: World):
     assert plan.list_offered() == ["a"]
 
 
-def test_a_plan_set_twice_under_one_key_is_set_once(world: World):
+def test_setting_a_plan_twice_under_one_key_has_one_effect(world: World):
     id, key = world.create_workflow(), world.new_caller()
 
     assert set_plan(world, id, {"name": "a"}, key=key) == set_plan(world, id, {"name": "a"}, key=key)
@@ -304,14 +304,14 @@ def test_a_plan_set_twice_under_one_key_is_set_once(world: World):
 # workflow_get
 
 
-def test_tasks_are_shown_only_if_asked_for(world: World):
+def test_tasks_and_history_are_returned_only_on_request(world: World):
     plan = world.create_plan("a")
 
     assert "tasks" not in plan.get()
     assert "history" not in plan.get()
 
 
-def test_a_summary_of_a_task_is_a_line_with_what_it_waits_for(world: World):
+def test_a_task_summary_contains_its_dependencies(world: World):
     plan = world.create_plan(
         "a", {"name": "b", "depends_on": ["a"], "parallel_group": "g"}, {"name": "c", "sequence": 3}
     )
@@ -328,7 +328,7 @@ def test_a_summary_of_a_task_is_a_line_with_what_it_waits_for(world: World):
     ]  # fmt: skip
 
 
-def test_a_line_tells_the_outcome_or_the_error_in_short(world: World):
+def test_a_task_summary_contains_a_shortened_outcome_or_error(world: World):
     plan = world.create_plan("a", "b")
     plan.set_status("a", "completed", outcome="It\nworks. " + "x" * 500)
     plan.set_status("b", "failed", error="No disk.")
@@ -340,7 +340,7 @@ def test_a_line_tells_the_outcome_or_the_error_in_short(world: World):
     assert failed["outcome"] == "No disk."
 
 
-def test_whole_tasks_are_shown_where_summaries_are_not_enough(world: World):
+def test_complete_tasks_are_returned_when_summaries_are_turned_off(world: World):
     plan = world.create_plan({"name": "a", "description": "All of it."})
 
     [task] = plan.list_tasks(include_task_summaries=False)
@@ -349,7 +349,7 @@ def test_whole_tasks_are_shown_where_summaries_are_not_enough(world: World):
     assert task["description"] == "All of it."
 
 
-def test_tasks_come_in_order_and_no_more_than_asked_for(world: World):
+def test_tasks_are_sorted_and_limited(world: World):
     plan = world.create_plan({"name": "late", "sequence": 2}, {"name": "b"}, {"name": "a"})
 
     shown = plan.get(include_tasks=True, task_limit=2)
@@ -358,7 +358,7 @@ def test_tasks_come_in_order_and_no_more_than_asked_for(world: World):
     assert shown["tasks_total"] == 3
 
 
-def test_a_task_that_names_very_many_shows_the_first_and_how_many(world: World):
+def test_many_dependencies_of_a_task_are_truncated_and_counted(world: World):
     names = [f"n{number}" for number in range(150)]
     plan = world.create_plan(*names, {"name": "last", "sequence": 2, "depends_on": names})
 
@@ -383,7 +383,7 @@ def test_a_task_that_names_very_many_shows_the_first_and_how_many(world: World):
         (["abandoned"], "abandoned"),
     ],
 )
-def test_a_workflow_goes_the_ways_it_may(world: World, way: list[str], status: str):
+def test_allowed_workflow_transitions_succeed(world: World, way: list[str], status: str):
     plan = world.create_plan("a")
 
     for step in way:
@@ -412,7 +412,7 @@ def test_other_workflow_transitions_are_refused_with_the_allowed_ones(world: Wor
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_status_that_a_workflow_has_already_changes_nothing(world: World, status: str):
+def test_setting_a_workflow_to_its_current_status_changes_nothing(world: World, status: str):
     plan = world.create_plan("a")
     ways = {"planning": None, "ready": [], "completed": ["completed"], "failed": ["in_progress", "failed"]}
     if status == "planning":
@@ -443,7 +443,7 @@ def test_a_workflow_with_open_tasks_is_completed_only_by_force(world: World):
 
 
 @pytest.mark.parametrize("status", ["completed", "abandoned"])
-def test_nothing_of_a_workflow_that_is_over_changes_any_more(world: World, status: str):
+def test_a_finished_workflow_cannot_be_changed(world: World, status: str):
     plan = world.create_plan("a", "b")
     agent = world.register_agent()
     plan.set_status("a", "in_progress")
@@ -470,7 +470,7 @@ def test_nothing_of_a_workflow_that_is_over_changes_any_more(world: World, statu
     assert plan.set_status("a", "in_progress") == {"success": True}, "repeating changes nothing"
 
 
-def test_a_forced_end_frees_the_holders_of_tasks(world: World):
+def test_forcing_a_workflow_to_end_releases_its_claims(world: World):
     plan = world.create_plan("a", "b")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -502,7 +502,7 @@ def test_parallelism_can_be_set_at_any_time(world: World):
     assert (workflow["auto_create_workspaces"], workflow["file_conflicts"]) == (True, "refuse")
 
 
-def test_what_is_not_given_stays(world: World):
+def test_omitted_parallelism_settings_are_kept(world: World):
     plan = world.create_plan("a", auto_create_workspaces=True)
 
     world.call("workflow_set_parallelism", id=plan.id, max_parallel_tasks=2)
@@ -511,7 +511,7 @@ def test_what_is_not_given_stays(world: World):
     assert plan.get()["file_conflicts"] == "warn"
 
 
-def test_setting_the_same_parallelism_again_emits_nothing(world: World):
+def test_setting_the_same_parallelism_again_emits_no_event(world: World):
     plan = world.create_plan("a", max_parallel_tasks=2)
     events = plan.list_event_types()
 
@@ -542,7 +542,7 @@ def test_a_task_can_be_added_after_others_by_name_or_id(world: World):
     assert plan.list_offered() == ["a", "b"]
 
 
-def test_an_added_task_may_be_written_as_in_a_plan(world: World):
+def test_an_added_task_accepts_the_same_fields_as_in_a_plan(world: World):
     plan = world.create_plan("a")
 
     world.call(
@@ -554,7 +554,7 @@ def test_an_added_task_may_be_written_as_in_a_plan(world: World):
     assert (task["description"], task["sequence"], task["depends_on"]) == ("more", 5, ["a"])
 
 
-def test_a_task_added_after_the_last_of_a_sequence_comes_last(world: World):
+def test_a_task_added_after_the_last_task_gets_the_next_sequence(world: World):
     plan = world.create_plan(
         *({"name": name, "sequence": place} for place, name in enumerate("abc", start=1))
     )
@@ -568,7 +568,7 @@ def test_a_task_added_after_the_last_of_a_sequence_comes_last(world: World):
     assert plan.status == "completed"
 
 
-def test_a_task_added_without_a_place_can_begin_at_once(world: World):
+def test_a_task_added_without_a_position_joins_the_current_sequence(world: World):
     plan = world.create_plan({"name": "a"}, {"name": "b", "sequence": 2}, {"name": "c", "sequence": 3})
     plan.set_status("a", "completed")
 
@@ -591,7 +591,7 @@ def test_a_task_added_without_a_place_can_begin_at_once(world: World):
         ({"name": "c", "sequence": 1}, ["b"], Code.CIRCULAR_DEPENDENCY),
     ],
 )
-def test_a_task_that_does_not_fit_is_not_added(world: World, task: dict[str, Any], after: Any, code: Code):
+def test_an_invalid_task_is_not_added(world: World, task: dict[str, Any], after: Any, code: Code):
     plan = world.create_plan({"name": "a"}, {"name": "b", "sequence": 2})
 
     with expect_error(code):
@@ -600,19 +600,19 @@ def test_a_task_that_does_not_fit_is_not_added(world: World, task: dict[str, Any
     assert len(plan.list_tasks()) == 2
 
 
-def test_a_task_of_another_workflow_is_nothing_to_wait_for(world: World):
+def test_a_task_of_another_workflow_cannot_be_a_dependency(world: World):
     plan, other = world.create_plan("a"), world.create_plan("a")
 
     with expect_error(Code.UNKNOWN_DEPENDENCY):
         world.call("workflow_add_task", workflow_id=plan.id, task={"name": "b"}, after=[other["a"]])
 
 
-def test_nothing_is_added_before_there_is_a_plan(world: World):
+def test_a_task_cannot_be_added_to_a_workflow_without_a_plan(world: World):
     with expect_error(Code.INVALID_STATE, "no plan"):
         world.call("workflow_add_task", workflow_id=world.create_workflow(), task={"name": "a"})
 
 
-def test_who_waited_for_a_removed_task_waits_for_what_it_waited_for(world: World):
+def test_dependents_of_a_removed_task_inherit_its_dependencies(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "depends_on": ["b"]})
     last = plan["c"]
 
@@ -625,7 +625,7 @@ def test_who_waited_for_a_removed_task_waits_for_what_it_waited_for(world: World
     assert plan.list_offered() == ["c"]
 
 
-def test_a_removed_task_may_have_followed_its_sequence(world: World):
+def test_dependents_inherit_the_implied_dependencies_of_a_removed_task(world: World):
     plan = world.create_plan(
         {"name": "a"},
         {"name": "b", "sequence": 2},
@@ -639,7 +639,7 @@ def test_a_removed_task_may_have_followed_its_sequence(world: World):
     assert plan.get_task("d")["depends_on"] == ["a"]
 
 
-def test_a_removal_that_would_close_a_circle_is_refused(world: World):
+def test_a_removal_that_would_create_a_cycle_is_refused(world: World):
     plan = world.create_plan(
         {"name": "x", "depends_on": ["z"]},
         {"name": "t", "sequence": 2, "depends_on": []},
@@ -652,7 +652,7 @@ def test_a_removal_that_would_close_a_circle_is_refused(world: World):
     assert len(plan.list_tasks()) == 3
 
 
-def test_what_was_begun_or_claimed_is_not_removed(world: World):
+def test_a_started_or_claimed_task_cannot_be_removed(world: World):
     plan = world.create_plan("claimed", "running", "failed", "free")
     plan.claim("claimed", world.register_agent())
     plan.set_status("running", "in_progress")
@@ -663,7 +663,7 @@ def test_what_was_begun_or_claimed_is_not_removed(world: World):
             world.call("workflow_remove_task", workflow_id=plan.id, task_id=plan[name])
 
 
-def test_a_task_whose_claim_ran_out_before_it_was_begun_can_be_removed(world: World):
+def test_a_task_whose_claim_expired_before_its_start_can_be_removed(world: World):
     plan = world.create_plan("a", "b")
     plan.claim("a", world.register_agent())
     world.let_leases_expire()
@@ -671,7 +671,7 @@ def test_a_task_whose_claim_ran_out_before_it_was_begun_can_be_removed(world: Wo
     assert world.call("workflow_remove_task", workflow_id=plan.id, task_id=plan["a"])["success"]
 
 
-def test_the_last_task_of_a_plan_is_not_removed(world: World):
+def test_the_only_task_of_a_plan_cannot_be_removed(world: World):
     plan = world.create_plan("a")
 
     with expect_error(Code.INVALID_STATE, "only task"):
@@ -687,14 +687,14 @@ def test_removing_the_last_open_task_completes_the_workflow(world: World):
     assert plan.status == "completed"
 
 
-def test_a_task_of_another_workflow_is_not_removed_from_this(world: World):
+def test_a_task_of_another_workflow_cannot_be_removed(world: World):
     plan, other = world.create_plan("a", "b"), world.create_plan("a", "b")
 
     with expect_error(Code.TASK_NOT_FOUND):
         world.call("workflow_remove_task", workflow_id=plan.id, task_id=other["a"])
 
 
-def test_a_new_plan_replaces_what_nobody_has_begun_and_keeps_the_rest(world: World):
+def test_replanning_replaces_unstarted_tasks_and_keeps_the_others(world: World):
     plan = world.create_plan(
         "done", "failed", "claimed", {"name": "running"}, "free", {"name": "later", "depends_on": ["free"]}
     )
@@ -722,7 +722,7 @@ def test_a_new_plan_replaces_what_nobody_has_begun_and_keeps_the_rest(world: Wor
     assert "newer" not in plan.list_offered()
 
 
-def test_the_old_plan_is_kept_in_the_history(world: World):
+def test_the_replaced_plan_is_kept_in_the_history(world: World):
     plan = world.create_plan("a", {"name": "b", "description": "Do b.", "sequence": 2})
     old = plan["b"]
 
@@ -734,7 +734,7 @@ def test_the_old_plan_is_kept_in_the_history(world: World):
     assert line["old_tasks"][1] == {"id": old, "name": "b", "description": "Do b.", "sequence": 2}
 
 
-def test_a_name_that_was_replaced_may_come_again(world: World):
+def test_the_name_of_a_replaced_task_can_be_reused(world: World):
     plan = world.create_plan("a", "late", {"name": "b", "depends_on": ["a"]})
     plan.set_status("a", "completed")
     plan.set_status("b", "failed")
@@ -755,7 +755,7 @@ def test_a_name_that_was_replaced_may_come_again(world: World):
         ([{"name": "x", "depends_on": ["y"]}, {"name": "y", "depends_on": ["x"]}], Code.CIRCULAR_DEPENDENCY),
     ],
 )
-def test_a_new_plan_that_cannot_be_leaves_the_old_one(world: World, tasks: list[dict[str, Any]], code: Code):
+def test_an_invalid_new_plan_leaves_the_old_one(world: World, tasks: list[dict[str, Any]], code: Code):
     plan = world.create_plan("done", "free")
     plan.set_status("done", "completed")
 
@@ -765,14 +765,14 @@ def test_a_new_plan_that_cannot_be_leaves_the_old_one(world: World, tasks: list[
     assert [task["name"] for task in plan.list_tasks()] == ["done", "free"]
 
 
-def test_a_plan_is_not_replaced_by_nothing(world: World):
+def test_replanning_without_any_task_is_refused(world: World):
     plan = world.create_plan("a")
 
     with expect_error(Code.INVALID_INPUT, "no tasks"):
         world.call("workflow_replan", workflow_id=plan.id, reason="r", tasks=[])
 
 
-def test_leaving_out_all_that_is_open_completes_the_workflow(world: World):
+def test_replanning_without_open_tasks_completes_the_workflow(world: World):
     plan = world.create_plan("a", "b")
     plan.set_status("a", "completed")
 
@@ -800,7 +800,7 @@ def test_leaving_out_all_that_is_open_completes_the_workflow(world: World):
         ("workflow_replan", {"workflow_id": "wf_0", "reason": "r", "tasks": []}),
     ],
 )
-def test_an_unknown_workflow_is_an_error_of_its_own(world: World, tool: str, arguments: dict[str, Any]):
+def test_an_unknown_workflow_has_its_own_error_code(world: World, tool: str, arguments: dict[str, Any]):
     with expect_error(Code.WORKFLOW_NOT_FOUND, "wf_0"):
         world.call(tool, **arguments)
 
@@ -839,12 +839,12 @@ def test_a_summary_is_an_object_or_markdown(world: World):
             assert said in str(answer["summary"])
 
 
-def test_a_summary_has_no_other_form(world: World):
+def test_an_unknown_summary_format_is_refused(world: World):
     with expect_error(Code.INVALID_INPUT, "format"):
         world.call("workflow_get_summary", id=world.create_workflow(), format="xml")
 
 
-def test_what_somebody_noted_something_on_survives_a_new_plan(world: World):
+def test_a_task_with_a_checkpoint_is_kept_when_replanning(world: World):
     plan = world.create_plan("a", "b")
     world.call("checkpoint_add", task_id=plan["a"], type="decision", summary="a huge insight")
 
@@ -853,7 +853,7 @@ def test_what_somebody_noted_something_on_survives_a_new_plan(world: World):
     assert [task["name"] for task in Plan(world, plan.id).list_tasks()] == ["a", "c"]
 
 
-def test_a_new_plan_comes_not_before_what_was_begun(world: World):
+def test_new_tasks_do_not_come_before_started_ones(world: World):
     plan = world.create_plan({"name": "p", "sequence": 1}, {"name": "q", "sequence": 2})
     plan.set_status("p", "completed", outcome="done")
     plan.set_status("q", "in_progress")
@@ -869,7 +869,7 @@ def test_a_new_plan_comes_not_before_what_was_begun(world: World):
     assert (sequences["n"], sequences["m"]) == (2, 3)
 
 
-def test_an_old_plan_is_recorded_with_all_that_it_said(world: World):
+def test_a_replaced_plan_is_recorded_with_every_field(world: World):
     plan = world.create_plan(
         "a", {"name": "b", "depends_on": ["a"], "parallel_group": "g", "files_likely_affected": ["x.py"]}
     )
@@ -884,7 +884,7 @@ def test_an_old_plan_is_recorded_with_all_that_it_said(world: World):
     }  # fmt: skip
 
 
-def test_history_stays_short_however_much_was_said(world: World):
+def test_long_reasons_are_truncated_in_the_history(world: World):
     plan = world.create_plan("a")
 
     plan.set_status("a", "completed", outcome="word " * 10_000)
@@ -892,7 +892,7 @@ def test_history_stays_short_however_much_was_said(world: World):
     assert max(len(line.get("reason") or "") for line in plan.list_history()) <= 500
 
 
-def test_progress_and_summary_take_a_lapsed_claim_for_none(world: World):
+def test_progress_and_summary_ignore_an_expired_claim(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)

@@ -40,7 +40,7 @@ def get_id(task: dict[str, Any]) -> str:
 # workflow_next_tasks
 
 
-def test_what_comes_next_is_offered_with_all_it_takes_to_begin(world: World):
+def test_next_tasks_contain_everything_needed_to_start(world: World):
     plan = world.create_plan(
         "before",
         {"name": "one", "description": "Do one.", "sequence": 2, "parallel_group": "g", "depends_on": ["before"]},
@@ -82,7 +82,7 @@ def test_what_comes_next_is_offered_with_all_it_takes_to_begin(world: World):
     }
 
 
-def test_a_task_without_a_group_is_not_said_to_run_beside_others(world: World):
+def test_a_task_without_a_group_is_not_marked_as_parallel(world: World):
     [task] = world.create_plan("a").get_next_tasks()["tasks"]
 
     assert task["can_parallelize"] is False
@@ -102,7 +102,7 @@ def test_only_tasks_offered_together_are_named_as_parallel(world: World):
     assert (task["name"], "parallel_with" in task) == ("free", False)
 
 
-def test_sequences_alone_run_in_order_and_shared_ones_together(world: World):
+def test_sequences_run_in_order_and_tasks_of_one_sequence_in_parallel(world: World):
     plan = world.create_plan(
         {"name": "a", "sequence": 10}, {"name": "b", "sequence": 20}, {"name": "c", "sequence": 20}, {"name": "d", "sequence": 30},
     )  # fmt: skip
@@ -116,7 +116,7 @@ def test_sequences_alone_run_in_order_and_shared_ones_together(world: World):
     assert plan.list_offered() == ["d"]
 
 
-def test_what_is_claimed_or_begun_is_not_offered(world: World):
+def test_claimed_and_started_tasks_are_not_offered(world: World):
     plan = world.create_plan("claimed", "begun", "free")
     plan.claim("claimed", world.register_agent())
     plan.set_status("begun", "in_progress")
@@ -124,7 +124,7 @@ def test_what_is_claimed_or_begun_is_not_offered(world: World):
     assert plan.list_offered() == ["free"]
 
 
-def test_failed_tasks_are_offered_last_with_what_went_wrong(world: World):
+def test_failed_tasks_are_offered_last_with_their_error(world: World):
     plan = world.create_plan("a", "b")
     plan.set_status("a", "failed", error="No\ndisk.")
 
@@ -140,7 +140,7 @@ def test_failed_tasks_are_offered_last_with_what_went_wrong(world: World):
     )
 
 
-def test_failed_tasks_can_be_left_out(world: World):
+def test_failed_tasks_can_be_excluded(world: World):
     plan = world.create_plan("a", "b")
     plan.set_status("a", "failed")
 
@@ -150,7 +150,7 @@ def test_failed_tasks_can_be_left_out(world: World):
     assert answer["total_available"] == answer["recommended_count"] == 1
 
 
-def test_a_failed_task_never_counts_as_all_complete(world: World):
+def test_a_plan_with_a_failed_task_is_not_complete(world: World):
     plan = world.create_plan("a")
     plan.set_status("a", "failed")
 
@@ -159,7 +159,7 @@ def test_a_failed_task_never_counts_as_all_complete(world: World):
     assert plan.get_next_tasks()["all_complete"] is True
 
 
-def test_recommended_is_what_there_is_room_for_beside_what_runs(world: World):
+def test_the_recommended_count_is_the_parallel_limit_minus_active_tasks(world: World):
     plan = world.create_plan(*"abcdef", max_parallel_tasks=3)
 
     assert plan.get_next_tasks()["recommended_count"] == 3
@@ -171,12 +171,12 @@ def test_recommended_is_what_there_is_room_for_beside_what_runs(world: World):
     assert plan.get_next_tasks()["recommended_count"] == 0, "never negative"
 
 
-def test_no_more_is_recommended_than_there_is(world: World):
+def test_no_more_tasks_are_recommended_than_available(world: World):
     assert world.create_plan("a", max_parallel_tasks=9).get_next_tasks()["recommended_count"] == 1
 
 
 @pytest.mark.parametrize("status", ["paused", "failed", "abandoned"])
-def test_a_workflow_that_rests_offers_nothing_and_says_why(world: World, status: str):
+def test_an_inactive_workflow_offers_nothing_and_returns_the_reason(world: World, status: str):
     plan = world.create_plan("a")
     for step in ("in_progress", status):
         world.call("workflow_update_status", id=plan.id, status=step)
@@ -194,7 +194,7 @@ def test_a_workflow_without_a_plan_offers_nothing(world: World):
     assert (answer["tasks"], answer["workflow_status"], answer["all_complete"]) == ([], "planning", False)
 
 
-def test_as_many_are_offered_as_may_run_but_at_least_a_page(world: World):
+def test_the_default_limit_is_the_parallelism_between_20_and_200(world: World):
     names = [f"t{number:03}" for number in range(230)]
     plan = world.create_plan(*names, max_parallel_tasks=30)
 
@@ -217,7 +217,7 @@ def test_a_limit_out_of_range_is_an_input_error(world: World, limit: int):
         list_available(world, world.register_agent(), limit=limit)
 
 
-def test_an_answer_does_not_grow_with_the_square_of_a_group(world: World):
+def test_an_answer_does_not_grow_quadratically_with_a_group(world: World):
     plan = world.create_plan(*({"name": f"t{number}", "parallel_group": "g"} for number in range(200)))
 
     few, many = measure_bytes(plan.get_next_tasks(limit=20)), measure_bytes(plan.get_next_tasks(limit=200))
@@ -229,7 +229,7 @@ def test_an_answer_does_not_grow_with_the_square_of_a_group(world: World):
 # Files
 
 
-def test_tasks_whose_files_are_in_use_come_last_and_are_not_recommended(world: World):
+def test_tasks_with_conflicting_files_come_last_and_are_not_recommended(world: World):
     plan = world.create_plan(
         {"name": "running", "files_likely_affected": ["src/**/*.py"]},
         {"name": "clashes", "files_likely_affected": ["src/a.py"]},
@@ -246,7 +246,7 @@ def test_tasks_whose_files_are_in_use_come_last_and_are_not_recommended(world: W
     assert (answer["recommended_count"], answer["total_available"]) == (2, 3)
 
 
-def test_files_are_not_looked_at_where_nobody_wants_it(world: World):
+def test_file_conflicts_can_be_ignored(world: World):
     plan = world.create_plan(
         {"name": "a", "files_likely_affected": ["x"]}, {"name": "b", "files_likely_affected": ["x"]}, "c"
     )
@@ -260,7 +260,7 @@ def test_files_are_not_looked_at_where_nobody_wants_it(world: World):
 # task_get_available
 
 
-def test_an_available_task_shows_what_an_agent_must_know_to_choose(world: World):
+def test_an_available_task_has_every_field_needed_to_choose_it(world: World):
     plan = world.create_plan(
         {"name": "a", "description": "Do a.", "parallel_group": "g", "estimated_complexity": "low",
          "files_likely_affected": ["a.py"], "required_capabilities": ["sql"]},
@@ -313,7 +313,7 @@ def test_the_oldest_workflow_comes_first(app: Application, clock: Clock):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_all_workflows_together_offer_what_each_of_them_offers(app: Application, clock: Clock, seed: int):
+def test_the_combined_offer_matches_the_offers_of_each_workflow(app: Application, clock: Clock, seed: int):
     dice, world = random.Random(seed), World(app, clock)
     plans = [
         world.create_plan(
@@ -345,9 +345,7 @@ def test_all_workflows_together_offer_what_each_of_them_offers(app: Application,
         assert speaks_against == sorted(speaks_against)
 
 
-def test_fifty_workflows_are_asked_by_no_more_statements_than_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-):
+def test_fifty_workflows_need_no_more_statements_than_one(world: World, monkeypatch: pytest.MonkeyPatch):
     agent, statements, execute = world.register_agent(), [], Transaction._execute
 
     def noted(tx: Transaction, sql: str, values: Any) -> Any:
@@ -367,7 +365,7 @@ def test_fifty_workflows_are_asked_by_no_more_statements_than_one(
     assert asked[1] == asked[0]
 
 
-def test_a_task_is_available_to_agents_that_can_do_it(world: World):
+def test_a_task_is_available_to_agents_with_its_capabilities(world: World):
     plan = world.create_plan(
         {"name": "both", "required_capabilities": ["sql", "go"]},
         {"name": "sql", "required_capabilities": ["sql"]},
@@ -385,7 +383,7 @@ def test_a_task_is_available_to_agents_that_can_do_it(world: World):
     )
 
 
-def test_tasks_that_an_agent_cannot_do_hide_none_that_it_can(world: World):
+def test_tasks_without_matching_capabilities_do_not_hide_others(world: World):
     plan = world.create_plan(
         *({"name": f"t{number}", "required_capabilities": ["rust"]} for number in range(300)), "for anybody",
     )  # fmt: skip
@@ -405,7 +403,7 @@ def test_only_tasks_that_an_agent_can_do_are_counted(world: World):
     assert answer["total_available"] == len(easy)
 
 
-def test_what_a_task_requires_changes_with_its_context(world: World):
+def test_required_capabilities_change_with_the_context_of_a_task(world: World):
     plan = world.create_plan({"name": "a", "required_capabilities": ["sql"]})
     long = "x" * 100_000
     agents = {name: world.register_agent(capabilities=name.split()) for name in ("sql", "go", "")}
@@ -422,7 +420,7 @@ def test_what_a_task_requires_changes_with_its_context(world: World):
     assert list_able([]) == ["sql", "go", ""]
 
 
-def test_tasks_that_there_is_no_room_for_are_marked_and_come_last(world: World):
+def test_tasks_over_the_parallel_limit_are_marked(world: World):
     full = world.create_plan("taken", "no room", max_parallel_tasks=1)
     full.claim("taken", world.register_agent())
 
@@ -431,14 +429,14 @@ def test_tasks_that_there_is_no_room_for_are_marked_and_come_last(world: World):
     assert [(task["name"], task["at_limit"]) for task in answer["tasks"]] == [("no room", True)]
 
 
-def test_failed_tasks_are_available_for_another_try(world: World):
+def test_failed_tasks_are_available_for_a_retry(world: World):
     plan = world.create_plan("a", "b")
     plan.set_status("a", "failed")
 
     assert list_available(world, world.register_agent(), workflow_id=plan.id) == ["b", "a"]
 
 
-def test_available_tasks_come_by_the_page(world: World):
+def test_available_tasks_are_limited_and_counted(world: World):
     names = [f"t{number:02}" for number in range(25)]
     plan = world.create_plan(*names, max_parallel_tasks=1)
     agent = world.register_agent()
@@ -448,7 +446,7 @@ def test_available_tasks_come_by_the_page(world: World):
     assert world.call("task_get_available", agent_id=agent, workflow_id=plan.id)["total_available"] == 25
 
 
-def test_a_large_context_makes_no_large_list(world: World):
+def test_a_large_context_does_not_enlarge_the_list(world: World):
     plan = world.create_plan("a")
     world.call("task_set_plan", id=plan["a"], plan={"steps": []}, context={"notes": "x" * 100_000})
     world.call("task_update_status", id=plan["a"], status="pending")
@@ -459,7 +457,7 @@ def test_a_large_context_makes_no_large_list(world: World):
     )
 
 
-def test_an_unknown_agent_or_workflow_has_nothing_available(world: World):
+def test_an_unknown_agent_or_workflow_is_an_error(world: World):
     with expect_error(Code.AGENT_NOT_FOUND, "ag_0"):
         list_available(world, "ag_0")
     with expect_error(Code.WORKFLOW_NOT_FOUND, "wf_0"):
@@ -469,7 +467,7 @@ def test_an_unknown_agent_or_workflow_has_nothing_available(world: World):
 # workflow_progress
 
 
-def test_progress_counts_every_status_and_names_what_waits(world: World):
+def test_progress_counts_every_status_and_names_blocked_tasks(world: World):
     plan = world.create_plan(
         {"name": "a", "parallel_group": "g"},
         {"name": "b", "parallel_group": "g"},
@@ -499,7 +497,7 @@ def test_progress_counts_every_status_and_names_what_waits(world: World):
     }
 
 
-def test_sequences_that_are_done_move_on(world: World):
+def test_the_current_sequence_advances_as_tasks_are_done(world: World):
     plan = world.create_plan({"name": "a"}, {"name": "b", "sequence": 4}, {"name": "c", "sequence": 9})
 
     def sequences() -> tuple[int, int]:
@@ -523,7 +521,7 @@ def test_skipped_tasks_count_as_completed_in_their_group(world: World):
     assert plan.get_progress()["parallel_groups"] == [{"group_id": "g", "task_count": 1, "completed": 1}]
 
 
-def test_the_time_that_remains_is_unknown_at_first_and_then_follows_the_pace(world: World):
+def test_the_remaining_time_is_estimated_from_completed_tasks(world: World):
     plan = world.create_plan(*"abcdef", max_parallel_tasks=2)
     assert "estimated_remaining_ms" not in plan.get_progress()
 
@@ -536,7 +534,7 @@ def test_the_time_that_remains_is_unknown_at_first_and_then_follows_the_pace(wor
     assert plan.get_progress()["estimated_remaining_ms"] == 4 * 15_000 // 2
 
 
-def test_a_workflow_without_a_plan_has_made_no_progress(world: World):
+def test_a_workflow_without_a_plan_has_no_progress(world: World):
     answer = world.call("workflow_progress", workflow_id=world.create_workflow())
 
     assert (answer["total_tasks"], answer["estimated_remaining"]) == (0, 0)
@@ -544,7 +542,7 @@ def test_a_workflow_without_a_plan_has_made_no_progress(world: World):
     assert (answer["completed_sequence"], answer["current_sequence"], answer["blocked_tasks"]) == (0, 0, [])
 
 
-def test_what_waits_for_very_many_names_a_few_and_how_many(world: World):
+def test_many_blocking_tasks_are_truncated_and_counted(world: World):
     plan = world.create_plan(
         *({"name": f"t{number}"} for number in range(50)), {"name": "last", "sequence": 2}
     )
@@ -555,7 +553,7 @@ def test_what_waits_for_very_many_names_a_few_and_how_many(world: World):
     assert blocked["blocked_by_total"] == 50
 
 
-def test_blocked_tasks_come_by_the_page(world: World):
+def test_blocked_tasks_are_limited_and_counted(world: World):
     plan = world.create_plan(
         "first", *({"name": f"t{number}", "depends_on": ["first"]} for number in range(120))
     )
@@ -567,7 +565,7 @@ def test_blocked_tasks_come_by_the_page(world: World):
     assert few["blocked_total"] == answer["by_status"]["blocked"] == 120
 
 
-def test_very_many_groups_are_counted(world: World):
+def test_many_groups_are_truncated_and_counted(world: World):
     plan = world.create_plan(
         *({"name": f"t{number}", "parallel_group": f"g{number}"} for number in range(110))
     )
@@ -578,6 +576,6 @@ def test_very_many_groups_are_counted(world: World):
 
 
 @pytest.mark.parametrize("limit", [0, 1001])
-def test_a_page_out_of_range_is_an_input_error(world: World, limit: int):
+def test_a_progress_limit_out_of_range_is_an_input_error(world: World, limit: int):
     with expect_error(Code.INVALID_INPUT, "limit"):
         world.create_plan("a").get_progress(limit=limit)

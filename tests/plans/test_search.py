@@ -22,7 +22,7 @@ def make_word(world: World) -> str:
     return world.new_caller().replace("session:", "q")
 
 
-def test_a_found_thing_says_what_it_is_and_where_the_words_stand(world: World):
+def test_a_search_result_has_its_kind_ids_name_and_snippet(world: World):
     unheard = make_word(world)
     plan = world.create_plan(
         {"name": "Build", "description": "Long before. " * 20 + f"Then {unheard} comes."}
@@ -43,7 +43,7 @@ def test_a_found_thing_says_what_it_is_and_where_the_words_stand(world: World):
     assert len(found["snippet"]) <= 201
 
 
-def test_everything_that_is_said_can_be_found(world: World):
+def test_every_text_field_is_searchable(world: World):
     said = {
         kind: make_word(world)
         for kind in (
@@ -86,7 +86,7 @@ def test_everything_that_is_said_can_be_found(world: World):
     assert find_names(world, said["note"]) == [("checkpoint", first)], "started tasks are not replaced"
 
 
-def test_a_checkpoint_leads_to_its_task(world: World):
+def test_a_checkpoint_result_contains_its_task(world: World):
     unheard = make_word(world)
     plan = world.create_plan("a")
     note = world.call("checkpoint_add", task_id=plan["a"], type="decision", summary=f"Use {unheard}.")
@@ -97,7 +97,7 @@ def test_a_checkpoint_leads_to_its_task(world: World):
     assert (found["name"], found["snippet"]) == ("a", f"Use {unheard}.")
 
 
-def test_a_new_summary_is_found_too(world: World):
+def test_the_summary_of_a_new_plan_is_searchable(world: World):
     unheard = make_word(world)
     plan = world.create_plan("a")
 
@@ -106,7 +106,7 @@ def test_a_new_summary_is_found_too(world: World):
     assert find_names(world, unheard) == [("workflow", "release")]
 
 
-def test_name_and_outcome_of_a_task_are_found_together(world: World):
+def test_words_from_the_name_and_the_outcome_match_one_task(world: World):
     plan = world.create_plan("Login form")
     plan.set_status("Login form", "completed", outcome="Fixed the race.")
 
@@ -150,14 +150,14 @@ def test_name_and_outcome_of_a_task_are_found_together(world: World):
         ("the and or not near", "AND OR NOT NEAR"),
     ],
 )  # fmt: skip
-def test_words_are_found_whatever_their_script_case_or_signs(world: World, text: str, query: str):
+def test_words_of_every_script_are_found_ignoring_case_and_accents(world: World, text: str, query: str):
     plan = world.create_plan({"name": "t", "description": text}, "other")
 
     assert find_names(world, query, plan) == [("task", "t")]
 
 
 @pytest.mark.parametrize("query", ["parser lexer", "arser", "parserx", "源码", "ñ", "2.11"])
-def test_what_nobody_said_is_not_found(world: World, query: str):
+def test_words_that_do_not_occur_are_not_found(world: World, query: str):
     plan = world.create_plan({"name": "t", "description": "Refactor the Parser v2.10"})
 
     assert find_names(world, query, plan) == []
@@ -168,7 +168,7 @@ def test_what_nobody_said_is_not_found(world: World, query: str):
     ["'", '"', "''", "*", "(", ")", "a AND", "NEAR(", "NOT", "-", "a:*", ":*", "&", "|", "!", "<->", "^a", "{}", "words:a", "%",
      "'; DROP TABLE plans; --", "\\", "\\'", "a' OR '1'='1", "\ud7ff", "_", " ", "\n", "a" * 5000, "a " * 500, "%s %(x)s :id"],
 )  # fmt: skip
-def test_no_query_does_harm(world: World, query: str):
+def test_hostile_queries_are_harmless(world: World, query: str):
     plan = world.create_plan("a")
 
     world.call("workflow_search", query=query, workflow_id=plan.id)
@@ -180,7 +180,7 @@ def test_a_query_without_words_finds_nothing(world: World):
     assert world.call("workflow_search", query="?!…") == {"results": [], "total": 0}
 
 
-def test_a_search_can_stay_within_a_workflow(world: World):
+def test_a_search_can_be_limited_to_a_workflow(world: World):
     unheard = make_word(world)
     one, two = world.create_plan(unheard), world.create_plan(unheard)
 
@@ -189,7 +189,7 @@ def test_a_search_can_stay_within_a_workflow(world: World):
     assert found["id"] == two[unheard] != one[unheard]
 
 
-def test_a_thing_that_says_it_often_is_found_once(world: World):
+def test_several_matches_in_one_task_give_one_result(world: World):
     unheard = make_word(world)
     plan = world.create_plan({"name": unheard, "description": unheard})
     for _ in range(3):
@@ -199,7 +199,7 @@ def test_a_thing_that_says_it_often_is_found_once(world: World):
     assert world.call("workflow_search", query=unheard)["total"] == 1
 
 
-def test_more_is_counted_than_is_shown(world: World):
+def test_the_total_counts_results_beyond_the_limit(world: World):
     unheard = make_word(world)
     world.create_plan(*(f"{unheard} {number}" for number in range(30)))
 
@@ -212,7 +212,7 @@ def test_more_is_counted_than_is_shown(world: World):
     assert (len(few["results"]), few["total"]) == (3, 30)
 
 
-def test_what_is_gone_is_neither_shown_nor_counted(world: World):
+def test_removed_tasks_are_neither_found_nor_counted(world: World):
     unheard = make_word(world)
     plan = world.create_plan(f"{unheard} one", f"{unheard} two", "c")
 
@@ -234,6 +234,6 @@ def test_the_better_match_comes_first(world: World):
 
 
 @pytest.mark.parametrize("bad", [{"limit": 0}, {"limit": 201}, {"query": ""}])
-def test_a_search_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
+def test_invalid_search_parameters_are_input_errors(world: World, bad: dict[str, Any]):
     with expect_error(Code.INVALID_INPUT, next(iter(bad))):
         world.call("workflow_search", **({"query": "x"} | bad))

@@ -22,27 +22,27 @@ from deepwork.plans.stores.search_words import parse_query, split_words
         ("", []),
     ],
 )
-def test_a_text_is_cut_and_folded(text: str, found: list[str]):
+def test_text_is_split_into_normalized_words(text: str, found: list[str]):
     assert split_words(text) == found
 
 
 @given(st.text(st.characters(max_codepoint=127), max_size=200))
-def test_plain_letters_are_cut_the_same_way_beside_others(text: str):
+def test_ascii_text_is_split_the_same_way_next_to_other_scripts(text: str):
     assert [*split_words(text), "e"] == split_words(f"{text} é")
 
 
-def test_signs_that_change_a_letter_of_another_script_stay():
+def test_diacritics_of_non_latin_scripts_are_kept():
     assert split_words("が") == ["が"] != split_words("か")
 
 
-def test_a_long_text_is_found_by_its_beginning():
+def test_only_the_beginning_of_a_long_text_is_indexed():
     assert len(split_words("word " * 100_000)) < 4000
 
 
-def test_a_question_asks_each_word_once_and_not_for_ever():
+def test_a_query_has_unique_words_and_a_maximum_length():
     assert parse_query("b a b") == ["b", "a"]
     assert len(parse_query(" ".join(map(str, range(1000))))) == 20
 
 
-def test_words_are_never_longer_than_a_database_takes():
+def test_long_words_are_truncated_to_the_index_limit():
     assert [len(word) for word in split_words("x" * 5000)] == [60]

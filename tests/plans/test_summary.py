@@ -31,7 +31,7 @@ def make_mixed_overview() -> WorkflowOverview:
     )  # fmt: skip
 
 
-def test_the_page_has_a_line_for_every_task_with_its_mark_and_outcome():
+def test_the_markdown_has_a_line_for_every_task_with_its_status_and_outcome():
     page = render_markdown(make_mixed_overview())
 
     assert page.startswith("# Shop\n")
@@ -44,7 +44,7 @@ def test_the_page_has_a_line_for_every_task_with_its_mark_and_outcome():
     assert "- [x] plan `tk_d`: It is planned." in page
 
 
-def test_the_object_has_the_same_in_data():
+def test_the_summary_object_has_the_same_content():
     summary = build_summary(make_mixed_overview())
 
     assert (summary["name"], summary["total_tasks"], summary["tasks_by_status"]["blocked"]) == ("Shop", 5, 1)
@@ -55,7 +55,7 @@ def test_the_object_has_the_same_in_data():
     assert summary["done"][0]["outcome"] == "It is planned."
 
 
-def test_a_large_workflow_stays_short_and_says_how_many_were_left_out():
+def test_the_summary_of_a_large_workflow_is_short_and_counts_omitted_tasks():
     many = [make_task(id=f"tk_{n}", name=f"task {n} " * 20, outcome="words " * 500) for n in range(50)]
 
     page = render_markdown(
@@ -66,5 +66,5 @@ def test_a_large_workflow_stays_short_and_says_how_many_were_left_out():
     assert estimate_tokens(page) < 4000
 
 
-def test_a_workflow_without_a_plan_has_a_summary_too():
+def test_a_workflow_without_a_plan_has_a_summary():
     assert "0 of 0 tasks done" in render_markdown(make_overview(workflow=make_workflow(plan_summary=None)))

@@ -88,7 +88,7 @@ def list_truncated(answer: dict[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize("budget", [8000, 4000, 2000, 1000, MIN_TOKENS])
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_heavy_task_never_costs_more_than_its_budget(kind: str, budget: int):
+def test_the_context_of_a_large_task_stays_within_its_budget(kind: str, budget: int):
     answer = build_context(make_heavy_source(TEXTS[kind]), ContextOptions(all_checkpoints=True), budget)
 
     assert max(count_real_tokens(answer)) <= answer["token_estimate"] <= budget
@@ -96,7 +96,7 @@ def test_a_heavy_task_never_costs_more_than_its_budget(kind: str, budget: int):
 
 
 @pytest.mark.parametrize("budget", [8000, 2000, 1000])
-def test_most_of_the_budget_is_used_when_there_is_enough_to_say(budget: int):
+def test_most_of_the_budget_is_used_when_there_is_enough_content(budget: int):
     answer = build_context(make_heavy_source(TEXTS["English"]), ContextOptions(), budget)
 
     assert answer["token_estimate"] > 0.8 * budget
@@ -109,7 +109,7 @@ def test_most_of_the_budget_is_used_when_there_is_enough_to_say(budget: int):
     budget=st.integers(MIN_TOKENS, 4000),
     flags=st.fixed_dictionaries({flag: st.booleans() for flag in ("all_checkpoints", "prior_task_full")}),
 )
-def test_no_text_breaks_the_budget(texts: list[str], times: int, budget: int, flags: dict[str, bool]):
+def test_no_text_exceeds_the_budget(texts: list[str], times: int, budget: int, flags: dict[str, bool]):
     clean = [text.encode(errors="replace").decode() * times for text in texts]
     some = make_source(
         task=make_task(id="tk_1", description=clean[0], plan={"steps": clean[:3]}, context={clean[1][:50]: clean[2]}, name=clean[3][:200]),
@@ -123,7 +123,7 @@ def test_no_text_breaks_the_budget(texts: list[str], times: int, budget: int, fl
     assert max(count_real_tokens(answer)) <= answer["token_estimate"] <= budget
 
 
-def test_a_small_task_is_shown_whole_and_nothing_is_called_cut():
+def test_a_small_task_is_not_truncated():
     some = make_source(
         checkpoints=[make_checkpoint(1, detail={"why": "because"}, files_changed=("a.py",))], checkpoints_total=1,
         prior_tasks=[make_done_task(1)], prior_total=1, siblings=[make_done_task(2)], siblings_total=1,
@@ -156,7 +156,7 @@ def test_a_small_task_is_shown_whole_and_nothing_is_called_cut():
     ]
 
 
-def test_what_was_cut_is_named_with_the_call_that_gets_it():
+def test_truncated_sections_are_listed_with_the_call_that_returns_them():
     answer = build_context(make_heavy_source(TEXTS["English"]), ContextOptions(), 4000)
 
     cuts = {cut["section"]: cut for cut in answer["truncated"]}
@@ -167,7 +167,7 @@ def test_what_was_cut_is_named_with_the_call_that_gets_it():
     assert cuts["prior_tasks"]["total"] == 900
 
 
-def test_older_checkpoints_than_asked_for_are_named_though_there_is_room():
+def test_older_checkpoints_are_listed_as_truncated_even_within_the_budget():
     some = make_source(checkpoints=[make_checkpoint(7), make_checkpoint(8)], checkpoints_total=8)
 
     answer = build_context(some, ContextOptions(recent_checkpoints=2), 8000)
@@ -177,7 +177,7 @@ def test_older_checkpoints_than_asked_for_are_named_though_there_is_room():
     assert (cut["section"], cut["kept"], cut["total"]) == ("checkpoints", 2, 8)
 
 
-def test_all_checkpoints_are_the_recent_ones_in_full_and_the_older_in_a_line():
+def test_all_checkpoints_include_details_only_for_the_recent_ones():
     some = make_source(
         checkpoints=[make_checkpoint(n, detail={"n": n}) for n in range(1, 5)], checkpoints_total=4
     )
@@ -189,7 +189,7 @@ def test_all_checkpoints_are_the_recent_ones_in_full_and_the_older_in_a_line():
     assert [note.get("detail") for note in shown] == [None, None, None, {"n": 4}]
 
 
-def test_the_newest_checkpoints_stay_when_there_is_no_room_for_all():
+def test_the_newest_checkpoints_are_kept_when_the_budget_is_small():
     some = make_source(
         checkpoints=[make_checkpoint(n, summary="many words " * 100) for n in range(1, 6)],
         checkpoints_total=5,
@@ -201,7 +201,7 @@ def test_the_newest_checkpoints_stay_when_there_is_no_room_for_all():
     assert shown[-1]["sequence"] == 5
 
 
-def test_files_of_a_checkpoint_are_cut_after_ten():
+def test_at_most_ten_files_of_a_checkpoint_are_listed():
     some = make_source(
         checkpoints=[make_checkpoint(1, files_changed=tuple(f"f{n}" for n in range(14)))], checkpoints_total=1
     )
@@ -214,7 +214,7 @@ def test_files_of_a_checkpoint_are_cut_after_ten():
 @pytest.mark.parametrize(
     ("flag", "keys"), [("workflow_plan", {"plan_summary", "plan"}), ("workflow_summary", {"source_summary"})]
 )
-def test_parts_of_the_workflow_can_be_left_out(flag: str, keys: set[str]):
+def test_parts_of_the_workflow_can_be_excluded(flag: str, keys: set[str]):
     assert keys <= build_context(make_source(), ContextOptions(), 8000)["workflow"].keys()
 
     assert (
@@ -223,7 +223,7 @@ def test_parts_of_the_workflow_can_be_left_out(flag: str, keys: set[str]):
     )
 
 
-def test_other_tasks_can_be_left_out():
+def test_other_tasks_can_be_excluded():
     some = make_source(
         prior_tasks=[make_done_task(1)], prior_total=1, siblings=[make_done_task(2)], siblings_total=1,
         dependencies=[make_done_task(3)], dependencies_total=1,
@@ -237,7 +237,7 @@ def test_other_tasks_can_be_left_out():
     assert "dependency_outcomes" not in answer
 
 
-def test_prior_tasks_in_full_carry_all_that_they_reported():
+def test_prior_tasks_in_full_include_description_and_outcome_detail():
     prior = make_done_task(1, description="Draw it.", outcome_detail={"file": "a.svg"})
 
     [shown] = build_context(
@@ -247,7 +247,7 @@ def test_prior_tasks_in_full_carry_all_that_they_reported():
     assert (shown["description"], shown["outcome_detail"]) == ("Draw it.", {"file": "a.svg"})
 
 
-def test_what_one_section_does_not_need_goes_to_the_others():
+def test_budget_unused_by_one_section_is_given_to_the_others():
     long = make_workflow(source_content=TEXTS["English"] * 40)
 
     alone = build_context(make_source(workflow=long), ContextOptions(), 2000)
@@ -258,7 +258,7 @@ def test_what_one_section_does_not_need_goes_to_the_others():
     assert len(alone["workflow"]["source_summary"]) > 3 * len(crowded["workflow"]["source_summary"])
 
 
-def test_a_failed_task_says_why_and_how_often():
+def test_a_failed_task_has_its_error_and_its_attempts():
     some = make_source(task=make_task(status=TaskStatus.FAILED, error="The till burnt.", attempts=2))
 
     current = build_context(some, ContextOptions(), 8000)["current_task"]
@@ -266,7 +266,7 @@ def test_a_failed_task_says_why_and_how_often():
     assert (current["error"], current["attempts"]) == ("The till burnt.", 2)
 
 
-def test_a_task_that_waits_says_so():
+def test_a_blocked_task_is_marked_as_blocked():
     assert build_context(make_source(blocked=True), ContextOptions(), 8000)["current_task"]["blocked"] is True
 
 
@@ -284,7 +284,7 @@ def make_hostile_source() -> ContextSource:
 
 
 @pytest.mark.parametrize("budget", [8000, 1000, MIN_TOKENS])
-def test_a_task_filled_to_the_limits_is_loaded_as_fast_as_any(budget: int):
+def test_a_task_of_maximum_size_is_loaded_quickly(budget: int):
     some = make_hostile_source()
 
     answer = build_context(some, ContextOptions(all_checkpoints=True), budget)
@@ -297,7 +297,7 @@ def test_a_task_filled_to_the_limits_is_loaded_as_fast_as_any(budget: int):
 
 
 @pytest.mark.parametrize("budget", [8000, 1003, 1001, 1000, 999, MIN_TOKENS])
-def test_the_estimate_counts_itself(budget: int):
+def test_the_token_estimate_includes_itself(budget: int):
     answer = build_context(make_heavy_source(TEXTS["code"]), ContextOptions(), budget)
 
     assert answer["token_estimate"] == estimate_tokens(
@@ -305,7 +305,7 @@ def test_the_estimate_counts_itself(budget: int):
     )
 
 
-def test_what_is_reduced_keeps_its_shape():
+def test_shortened_sections_keep_their_types():
     current = build_context(make_hostile_source(), ContextOptions(), 1000)["current_task"]
 
     assert current["plan"]["steps"][0] == "Step 0"
@@ -314,7 +314,7 @@ def test_what_is_reduced_keeps_its_shape():
     assert current["description"].startswith("xxx")
 
 
-def test_a_checkpoint_cut_short_is_named_with_the_call_that_gets_it():
+def test_a_shortened_checkpoint_is_listed_with_the_call_that_returns_it():
     some = make_source(
         checkpoints=[make_checkpoint(1), make_checkpoint(2), make_checkpoint(3, detail={"log": "words " * 9000})], checkpoints_total=3
     )  # fmt: skip
@@ -325,14 +325,14 @@ def test_a_checkpoint_cut_short_is_named_with_the_call_that_gets_it():
     assert cut["how"] == "checkpoint_list(task_id='tk_1', since_sequence=2)"
 
 
-def test_in_little_room_what_was_cut_is_named_in_one_line():
+def test_truncated_sections_are_listed_in_one_entry_when_the_budget_is_small():
     [*_, last] = build_context(make_heavy_source(TEXTS["English"]), ContextOptions(), 1000)["truncated"]
 
     assert {"plan", "checkpoints", "source", "prior_tasks"} <= set(last["section"].split(", "))
     assert last["how"] == "task_get(id='tk_1'), workflow_get(id='wf_1', include_tasks=true)"
 
 
-def test_a_dependency_without_an_outcome_says_how_it_stands():
+def test_a_dependency_without_an_outcome_shows_its_status():
     waiting = [make_task(id="tk_2", name="draw", status=TaskStatus.IN_PROGRESS)]
 
     answer = build_context(make_source(dependencies=waiting, dependencies_total=1), ContextOptions(), 8000)

@@ -20,7 +20,7 @@ def set_plan(world: World, id: str, **given: Any) -> Any:
 # The documented sequence of calls
 
 
-def test_the_documented_way_needs_no_secret_steps(world: World):
+def test_the_documented_sequence_of_calls_works(world: World):
     """Set the plan, start, add a checkpoint, finish: the calls in the seed's examples."""
     plan = world.create_plan({"name": "design"}, {"name": "build", "sequence": 2}, max_parallel_tasks=1)
     [task] = plan.get_next_tasks()["tasks"]
@@ -36,7 +36,7 @@ def test_the_documented_way_needs_no_secret_steps(world: World):
     assert plan.list_offered() == ["build"]
 
 
-def test_an_agent_that_only_claims_works_and_reports_is_understood(world: World):
+def test_a_claimed_task_can_be_completed_without_being_started(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -49,7 +49,7 @@ def test_an_agent_that_only_claims_works_and_reports_is_understood(world: World)
     assert task["finished_at"] - task["started_at"] == 60_000, "work starts with the claim"
 
 
-def test_a_pending_task_may_fail_at_once(world: World):
+def test_a_pending_task_may_fail_without_being_started(world: World):
     plan = world.create_plan("a")
 
     plan.set_status("a", "failed", error="Impossible.")
@@ -60,7 +60,7 @@ def test_a_pending_task_may_fail_at_once(world: World):
 # task_get
 
 
-def test_a_finished_task_shows_all_that_became_of_it(world: World):
+def test_a_finished_task_has_every_result_field(world: World):
     plan = world.create_plan("a")
     began = world.clock.now
     plan.set_status("a", "in_progress")
@@ -88,7 +88,7 @@ def test_a_finished_task_shows_all_that_became_of_it(world: World):
     }
 
 
-def test_checkpoints_are_shown_if_asked_for_the_newest_of_them_in_order(world: World):
+def test_the_newest_checkpoints_are_returned_in_order_on_request(world: World):
     plan = world.create_plan("a")
     for summary in ("one", "two", "three"):
         world.call("checkpoint_add", task_id=plan["a"], type="progress", summary=summary)
@@ -105,7 +105,7 @@ def test_checkpoints_are_shown_if_asked_for_the_newest_of_them_in_order(world: W
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-def test_a_number_of_checkpoints_out_of_range_is_an_input_error(world: World, limit: int):
+def test_a_checkpoint_limit_out_of_range_is_an_input_error(world: World, limit: int):
     plan = world.create_plan("a")
 
     with expect_error(Code.INVALID_INPUT, "checkpoint_limit"):
@@ -115,7 +115,7 @@ def test_a_number_of_checkpoints_out_of_range_is_an_input_error(world: World, li
 # task_set_plan
 
 
-def test_a_task_that_is_planned_moves_to_planning(world: World):
+def test_setting_a_plan_moves_a_task_to_planning(world: World):
     plan = world.create_plan("a")
     whole = PLAN | {"files_to_modify": ["a.py"], "files_to_create": ["b.py"], "context_needed": ["the API"]}
 
@@ -125,7 +125,7 @@ def test_a_task_that_is_planned_moves_to_planning(world: World):
     assert (task["status"], task["plan"], task["attempts"]) == ("planning", whole, 1)
 
 
-def test_a_plan_of_a_task_is_noted_as_a_checkpoint(world: World):
+def test_the_plan_of_a_task_is_recorded_as_a_checkpoint(world: World):
     plan = world.create_plan("a")
 
     set_plan(world, plan["a"])
@@ -134,7 +134,7 @@ def test_a_plan_of_a_task_is_noted_as_a_checkpoint(world: World):
     assert (note["type"], note["summary"], note["detail"]) == ("plan", "Carefully.", PLAN)
 
 
-def test_context_is_merged_into_what_the_plan_knew(world: World):
+def test_context_is_merged_into_the_context_of_the_plan(world: World):
     plan = world.create_plan({"name": "a", "estimated_complexity": "low", "files_likely_affected": ["x.py"]})
 
     set_plan(world, plan["a"], context={"branch": "fix", "files_likely_affected": ["y.py"]})
@@ -145,7 +145,7 @@ def test_context_is_merged_into_what_the_plan_knew(world: World):
     }  # fmt: skip
 
 
-def test_context_merged_at_once_by_many_loses_nothing(world: World):
+def test_concurrent_context_merges_lose_nothing(world: World):
     plan = world.create_plan("a")
     id = plan["a"]
 
@@ -155,7 +155,7 @@ def test_context_merged_at_once_by_many_loses_nothing(world: World):
     assert len(plan.get_task("a")["context"]) == 16
 
 
-def test_a_plan_can_be_set_again_while_nobody_has_begun(world: World):
+def test_the_plan_of_a_task_can_be_set_again_before_its_start(world: World):
     plan = world.create_plan("a")
     set_plan(world, plan["a"])
 
@@ -165,7 +165,7 @@ def test_a_plan_can_be_set_again_while_nobody_has_begun(world: World):
     assert plan.get_task("a")["attempts"] == 1
 
 
-def test_a_failed_task_can_be_planned_for_another_try(world: World):
+def test_a_failed_task_can_be_planned_for_a_retry(world: World):
     plan = world.create_plan("a")
     plan.set_status("a", "failed")
 
@@ -174,7 +174,7 @@ def test_a_failed_task_can_be_planned_for_another_try(world: World):
     assert (plan.get_task("a")["status"], plan.get_task("a")["attempts"]) == ("planning", 2)
 
 
-def test_a_task_that_waits_is_not_planned_yet(world: World):
+def test_a_blocked_task_cannot_be_planned(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]})
 
     with expect_error(Code.TASK_BLOCKED, "'a'"):
@@ -182,7 +182,7 @@ def test_a_task_that_waits_is_not_planned_yet(world: World):
 
 
 @pytest.mark.parametrize("status", ["in_progress", "paused", "completed", "skipped"])
-def test_a_plan_is_set_before_work_begins(world: World, status: str):
+def test_the_plan_of_a_started_task_cannot_be_set(world: World, status: str):
     plan = world.create_plan("a", "b")
     if status == "paused":
         plan.set_status("a", "in_progress")
@@ -192,7 +192,7 @@ def test_a_plan_is_set_before_work_begins(world: World, status: str):
         set_plan(world, plan["a"])
 
 
-def test_a_plan_too_large_to_keep_is_refused(world: World):
+def test_a_plan_that_is_too_large_is_refused(world: World):
     plan = world.create_plan("a")
 
     with expect_error(Code.TOO_LARGE):
@@ -202,7 +202,7 @@ def test_a_plan_too_large_to_keep_is_refused(world: World):
 @pytest.mark.parametrize(
     "odd", [5, "src/**", {"a": 1}, [1, None, {"x": 2}], ["/abs/x.py", "src/[", "", "~/x", "../y"]]
 )
-def test_odd_files_or_capabilities_in_a_context_break_nothing(world: World, odd: Any):
+def test_malformed_files_or_capabilities_in_a_context_cause_no_error(world: World, odd: Any):
     plan = world.create_plan("a", {"name": "b", "files_likely_affected": ["src/b.py", "/abs/x.py", "["]}, "c")
     set_plan(world, plan["a"], context={"files_likely_affected": odd, "required_capabilities": odd})
     world.call("task_update_status", id=plan["a"], status="paused")
@@ -232,7 +232,7 @@ def test_odd_files_or_capabilities_in_a_context_break_nothing(world: World, odd:
         ["skipped"],
     ],
 )
-def test_a_task_goes_the_ways_it_may(world: World, way: list[str]):
+def test_allowed_task_transitions_succeed(world: World, way: list[str]):
     plan = world.create_plan("a", "b")
 
     for status in way:
@@ -256,7 +256,7 @@ def test_a_task_goes_the_ways_it_may(world: World, way: list[str]):
         (["skipped"], "in_progress"),
     ],
 )
-def test_a_task_goes_no_other_way(world: World, way: list[str], bad: str):
+def test_other_task_transitions_are_refused(world: World, way: list[str], bad: str):
     plan = world.create_plan("a", "b")
     for status in way:
         plan.set_status("a", status)
@@ -266,7 +266,7 @@ def test_a_task_goes_no_other_way(world: World, way: list[str], bad: str):
 
 
 @pytest.mark.parametrize("status", ["planning", "in_progress", "completed", "failed", "skipped", "pending"])
-def test_a_status_that_a_task_has_already_changes_nothing(world: World, status: str):
+def test_setting_a_task_to_its_current_status_changes_nothing(world: World, status: str):
     plan = world.create_plan("a")
     plan.set_status("a", status)
     before, events = plan.get_task("a"), plan.list_event_types()
@@ -276,7 +276,7 @@ def test_a_status_that_a_task_has_already_changes_nothing(world: World, status: 
 
 
 @pytest.mark.parametrize("outcome", [None, "", "  \n"])
-def test_completed_needs_an_outcome(world: World, outcome: str | None):
+def test_completing_a_task_needs_an_outcome(world: World, outcome: str | None):
     plan = world.create_plan("a")
 
     with expect_error(Code.MISSING_OUTCOME, "outcome"):
@@ -284,14 +284,14 @@ def test_completed_needs_an_outcome(world: World, outcome: str | None):
 
 
 @pytest.mark.parametrize("error", [None, "", " "])
-def test_failed_needs_an_error(world: World, error: str | None):
+def test_failing_a_task_needs_an_error(world: World, error: str | None):
     plan = world.create_plan("a")
 
     with expect_error(Code.MISSING_ERROR, "error"):
         plan.set_status("a", "failed", error=error)
 
 
-def test_the_order_of_the_checks_is_transition_then_waiting_then_report(world: World):
+def test_transitions_are_checked_before_dependencies_and_required_fields(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]})
 
     with expect_error(Code.INVALID_TRANSITION):
@@ -301,7 +301,7 @@ def test_the_order_of_the_checks_is_transition_then_waiting_then_report(world: W
 
 
 @pytest.mark.parametrize("status", ["planning", "in_progress", "completed", "failed"])
-def test_a_task_that_waits_is_not_begun_by_any_status(world: World, status: str):
+def test_a_blocked_task_cannot_be_started_by_any_status(world: World, status: str):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "sequence": 2})
 
     for name in "bc":
@@ -309,7 +309,7 @@ def test_a_task_that_waits_is_not_begun_by_any_status(world: World, status: str)
             plan.set_status(name, status)
 
 
-def test_a_task_that_waits_may_be_skipped(world: World):
+def test_a_blocked_task_may_be_skipped(world: World):
     plan = world.create_plan("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "depends_on": ["b", "a"]})
 
     plan.set_status("b", "skipped", outcome="Not needed.", outcome_detail={"by": "me"})
@@ -326,7 +326,7 @@ def test_an_unknown_status_is_an_input_error_that_names_the_parameter(world: Wor
         plan.set_status("a", "wat")
 
 
-def test_a_failure_keeps_its_error_and_detail(world: World):
+def test_a_failure_stores_its_error_and_detail(world: World):
     plan = world.create_plan("a")
 
     plan.set_status("a", "failed", error="No disk.", outcome_detail={"free": 0})
@@ -336,7 +336,7 @@ def test_a_failure_keeps_its_error_and_detail(world: World):
     assert "outcome" not in task
 
 
-def test_success_after_a_failure_forgets_the_error(world: World):
+def test_success_after_a_failure_clears_the_error(world: World):
     plan = world.create_plan("a")
     plan.set_status("a", "failed")
     plan.set_status("a", "in_progress")
@@ -347,7 +347,7 @@ def test_success_after_a_failure_forgets_the_error(world: World):
     assert (task["outcome"], task.get("error"), task["attempts"]) == ("Now it works.", None, 2)
 
 
-def test_the_workflow_follows_its_tasks(world: World):
+def test_the_workflow_status_follows_its_tasks(world: World):
     plan = world.create_plan("a", "b", "c")
 
     assert plan.status == "ready"
@@ -380,7 +380,7 @@ def test_a_report_repeated_under_one_key_has_one_effect(world: World):
     assert plan.list_event_types().count("plan_task:updated") == 1
 
 
-def test_of_many_that_begin_a_task_at_once_all_succeed_and_it_begins_once(world: World):
+def test_concurrent_starts_of_a_task_all_succeed_and_start_it_once(world: World):
     plan = world.create_plan("a")
     id = plan["a"]
 
@@ -420,7 +420,7 @@ def test_a_replanned_failed_task_is_offered_again(world: World):
     assert plan.list_offered() == ["a"]
 
 
-def test_the_old_plan_is_kept_in_the_checkpoint(world: World):
+def test_the_replaced_task_plan_is_kept_in_a_checkpoint(world: World):
     plan = world.create_plan("a")
     set_plan(world, plan["a"])
     plan.set_status("a", "failed")
@@ -450,7 +450,7 @@ def test_a_holder_that_replans_keeps_its_task(world: World):
     plan.set_status("a", "completed", agent_id=agent, claim_epoch=epoch)
 
 
-def test_a_task_replanned_by_another_is_free(world: World):
+def test_a_task_replanned_by_another_caller_is_released(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
@@ -482,7 +482,7 @@ def test_a_new_plan_needs_a_reason(world: World):
 # task_check_dependencies
 
 
-def test_dependencies_are_split_into_done_and_open(world: World):
+def test_dependencies_are_split_into_completed_and_pending(world: World):
     plan = world.create_plan("a", "b", "c", {"name": "d", "sequence": 2, "depends_on": ["a", "b", "c"]})
     plan.set_status("a", "completed", outcome="Fine.")
     plan.set_status("b", "skipped")
@@ -500,7 +500,7 @@ def test_dependencies_are_split_into_done_and_open(world: World):
     }
 
 
-def test_what_a_sequence_implies_is_a_dependency_too(world: World):
+def test_dependencies_include_those_implied_by_the_sequence(world: World):
     plan = world.create_plan({"name": "a"}, {"name": "b"}, {"name": "c", "sequence": 5})
     plan.set_status("a", "completed")
 
@@ -512,7 +512,7 @@ def test_what_a_sequence_implies_is_a_dependency_too(world: World):
     assert plan.get_dependencies("c")["satisfied"] is True
 
 
-def test_an_empty_list_of_dependencies_switches_the_sequence_off(world: World):
+def test_an_empty_dependency_list_overrides_the_sequence(world: World):
     plan = world.create_plan({"name": "a"}, {"name": "b", "sequence": 2, "depends_on": []})
 
     assert plan.get_dependencies("b") == {
@@ -521,7 +521,7 @@ def test_an_empty_list_of_dependencies_switches_the_sequence_off(world: World):
     assert plan.list_offered() == ["a", "b"]
 
 
-def test_very_many_dependencies_are_counted_and_the_first_are_shown(world: World):
+def test_many_dependencies_are_truncated_and_counted(world: World):
     names = [f"n{number}" for number in range(120)]
     plan = world.create_plan(
         *names, {"name": "named", "sequence": 2, "depends_on": names}, {"name": "implied", "sequence": 2}
@@ -540,7 +540,7 @@ def test_very_many_dependencies_are_counted_and_the_first_are_shown(world: World
 # task_load_context
 
 
-def test_a_context_is_made_of_what_is_stored(world: World):
+def test_a_context_contains_the_stored_data(world: World):
     plan = world.create_plan(
         {"name": "before"},
         {"name": "mine", "sequence": 2, "description": "Do mine.", "parallel_group": "g"},
@@ -582,7 +582,7 @@ def test_a_context_is_made_of_what_is_stored(world: World):
     assert context["token_estimate"] > 0
 
 
-def test_parts_of_a_context_can_be_left_out(world: World):
+def test_parts_of_a_context_can_be_excluded(world: World):
     plan = world.create_plan(
         {"name": "a"},
         {"name": "b", "sequence": 2, "parallel_group": "g"},
@@ -612,7 +612,7 @@ def test_parts_of_a_context_can_be_left_out(world: World):
         {"include": {"x": 1}},
     ],
 )
-def test_a_context_out_of_range_is_an_input_error(world: World, bad: dict[str, Any]):
+def test_invalid_context_parameters_are_input_errors(world: World, bad: dict[str, Any]):
     plan = world.create_plan("a")
 
     with expect_error(Code.INVALID_INPUT, next(iter(bad))):
@@ -637,7 +637,7 @@ def test_a_context_out_of_range_is_an_input_error(world: World, bad: dict[str, A
         ("task_release", {"task_id": "tk_0", "agent_id": "ag_0"}),
     ],
 )
-def test_an_unknown_task_is_an_error_of_its_own(world: World, tool: str, arguments: dict[str, Any]):
+def test_an_unknown_task_has_its_own_error_code(world: World, tool: str, arguments: dict[str, Any]):
     with expect_error(Code.TASK_NOT_FOUND, "tk_0"):
         world.call(tool, **arguments)
 
@@ -650,7 +650,7 @@ def test_an_unknown_task_is_an_error_of_its_own(world: World, tool: str, argumen
         ("task_replan", {"reason": "r", "new_plan": {"steps": []}}),
     ],
 )
-def test_an_unknown_agent_is_an_error_of_its_own(world: World, tool: str, arguments: dict[str, Any]):
+def test_an_unknown_agent_has_its_own_error_code(world: World, tool: str, arguments: dict[str, Any]):
     plan = world.create_plan("a")
 
     with expect_error(Code.AGENT_NOT_FOUND, "ag_0"):

@@ -71,13 +71,13 @@ def get_workflow_refusal(current: str, wanted: str, **given: Any) -> NotAllowed:
 # Tasks
 
 
-def test_the_tables_know_every_status_that_is_stored():
+def test_the_transition_tables_cover_every_stored_status():
     assert set(transitions.TASK_TRANSITIONS) == set(TASK_TABLE) == set(TaskStatus) - {"blocked"}
     assert set(transitions.WORKFLOW_TRANSITIONS) == set(WORKFLOW_TABLE) == set(PlanStatus)
 
 
 @pytest.mark.parametrize(("current", "wanted"), TASK_PAIRS)
-def test_a_task_moves_as_the_table_says(current: str, wanted: str):
+def test_task_transitions_match_the_table(current: str, wanted: str):
     if wanted in TASK_TABLE[current].split():
         assert move_task(current, wanted) == wanted
     else:
@@ -91,7 +91,7 @@ def test_a_task_set_to_its_own_status_does_not_change(status: str):
     assert move_task(status, status, **nothing_given) is None
 
 
-def test_a_refused_move_names_the_task_and_what_is_possible():
+def test_a_refused_task_transition_names_the_task_and_the_allowed_statuses():
     error = get_refusal("in_progress", "skipped")
 
     assert error.message == "The task 'build' is in_progress and cannot become skipped."
@@ -99,7 +99,7 @@ def test_a_refused_move_names_the_task_and_what_is_possible():
     assert not error.recoverable
 
 
-def test_what_is_final_says_so():
+def test_a_final_status_is_reported_as_final():
     assert get_refusal("completed", "pending").suggestion == "Status 'completed' is final."
 
 
@@ -112,7 +112,7 @@ def test_blocked_is_computed_and_cannot_be_set(current: str):
 
 
 @pytest.mark.parametrize(("current", "wanted"), [("pending", to) for to in STARTS])
-def test_a_pending_task_that_waits_cannot_begin_nor_end(current: str, wanted: str):
+def test_a_blocked_pending_task_can_neither_start_nor_end(current: str, wanted: str):
     error = get_refusal(current, wanted, open_dependencies=["design"], open_count=1)
 
     assert isinstance(error, NotAllowed)
@@ -122,7 +122,7 @@ def test_a_pending_task_that_waits_cannot_begin_nor_end(current: str, wanted: st
 
 
 @pytest.mark.parametrize("wanted", ["planning", "in_progress"])
-def test_a_failed_task_that_waits_cannot_be_tried_again(wanted: str):
+def test_a_blocked_failed_task_cannot_be_retried(wanted: str):
     assert get_refusal("failed", wanted, open_dependencies=["design"], open_count=1).code is Code.TASK_BLOCKED
 
 
@@ -130,18 +130,20 @@ def test_a_failed_task_that_waits_cannot_be_tried_again(wanted: str):
     ("current", "wanted"),
     [("pending", "skipped"), ("failed", "skipped"), ("failed", "pending"), ("in_progress", "completed")],
 )
-def test_skipping_requeueing_and_ending_what_runs_need_nothing_done_before(current: str, wanted: str):
+def test_skipping_requeueing_and_completing_a_running_task_ignore_open_dependencies(
+    current: str, wanted: str
+):
     assert move_task(current, wanted, open_dependencies=["design"], open_count=1) == wanted
 
 
-def test_of_many_open_dependencies_three_are_named_and_the_rest_counted():
+def test_three_open_dependencies_are_named_and_the_rest_are_counted():
     error = get_refusal("pending", "planning", open_dependencies=["a", "b", "c", "d"], open_count=5_000)
 
     assert error.message == "Task 'build' waits for 'a', 'b', 'c' and 4997 more."
 
 
 @pytest.mark.parametrize("blank", [None, "", " \n"])
-def test_a_completed_task_has_an_outcome(blank: str | None):
+def test_a_completed_task_needs_an_outcome(blank: str | None):
     error = get_refusal("in_progress", "completed", outcome=blank)
 
     assert isinstance(error, InvalidInput)
@@ -151,14 +153,14 @@ def test_a_completed_task_has_an_outcome(blank: str | None):
 
 
 @pytest.mark.parametrize("blank", [None, "", " \n"])
-def test_a_failed_task_has_an_error(blank: str | None):
+def test_a_failed_task_needs_an_error(blank: str | None):
     error = get_refusal("in_progress", "failed", error=blank)
 
     assert error.code is Code.MISSING_ERROR
     assert error.recoverable
 
 
-def test_whether_the_move_is_legal_comes_first_then_who_waits_then_what_is_missing():
+def test_the_transition_is_checked_first_then_dependencies_then_required_fields():
     waiting: dict[str, Any] = {"open_dependencies": ["design"], "open_count": 1}
 
     assert get_refusal("skipped", "completed", outcome=None, **waiting).code is Code.INVALID_TRANSITION
@@ -176,7 +178,7 @@ def test_whether_the_move_is_legal_comes_first_then_who_waits_then_what_is_missi
         ["planning", "paused", "in_progress", "completed"],
     ],
 )
-def test_every_documented_way_through_a_task_works(path: list[str]):
+def test_every_documented_sequence_of_task_statuses_works(path: list[str]):
     status = "pending"
     for wanted in path:
         assert move_task(status, wanted) == wanted
@@ -195,7 +197,7 @@ def test_every_documented_way_through_a_task_works(path: list[str]):
         ("skipped", "skipped"),
     ],
 )
-def test_a_released_task_can_be_begun_again_unless_it_ended(held: str, released: str):
+def test_a_released_task_can_be_started_again_unless_it_ended(held: str, released: str):
     assert transitions.derive_released_status(TaskStatus(held)) == released
 
 
@@ -203,7 +205,7 @@ def test_a_released_task_can_be_begun_again_unless_it_ended(held: str, released:
 
 
 @pytest.mark.parametrize(("current", "wanted"), WORKFLOW_PAIRS)
-def test_a_workflow_moves_as_the_table_says(current: str, wanted: str):
+def test_workflow_transitions_match_the_table(current: str, wanted: str):
     if wanted in WORKFLOW_TABLE[current].split():
         assert move_workflow(current, wanted) == wanted
     else:
@@ -216,7 +218,7 @@ def test_a_workflow_set_to_its_own_status_does_not_change(status: str, force: bo
     assert move_workflow(status, status, task_count=0, open_count=0, force=force) is None
 
 
-def test_a_refused_workflow_move_names_it_and_what_is_possible():
+def test_a_refused_workflow_transition_names_the_workflow_and_the_allowed_statuses():
     error = get_workflow_refusal("paused", "completed")
 
     assert error.message == "The workflow 'release' is paused and cannot become completed."
@@ -245,11 +247,11 @@ def test_one_open_task_is_reported_in_the_singular():
     assert "1 task is not done" in get_workflow_refusal("in_progress", "completed", open_count=1).message
 
 
-def test_force_does_not_reopen_what_is_over():
+def test_force_does_not_reopen_a_finished_workflow():
     assert get_workflow_refusal("completed", "in_progress", force=True).code is Code.INVALID_TRANSITION
 
 
-def test_a_workflow_with_open_tasks_can_be_given_up():
+def test_a_workflow_with_open_tasks_can_be_abandoned():
     assert move_workflow("in_progress", "abandoned", open_count=2) == "abandoned"
 
 
@@ -265,7 +267,7 @@ def test_a_workflow_with_open_tasks_can_be_given_up():
         ("abandoned", "abandoned", "abandoned", "abandoned"),
     ],
 )
-def test_the_first_task_begun_starts_a_workflow_and_the_last_done_completes_it(
+def test_the_first_started_task_starts_a_workflow_and_the_last_completed_one_completes_it(
     status: str, untouched: str, begun: str, done: str
 ):
     now = PlanStatus(status)
@@ -276,7 +278,7 @@ def test_the_first_task_begun_starts_a_workflow_and_the_last_done_completes_it(
 
 
 @pytest.mark.parametrize("status", ["completed", "abandoned"])
-def test_tasks_of_a_workflow_that_is_over_do_not_change(status: str):
+def test_tasks_of_a_finished_workflow_cannot_change(status: str):
     with pytest.raises(NotAllowed) as refused:
         transitions.require_open(make_workflow(status))
 
@@ -285,5 +287,5 @@ def test_tasks_of_a_workflow_that_is_over_do_not_change(status: str):
 
 
 @pytest.mark.parametrize("status", ["planning", "ready", "in_progress", "paused", "failed"])
-def test_tasks_of_any_other_workflow_may_change(status: str):
+def test_tasks_of_an_unfinished_workflow_can_change(status: str):
     transitions.require_open(make_workflow(status))

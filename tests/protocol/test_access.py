@@ -70,7 +70,7 @@ def is_unauthorized(answer: Any) -> bool:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_every_tool_asks_for_its_scope(
+def test_every_tool_requires_its_scope(
     served: HttpServer, app: Application, tokens: dict[str, str], scope: str
 ):
     """Each scope against every tool of the registry, called with nothing: the scope is asked for first."""
@@ -87,7 +87,7 @@ def test_every_tool_asks_for_its_scope(
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-def test_only_what_can_be_called_is_listed(
+def test_only_callable_tools_are_listed(
     served: HttpServer, app: Application, tokens: dict[str, str], scope: str, era: Any
 ):
     async def listed() -> list[str]:
@@ -111,7 +111,7 @@ def test_the_owner_and_a_local_caller_see_everything(served: HttpServer, app: Ap
 
 
 @pytest.mark.parametrize("force", [True, "true", 1, "yes"])
-def test_force_needs_admin_in_every_spelling(served: HttpServer, tokens: dict[str, str], force: Any):
+def test_every_spelling_of_force_needs_admin(served: HttpServer, tokens: dict[str, str], force: Any):
     given = {"id": "wf_none00000000", "status": "failed", "force": force}
 
     refused = TokenSession(served, tokens["work"]).call("workflow_update_status", given)
@@ -123,7 +123,9 @@ def test_force_needs_admin_in_every_spelling(served: HttpServer, tokens: dict[st
     )
 
 
-def test_a_reader_reads_a_message_without_marking_it(served: HttpServer, tokens: dict[str, str]):
+def test_a_read_token_can_get_a_message_only_without_marking_it_read(
+    served: HttpServer, tokens: dict[str, str]
+):
     worker, reader = TokenSession(served, tokens["work"]), TokenSession(served, tokens["read"])
     id = worker.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
     sent = worker.call(
@@ -134,7 +136,7 @@ def test_a_reader_reads_a_message_without_marking_it(served: HttpServer, tokens:
     assert reader.call("message_get", {"id": sent["id"], "mark_read": False})["status"] == "unread"
 
 
-def test_reading_is_open_to_every_scope_over_rest_and_writing_to_none_that_only_reads(
+def test_over_rest_every_scope_can_read_and_the_read_scope_cannot_write(
     served: HttpServer, tokens: dict[str, str]
 ):
     for scope in SCOPES:
@@ -163,7 +165,7 @@ ACTS = [
 
 
 @pytest.mark.parametrize(("tool", "arguments"), ACTS)
-def test_nobody_acts_for_an_agent_of_another_token(
+def test_acting_for_an_agent_of_another_token_is_refused(
     served: HttpServer, app: Application, tokens: dict[str, str], tool: str, arguments: Any
 ):
     mine = TokenSession(served, tokens["work"])
@@ -186,7 +188,7 @@ def test_an_unregistered_agent_is_reported_as_unknown(served: HttpServer, tokens
     assert refused["code"] == "AGENT_NOT_FOUND"
 
 
-def test_a_new_token_of_the_same_name_goes_on_with_its_agents(served: HttpServer, app: Application):
+def test_a_new_token_of_the_same_name_keeps_its_agents(served: HttpServer, app: Application):
     first = TokenSession(served, make_token(app, "rotated")[0])
     id = first.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
     call_token_tool(app, "token_revoke", name="rotated")
@@ -196,7 +198,7 @@ def test_a_new_token_of_the_same_name_goes_on_with_its_agents(served: HttpServer
     assert "next_heartbeat_ms" in again.call("agent_heartbeat", {"agent_id": id})
 
 
-def test_without_tokens_anybody_acts_for_anybody_as_before(tmp_path: Path):
+def test_without_tokens_any_client_can_act_for_any_agent(tmp_path: Path):
     with HttpServer(tmp_path) as server:
         id = TokenSession(server, None).call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
 
@@ -206,7 +208,7 @@ def test_without_tokens_anybody_acts_for_anybody_as_before(tmp_path: Path):
 # Sessions belong to the token that opened them
 
 
-def test_a_session_is_of_no_use_to_another_token(
+def test_a_session_cannot_be_used_with_another_token(
     served: HttpServer, app: Application, tokens: dict[str, str]
 ):
     opened = TokenSession(served, tokens["work"])
@@ -218,7 +220,7 @@ def test_a_session_is_of_no_use_to_another_token(
     assert opened.post(ask).status == 200
 
 
-def test_a_session_of_a_token_is_of_no_use_without_it_where_none_is_needed(tmp_path: Path):
+def test_a_session_opened_with_a_token_cannot_be_used_without_it_or_vice_versa(tmp_path: Path):
     with HttpServer(tmp_path) as server:
         app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
         token = make_token(app, "ci")[0]
@@ -229,7 +231,7 @@ def test_a_session_of_a_token_is_of_no_use_without_it_where_none_is_needed(tmp_p
         assert TokenSession(server, token, TokenSession(server, None).session).post(ask).status == 404
 
 
-def test_an_sse_session_is_of_no_use_to_another_token(tmp_path: Path):
+def test_an_sse_session_cannot_be_used_with_another_token(tmp_path: Path):
     body = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {}}).encode()
     kind = {"Content-Type": "application/json"}
     with HttpServer(tmp_path, transport="sse", token=OWNER) as server:
@@ -262,7 +264,7 @@ def test_a_real_client_works_over_sse_with_a_named_token(tmp_path: Path):
 # Hostile
 
 
-def test_what_is_no_valid_token_opens_nothing(tmp_path: Path):
+def test_invalid_tokens_are_refused(tmp_path: Path):
     """At a server of its own, where it uses up the guesses."""
     app = make_app(tmp_path, str(tmp_path / ".deepwork" / "deepwork.db"))
     with HttpServer(tmp_path, token=OWNER) as server:
@@ -288,7 +290,7 @@ def _try_what_is_no_valid_token(served: HttpServer, app: Application) -> None:
     assert served.request("GET", "/api/v1/agents", bearer(text)).status == 200
 
 
-def test_a_nul_in_a_token_opens_nothing(served: HttpServer, app: Application):
+def test_a_token_with_a_nul_is_refused(served: HttpServer, app: Application):
     _, _, secret = make_token(app, "nul")
     with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_SECONDS) as wire:
         wire.sendall(
@@ -300,7 +302,7 @@ def test_a_nul_in_a_token_opens_nothing(served: HttpServer, app: Application):
     assert status in {b"400", b"401", b"429"}
 
 
-def test_a_token_in_the_query_logs_in_and_nothing_else(served: HttpServer, tokens: dict[str, str]):
+def test_a_token_in_the_query_is_accepted_only_for_logging_in(served: HttpServer, tokens: dict[str, str]):
     token = tokens["read"]
     for path in ("/api/v1/agents", "/mcp", "/ws", "/api/v1/events", "/x"):
         assert served.get(f"{path}?token={token}").status == 401
@@ -317,7 +319,7 @@ def test_a_token_in_the_query_logs_in_and_nothing_else(served: HttpServer, token
     assert served.request("POST", "/api/v1/agents", own, b"{}").status == 403
 
 
-def test_a_cookie_ends_with_its_token(served: HttpServer, app: Application):
+def test_a_cookie_is_refused_after_its_token_is_revoked(served: HttpServer, app: Application):
     text = make_token(app, "browser", "read")[0]
     cookie = served.get(f"/?token={text}").headers["set-cookie"].partition(";")[0]
     assert served.get("/api/v1/agents", Cookie=cookie).status == 200
@@ -328,7 +330,9 @@ def test_a_cookie_ends_with_its_token(served: HttpServer, app: Application):
     assert served.get("/api/v1/agents", Cookie=cookie).status == 401
 
 
-def test_a_token_that_is_revoked_elsewhere_is_refused_without_a_restart(served: HttpServer, app: Application):
+def test_a_token_revoked_by_another_process_is_refused_without_a_restart(
+    served: HttpServer, app: Application
+):
     text = make_token(app, "short")[0]
     holder = TokenSession(served, text)
     assert holder.call("agent_list")
@@ -370,7 +374,9 @@ def read_frame(ws: socket.socket) -> bytes:
         heard = heard[2 + heard[1] :]
 
 
-def test_an_open_stream_ends_with_its_token(served: HttpServer, app: Application, tokens: dict[str, str]):
+def test_an_open_stream_ends_when_its_token_is_revoked(
+    served: HttpServer, app: Application, tokens: dict[str, str]
+):
     text = make_token(app, "listener", "read")[0]
     upgrade = {
         "Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13",
@@ -395,7 +401,7 @@ def test_an_open_stream_ends_with_its_token(served: HttpServer, app: Application
         assert b"hidden" not in read_until(events, b"0\r\n\r\n")
 
 
-def test_no_database_is_opened_for_a_caller_without_a_named_token(tmp_path: Path):
+def test_requests_without_a_named_token_do_not_open_the_database(tmp_path: Path):
     with HttpServer(tmp_path, token=OWNER) as server:
         for headers in (
             {},
@@ -414,7 +420,7 @@ def test_no_database_is_opened_for_a_caller_without_a_named_token(tmp_path: Path
 # The record
 
 
-def test_the_record_names_the_token(served: HttpServer, app: Application, tokens: dict[str, str]):
+def test_the_audit_log_names_the_token(served: HttpServer, app: Application, tokens: dict[str, str]):
     before = len(list_entries(app))
     TokenSession(served, tokens["work"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
     TokenSession(served, tokens["read"]).call("agent_register", {"name": "Ada", "runtime": "codex"})
@@ -429,7 +435,7 @@ def test_the_record_names_the_token(served: HttpServer, app: Application, tokens
     ]
 
 
-def test_no_token_is_in_the_log_the_record_or_the_process_list(
+def test_no_token_is_in_the_log_the_audit_log_or_the_process_list(
     served: HttpServer, app: Application, tokens: dict[str, str]
 ):
     holder = TokenSession(served, tokens["work"])

@@ -51,7 +51,7 @@ async def call_for_error(client: Client[Any], tool: str, arguments: dict[str, An
     return said
 
 
-def test_two_agents_talk_through_one_server(tmp_path: Path, era: Era):
+def test_two_agents_exchange_messages_through_one_server(tmp_path: Path, era: Era):
     async def talk() -> None:
         async with connect(tmp_path, era) as client:
 
@@ -75,7 +75,7 @@ def test_two_agents_talk_through_one_server(tmp_path: Path, era: Era):
     anyio.run(talk)
 
 
-def test_the_server_says_who_it_is_and_how_to_use_it(tmp_path: Path, era: Era):
+def test_the_server_sends_its_name_version_and_instructions(tmp_path: Path, era: Era):
     async def look() -> None:
         async with connect(tmp_path, era) as client:
             info, told = client.server_info, client.instructions or ""
@@ -91,7 +91,7 @@ def test_the_server_says_who_it_is_and_how_to_use_it(tmp_path: Path, era: Era):
     anyio.run(look)
 
 
-def test_tools_are_listed_small_and_in_order(tmp_path: Path, era: Era):
+def test_tools_are_listed_in_order_without_output_schemas(tmp_path: Path, era: Era):
     async def look() -> None:
         async with connect(tmp_path, era) as client:
             tools = await client.list_tools()
@@ -107,7 +107,7 @@ def test_tools_are_listed_small_and_in_order(tmp_path: Path, era: Era):
     anyio.run(look)
 
 
-def test_fewer_tools_and_more_schemas_can_be_had(tmp_path: Path, era: Era):
+def test_options_select_tools_and_add_output_schemas(tmp_path: Path, era: Era):
     async def look() -> None:
         async with connect(
             tmp_path, era, "--toolsets", "agents", "--read-only", "--output-schemas"
@@ -137,7 +137,7 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-def test_bad_input_gets_the_error_object_and_the_server_goes_on(tmp_path: Path, era: Era):
+def test_bad_input_gets_the_error_object_and_the_server_keeps_running(tmp_path: Path, era: Era):
     async def try_all() -> None:
         async with connect(tmp_path, era) as client:
             for tool, arguments, code, named in BAD_CALLS:

@@ -32,7 +32,7 @@ def test_what_can_be_read_is_parsed(line: bytes):
 @pytest.mark.parametrize(
     "arguments", ['{"a":"\\ud800"}', '{"a":NaN}', '{"a":-Infinity}', "[1]", '"x"', '{"a":']
 )
-def test_an_unreadable_call_is_answered_as_every_refused_call(arguments: str):
+def test_an_unreadable_call_gets_the_usual_tool_error(arguments: str):
     answer = reject(build_call(arguments))
 
     assert answer["id"] == 7
@@ -42,7 +42,7 @@ def test_an_unreadable_call_is_answered_as_every_refused_call(arguments: str):
     assert set(error) == {"code", "message", "recoverable", "suggestion"}
 
 
-def test_a_call_that_is_too_large_is_answered_by_its_id():
+def test_an_oversized_call_is_answered_with_its_id():
     answer = reject(build_call('{"a":"' + "x" * MAX_FRAME + '"}', id='"abc"'))
 
     assert answer["id"] == "abc"
@@ -59,14 +59,14 @@ def test_a_call_that_is_too_large_is_answered_by_its_id():
         (b"5\n", -32600),
     ],
 )
-def test_what_is_no_request_is_answered_to_nobody(line: bytes, code: int):
+def test_input_that_is_not_a_request_gets_a_protocol_error(line: bytes, code: int):
     answer = reject(line)
 
     assert answer["error"]["code"] == code
     assert answer["error"]["data"]["code"] == "INVALID_INPUT"
 
 
-def test_endless_nesting_is_refused():
+def test_deep_nesting_is_refused():
     assert reject(build_call('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"))["id"] == 7
 
 
@@ -84,14 +84,14 @@ def test_endless_nesting_is_refused():
         b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":false}}\n',
     ],
 )
-def test_a_request_that_is_not_quite_one_is_answered_too(line: bytes):
+def test_an_incomplete_request_gets_an_error(line: bytes):
     answer = reject(line)
 
     assert answer["id"] in (2, None)
     assert "error" in answer or answer["result"]["isError"]
 
 
-def test_an_id_among_the_arguments_is_not_the_requests():
+def test_an_id_in_the_arguments_is_not_taken_as_the_request_id():
     broken = b'{"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{"id":"ag_x"'
 
     assert reject(broken)["id"] is None

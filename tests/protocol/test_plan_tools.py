@@ -79,13 +79,13 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-def test_workflow_create(client: Client):
+def test_workflow_create_returns_the_documented_fields(client: Client):
     answer = client.ask("workflow_create", name="w", source_type="jira", source_content="x", source_ref="J-1")
 
     assert answer == {"id": answer["id"], "name": "w", "status": "planning", "max_parallel_tasks": 1}
 
 
-def test_workflow_get(client: Client):
+def test_workflow_get_returns_the_documented_fields(client: Client):
     id, _ = client.plan()
 
     answer = client.ask(
@@ -97,7 +97,7 @@ def test_workflow_get(client: Client):
     assert isinstance(answer["auto_create_workspaces"], bool)
 
 
-def test_workflow_list(client: Client):
+def test_workflow_list_returns_the_documented_fields(client: Client):
     id, _ = client.plan()
 
     answer = client.ask("workflow_list", status=["ready"], limit=200)
@@ -107,7 +107,7 @@ def test_workflow_list(client: Client):
     assert set(line) == {"id", "name", "status", "source_type", "created_at", "updated_at"}
 
 
-def test_workflow_set_plan(client: Client):
+def test_workflow_set_plan_returns_the_documented_fields(client: Client):
     id = client.ask("workflow_create", name="w", source_type="prompt", source_content="x")["id"]
 
     answer = client.ask("workflow_set_plan", id=id, plan={"summary": "s", "tasks": [{"name": "a"}]})
@@ -122,13 +122,13 @@ def test_workflow_set_plan(client: Client):
         ("workflow_set_parallelism", {"max_parallel_tasks": 2, "auto_create_workspaces": False}),
     ],
 )
-def test_changes_of_a_workflow(client: Client, tool: str, arguments: dict[str, Any]):
+def test_changing_a_workflow_returns_success(client: Client, tool: str, arguments: dict[str, Any]):
     id, _ = client.plan()
 
     assert client.ask(tool, id=id, **arguments) == {"success": True}
 
 
-def test_workflow_add_task_and_remove_task(client: Client):
+def test_workflow_add_task_and_remove_task_return_the_documented_fields(client: Client):
     id, tasks = client.plan()
 
     added = client.ask("workflow_add_task", workflow_id=id, task={"name": "e"}, after=["c"])
@@ -138,7 +138,7 @@ def test_workflow_add_task_and_remove_task(client: Client):
     assert removed == {"success": True, "rewired": [added["task_id"]]}
 
 
-def test_workflow_replan(client: Client):
+def test_workflow_replan_returns_the_documented_fields(client: Client):
     id, _ = client.plan()
 
     answer = client.ask("workflow_replan", workflow_id=id, reason="r", tasks=[{"name": "z"}])
@@ -146,7 +146,7 @@ def test_workflow_replan(client: Client):
     assert answer == {"success": True, "tasks_created": 1, "tasks_removed": 4, "tasks_kept": 0}
 
 
-def test_workflow_search(client: Client):
+def test_workflow_search_returns_the_documented_fields(client: Client):
     _, tasks = client.plan()
     client.ask("checkpoint_add", task_id=tasks["a"], type="decision", summary="Took the flux capacitor.")
 
@@ -157,7 +157,7 @@ def test_workflow_search(client: Client):
 
 
 @pytest.mark.parametrize("format", ["json", "markdown"])
-def test_workflow_get_summary(client: Client, format: str):
+def test_workflow_get_summary_returns_the_documented_fields(client: Client, format: str):
     id, _ = client.plan()
 
     answer = client.ask("workflow_get_summary", id=id, format=format)
@@ -166,7 +166,7 @@ def test_workflow_get_summary(client: Client, format: str):
     assert isinstance(answer["summary"], dict if format == "json" else str)
 
 
-def test_workflow_next_tasks(client: Client):
+def test_workflow_next_tasks_returns_the_documented_fields(client: Client):
     id, tasks = client.plan()
 
     answer = client.ask("workflow_next_tasks", workflow_id=id, include_failed=False)
@@ -177,7 +177,7 @@ def test_workflow_next_tasks(client: Client):
     assert answer["tasks"][0]["parallel_with"] == [tasks["b"]]
 
 
-def test_workflow_progress(client: Client):
+def test_workflow_progress_returns_the_documented_fields(client: Client):
     id, _ = client.plan()
 
     answer = client.ask("workflow_progress", workflow_id=id)
@@ -190,7 +190,7 @@ def test_workflow_progress(client: Client):
     assert answer["parallel_groups"] == [{"group_id": "g", "task_count": 2, "completed": 0}]
 
 
-def test_task_get(client: Client):
+def test_task_get_returns_the_documented_fields(client: Client):
     _, tasks = client.plan()
     client.ask("checkpoint_add", task_id=tasks["c"], type="plan", summary="s", files_changed=["x"])
 
@@ -200,7 +200,7 @@ def test_task_get(client: Client):
     assert set(answer["checkpoints"][0]) == CHECKPOINT
 
 
-def test_the_way_of_a_task(client: Client):
+def test_every_call_in_the_life_of_a_task_returns_the_documented_fields(client: Client):
     id, tasks = client.plan()
     agent, task = client.agent(), tasks["a"]
 
@@ -233,7 +233,7 @@ def test_the_way_of_a_task(client: Client):
     assert client.ask("workflow_get", id=id)["status"] == "in_progress"
 
 
-def test_checkpoint_list(client: Client):
+def test_checkpoint_list_returns_the_documented_fields(client: Client):
     _, tasks = client.plan()
     for type in ("progress", "error"):
         client.ask("checkpoint_add", task_id=tasks["a"], type=type, summary="s", detail={"x": 1})
@@ -244,7 +244,7 @@ def test_checkpoint_list(client: Client):
     assert [set(each) for each in answer["checkpoints"]] == [CHECKPOINT | {"detail"}]
 
 
-def test_task_load_context(client: Client):
+def test_task_load_context_returns_the_documented_fields(client: Client):
     _, tasks = client.plan()
 
     answer = client.ask(
@@ -258,7 +258,7 @@ def test_task_load_context(client: Client):
     assert set(answer["current_task"]) >= {"id", "name", "description", "status"}
 
 
-def test_task_check_dependencies(client: Client):
+def test_task_check_dependencies_returns_the_documented_fields(client: Client):
     _, tasks = client.plan()
     client.ask("task_update_status", id=tasks["a"], status="completed", outcome="o")
 
@@ -269,7 +269,7 @@ def test_task_check_dependencies(client: Client):
     assert waiting["pending"] == [{"id": tasks["c"], "name": "c", "status": "pending"}]
 
 
-def test_task_release_and_get_available(client: Client):
+def test_task_release_and_get_available_return_the_documented_fields(client: Client):
     id, tasks = client.plan()
     agent = client.agent()
     client.ask("task_claim", task_id=tasks["a"], agent_id=agent)
@@ -281,7 +281,7 @@ def test_task_release_and_get_available(client: Client):
     assert set(answer["tasks"][0]) >= {"id", "workflow_id", "name", "description", "status", "sequence"}
 
 
-def test_errors_have_their_code_and_a_way_on(client: Client):
+def test_errors_have_a_code_and_a_suggestion(client: Client):
     _, tasks = client.plan()
     agent = client.agent()
 

@@ -96,13 +96,13 @@ def talk(door: Reviews) -> Reviews:
 # get_review_instructions
 
 
-def test_it_reviews_changed_files_by_the_rules_in_deepreview_files(talk: Reviews):
+def test_changed_files_are_reviewed_by_the_rules_in_deepreview_files(talk: Reviews):
     talk.project.write("src/a.py", "docs/new.md", "docs/newer.md", "other.txt")
 
     assert parse_names(talk.get_instructions()) == ["python review of src/a.py", "docs review of 2 files"]
 
 
-def test_it_returns_a_list_of_tasks_to_invoke_in_parallel(talk: Reviews):
+def test_review_instructions_list_tasks_to_invoke_in_parallel(talk: Reviews):
     talk.project.write("a.py", "b.py")
 
     text = talk.get_instructions()
@@ -125,7 +125,7 @@ def test_each_task_has_name_description_subagent_type_and_prompt(talk: Reviews):
     assert all(re.fullmatch(rf"@{FOLDER}/rv_[0-9a-z]{{12}}\.md", task["prompt"]) for task in (first, second))
 
 
-def test_each_prompt_leads_to_instructions_that_say_all(talk: Reviews):
+def test_each_prompt_names_a_file_with_complete_instructions(talk: Reviews):
     talk.project.write("a.py")
 
     [text] = read_instructions(talk.project.root, talk.get_instructions())
@@ -138,7 +138,7 @@ def test_each_prompt_leads_to_instructions_that_say_all(talk: Reviews):
     )
 
 
-def test_both_can_be_called_at_any_time_outside_of_any_workflow(talk: Reviews):
+def test_review_tools_can_be_called_outside_a_workflow(talk: Reviews):
     assert talk.call("get_workflows")["stack"] == []
     talk.get_instructions()
     talk.list_rules()
@@ -155,7 +155,7 @@ def test_files_is_optional_and_may_be_null(talk: Reviews):
     assert talk.get_instructions(files=None) == talk.get_instructions()
 
 
-def test_files_are_explicit_paths_to_review(talk: Reviews):
+def test_the_given_files_are_reviewed(talk: Reviews):
     talk.project.write("a.py", "b.py")
 
     assert parse_names(talk.get_instructions(files=["b.py"])) == ["python review of b.py"]
@@ -190,7 +190,7 @@ def test_no_match_is_an_informational_message(talk: Reviews):
     assert talk.get_instructions() == "No review rules matched the changed files."
 
 
-def test_a_whole_change_is_one_task(talk: Reviews):
+def test_a_rule_for_all_changed_files_gives_one_task(talk: Reviews):
     talk.project.write("CHANGELOG.md", "other.txt")
 
     text = talk.get_instructions()
@@ -199,7 +199,7 @@ def test_a_whole_change_is_one_task(talk: Reviews):
     assert "- @CHANGELOG.md\n- @other.txt\n" in read_instructions(talk.project.root, text)[0]
 
 
-def test_files_that_are_no_list_of_text_are_refused(talk: Reviews):
+def test_files_that_are_not_a_list_of_strings_are_refused(talk: Reviews):
     for given in ("a.py", [1], {"a": 1}):
         with pytest.raises(ToolCallError) as refused:
             talk.get_instructions(files=given)
@@ -212,7 +212,7 @@ def test_files_that_are_no_list_of_text_are_refused(talk: Reviews):
 # get_configured_reviews
 
 
-def test_it_lists_every_rule_with_name_description_and_where_it_is_defined(talk: Reviews):
+def test_every_rule_is_listed_with_its_name_description_and_location(talk: Reviews):
     talk.project.write_rules("src", nested=make_rule_data(description="Below."))
 
     assert talk.list_rules() == [
@@ -235,7 +235,7 @@ def list_names(rows: Any) -> list[str]:
     return [row["name"] for row in rows]
 
 
-def test_a_filter_gives_the_rules_that_match_at_least_one_file(talk: Reviews):
+def test_a_filter_returns_the_rules_that_match_at_least_one_file(talk: Reviews):
     def matching(*files: str) -> list[str]:
         return list_names(talk.list_rules(only_rules_matching_files=list(files)))
 
@@ -245,11 +245,11 @@ def test_a_filter_gives_the_rules_that_match_at_least_one_file(talk: Reviews):
     assert matching() == []
 
 
-def test_omitting_the_filter_gives_all_rules(talk: Reviews):
+def test_without_a_filter_all_rules_are_listed(talk: Reviews):
     assert list_names(talk.list_rules()) == ["python", "docs", "release"]
 
 
-def test_a_list_can_be_cut(talk: Reviews):
+def test_the_list_of_rules_can_be_limited(talk: Reviews):
     assert list_names(talk.list_rules(limit=1)) == ["python"]
 
 
@@ -259,7 +259,7 @@ def test_no_rules_are_an_empty_list(talk: Reviews):
     assert talk.list_rules() == []
 
 
-def test_what_cannot_be_parsed_is_a_row_of_its_own(talk: Reviews):
+def test_an_invalid_rule_file_is_listed_as_an_error_row(talk: Reviews):
     talk.project.write("src/.deepreview", content="bad: [\n")
     talk.project.write_rules("docs", half=make_rule_data(), broken=make_rule_data(strategy="all"))
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_parsed_is_a_row_of_its_own(talk: Reviews):
     ]
 
 
-def test_a_running_server_notices_a_new_file_of_rules(talk: Reviews):
+def test_a_running_server_detects_new_changed_and_removed_rule_files(talk: Reviews):
     (talk.project.root / "empty").mkdir()
     for _ in range(3):
         assert len(talk.list_rules()) == 3
@@ -324,7 +324,7 @@ def call_for_text(wire: StdioServer, tool: str = "get_review_instructions", **ar
     return text
 
 
-def test_w18_servers_side_by_side_never_take_away_each_others_instructions(tmp_path: Path):
+def test_w18_parallel_servers_do_not_delete_each_others_instructions(tmp_path: Path):
     project = make_project(tmp_path / "project", python=make_rule_data("*.py"))
     project.write("a.py", "b.py")
     announced: set[str] = set()
@@ -356,7 +356,7 @@ def test_r5_another_platform_gets_the_same_tasks_in_a_neutral_form(tmp_path: Pat
     assert re.search(rf'\n   prompt: "Read {FOLDER}/rv_\w+\.md and do what it says\."\n', text)
 
 
-def test_the_platform_comes_from_the_projects_settings_too(tmp_path: Path):
+def test_the_platform_can_be_set_in_the_project_config(tmp_path: Path):
     project = make_project(tmp_path / "project", python=make_rule_data("*.py"))
     project.write(".deepwork/config.yml", content="platforms: [gemini, claude]\n")
     project.write("a.py")
@@ -365,7 +365,7 @@ def test_the_platform_comes_from_the_projects_settings_too(tmp_path: Path):
         assert "Do these reviews" in call_for_text(wire)
 
 
-def test_w23_a_sentence_for_a_folder_that_is_no_repository(tmp_path: Path):
+def test_w23_a_folder_that_is_not_a_repository_is_reported_in_one_sentence(tmp_path: Path):
     with StdioServer(tmp_path) as wire:
         error = wire.call("get_review_instructions")
 

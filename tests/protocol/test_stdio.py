@@ -15,7 +15,7 @@ from quick import PLAIN
 wired = partial(StdioServer, command=PLAIN)  # how it starts and ends is what is looked at
 
 
-def test_a_lone_surrogate_is_answered_and_the_server_goes_on(tmp_path: Path):
+def test_a_lone_surrogate_gets_an_error_and_the_server_keeps_running(tmp_path: Path):
     with wired(tmp_path) as wire:
         wire.send(
             b'{"jsonrpc":"2.0","id":"s","method":"tools/call",'
@@ -28,7 +28,7 @@ def test_a_lone_surrogate_is_answered_and_the_server_goes_on(tmp_path: Path):
         assert wire.call("agent_list")["total"] == 0
 
 
-def test_garbage_is_answered_and_the_server_goes_on(tmp_path: Path):
+def test_garbage_gets_errors_and_the_server_keeps_running(tmp_path: Path):
     with wired(tmp_path) as wire:
         for garbage in (b"hello", b"{", b"[]", b"\xff\xfe\x00", b'{"jsonrpc":"2.0","id":9}', b"\x00" * 10):
             wire.send(garbage)
@@ -39,7 +39,7 @@ def test_garbage_is_answered_and_the_server_goes_on(tmp_path: Path):
         assert wire.call("agent_list")["total"] == 0
 
 
-def test_a_line_without_end_takes_no_memory_and_is_answered(tmp_path: Path):
+def test_an_oversized_line_gets_an_error_and_the_server_keeps_running(tmp_path: Path):
     with wired(tmp_path) as wire:
         wire.send(
             b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"x":"' + b"x" * 40_000_000 + b'"}}'
@@ -52,7 +52,7 @@ def test_a_line_without_end_takes_no_memory_and_is_answered(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_server_in_time(tmp_path: Path, number: int):
+def test_a_signal_stops_the_server(tmp_path: Path, number: int):
     with wired(tmp_path) as wire:
         wire.call("agent_register", {"name": "Ada", "runtime": "codex"})
 
@@ -60,7 +60,7 @@ def test_a_signal_ends_the_server_in_time(tmp_path: Path, number: int):
         assert b"Traceback" not in wire.errors
 
 
-def test_the_end_of_input_ends_the_server_in_time(tmp_path: Path):
+def test_the_end_of_input_stops_the_server(tmp_path: Path):
     with wired(tmp_path) as wire:
         wire.call("agent_list")
 
@@ -68,7 +68,7 @@ def test_the_end_of_input_ends_the_server_in_time(tmp_path: Path):
         assert b"Traceback" not in wire.errors
 
 
-def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path):
+def test_calls_sent_before_the_end_of_input_are_answered(tmp_path: Path):
     with wired(tmp_path) as wire:
         params = {"name": "agent_register", "arguments": {"name": "Ada", "runtime": "codex"}}
         for number in range(10, 18):
@@ -78,14 +78,14 @@ def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path):
         assert {wire.receive()["id"] for _ in range(8)} == set(range(10, 18))
 
 
-def test_a_server_that_never_spoke_ends_too(tmp_path: Path):
+def test_a_server_without_calls_stops_and_creates_no_database(tmp_path: Path):
     wire = wired(tmp_path)
 
     assert wire.stop() == 0
     assert not (tmp_path / ".deepwork" / "deepwork.db").exists()
 
 
-def test_what_was_answered_is_there_after_the_server_is_killed(tmp_path: Path):
+def test_an_acknowledged_write_survives_a_kill_of_the_server(tmp_path: Path):
     with wired(tmp_path) as wire:
         id = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
         wire.stop(signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_the_projects_own_files_are_neither_imported_nor_read(tmp_path: Path):
     assert not marker.exists()
 
 
-def test_a_bad_setting_is_one_sentence_and_no_traceback(tmp_path: Path):
+def test_an_invalid_setting_is_reported_without_a_traceback(tmp_path: Path):
     wire = wired(tmp_path, "--toolsets", "agnets")
 
     assert wire.wait() == 2
@@ -137,7 +137,7 @@ def test_a_bad_setting_is_one_sentence_and_no_traceback(tmp_path: Path):
     assert b"Traceback" not in wire.errors
 
 
-def test_a_damaged_database_is_an_error_of_the_call_not_the_end_of_the_server(tmp_path: Path):
+def test_a_damaged_database_fails_the_call_and_not_the_server(tmp_path: Path):
     (tmp_path / ".deepwork").mkdir()
     (tmp_path / ".deepwork" / "deepwork.db").write_bytes(b"no database" * 1000)
 

@@ -85,14 +85,14 @@ def task(talk: ToolClient, where: tuple[str, str]) -> str:
 # What they take
 
 
-def test_ten_tools_and_four_more(tracking_only: ToolClient):
+def test_the_tracking_toolset_has_fourteen_tools(tracking_only: ToolClient):
     assert set(tracking_only.list_tools()) == {
         *TAKEN, "abandon_task", "resolve_issue", "get_task_diff", "get_tracked_workflows",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("tool", TAKEN)
-def test_every_tool_takes_what_the_seed_says(tracking_only: ToolClient, tool: str):
+def test_every_tool_has_the_parameters_of_the_specification(tracking_only: ToolClient, tool: str):
     schema = tracking_only.list_tools()[tool].input_schema
 
     required, words = set(), {}
@@ -106,7 +106,7 @@ def test_every_tool_takes_what_the_seed_says(tracking_only: ToolClient, tool: st
     assert {name: schema["properties"][name].get("enum") for name in words} == words
 
 
-def test_the_parts_of_what_they_take(tracking_only: ToolClient):
+def test_nested_parameters_match_the_specification(tracking_only: ToolClient):
     tools = tracking_only.list_tools()
 
     context = tools["get_context"].input_schema["properties"]
@@ -123,7 +123,7 @@ def test_the_parts_of_what_they_take(tracking_only: ToolClient):
     assert (progress["minimum"], progress["maximum"]) == (0, 100)
 
 
-def test_with_jobs_the_shared_tool_requires_nothing_and_offers_no_choice_of_schemas(everything: ToolClient):
+def test_with_jobs_start_workflow_has_one_flat_schema_without_required_parameters(everything: ToolClient):
     schema = everything.list_tools()["start_workflow"].input_schema
 
     assert "required" not in schema
@@ -137,7 +137,7 @@ def test_with_jobs_the_shared_tool_requires_nothing_and_offers_no_choice_of_sche
 # What they answer
 
 
-def test_start_workflow(door: ToolClient):
+def test_start_workflow_returns_the_documented_fields(door: ToolClient):
     answer = door.call(
         "start_workflow",
         name="n",
@@ -152,7 +152,7 @@ def test_start_workflow(door: ToolClient):
     assert (answer["profile"], answer["total_phases"]) == ("simple", 2)
 
 
-def test_start_phase_and_complete_phase(door: ToolClient):
+def test_start_phase_and_complete_phase_return_the_documented_fields(door: ToolClient):
     id, _ = workflow(door)
     keys = {"phase_id", "workflow_id", "number", "name", "is_parallel", "status", "started_at"}
 
@@ -171,7 +171,7 @@ def test_start_phase_and_complete_phase(door: ToolClient):
     assert set(ended["tasks"]) == {"total", "success", "partial", "failed", "in_progress"}
 
 
-def test_start_task_and_complete_task(door: ToolClient, root: Path):
+def test_start_task_and_complete_task_return_the_documented_fields(door: ToolClient, root: Path):
     where = workflow(door)
 
     begun = door.call(
@@ -198,7 +198,7 @@ def test_start_task_and_complete_task(door: ToolClient, root: Path):
     assert ended["phase_status"] == "in_progress"
 
 
-def test_the_logging_tools(door: ToolClient):
+def test_logging_tools_return_the_documented_fields(door: ToolClient):
     id = task(door, workflow(door))
 
     decision = door.call(
@@ -218,7 +218,7 @@ def test_the_logging_tools(door: ToolClient):
     assert set(resolved) == {"issue_id", "resolved_at"}
 
 
-def test_get_context(door: ToolClient):
+def test_get_context_returns_the_documented_fields(door: ToolClient):
     where = workflow(door)
     id = task(door, where)
     door.call("log_decision", task_id=id, category="other", question="q", chosen="c", reasoning="r")
@@ -248,7 +248,7 @@ def test_get_context(door: ToolClient):
     assert not set(bare) & {*INCLUDED, "filters_applied", "tasks_count"}
 
 
-def test_complete_workflow(door: ToolClient):
+def test_complete_workflow_returns_the_documented_fields(door: ToolClient):
     id, _ = workflow(door)
 
     answer = door.call(
@@ -264,7 +264,7 @@ def test_complete_workflow(door: ToolClient):
     assert set(answer["metrics"]) >= {"total_phases", "total_tasks", "duration", "files_changed"}
 
 
-def test_abandon_task_and_get_task_diff(door: ToolClient, root: Path):
+def test_abandon_task_and_get_task_diff_return_the_documented_fields(door: ToolClient, root: Path):
     id = task(door, workflow(door))
     new = root / f"{id}.txt"
     new.write_text("x\n")
@@ -281,7 +281,7 @@ def test_abandon_task_and_get_task_diff(door: ToolClient, root: Path):
 # The two forms of start_workflow
 
 
-def test_both_forms_of_the_shared_tool_work(everything: ToolClient):
+def test_start_workflow_accepts_the_arguments_of_a_job_or_of_tracking(everything: ToolClient):
     job = everything.call("start_workflow", goal="g", job_name="chain", workflow_name="main")
     record = everything.call("start_workflow", name="n", objective="o")
 
@@ -304,7 +304,7 @@ def test_both_forms_of_the_shared_tool_work(everything: ToolClient):
         ({"instance_id": "i"}, "`goal` and `job_name` and `workflow_name` are missing."),
     ],
 )
-def test_anything_but_one_whole_form_is_refused_and_both_are_shown(
+def test_incomplete_or_mixed_arguments_are_refused_and_both_signatures_are_shown(
     everything: ToolClient, given: dict[str, str], said: str
 ):
     [error] = everything.call_together(("start_workflow", given))
@@ -314,7 +314,7 @@ def test_anything_but_one_whole_form_is_refused_and_both_are_shown(
     assert "start_workflow(name, objective)" in error["suggestion"]
 
 
-def test_alone_it_says_what_is_missing(tracking_only: ToolClient):
+def test_without_jobs_start_workflow_names_missing_and_unknown_parameters(tracking_only: ToolClient):
     with pytest.raises(ToolCallError) as refused:
         tracking_only.call("start_workflow", name="n")
 
@@ -324,7 +324,7 @@ def test_alone_it_says_what_is_missing(tracking_only: ToolClient):
         tracking_only.call("start_workflow", name="n", objective="o", goal="g")
 
 
-def test_under_a_key_a_workflow_is_started_once(door: ToolClient):
+def test_a_workflow_started_twice_under_one_key_is_created_once(door: ToolClient):
     said = {"name": "keyed", "objective": "o"}
     key = str(uuid4())  # both doors lead to one store
 
@@ -352,7 +352,7 @@ def test_under_a_key_a_workflow_is_started_once(door: ToolClient):
         ("log_milestone", {"task_id": "tt_0", "message": "m", "progress": 101}, "INVALID_INPUT"),
     ],
 )
-def test_errors_have_their_code_and_a_way_on(door: ToolClient, tool: str, given: dict[str, Any], code: str):
+def test_errors_have_a_code_and_a_suggestion(door: ToolClient, tool: str, given: dict[str, Any], code: str):
     [error] = door.call_together((tool, given))
 
     assert set(error) == {"code", "message", "recoverable", "suggestion"}

@@ -60,7 +60,7 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield Client(wire, project)
 
 
-def test_a_workspace_from_its_making_to_its_end(client: Client):
+def test_a_workspace_can_be_created_listed_checked_and_merged(client: Client):
     id, (one, _) = client.plan()
 
     made = client.ask(
@@ -84,7 +84,7 @@ def test_a_workspace_from_its_making_to_its_end(client: Client):
     assert not Path(made["path"]).exists()
 
 
-def test_a_claim_beside_another_answers_with_its_tree(client: Client):
+def test_a_claim_parallel_to_another_returns_its_worktree(client: Client):
     _, (one, two) = client.plan(auto_create_workspaces=True)
     agent = client.ask("agent_register", name="Ada", runtime="codex")["id"]
 
@@ -95,7 +95,7 @@ def test_a_claim_beside_another_answers_with_its_tree(client: Client):
     assert run_git(Path(claimed["workspace_path"]), "branch", "--show-current") == claimed["branch"]
 
 
-def test_task_assign_workspace(client: Client):
+def test_task_assign_workspace_assigns_a_task(client: Client):
     id, (one, _) = client.plan()
     workspace = client.ask("workspace_create", workflow_id=id, path="/elsewhere", branch="y")
 
@@ -106,7 +106,7 @@ def test_task_assign_workspace(client: Client):
     client.ask("workspace_update", id=workspace["id"], status="abandoned")
 
 
-def test_repositories(client: Client):
+def test_repository_tools_return_the_documented_fields(client: Client):
     path = str(client.project)
 
     registered = client.ask("repository_register", path=path, name="shop")
@@ -119,7 +119,7 @@ def test_repositories(client: Client):
     assert listed["repositories"][0].keys() == REPOSITORY
 
 
-def test_errors_name_the_thing_and_what_to_do(client: Client):
+def test_workspace_errors_have_a_code_and_a_suggestion(client: Client):
     id, _ = client.plan()
 
     error = client.error("workspace_create", workflow_id=id, path="/etc/x", branch="z", create=True)

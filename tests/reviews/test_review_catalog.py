@@ -37,7 +37,7 @@ def find_problems(root: Path, content: Any) -> list[str]:
     return list(map(str, found.problems))
 
 
-def test_a_rule_is_all_that_its_file_says(tmp_path: Path):
+def test_every_key_of_a_rule_is_loaded(tmp_path: Path):
     write_rules(
         tmp_path,
         """\
@@ -71,7 +71,7 @@ python-style_2:
     assert (rule.names_all_changed, rule.shows_unchanged) == (True, True)
 
 
-def test_what_may_be_left_out_has_a_default(tmp_path: Path):
+def test_optional_keys_have_defaults(tmp_path: Path):
     write_rules(tmp_path, {"plain": make_rule_data("*.py")})
 
     [rule] = load_rules(tmp_path).rules
@@ -81,14 +81,14 @@ def test_what_may_be_left_out_has_a_default(tmp_path: Path):
 
 
 @pytest.mark.parametrize("strategy", ["individual", "matches_together", "all_changed_files"])
-def test_there_are_three_strategies(tmp_path: Path, strategy: str):
+def test_every_strategy_is_accepted(tmp_path: Path, strategy: str):
     write_rules(tmp_path, {"rule": make_rule_data(strategy=strategy)})
 
     assert [rule.strategy for rule in load_rules(tmp_path).rules] == [strategy]
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "# only a comment\n", "{}", "\ufeff", "~"])
-def test_an_empty_file_defines_nothing_and_is_no_error(tmp_path: Path, content: str):
+def test_an_empty_file_defines_no_rules_and_is_valid(tmp_path: Path, content: str):
     write_rules(tmp_path, content)
 
     assert (load_rules(tmp_path).rules, load_rules(tmp_path).problems) == ((), ())
@@ -111,7 +111,7 @@ STYLES = {
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_the_line_is_right_in_every_style_of_yaml(tmp_path: Path, style: str):
+def test_rules_have_the_right_line_in_every_yaml_style(tmp_path: Path, style: str):
     content, lines = STYLES[style]
     (tmp_path / ".deepreview").write_bytes(content.encode())
 
@@ -179,7 +179,7 @@ BROKEN: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("content", "said"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_what_is_wrong_with_a_rule_is_said(tmp_path: Path, content: Any, said: str):
+def test_an_invalid_rule_is_reported(tmp_path: Path, content: Any, said: str):
     [line] = find_problems(tmp_path, content)
 
     assert line.startswith(".deepreview:")
@@ -215,13 +215,13 @@ def test_w24_a_pattern_that_can_never_match_is_reported(tmp_path: Path, pattern:
     ("pattern", "file"),
     [("src/**", "src/deep/a.py"), ("[ab].py", "a.py"), ("*.{js,ts}", "x.ts"), ("./a.py", "a.py")],
 )
-def test_w24_every_pattern_of_the_dialect_matches(tmp_path: Path, pattern: str, file: str):
+def test_w24_every_kind_of_pattern_matches(tmp_path: Path, pattern: str, file: str):
     write_rules(tmp_path, {"rule": make_rule_data(pattern)})
 
     assert load_rules(tmp_path).rules[0].include.matches(file)
 
 
-def test_only_the_broken_rules_are_dropped_each_named_with_its_line(tmp_path: Path):
+def test_only_broken_rules_are_dropped_and_each_is_reported_with_its_line(tmp_path: Path):
     write_rules(
         tmp_path,
         f"""\
@@ -249,7 +249,7 @@ also-good:
     assert found.problems[1].message.startswith("bad -> review -> strategy: 'all' is not known; ")
 
 
-def test_a_broken_file_hides_no_other(tmp_path: Path):
+def test_a_broken_rule_file_does_not_hide_others(tmp_path: Path):
     write_rules(tmp_path, {"good": make_rule_data()})
     write_rules(tmp_path, "a: [", "src")
     (tmp_path / "lib").mkdir()
@@ -288,7 +288,7 @@ def test_a_file_that_cannot_be_read_is_one_problem_with_its_line(tmp_path: Path,
     assert said in reported
 
 
-def test_a_file_of_rules_that_leads_out_of_the_project_is_not_read(tmp_path: Path):
+def test_a_rule_file_that_links_outside_the_project_is_not_read(tmp_path: Path):
     outside = write_rules(tmp_path / "outside", {"rule": make_rule_data()})
     (tmp_path / "project").mkdir()
     (tmp_path / "project/.deepreview").symlink_to(outside)
@@ -299,13 +299,13 @@ def test_a_file_of_rules_that_leads_out_of_the_project_is_not_read(tmp_path: Pat
     assert "leads outside the project" in found.problems[0].message
 
 
-def test_thousands_of_problems_are_cut_to_a_hundred(tmp_path: Path):
+def test_at_most_a_hundred_problems_are_reported(tmp_path: Path):
     write_rules(tmp_path, {f"rule{number}": 1 for number in range(3000)})
 
     assert len(load_rules(tmp_path).problems) == 100
 
 
-def test_a_strange_name_is_reported_short_and_harmless(tmp_path: Path):
+def test_a_strange_name_is_shortened_and_escaped(tmp_path: Path):
     write_rules(tmp_path, {"\x1b[2J" + "x" * 500: 1, "ok": {"\x07": 1}})
 
     for problem in load_rules(tmp_path).problems:
@@ -322,7 +322,7 @@ def load_with_instructions(root: Path, name: str, folder: str = "") -> Any:
 
 
 @pytest.mark.parametrize("name", ["docs/how.md", "./docs/how.md", "src/../docs/how.md"])
-def test_instructions_come_from_a_file_relative_to_the_rule(tmp_path: Path, name: str):
+def test_instructions_are_read_from_a_file_relative_to_the_rule(tmp_path: Path, name: str):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/how.md").write_text("\ufeff\nLook é.\n\n")
 
@@ -359,7 +359,7 @@ def test_j14_instructions_outside_the_project_are_not_read(tmp_path: Path, name:
     assert "leads outside the project" in str(found.problems[0])
 
 
-def test_instructions_that_are_missing_are_named_with_their_line(tmp_path: Path):
+def test_a_missing_instructions_file_is_reported_with_its_line(tmp_path: Path):
     found = load_with_instructions(tmp_path, "none.md")
 
     assert str(found.problems[0]).startswith(
@@ -372,13 +372,15 @@ def test_instructions_that_are_missing_are_named_with_their_line(tmp_path: Path)
     ("content", "said"),
     [(b"caf\xe9", "is not UTF-8 text"), (b" \n", "is empty"), (b"x" * (2**20 + 1), "is larger than")],
 )
-def test_instructions_must_be_text_of_a_sensible_size(tmp_path: Path, content: bytes, said: str):
+def test_instructions_must_be_utf_8_text_that_is_neither_empty_nor_too_large(
+    tmp_path: Path, content: bytes, said: str
+):
     (tmp_path / "how.md").write_bytes(content)
 
     assert said in str(load_with_instructions(tmp_path, "how.md").problems[0])
 
 
-def test_a_folder_is_no_instructions(tmp_path: Path):
+def test_a_folder_in_place_of_instructions_is_refused(tmp_path: Path):
     assert "is not a regular file" in str(load_with_instructions(tmp_path, ".").problems[0])
 
 
@@ -410,7 +412,7 @@ def test_an_unchanged_file_is_not_read_again(tmp_path: Path, reads: list[str]):
     assert reads == [".deepreview", "how.md"]
 
 
-def test_a_changed_file_is_noticed_immediately(tmp_path: Path):
+def test_a_changed_rule_file_is_detected_immediately(tmp_path: Path):
     catalog = RuleCatalog(tmp_path)
 
     for number in range(40):  # of the same length, and faster than the clock of the file system ticks
@@ -418,7 +420,7 @@ def test_a_changed_file_is_noticed_immediately(tmp_path: Path):
         assert catalog.load_rules([".deepreview"]).rules[0].description == f"{number:02}"
 
 
-def test_a_changed_file_of_instructions_is_noticed_immediately(tmp_path: Path):
+def test_a_changed_instructions_file_is_detected_immediately(tmp_path: Path):
     write_rules(tmp_path, {"rule": make_rule_data(instructions={"file": "how.md"})})
     catalog = RuleCatalog(tmp_path)
 
@@ -430,7 +432,7 @@ def test_a_changed_file_of_instructions_is_noticed_immediately(tmp_path: Path):
     assert catalog.load_rules([".deepreview"]).rules == ()
 
 
-def test_a_file_that_is_gone_is_forgotten(tmp_path: Path):
+def test_a_removed_rule_file_leaves_the_cache(tmp_path: Path):
     write_rules(tmp_path, {"rule": make_rule_data()})
     catalog = RuleCatalog(tmp_path)
     catalog.load_rules([".deepreview"])

@@ -75,7 +75,7 @@ def test_ignored_files_are_not_reviewed(tmp_path: Path, call_in_project: CallInP
     assert list_reviewed_files(call_in_project(project.root)) == [".gitignore", "z"]
 
 
-def test_what_deepwork_itself_wrote_is_not_reviewed(tmp_path: Path, call_in_project: CallInProject):
+def test_files_written_by_deepwork_are_not_reviewed(tmp_path: Path, call_in_project: CallInProject):
     project = make_project(tmp_path / "project", every=ALL)
     project.write("a", ".deepwork/jobs/mine/job.yml")
 
@@ -118,7 +118,9 @@ def test_w21_a_name_that_is_not_utf_8_is_reviewed_and_shown(tmp_path: Path, call
     assert r"- @caf\xe9.py" in read_instructions(project.root, text)[0]
 
 
-def test_w22_a_project_in_a_sub_directory_has_its_own_paths(tmp_path: Path, call_in_project: CallInProject):
+def test_w22_paths_are_relative_to_a_project_in_a_subdirectory(
+    tmp_path: Path, call_in_project: CallInProject
+):
     whole = make_project(tmp_path / "whole", every=ALL)
     whole.write_rules("app", every=make_rule_data("src/*.py"))
     whole.commit()
@@ -140,7 +142,7 @@ def test_w23_before_the_first_commit_every_file_is_a_change(tmp_path: Path, call
     assert list_reviewed_files(call_in_project(project.root)) == [".deepreview", "a"]
 
 
-def test_w23_without_a_repository_a_sentence_says_what_to_do(tmp_path: Path, call_in_project: CallInProject):
+def test_w23_without_a_repository_the_error_has_a_suggestion(tmp_path: Path, call_in_project: CallInProject):
     project = ReviewProject(tmp_path / "project")
     project.write_rules(every=ALL)
 
@@ -151,9 +153,7 @@ def test_w23_without_a_repository_a_sentence_says_what_to_do(tmp_path: Path, cal
     assert refused.value.suggestion.startswith("Name the files to review, or run `git init`")
 
 
-def test_without_a_repository_files_that_are_named_are_reviewed(
-    tmp_path: Path, call_in_project: CallInProject
-):
+def test_without_a_repository_the_given_files_are_reviewed(tmp_path: Path, call_in_project: CallInProject):
     project = ReviewProject(tmp_path / "project")
     project.write_rules(every=TOGETHER | {"match": {"include": ["*.py"]}})
     project.write("a.py", "b.py")
@@ -161,7 +161,7 @@ def test_without_a_repository_files_that_are_named_are_reviewed(
     assert list_reviewed_files(call_in_project(project.root, files=["a.py"])) == ["a.py"]
 
 
-def test_a_worktree_is_a_project_of_its_own(tmp_path: Path, call_in_project: CallInProject):
+def test_a_worktree_is_reviewed_as_its_own_project(tmp_path: Path, call_in_project: CallInProject):
     project = make_project(tmp_path / "project", every=ALL)
     project.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
     project.write("here")
@@ -195,7 +195,7 @@ def test_a_submodule_is_one_path_and_changes_with_its_content(tmp_path: Path, ca
     assert parse_ids(call_in_project(project.root)) == parse_ids(second)
 
 
-def test_a_submodule_can_be_named(tmp_path: Path, call_in_project: CallInProject):
+def test_a_submodule_can_be_given_as_a_file(tmp_path: Path, call_in_project: CallInProject):
     project = make_project_with_submodule(tmp_path)
 
     assert list_reviewed_files(call_in_project(project.root, files=["lib"])) == ["lib"]
@@ -203,7 +203,7 @@ def test_a_submodule_can_be_named(tmp_path: Path, call_in_project: CallInProject
 
 
 @pytest.mark.parametrize("links", [1, 2])
-def test_w20_a_link_to_the_project_itself_makes_each_rule_once(
+def test_w20_a_link_to_the_project_itself_does_not_duplicate_rules(
     tmp_path: Path, call_in_project: CallInProject, links: int
 ):
     project = make_project(tmp_path / "project", every=TOGETHER)
@@ -249,7 +249,7 @@ def project(tmp_path: Path) -> ReviewProject:
         (["../project/a.py"], ["a.py"]),
     ],
 )
-def test_files_are_named_in_any_way_that_leads_to_them(
+def test_files_can_be_given_in_any_path_notation(
     project: ReviewProject, call_in_project: CallInProject, given: list[str], meant: list[str]
 ):
     named = [file.format(root=project.root) for file in given]
@@ -271,7 +271,7 @@ def test_a_file_outside_the_project_is_refused(
 
 
 @pytest.mark.parametrize("missing", ["none.py", "empty", "a.py/x", "x" * 300, "y/" * 3000 + "z"])
-def test_a_file_that_is_not_there_is_named_and_the_others_are_reviewed(
+def test_a_missing_file_is_reported_and_the_others_are_reviewed(
     project: ReviewProject, call_in_project: CallInProject, missing: str
 ):
     text = call_in_project(project.root, files=["a.py", missing])
@@ -280,14 +280,14 @@ def test_a_file_that_is_not_there_is_named_and_the_others_are_reviewed(
     assert list_reviewed_files(text) == ["a.py"]
 
 
-def test_many_files_that_are_not_there_are_counted(project: ReviewProject, call_in_project: CallInProject):
+def test_many_missing_files_are_truncated_and_counted(project: ReviewProject, call_in_project: CallInProject):
     text = call_in_project(project.root, files=[f"none{number:02}" for number in range(30)])
 
     assert text.startswith("Left out, because they do not exist in this project: none00, ")
     assert ", none19, 10 more.\n\nNo changed files detected." in text
 
 
-def test_a_file_that_is_named_need_not_have_changed_nor_be_known_to_git(
+def test_a_given_file_may_be_unchanged_or_ignored_by_git(
     project: ReviewProject, call_in_project: CallInProject
 ):
     project.write(".gitignore", content="x.log\n")
@@ -296,9 +296,7 @@ def test_a_file_that_is_named_need_not_have_changed_nor_be_known_to_git(
     assert list_reviewed_files(call_in_project(project.root, files=["x.log", "a.py"])) == ["a.py", "x.log"]
 
 
-def test_all_changed_files_are_then_the_files_that_are_named(
-    project: ReviewProject, call_in_project: CallInProject
-):
+def test_given_files_count_as_all_changed_files(project: ReviewProject, call_in_project: CallInProject):
     project.write_rules(every=make_rule_data("*.py", strategy="all_changed_files"))
 
     text = call_in_project(project.root, files=["a.py", "src/b.py"])
@@ -309,7 +307,7 @@ def test_all_changed_files_are_then_the_files_that_are_named(
 # What cannot be used
 
 
-def test_what_is_broken_is_said_first_and_the_rest_is_reviewed(
+def test_broken_rules_are_reported_first_and_the_others_are_applied(
     project: ReviewProject, call_in_project: CallInProject
 ):
     project.write_rules(every=ALL, bad=make_rule_data("/x"))
@@ -323,7 +321,7 @@ def test_what_is_broken_is_said_first_and_the_rest_is_reviewed(
     assert list_reviewed_files(text) == ["a.py"]
 
 
-def test_when_every_rule_is_broken_that_is_the_answer(project: ReviewProject, call_in_project: CallInProject):
+def test_if_every_rule_is_broken_the_answer_says_so(project: ReviewProject, call_in_project: CallInProject):
     project.write_rules(bad=make_rule_data("/x"))
 
     text = call_in_project(project.root, files=["a.py"])

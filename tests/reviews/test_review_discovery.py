@@ -40,7 +40,7 @@ def scan_once(project: ReviewProject) -> RuleFinder:
     return finder
 
 
-def test_every_file_of_that_exact_name_is_found(project: ReviewProject):
+def test_only_files_with_the_exact_name_are_found(project: ReviewProject):
     project.write(
         ".deepreview", "src/.deepreview", "src/x.deepreview", "src/.deepreview.yml", "a/b/.deepreview"
     )
@@ -53,7 +53,7 @@ def test_every_file_of_that_exact_name_is_found(project: ReviewProject):
 
 
 @pytest.mark.parametrize("links", [1, 2])
-def test_w20_no_walk_goes_through_a_link(project: ReviewProject, links: int):
+def test_w20_links_are_not_followed_when_searching(project: ReviewProject, links: int):
     project.write(".deepreview", "src/.deepreview")
     for number in range(links):
         (project.root / f"loop{number}").symlink_to(".")
@@ -62,7 +62,7 @@ def test_w20_no_walk_goes_through_a_link(project: ReviewProject, links: int):
     assert set(RuleFinder(project.safe_git).find_files()) == {".deepreview", "src/.deepreview"}
 
 
-def test_ignored_trees_are_neither_looked_through_nor_watched(tmp_path: Path):
+def test_ignored_folders_are_neither_searched_nor_watched(tmp_path: Path):
     project = make_project(tmp_path / "project")
     project.write(".gitignore", content="vendor/\n")
     project.write(".deepreview", "vendor/.deepreview", *(f"vendor/{n}/{n}/x" for n in range(50)))
@@ -76,16 +76,14 @@ def test_ignored_trees_are_neither_looked_through_nor_watched(tmp_path: Path):
 @pytest.mark.parametrize(
     "folder", ["node_modules", ".venv", "__pycache__", ".tox", "x.egg-info", ".git", ".deepwork"]
 )
-def test_without_git_folders_of_tools_are_left_out(tmp_path: Path, folder: str):
+def test_without_git_tool_folders_are_skipped(tmp_path: Path, folder: str):
     project = make_plain_project(tmp_path / "project")
     project.write(".deepreview", f"src/{folder}/.deepreview", f"{folder}/deep/.deepreview")
 
     assert list(walk_files(project.root)) == [".deepreview"]
 
 
-def test_an_unchanged_project_is_not_looked_through_again(
-    project: ReviewProject, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_unchanged_project_is_not_scanned_again(project: ReviewProject, monkeypatch: pytest.MonkeyPatch):
     project.write(".deepreview", "src/a.py")
     finder = scan_once(project)
     now = finder._last.began  # type: ignore[union-attr]
@@ -159,7 +157,7 @@ def test_changes_right_after_a_scan_are_noticed(project: ReviewProject):
         project.remove(".deepreview")
 
 
-def test_the_files_of_a_project_are_those_that_git_would_keep(tmp_path: Path):
+def test_project_files_are_tracked_and_unignored_files(tmp_path: Path):
     project = make_project(tmp_path / "project", rule=make_rule_data())
     project.write(".gitignore", content="*.log\n")
     project.write("new.py", "x.log")
@@ -167,7 +165,7 @@ def test_the_files_of_a_project_are_those_that_git_would_keep(tmp_path: Path):
     assert list(list_project_files(project.safe_git)) == [".deepreview", ".gitignore", "new.py"]
 
 
-def test_a_folder_with_nothing_but_folders_is_watched(tmp_path: Path):
+def test_a_folder_that_contains_only_folders_is_watched(tmp_path: Path):
     project = make_project(tmp_path / "project")
     (project.root / "a/b/c").mkdir(parents=True)
 

@@ -53,7 +53,7 @@ def test_the_example_in_the_howto_has_two_rules(tmp_path: Path):
     assert found.problems == ()
 
 
-def test_what_the_howto_shows_is_printed(tmp_path: Path):
+def test_the_output_shown_in_the_howto_matches_the_command(tmp_path: Path):
     def printed(root: Path) -> str:
         return CliRunner(env={"COLUMNS": "200"}).invoke(review, ["rules", "--path", str(root)]).stdout
 
@@ -80,7 +80,7 @@ def test_the_howto_and_the_command_line_page_name_every_option():
     assert all(name in text for name in review.commands)
 
 
-def test_the_schema_for_editors_is_where_the_howto_says():
+def test_the_schema_is_at_the_path_in_the_howto():
     [(name, package)] = re.findall(r"`(\S+\.json)` from the installed package\s+`(\S+)`", HOWTO.read_text())
 
     assert (DOCS.parent / "src" / package / name).samefile(

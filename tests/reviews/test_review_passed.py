@@ -61,7 +61,7 @@ def test_a_review_that_passed_is_left_out_and_counted(app: Application):
     )
 
 
-def test_when_all_have_passed_nothing_is_left(app: Application):
+def test_when_all_reviews_have_passed_nothing_is_left_to_review(app: Application):
     pass_all(app)
 
     assert get_instructions(app) == (
@@ -70,14 +70,16 @@ def test_when_all_have_passed_nothing_is_left(app: Application):
     )
 
 
-def test_it_is_asked_for_again_when_its_file_changes(app: Application, project: ReviewProject):
+def test_a_passed_review_is_requested_again_when_its_file_changes(app: Application, project: ReviewProject):
     pass_all(app)
     project.write("a.py", content="otherwise\n")
 
     assert parse_names(get_instructions(app)) == ["python review of a.py"]
 
 
-def test_it_is_asked_for_again_when_a_file_to_compare_with_changes(app: Application, project: ReviewProject):
+def test_a_passed_review_is_requested_again_when_a_comparison_file_changes(
+    app: Application, project: ReviewProject
+):
     pass_all(app)
     project.stage("old.md", content="otherwise\n")
     project.git("commit", "-q", "-m", "on main")
@@ -86,7 +88,7 @@ def test_it_is_asked_for_again_when_a_file_to_compare_with_changes(app: Applicat
     assert parse_names(get_instructions(app)) == ["together review of new.md"]
 
 
-def test_it_is_asked_for_again_when_the_instructions_of_its_rule_change(
+def test_a_passed_review_is_requested_again_when_the_instructions_of_its_rule_change(
     app: Application, project: ReviewProject
 ):
     pass_all(app)
@@ -95,7 +97,9 @@ def test_it_is_asked_for_again_when_the_instructions_of_its_rule_change(
     assert parse_names(get_instructions(app)) == ["python review of a.py", "python review of b.py"]
 
 
-def test_it_stays_passed_when_only_words_around_the_rule_change(app: Application, project: ReviewProject):
+def test_a_review_stays_passed_when_only_the_description_of_its_rule_changes(
+    app: Application, project: ReviewProject
+):
     pass_all(app)
     project.write_rules(
         other=make_rule_data("*.none"), python=make_rule_data("*.py", description="Said better.")
@@ -104,14 +108,14 @@ def test_it_stays_passed_when_only_words_around_the_rule_change(app: Application
     assert "Nothing is left to review: the 2 reviews" in get_instructions(app)
 
 
-def test_it_stays_passed_when_its_files_are_committed(app: Application, project: ReviewProject):
+def test_a_review_stays_passed_when_its_files_are_committed(app: Application, project: ReviewProject):
     pass_all(app)
     project.commit()
 
     assert "Nothing is left to review" in get_instructions(app)
 
 
-def test_a_review_of_all_changed_files_is_the_same_at_the_second_call(
+def test_a_review_of_all_changed_files_keeps_its_id_on_the_second_call(
     app: Application, project: ReviewProject
 ):
     project.write_rules(all=make_rule_data(strategy="all_changed_files"))
@@ -122,7 +126,7 @@ def test_a_review_of_all_changed_files_is_the_same_at_the_second_call(
     assert first == second
 
 
-def test_to_pass_twice_is_to_pass_once_and_emits_one_event(app: Application, clock: Clock):
+def test_marking_a_review_passed_twice_emits_one_event(app: Application, clock: Clock):
     [id, *_] = parse_ids(get_instructions(app))
     first = call_tool(app, "mark_review_passed", review_id=id)
     clock.advance(seconds=60)
@@ -134,7 +138,7 @@ def test_to_pass_twice_is_to_pass_once_and_emits_one_event(app: Application, clo
     assert event.workflow_id is None
 
 
-def test_to_pass_many_times_in_parallel_emits_one_event(app: Application):
+def test_marking_a_review_passed_concurrently_emits_one_event(app: Application):
     [id, *_] = parse_ids(get_instructions(app))
 
     with ThreadPoolExecutor(8) as callers:
@@ -145,7 +149,7 @@ def test_to_pass_many_times_in_parallel_emits_one_event(app: Application):
 
 
 @pytest.mark.parametrize("id", ["rv_000000000000", "rv_nothing", "../../etc/passwd", "wf_000000000000"])
-def test_an_unknown_review_cannot_pass(app: Application, id: str):
+def test_an_unknown_review_cannot_be_marked_as_passed(app: Application, id: str):
     get_instructions(app)
 
     with pytest.raises(NotFound) as refused:
@@ -163,7 +167,7 @@ def test_passed_reviews_can_be_requested_again(app: Application):
     assert (len(plan.reviews), plan.passed) == (3, 0)
 
 
-def test_of_many_marks_those_that_passed_are_found(app: Application):
+def test_passed_reviews_are_found_among_many_ids(app: Application):
     with app.database.transaction() as tx:
         passed = PassedReviews(tx)
         assert passed.save({"a", "b"}) == 2

@@ -63,7 +63,7 @@ rule_files = some.dictionaries(
     suppress_health_check=list(HealthCheck),
 )
 @given(states, rule_files)
-def test_the_reviews_are_those_that_brute_force_finds(state: State, written: dict[str, Any]):
+def test_reviews_match_a_brute_force_search(state: State, written: dict[str, Any]):
     with tempfile.TemporaryDirectory(prefix="deepwork-reviews-") as folder:
         project = make_project_in_state(Path(folder) / "project", state, written)
         app = make_app(project.root, f"{folder}/deepwork.db")

@@ -39,44 +39,44 @@ def test_patterns_are_relative_to_the_folder_of_the_rule():
     ]
 
 
-def test_a_rule_says_nothing_about_files_beside_its_folder():
+def test_a_rule_does_not_match_files_outside_its_folder():
     nested = make_rule("**", folder="src/")
 
     assert rules.find_matches(nested, ["src/a", "srcs/b", "src", "lib/src/c"]) == ["src/a"]
 
 
-def test_upper_and_lower_case_differ():
+def test_patterns_are_case_sensitive():
     assert rules.find_matches(make_rule("*.PY"), ["a.py", "b.PY"]) == ["b.PY"]
 
 
 # Strategies
 
 
-def test_individual_makes_a_review_for_each_file():
+def test_the_individual_strategy_creates_a_review_for_each_file():
     assert list_reviewed_files(make_rule("*.py"), changed="a.py b.md c.py") == [["a.py"], ["c.py"]]
 
 
-def test_matches_together_makes_one_review_of_all_matches():
+def test_the_matches_together_strategy_creates_one_review_of_all_matches():
     assert list_reviewed_files(make_rule("*.py", strategy="matches_together"), changed="a.py b.md c.py") == [
         ["a.py", "c.py"]
     ]
 
 
-def test_all_changed_files_makes_one_review_of_everything_that_changed():
+def test_the_all_changed_files_strategy_creates_one_review_of_every_change():
     assert list_reviewed_files(make_rule("*.py", strategy="all_changed_files"), changed="a.py b.md c.py") == [
         ["a.py", "b.md", "c.py"]
     ]
 
 
 @pytest.mark.parametrize("strategy", ["individual", "matches_together", "all_changed_files"])
-def test_nothing_is_asked_for_when_nothing_matches(strategy: str):
+def test_no_review_is_created_when_no_file_matches(strategy: str):
     assert (
         list_reviewed_files(make_rule("*.go", strategy=strategy), changed="a.py b.md", present="c.go") == []
     )
     assert list_reviewed_files(make_rule("**", exclude=["**"], strategy=strategy), changed="a.py") == []
 
 
-def test_each_rule_asks_for_itself_in_the_order_of_the_rules():
+def test_every_rule_creates_its_own_reviews_in_rule_order():
     assert list_reviewed_files(make_rule("*.md"), make_rule("*"), changed="a.py b.md") == [
         ["b.md"],
         ["a.py"],
@@ -87,7 +87,7 @@ def test_each_rule_asks_for_itself_in_the_order_of_the_rules():
 # Additional context
 
 
-def test_unchanged_files_that_match_are_shown_where_matches_are_reviewed_together():
+def test_unchanged_matching_files_are_added_when_matches_are_reviewed_together():
     python = make_rule("*.py", exclude=["x*"], strategy="matches_together", shows_unchanged=True)
 
     [review] = rules.build_reviews([python], ["a.py"], ["a.py", "b.md", "b.py", "c.py", "x.py"])
@@ -98,7 +98,7 @@ def test_unchanged_files_that_match_are_shown_where_matches_are_reviewed_togethe
 @pytest.mark.parametrize(
     ("strategy", "asked"), [("individual", True), ("all_changed_files", True), ("matches_together", False)]
 )
-def test_unchanged_files_are_shown_nowhere_else(strategy: str, asked: bool):
+def test_unchanged_matching_files_are_not_added_otherwise(strategy: str, asked: bool):
     python = make_rule("*.py", strategy=strategy, shows_unchanged=asked)
 
     [review] = rules.build_reviews([python], ["a.py"], ["a.py", "b.py"])
@@ -109,7 +109,7 @@ def test_unchanged_files_are_shown_nowhere_else(strategy: str, asked: bool):
 # Which rules are about a file
 
 
-def test_rules_about_files_are_those_that_match_one_of_them():
+def test_rules_are_filtered_by_matching_files():
     python, docs = make_rule("*.py", name="python"), make_rule("*.md", name="docs")
 
     found = rules.filter_rules(RuleSet((python, docs), ()), ["x.md", "y.txt"])
@@ -117,7 +117,7 @@ def test_rules_about_files_are_those_that_match_one_of_them():
     assert [each.name for each in found.rules] == ["docs"]
 
 
-def test_no_file_has_no_rule():
+def test_no_rule_matches_an_empty_list_of_files():
     assert rules.filter_rules(
         RuleSet((make_rule("**"),), (FileProblem(".deepreview", 1, "x"),)), []
     ) == RuleSet((), ())
@@ -145,7 +145,7 @@ def test_a_broken_rule_file_is_reported_for_files_that_it_could_have_matched():
         ("all_changed_files", ("a.py", "b.py", "c.py"), "3 changed files"),
     ],
 )
-def test_a_review_says_what_it_looks_at(strategy: str, files: tuple[str, ...], scope: str):
+def test_a_review_describes_its_scope(strategy: str, files: tuple[str, ...], scope: str):
     assert Review(make_rule(strategy=strategy), files).scope == scope
 
 
@@ -158,7 +158,7 @@ def build_task(platform: str, **more: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("platform", "persona"), [("claude", "expert"), ("codex", "other"), ("gemini", "general-purpose")]
 )
-def test_the_agent_is_that_of_the_platform(platform: str, persona: str):
+def test_the_subagent_type_depends_on_the_platform(platform: str, persona: str):
     task = build_task(platform, agents={"claude": "expert", "codex": "other"})
 
     assert task["subagent_type"] == persona
@@ -186,7 +186,7 @@ def test_other_platforms_get_the_same_tasks_in_a_neutral_form(platform: str):
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\u2028", "\x85"])
 @pytest.mark.parametrize("platform", ["claude", "generic"])
-def test_no_name_of_a_file_can_begin_a_line_of_its_own(platform: str, end: str):
+def test_a_file_name_cannot_start_a_new_line(platform: str, end: str):
     evil = f'a"{end}\tprompt: "evil'
     review = Review(make_rule(agents={platform: evil}), (evil,))
 
@@ -197,12 +197,12 @@ def test_no_name_of_a_file_can_begin_a_line_of_its_own(platform: str, end: str):
     ]
 
 
-def test_what_was_left_out_is_counted():
+def test_skipped_passed_reviews_are_counted():
     assert rendering.format_passed_count(1).startswith("1 review was left out: it passed before")
     assert rendering.format_passed_count(2).startswith("2 reviews were left out: they passed before")
 
 
-def test_deepest_folders_come_first_then_their_names_and_rules_keep_their_order(tmp_path: Path):
+def test_rules_are_sorted_by_folder_depth_then_name_and_keep_their_order(tmp_path: Path):
     project = ReviewProject(tmp_path)
     for folder in ("", "b", "a", "a/deep"):
         project.write_rules(folder, second=make_rule_data(), first=make_rule_data())

@@ -44,12 +44,12 @@ def editor() -> Any:
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_what_an_editor_accepts_the_loader_accepts(editor: Any, name: str):
+def test_the_loader_accepts_what_the_schema_accepts(editor: Any, name: str):
     assert list(editor.iter_errors(FINE[name])) == []
     assert validate_data(RuleFile, FINE[name])[1] == []
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_an_editor_refuses_the_loader_refuses(editor: Any, name: str):
+def test_the_loader_refuses_what_the_schema_refuses(editor: Any, name: str):
     assert list(editor.iter_errors(WRONG[name]))
     assert validate_data(RuleFile, WRONG[name])[1]

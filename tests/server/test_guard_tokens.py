@@ -99,7 +99,7 @@ def test_a_request_with_a_named_token_gets_its_name_and_scope():
     assert callers == [("ci", Scope.READ)]
 
 
-def test_the_store_is_asked_in_another_thread_and_once_in_a_moment():
+def test_the_store_is_queried_in_another_thread_and_the_result_is_cached():
     cache = FakeTokenCache(TOKEN)
 
     send_requests(cache, *[BEARER] * 5)
@@ -125,7 +125,7 @@ def test_the_store_is_asked_in_another_thread_and_once_in_a_moment():
         BEARER | {"sec-fetch-site": "cross-site"},
     ],
 )
-def test_the_store_is_not_asked_for_what_it_cannot_know(headers: dict[str, str]):
+def test_the_store_is_not_queried_for_requests_without_a_named_token(headers: dict[str, str]):
     cache = FakeTokenCache(TOKEN)
 
     send_requests(cache, headers)
@@ -133,7 +133,7 @@ def test_the_store_is_not_asked_for_what_it_cannot_know(headers: dict[str, str])
     assert cache.lookups == []
 
 
-def test_a_store_that_is_away_lets_nobody_in_and_says_so():
+def test_an_unavailable_store_refuses_named_tokens_with_503():
     answers, callers = send_requests(
         FakeTokenCache(StorageError("away")), BEARER, {"authorization": f"Bearer {OWNER}"}
     )
@@ -145,7 +145,7 @@ def test_a_store_that_is_away_lets_nobody_in_and_says_so():
 
 
 @pytest.mark.parametrize("text", [format_token(ID, "x" * 43), format_token("0" * 12, SECRET)])
-def test_a_wrong_secret_or_id_is_a_guess(text: str):
+def test_a_wrong_secret_or_id_counts_as_a_guess(text: str):
     answers, callers = send_requests(FakeTokenCache(TOKEN), *[{"authorization": f"Bearer {text}"}] * 12)
 
     assert [status for status, _ in answers] == [401] * 10 + [429] * 2
@@ -164,11 +164,11 @@ def test_the_link_logs_in_with_a_named_token_and_only_at_the_root():
     assert decide("/", "POST", query_token=TEXT).status == 401
 
 
-def test_a_header_is_believed_and_a_query_beside_it_is_not_looked_at():
+def test_the_authorization_header_takes_precedence_over_the_query():
     assert decide("/", headers=BEARER, query_token=OWNER) == Admitted("ci", scope=Scope.READ, token_id=ID)
 
 
-def test_a_cookie_proves_a_token_without_telling_it_or_being_made_of_what_is_stored():
+def test_a_cookie_authenticates_without_containing_the_secret_or_its_digest():
     cookie = POLICY.build_cookie(TOKEN)
     elsewhere = AccessPolicy(hosts=POLICY.hosts, token="p" * 32, mcp_needs_token=True)
 
@@ -178,14 +178,14 @@ def test_a_cookie_proves_a_token_without_telling_it_or_being_made_of_what_is_sto
     assert elsewhere.build_cookie(TOKEN) != cookie, "who knows the digest does not know the cookie"
 
 
-def test_a_reader_changes_nothing_outside_mcp_where_each_tool_asks_for_its_scope():
+def test_a_read_token_cannot_write_over_rest_but_may_call_mcp():
     assert decide("/api/v1/agents", "POST", headers=BEARER).status == 403
     assert decide("/api/v1/agents", "DELETE", headers=BEARER).needs is Scope.WORK
     assert isinstance(decide("/mcp", "POST", headers=BEARER), Admitted)
     assert isinstance(decide("/ws", headers=BEARER, is_websocket=True), Admitted)
 
 
-def test_the_log_hides_tokens_in_whatever_is_written():
+def test_tokens_are_redacted_in_every_log_line():
     hide = TokenRedactionFilter(OWNER)
     line = logging.LogRecord("x", logging.INFO, "f", 1, "%s and %r", (f"?token={TEXT}", {"a": OWNER}), None)
     other = logging.LogRecord("x", logging.INFO, "f", 1, "%s calls", ("ci",), None)

@@ -32,7 +32,7 @@ async def render_prompt(app: Application, name: str, **arguments: str) -> str:
         return await get_prompt(client, name, **arguments)
 
 
-def test_prompts_are_listed_small_and_each_argument_is_optional(app: Application):
+def test_prompts_are_listed_with_short_descriptions_and_optional_arguments(app: Application):
     async def look() -> Any:
         async with connect_in_process(app) as client:
             return await client.list_prompts()
@@ -54,7 +54,7 @@ def test_a_server_without_reviews_offers_no_prompt_for_them(tmp_path: Path, loca
     app.close()
 
 
-def test_start_lists_the_ways_of_working_and_existing_work(app: Application):
+def test_the_start_prompt_lists_the_ways_of_working_and_existing_work(app: Application):
     Project(app).create_plan("Login by SSO")
 
     async def look() -> str:
@@ -69,7 +69,7 @@ def test_start_lists_the_ways_of_working_and_existing_work(app: Application):
     assert '"Login by SSO": 0 of 2 tasks done' in text
 
 
-def test_resume_tells_how_things_stand_and_for_whom(tmp_path: Path, location: str):
+def test_the_resume_prompt_shows_the_open_work_of_the_agent(tmp_path: Path, location: str):
     app = make_app(tmp_path, location)
     project = Project(app)
 
@@ -108,7 +108,7 @@ def test_work_without_tools_to_continue_it_is_left_out(tmp_path: Path, location:
     assert task not in texts["tracking"]
 
 
-def test_review_says_how_reviews_are_run(app: Application):
+def test_the_review_prompt_explains_how_to_run_reviews(app: Application):
     async def look() -> tuple[str, str]:
         async with connect_in_process(app) as client:
             return await get_prompt(client, "deepwork_review"), await get_prompt(
@@ -130,7 +130,9 @@ def test_review_says_how_reviews_are_run(app: Application):
         ("deepwork_start", {"goal": "x" * 10_001}, "INVALID_INPUT"),
     ],
 )
-def test_errors_are_those_of_tools(app: Application, name: str, arguments: dict[str, str], code: str):
+def test_errors_have_the_same_codes_as_in_tools(
+    app: Application, name: str, arguments: dict[str, str], code: str
+):
     async def look() -> dict[str, Any]:
         async with connect_in_process(app) as client:
             return await get_refusal(client.get_prompt(name, arguments))
@@ -142,7 +144,7 @@ def test_errors_are_those_of_tools(app: Application, name: str, arguments: dict[
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_prompts_and_resources_over_stdio(tmp_path: Path, mode: str):
+def test_prompts_and_resources_work_over_stdio(tmp_path: Path, mode: str):
     async def look() -> None:
         async with connect_stdio(tmp_path, mode=mode) as client:
             assert sorted(each.name for each in await client.list_prompts()) == NAMES

@@ -21,16 +21,18 @@ def list_names(registry: dict[str, ToolSpec], tmp_path: Path, **flags: Any) -> l
     return list(select_tools(registry, load_settings(tmp_path, flags, environment={})))
 
 
-def test_every_tool_is_there_in_the_order_of_names(registry: dict[str, ToolSpec]):
+def test_every_tool_is_listed_in_alphabetical_order(registry: dict[str, ToolSpec]):
     assert list(registry) == sorted(registry)
     assert {spec.toolset for spec in registry.values()} >= {"agents", "jobs", "messages", "reviews"}
 
 
-def test_asking_for_the_tools_opens_no_database(tmp_path: Path, registry: dict[str, ToolSpec]):
+def test_listing_tools_opens_no_database(tmp_path: Path, registry: dict[str, ToolSpec]):
     assert not (tmp_path / "deepwork.db").exists()
 
 
-def test_toolsets_tools_exclusions_and_read_only_narrow(registry: dict[str, ToolSpec], tmp_path: Path):
+def test_toolsets_tools_exclusions_and_read_only_filter_the_list(
+    registry: dict[str, ToolSpec], tmp_path: Path
+):
     assert list_names(registry, tmp_path) == list(registry)
     assert all(name.startswith("agent_") for name in list_names(registry, tmp_path, toolsets="agents"))
     assert list_names(registry, tmp_path, tools="agent_get,agent_list") == ["agent_get", "agent_list"]
@@ -39,7 +41,7 @@ def test_toolsets_tools_exclusions_and_read_only_narrow(registry: dict[str, Tool
 
 
 @pytest.mark.parametrize("flags", [{"toolsets": "agent"}, {"tools": "agents_get"}, {"exclude_tools": "x"}])
-def test_a_name_that_is_none_is_refused_with_the_names_there_are(
+def test_an_unknown_tool_or_toolset_is_refused_with_a_suggestion(
     registry: dict[str, ToolSpec], tmp_path: Path, flags: dict[str, str]
 ):
     with pytest.raises(DefinitionError) as refused:
@@ -48,7 +50,7 @@ def test_a_name_that_is_none_is_refused_with_the_names_there_are(
     assert "agent" in refused.value.suggestion
 
 
-def test_a_read_only_server_offers_what_it_can_do_without_writing(
+def test_a_read_only_server_offers_only_tools_that_can_run_without_writing(
     registry: dict[str, ToolSpec], tmp_path: Path
 ):
     assert "message_get" in list_names(registry, tmp_path, read_only=True)
@@ -69,13 +71,13 @@ def test_a_schema_is_small_and_flat(registry: dict[str, ToolSpec]):
     }
 
 
-def test_no_schema_uses_what_some_model_apis_refuse(registry: dict[str, ToolSpec]):
+def test_no_schema_uses_features_that_some_model_apis_refuse(registry: dict[str, ToolSpec]):
     for spec in registry.values():
         text = str(spec.input_schema)
         assert not any(word in text for word in ("anyOf", "$ref", "$defs", "title"))
 
 
-def test_a_description_is_one_short_sentence_or_two(registry: dict[str, ToolSpec]):
+def test_every_description_is_one_short_line(registry: dict[str, ToolSpec]):
     for spec in registry.values():
         assert 10 < len(spec.description) <= 300
         assert "\n" not in spec.description
@@ -93,7 +95,9 @@ def test_a_description_is_one_short_sentence_or_two(registry: dict[str, ToolSpec
         ({"name": "a", "runtime": "codex", "metadata": "no"}, "`metadata`: input should be a valid dictionary, not 'no'."),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_name(registry: dict[str, ToolSpec], given: dict[str, Any], said: str):
+def test_invalid_arguments_are_named_in_the_error(
+    registry: dict[str, ToolSpec], given: dict[str, Any], said: str
+):
     with pytest.raises(InvalidInput) as refused:
         registry["agent_register"].validate_arguments(given)
 
@@ -101,12 +105,12 @@ def test_what_is_wrong_is_said_with_its_name(registry: dict[str, ToolSpec], give
     assert "agent_register" in refused.value.suggestion
 
 
-def test_many_problems_are_counted_not_listed(registry: dict[str, ToolSpec]):
+def test_many_problems_are_truncated_and_counted(registry: dict[str, ToolSpec]):
     with pytest.raises(InvalidInput, match="And 5 more"):
         registry["agent_get"].validate_arguments({"id": "x"} | {f"p{number}": 1 for number in range(10)})
 
 
-def test_only_what_was_given_is_passed_on(registry: dict[str, ToolSpec]):
+def test_only_given_arguments_are_passed_on(registry: dict[str, ToolSpec]):
     assert registry["agent_update"].validate_arguments({"id": "ag_1"}) == {"id": "ag_1"}
     assert registry["agent_update"].validate_arguments({"id": "a", "current_task_id": None}) == {
         "id": "a",
@@ -114,7 +118,7 @@ def test_only_what_was_given_is_passed_on(registry: dict[str, ToolSpec]):
     }
 
 
-def test_an_answer_has_a_schema_for_those_who_want_it(registry: dict[str, ToolSpec]):
+def test_a_tool_has_an_output_schema(registry: dict[str, ToolSpec]):
     schema = registry["agent_list"].output_schema
 
     assert schema is not None

@@ -50,7 +50,7 @@ def build_reference(uri: str) -> ResourceTemplateReference:
     return ResourceTemplateReference(type="ref/resource", uri=uri)
 
 
-def test_what_can_be_read_is_listed_without_notes(app: Application):
+def test_resources_and_templates_are_listed_without_metadata(app: Application):
     async def look() -> tuple[Any, Any]:
         async with connect_in_process(app) as client:
             return await client.list_resources(), await client.list_resource_templates()
@@ -64,7 +64,7 @@ def test_what_can_be_read_is_listed_without_notes(app: Application):
     ]
 
 
-def test_only_what_the_chosen_tools_tell_can_be_read(tmp_path: Path, location: str):
+def test_only_resources_of_the_selected_toolsets_are_listed(tmp_path: Path, location: str):
     app = make_app(tmp_path, location, toolsets="plans")
 
     async def look() -> tuple[Any, Any]:
@@ -84,7 +84,7 @@ def start_job(app: Application) -> Any:
     return invoke(app.database, app.registry["start_workflow"], JOB, call)["begin_step"]
 
 
-def test_sessions_are_those_under_way(app: Application):
+def test_the_sessions_resource_lists_active_sessions(app: Application):
     session = start_job(app)
 
     content = read_text(app, SESSIONS)
@@ -117,7 +117,7 @@ def test_sessions_of_another_project_in_the_same_store_are_not_listed(tmp_path: 
         app.close()
 
 
-def test_a_plan_is_a_page(app: Application):
+def test_a_plan_resource_is_its_markdown_summary(app: Application):
     id = create_plan(Project(app))
 
     content = read_text(app, PLAN_SUMMARY.replace("{id}", id))
@@ -127,7 +127,7 @@ def test_a_plan_is_a_page(app: Application):
     assert "0 of 2 tasks done" in content.text
 
 
-def test_a_tracked_workflow_is_what_get_context_tells(app: Application):
+def test_a_tracking_resource_contains_the_answer_of_get_context(app: Application):
     started = app.build_toolset("tracking")["start_workflow"].method(name="Move", objective="All moved.")
 
     context = json.loads(read_text(app, TRACKING_CONTEXT.replace("{id}", started.workflow_id)).text)
@@ -144,7 +144,7 @@ def test_a_tracked_workflow_is_what_get_context_tells(app: Application):
         (TRACKING_CONTEXT.replace("{id}", "tw_none"), "WORKFLOW_NOT_FOUND"),
     ],
 )
-def test_errors_are_those_of_tools(app: Application, uri: str, code: str):
+def test_errors_have_the_same_codes_as_in_tools(app: Application, uri: str, code: str):
     async def look() -> dict[str, Any]:
         async with connect_in_process(app) as client:
             return await get_refusal(client.read_resource(uri))
@@ -152,7 +152,7 @@ def test_errors_are_those_of_tools(app: Application, uri: str, code: str):
     assert anyio.run(look)["code"] == code
 
 
-def test_ids_are_completed_the_newest_first(tmp_path: Path, location: str):
+def test_ids_are_completed_newest_first(tmp_path: Path, location: str):
     app = make_app(tmp_path, location)
     project = Project(app)
     older, newer = create_plan(project, "Older"), create_plan(project, "Newer")
@@ -167,7 +167,7 @@ def test_ids_are_completed_the_newest_first(tmp_path: Path, location: str):
     app.close()
 
 
-def test_no_more_ids_are_offered_than_the_protocol_allows(app: Application):
+def test_at_most_a_hundred_ids_are_offered(app: Application):
     with app.database.transaction() as tx:
         tx.execute_many(
             "INSERT INTO plans (id, name, source_type, source_content, status, max_parallel_tasks,"

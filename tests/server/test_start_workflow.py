@@ -51,7 +51,7 @@ def get_refusal(app: Application, **given: Any) -> DeepworkError:
     return refused.value
 
 
-def test_a_job_is_run_or_a_record_begun(app: Application):
+def test_start_workflow_starts_a_job_or_a_tracked_workflow(app: Application):
     assert start(app, **JOB)["begin_step"]["step_id"] == "a"
     assert start(app, **RECORD, profile="COMPLEX")["total_phases"] == 4
     assert list_event_types(app) == ["session:started", "workflow:created"]
@@ -69,7 +69,7 @@ def test_a_job_is_run_or_a_record_begun(app: Application):
         RECORD | {"instance_id": "i"},
     ],
 )
-def test_what_is_not_one_whole_form_changes_nothing(app: Application, given: dict[str, str]):
+def test_incomplete_or_mixed_arguments_change_nothing(app: Application, given: dict[str, str]):
     error = get_refusal(app, **given)
 
     assert error.code is Code.INVALID_INPUT
@@ -78,19 +78,19 @@ def test_what_is_not_one_whole_form_changes_nothing(app: Application, given: dic
     assert list_event_types(app) == []
 
 
-def test_what_a_form_may_not_hold_is_refused_as_ever(app: Application):
+def test_invalid_values_are_refused_as_in_the_separate_tools(app: Application):
     assert "total_phases" in get_refusal(app, **RECORD, total_phases=0).message
     assert "colour" in get_refusal(app, **RECORD, colour="red").message
     assert get_refusal(app, **(JOB | {"job_name": "nothing"})).code is Code.JOB_NOT_FOUND
 
 
-def test_null_is_as_good_as_absent(app: Application):
+def test_null_counts_as_omitted(app: Application):
     nothing = dict.fromkeys(("goal", "job_name", "workflow_name", "instance_id", "profile", "total_phases"))
 
     assert start(app, **RECORD, **nothing)["profile"] == "standard"
 
 
-def test_under_a_key_many_calls_have_one_effect(app: Application):
+def test_concurrent_calls_under_one_key_have_one_effect(app: Application):
     with ThreadPoolExecutor(4) as callers:
         answers = list(callers.map(lambda _: start(app, "k", **RECORD), range(4)))
 
@@ -98,7 +98,7 @@ def test_under_a_key_many_calls_have_one_effect(app: Application):
     assert list_event_types(app) == ["workflow:created"]
 
 
-def test_a_key_is_not_used_for_something_else(app: Application):
+def test_a_key_with_different_arguments_is_rejected(app: Application):
     start(app, "k", **RECORD)
 
     with pytest.raises(DeepworkError) as refused:
@@ -107,7 +107,7 @@ def test_a_key_is_not_used_for_something_else(app: Application):
     assert refused.value.code is Code.KEY_REUSED
 
 
-def test_a_job_under_a_key_is_run_once(app: Application):
+def test_a_job_started_twice_under_one_key_starts_once(app: Application):
     first = start(app, "k", **JOB)
 
     again = start(app, "k", **JOB)
@@ -117,7 +117,9 @@ def test_a_job_under_a_key_is_run_once(app: Application):
 
 
 @pytest.mark.parametrize("toolsets", ["tracking", "plans,tracking"])
-def test_without_jobs_it_is_the_record_alone(apps: Callable[[str], Application], toolsets: str):
+def test_without_jobs_only_tracked_workflows_can_be_started(
+    apps: Callable[[str], Application], toolsets: str
+):
     spec = apps(toolsets).registry["start_workflow"]
 
     assert spec.toolset == "tracking"
@@ -126,7 +128,7 @@ def test_without_jobs_it_is_the_record_alone(apps: Callable[[str], Application],
 
 
 @pytest.mark.parametrize("toolsets", ["jobs", "plans"])
-def test_without_tracking_it_is_the_job_alone(apps: Callable[[str], Application], toolsets: str):
+def test_without_tracking_only_jobs_can_be_started(apps: Callable[[str], Application], toolsets: str):
     spec = apps(toolsets).registry["start_workflow"]
 
     assert spec.toolset == "jobs"
@@ -134,5 +136,5 @@ def test_without_tracking_it_is_the_job_alone(apps: Callable[[str], Application]
 
 
 @pytest.mark.parametrize("toolsets", ["all", "jobs,tracking"])
-def test_with_both_it_requires_nothing(apps: Callable[[str], Application], toolsets: str):
+def test_with_jobs_and_tracking_no_parameter_is_required(apps: Callable[[str], Application], toolsets: str):
     assert "required" not in apps(toolsets).registry["start_workflow"].input_schema

@@ -21,7 +21,7 @@ WORDS = {"step_instructions", "needs_work", "workflow_complete", "suggestion", "
 """Words in backquotes that are not tools."""
 
 
-def test_it_names_only_tools_that_the_toolsets_offer(tmp_path):
+def test_guidance_names_only_tools_of_the_selected_toolsets(tmp_path):
     for size in range(1, len(TOOLSETS) + 1):
         for some in itertools.combinations(TOOLSETS, size):
             named = set(re.findall(r"`(\w+)`", guidance.render_section(some))) - WORDS
@@ -42,7 +42,7 @@ def _list_offered(toolset: str, folder, known: dict[str, set[str]] = {}) -> set[
     return known[toolset]
 
 
-def test_it_costs_at_most_450_tokens():
+def test_guidance_costs_at_most_450_tokens():
     whole = guidance.insert_section("", guidance.render_section(TOOLSETS))
 
     assert openai.o200k_base().count(whole) <= 450
@@ -57,7 +57,7 @@ _pages = st.one_of(
 
 
 @given(_pages, _pages.map(lambda text: text.replace("\r", "")))
-def test_put_then_taken_leaves_the_page(page: str, body: str):
+def test_inserting_and_removing_the_section_keeps_the_page(page: str, body: str):
     new = guidance.insert_section(page, f"{body}.")
 
     assert new.startswith(page)
@@ -67,7 +67,7 @@ def test_put_then_taken_leaves_the_page(page: str, body: str):
 
 @given(_pages, _pages)
 @example("\r", "")
-def test_a_new_text_takes_the_place_of_the_old_one_only(before: str, after: str):
+def test_inserting_again_replaces_only_the_old_section(before: str, after: str):
     new = guidance.insert_section(before or "# Ours\n", "old") + "\n" + after
 
     changed = guidance.insert_section(new, "new")
@@ -83,7 +83,7 @@ def test_a_new_text_takes_the_place_of_the_old_one_only(before: str, after: str)
         ("<!-- deepwork:begin -->\n<!-- deepwork:begin -->\n<!-- deepwork:end -->", 2),
     ],
 )
-def test_half_a_section_is_refused(page: str, line: int):
+def test_an_incomplete_section_is_refused(page: str, line: int):
     with pytest.raises(UnreadableText) as error:
         guidance.insert_section(page, "x")
 

@@ -10,7 +10,7 @@ from deepwork.config import OPTIONS, load_settings
 from setup.sandbox import Sandbox
 
 
-def test_it_writes_what_a_project_needs_and_says_so(sandbox: Sandbox):
+def test_init_writes_the_project_files_and_lists_them(sandbox: Sandbox):
     ran = sandbox.run("init", "--example-job", "--example-review", "--json")
 
     assert ran.code == 0, ran.err
@@ -22,7 +22,7 @@ def test_it_writes_what_a_project_needs_and_says_so(sandbox: Sandbox):
     assert sandbox.run("review", "rules").code == 0
 
 
-def test_repeating_it_is_harmless(sandbox: Sandbox):
+def test_repeating_init_changes_nothing(sandbox: Sandbox):
     sandbox.run("init", "--example-job", "--example-review")
     before = sandbox.read_files()
 
@@ -33,7 +33,7 @@ def test_repeating_it_is_harmless(sandbox: Sandbox):
     assert sandbox.read_files() == before
 
 
-def test_what_is_there_stays(sandbox: Sandbox):
+def test_init_keeps_existing_files(sandbox: Sandbox):
     mine = {
         ".deepreview": "mine: {}\n",
         ".deepwork/.gitignore": "tmp/\n",
@@ -63,7 +63,7 @@ def test_the_settings_file_changes_nothing_until_a_line_is_uncommented(sandbox: 
     assert uncommented.endswith("\n")
 
 
-def test_a_folder_that_is_not_there_is_named(sandbox: Sandbox):
+def test_a_missing_folder_is_named_in_the_error(sandbox: Sandbox):
     ran = sandbox.run("init", "--path", "nowhere")
 
     assert ran.code == 2

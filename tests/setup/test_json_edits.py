@@ -117,9 +117,7 @@ def require_same_content(left: str, text: str, data: dict[str, Any]) -> None:
 
 @given(draw_documents(), _values)
 @settings(max_examples=60, deadline=None)
-def test_what_is_put_changes_nothing_else_and_can_be_taken_away_again(
-    document: tuple[str, dict[str, Any]], value: Any
-):
+def test_inserting_changes_nothing_else_and_can_be_undone(document: tuple[str, dict[str, Any]], value: Any):
     text, data = document
 
     new = insert(text, PATH, ENTRY)
@@ -177,9 +175,7 @@ def build_file(chance: random.Random) -> str:
     st.lists(st.sampled_from(["SessionStart", "Stop", "PostToolUse"]), min_size=1, max_size=3, unique=True),
 )
 @settings(max_examples=25, deadline=None)
-def test_items_appended_to_lists_can_be_taken_out_again(
-    document: tuple[str, dict[str, Any]], events: list[str]
-):
+def test_items_appended_to_lists_can_be_removed(document: tuple[str, dict[str, Any]], events: list[str]):
     text, data = document
     if "hooks" in data:
         return  # whatever that is, it is not for us
@@ -214,21 +210,21 @@ def test_items_appended_to_lists_can_be_taken_out_again(
         '{\r\n  "mcpServers": {\r\n  }\r\n}\r\n',
     ],
 )
-def test_the_usual_files_get_and_lose_an_entry(text: str):
+def test_an_entry_can_be_added_to_and_removed_from_common_files(text: str):
     new = insert(text, PATH, ENTRY)
 
     assert parse_data(new)["mcpServers"] == {"deepwork": ENTRY}
     require_same_content(remove(new, PATH), text, parse_data(text) or {})
 
 
-def test_one_of_several_entries_goes_without_a_change_to_other_text():
+def test_removing_one_of_several_entries_leaves_other_text_unchanged():
     text = '{\n  "mcpServers": {\n    "mine": {"url": "x"} // keep\n  },\n  "a": [1,\n    2]\n}'
 
     assert remove(insert(text, PATH, ENTRY), PATH) == text
 
 
 @pytest.mark.parametrize("text", ["// mine", "// mine\n", "/* a */\r\n// b"])
-def test_remarks_alone_stay(text: str):
+def test_files_with_only_comments_keep_them(text: str):
     new = append(text, ("hooks", "Stop"), {"hooks": [1]})
 
     assert parse_data(new) == {"hooks": {"Stop": [{"hooks": [1]}]}}
@@ -243,7 +239,7 @@ def test_an_update_changes_given_members_only():
     assert parse_data(new) == {"a": 1, "mcpServers": {"deepwork": {"command": "new", "mine": 2, "args": []}}}
 
 
-def test_a_new_member_follows_the_indentation_and_the_remarks_of_the_file():
+def test_a_new_member_follows_the_indentation_and_comments_of_the_file():
     text = '{\n\t"servers": {\n\t\t"a": {"url": "x"} // mine\n\t},\n}\n'
 
     new = insert(text, ("servers", "deepwork"), {"command": "deepwork"})
@@ -253,13 +249,13 @@ def test_a_new_member_follows_the_indentation_and_the_remarks_of_the_file():
     )
 
 
-def test_what_others_added_since_keeps_its_place_when_ours_goes():
+def test_entries_added_later_are_kept_when_ours_is_removed():
     text = insert(insert("{}", PATH, ENTRY), ("mcpServers", "mine"), 1)
 
     assert parse_data(remove(text, PATH)) == {"mcpServers": {"mine": 1}}
 
 
-def test_a_comment_that_was_added_since_keeps_its_container():
+def test_a_comment_added_later_keeps_its_container():
     text = insert("{}", PATH, ENTRY).replace('{\n    "deepwork"', '{ // keep me\n    "deepwork"')
 
     left = remove(text, PATH)
@@ -276,7 +272,7 @@ def test_a_comment_that_was_added_since_keeps_its_container():
         ('{"a": 01}', 1), ('{"\\x": 1}', 1),
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_named_by_its_line(text: str, line: int):
+def test_invalid_json_is_reported_with_its_line(text: str, line: int):
     with pytest.raises(jsonc.UnreadableText) as error:
         jsonc.parse(text)
 
@@ -286,7 +282,7 @@ def test_what_is_no_json_is_named_by_its_line(text: str, line: int):
 @pytest.mark.parametrize(
     ("text", "line"), [("[]", 1), ('{\n"mcpServers": []}', 2), ('{\n\n"mcpServers": null}', 3)]
 )
-def test_a_section_that_is_no_object_is_refused(text: str, line: int):
+def test_a_section_that_is_not_an_object_is_refused(text: str, line: int):
     with pytest.raises(jsonc.UnreadableText, match="must be an object") as error:
         insert(text, PATH, ENTRY)
 

@@ -50,7 +50,9 @@ def find_entry(sandbox: Sandbox, client: str, scope: str) -> str:
 
 
 @pytest.mark.parametrize(("client", "scope"), EVERY)
-def test_set_up_checked_repeated_and_removed_leaves_nothing_behind(sandbox: Sandbox, client: str, scope: str):
+def test_setup_can_be_checked_repeated_and_removed_without_leftovers(
+    sandbox: Sandbox, client: str, scope: str
+):
     words = (client, "--scope", scope, "--hooks")
 
     before = sandbox.run("setup", *words, "--check")
@@ -71,7 +73,7 @@ def test_set_up_checked_repeated_and_removed_leaves_nothing_behind(sandbox: Sand
     assert list(sandbox.project.iterdir()) == []
 
 
-def test_entries_have_the_form_that_each_client_reads(sandbox: Sandbox):
+def test_entries_have_the_format_of_each_client(sandbox: Sandbox):
     for client, scope in EVERY:
         sandbox.run("setup", client, "--scope", scope)
     project = str(sandbox.project)
@@ -109,7 +111,7 @@ def test_entries_have_the_form_that_each_client_reads(sandbox: Sandbox):
 
 
 @pytest.mark.parametrize("client", ["cursor", "vscode", "gemini", "opencode", "zed"])
-def test_remarks_order_and_other_entries_stay(sandbox: Sandbox, client: str):
+def test_comments_order_and_other_entries_are_kept(sandbox: Sandbox, client: str):
     file = FILES[client][0]
     assert file is not None
     text = REMARKS % BY_NAME[client].section
@@ -126,7 +128,7 @@ def test_remarks_order_and_other_entries_stay(sandbox: Sandbox, client: str):
     assert find_entry(sandbox, client, "project") == text
 
 
-def test_other_text_of_a_users_files_stays_with_hooks_and_guidance(sandbox: Sandbox):
+def test_setup_with_hooks_and_guidance_keeps_other_text_of_the_users_files(sandbox: Sandbox):
     mine = {
         "~/.claude.json": '{\n  "numStartups": 3,\n  "projects": {"/a": {"x": []}}\n}',
         "~/.claude/settings.json": '{\n    "hooks": {\n        "Stop": [\n            {"hooks": [{"type": "command", "command": "say done"}]}\n        ]\n    },\n    "model": "opus"\n}\n',
@@ -173,7 +175,7 @@ def test_an_entry_written_by_hand_is_left_alone_unless_forced(sandbox: Sandbox):
 
 
 @pytest.mark.parametrize("client", ["claude-code", "codex"])
-def test_what_a_user_added_to_our_entry_survives_the_next_setup(sandbox: Sandbox, client: str):
+def test_user_changes_to_our_entry_survive_the_next_setup(sandbox: Sandbox, client: str):
     sandbox.run("setup", client, "--toolsets", "plans,agents")
     file = FILES[client][0]
     assert file is not None
@@ -194,7 +196,7 @@ def test_what_a_user_added_to_our_entry_survives_the_next_setup(sandbox: Sandbox
     assert f'"{sandbox.bin}' not in text
 
 
-def test_cursor_gets_the_tools_it_can_show_and_a_note_about_the_rest(sandbox: Sandbox):
+def test_cursor_gets_at_most_forty_tools_and_a_note_about_the_others(sandbox: Sandbox):
     usual = sandbox.run("setup", "cursor")
     answer = sandbox.run("setup", "cursor", "--json").json
     everything = sandbox.run("setup", "cursor", "--toolsets", "all")
@@ -208,7 +210,7 @@ def test_cursor_gets_the_tools_it_can_show_and_a_note_about_the_rest(sandbox: Sa
     assert kept["tools"] > 40
 
 
-def test_a_projects_own_choice_of_toolsets_counts(sandbox: Sandbox):
+def test_toolsets_of_the_project_config_are_used(sandbox: Sandbox):
     sandbox.write(".deepwork/config.yml", "toolsets: [jobs, plans]\n")
 
     answer = sandbox.run("setup", "cursor", "--json").json
@@ -217,7 +219,7 @@ def test_a_projects_own_choice_of_toolsets_counts(sandbox: Sandbox):
     assert "--toolsets" not in find_entry(sandbox, "cursor", "project")
 
 
-def test_an_unknown_toolset_or_client_is_named(sandbox: Sandbox):
+def test_an_unknown_toolset_or_client_is_named_in_the_error(sandbox: Sandbox):
     toolset = sandbox.run("setup", "codex", "--toolsets", "nonsense")
     client = sandbox.run("setup", "nonsense")
     scope = sandbox.run("setup", "windsurf", "--scope", "project")
@@ -243,7 +245,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("client", "file", "text", "line"), BROKEN)
-def test_a_file_that_cannot_be_read_is_named_by_line_and_left_alone(
+def test_an_unreadable_file_is_reported_with_its_line_and_not_changed(
     sandbox: Sandbox, client: str, file: str, text: str, line: int
 ):
     path = sandbox.write(file, text)
@@ -256,7 +258,7 @@ def test_a_file_that_cannot_be_read_is_named_by_line_and_left_alone(
     assert sandbox.read_files() == {file: text}
 
 
-def test_a_file_that_is_no_text_is_left_alone(sandbox: Sandbox):
+def test_a_file_that_is_not_utf_8_is_not_changed(sandbox: Sandbox):
     path = sandbox.project / ".mcp.json"
     path.write_bytes(b'{"a":\n "\xff"}')
 
@@ -266,7 +268,7 @@ def test_a_file_that_is_no_text_is_left_alone(sandbox: Sandbox):
     assert path.read_bytes() == b'{"a":\n "\xff"}'
 
 
-def test_links_are_followed_and_rights_are_kept(sandbox: Sandbox):
+def test_links_are_followed_and_permissions_are_kept(sandbox: Sandbox):
     target = sandbox.write("~/dotfiles/claude.json", '{"a": 1}')
     target.chmod(0o664)
     (sandbox.home / ".claude.json").symlink_to(target)
@@ -285,7 +287,7 @@ def test_links_are_followed_and_rights_are_kept(sandbox: Sandbox):
     assert stat.S_IMODE((sandbox.home / ".claude" / "CLAUDE.md").stat().st_mode) == 0o600
 
 
-def test_what_a_link_leads_to_is_emptied_but_never_deleted(sandbox: Sandbox):
+def test_the_target_of_a_link_is_emptied_but_not_deleted(sandbox: Sandbox):
     (sandbox.project / "CLAUDE.md").symlink_to("shared.md")
     (sandbox.project / ".mcp.json").symlink_to(sandbox.write("~/dotfiles/servers.json", ""))
     (sandbox.home / ".dotclaude").mkdir()
@@ -307,7 +309,7 @@ def test_what_a_link_leads_to_is_emptied_but_never_deleted(sandbox: Sandbox):
 
 
 @pytest.mark.parametrize("client", ["cursor", "gemini"])
-def test_a_file_of_remarks_alone_keeps_them(sandbox: Sandbox, client: str):
+def test_a_file_with_only_comments_keeps_them(sandbox: Sandbox, client: str):
     file = FILES[client][0]
     assert file is not None
     sandbox.write(file, "// servers of this project")
@@ -320,7 +322,7 @@ def test_a_file_of_remarks_alone_keeps_them(sandbox: Sandbox, client: str):
     assert sandbox.read_files() == {file: "// servers of this project\n"}
 
 
-def test_guidance_that_another_client_goes_by_stays(sandbox: Sandbox):
+def test_guidance_used_by_another_client_is_kept(sandbox: Sandbox):
     sandbox.run("setup", "codex")
     sandbox.run("setup", "cursor")
 
@@ -334,7 +336,7 @@ def test_guidance_that_another_client_goes_by_stays(sandbox: Sandbox):
     assert sandbox.read_files() == {}
 
 
-def test_shared_guidance_speaks_of_what_any_of_its_readers_has(sandbox: Sandbox):
+def test_shared_guidance_covers_the_tools_of_every_client(sandbox: Sandbox):
     sandbox.run("setup", "codex")
     sandbox.run("setup", "cursor")
 
@@ -343,7 +345,7 @@ def test_shared_guidance_speaks_of_what_any_of_its_readers_has(sandbox: Sandbox)
     assert sandbox.run("setup", "cursor", "--check").code == 0
 
 
-def test_without_guidance_no_page_is_touched(sandbox: Sandbox):
+def test_no_guidance_leaves_guidance_files_unchanged(sandbox: Sandbox):
     sandbox.write("AGENTS.md", "Ours.\n")
 
     sandbox.run("setup", "codex", "--no-guidance")
@@ -351,7 +353,7 @@ def test_without_guidance_no_page_is_touched(sandbox: Sandbox):
     assert sandbox.read_files()["AGENTS.md"] == "Ours.\n"
 
 
-def test_hooks_are_written_for_the_clients_that_have_them_and_only_there(sandbox: Sandbox):
+def test_hooks_are_written_only_for_clients_that_support_them(sandbox: Sandbox):
     for client in CLIENTS:
         ran = sandbox.run("setup", client.name, "--hooks")
         assert ("none were written" in ran.out) == (client.hooks is None)
@@ -370,7 +372,7 @@ def test_hooks_are_written_for_the_clients_that_have_them_and_only_there(sandbox
     assert {client.name for client in CLIENTS if client.hooks} == set(HOOK_CLIENTS)
 
 
-def test_hooks_of_others_stay_and_ours_follow_the_program(sandbox: Sandbox):
+def test_other_hooks_are_kept_and_ours_are_updated_with_the_command(sandbox: Sandbox):
     text = '{\n  "hooks": {\n    "PostToolUse": [\n      {"matcher": "Edit", "hooks": [{"type": "command", "command": "fmt"}]}\n    ]\n  }\n}\n'
     sandbox.write(".claude/settings.json", text)
 
@@ -384,7 +386,7 @@ def test_hooks_of_others_stay_and_ours_follow_the_program(sandbox: Sandbox):
     assert sandbox.read_files()[".claude/settings.json"] == text
 
 
-def test_a_group_of_two_of_our_hooks_goes_as_a_whole_and_other_lists_stay(sandbox: Sandbox):
+def test_a_group_with_only_our_hooks_is_removed_and_other_lists_are_kept(sandbox: Sandbox):
     ours = {"type": "command", "command": "deepwork hook stop --client claude-code", "timeout": 10}
     group = {"matcher": "*", "hooks": [ours, ours]}
     sandbox.write(".claude/settings.json", json.dumps({"hooks": {"Stop": [group]}, "model": "opus"}))
@@ -414,7 +416,7 @@ def test_a_group_of_two_of_our_hooks_goes_as_a_whole_and_other_lists_stay(sandbo
          "--db 'postgresql://db/deepwork?sslmode=require' --global"),
     ],
 )  # fmt: skip
-def test_hooks_look_into_the_store_of_their_entry(sandbox: Sandbox, added: list[str], told: str):
+def test_hooks_use_the_store_of_their_entry(sandbox: Sandbox, added: list[str], told: str):
     def commands() -> list[str]:
         hooks = json.loads(sandbox.read_files()[".claude/settings.json"])["hooks"]
         return [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
@@ -442,7 +444,7 @@ def test_hooks_look_into_the_store_of_their_entry(sandbox: Sandbox, added: list[
     assert ".claude/settings.json" not in sandbox.read_files()
 
 
-def test_a_command_that_does_more_than_ours_is_the_users(sandbox: Sandbox):
+def test_an_extended_hook_command_belongs_to_the_user(sandbox: Sandbox):
     command = "deepwork hook stop --client claude-code --global && say done"
     text = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}})
     sandbox.write(".claude/settings.json", text)
@@ -452,7 +454,7 @@ def test_a_command_that_does_more_than_ours_is_the_users(sandbox: Sandbox):
     assert sandbox.read_files() == {".claude/settings.json": text}
 
 
-def test_without_deepwork_on_the_path_the_file_names_it_and_says_so(sandbox: Sandbox):
+def test_without_deepwork_on_the_path_the_entry_has_an_absolute_command(sandbox: Sandbox):
     (sandbox.bin / "deepwork").unlink()
 
     ran = sandbox.run("setup", "claude-code")
@@ -462,7 +464,7 @@ def test_without_deepwork_on_the_path_the_file_names_it_and_says_so(sandbox: San
     assert Path(entry["command"]).is_absolute()
 
 
-def test_clients_are_found_by_their_programs_and_folders(sandbox: Sandbox):
+def test_clients_are_detected_by_their_programs_and_folders(sandbox: Sandbox):
     sandbox.install("codex")
     (sandbox.home / ".codeium" / "windsurf").mkdir(parents=True)
     sandbox.write(".vscode/mcp.json", "{oops")
@@ -495,7 +497,7 @@ def test_config_folders_from_the_environment_are_used(sandbox: Sandbox, monkeypa
     }
 
 
-def test_opencode_keeps_the_name_its_file_has(sandbox: Sandbox):
+def test_opencode_keeps_the_existing_file_name(sandbox: Sandbox):
     sandbox.write("opencode.jsonc", "{\n  // mine\n}\n")
 
     sandbox.run("setup", "opencode", "--no-guidance")
@@ -503,7 +505,7 @@ def test_opencode_keeps_the_name_its_file_has(sandbox: Sandbox):
     assert list(sandbox.read_files()) == ["opencode.jsonc"]
 
 
-def test_a_folder_in_the_place_of_a_file_and_a_locked_one_are_clear_errors(sandbox: Sandbox):
+def test_folders_and_files_in_the_wrong_place_are_reported(sandbox: Sandbox):
     (sandbox.project / ".mcp.json").mkdir()
     (sandbox.project / ".codex").write_text("")
 

@@ -39,7 +39,7 @@ def draw_files() -> list[str]:
 FILES = draw_files()
 
 
-def test_what_was_put_is_there_and_goes_without_a_change_to_other_text():
+def test_inserting_and_removing_a_table_leaves_other_text_unchanged():
     for text in FILES:
         new = insert(text, PATH, ENTRY)
 
@@ -48,7 +48,7 @@ def test_what_was_put_is_there_and_goes_without_a_change_to_other_text():
         assert remove(new, PATH).rstrip() == text.rstrip(), repr(text)
 
 
-def test_a_table_in_the_middle_changes_and_goes_alone():
+def test_updating_and_removing_a_table_leaves_the_following_text_unchanged():
     for text in FILES:
         middle = insert(text if text.endswith("\n") or not text else text + "\n", PATH, ENTRY)
         whole = middle + "\n# about the next\n[zzz]\nlast = true\n"
@@ -64,7 +64,7 @@ def test_a_table_in_the_middle_changes_and_goes_alone():
         assert find_table(parse(left), PATH) is None
 
 
-def test_what_a_user_added_to_our_table_stays_when_it_is_brought_up_to_date():
+def test_updating_our_table_keeps_keys_that_the_user_added():
     text = (
         insert("", PATH, ENTRY)
         + "startup_timeout_sec = 30 # slow disk\n\n[mcp_servers.deepwork.tools.x]\napproval_mode = 'approve'\n"
@@ -75,7 +75,7 @@ def test_what_a_user_added_to_our_table_stays_when_it_is_brought_up_to_date():
     assert new == text.replace('["serve", "--path", "."]', '["serve", "--path", "/p"]')
 
 
-def test_tables_below_ours_go_with_it_because_without_it_they_are_an_error():
+def test_removing_our_table_also_removes_its_subtables():
     text = (
         insert("a = 1\n", PATH, ENTRY)
         + "\n[mcp_servers.deepwork.tools.x]\napproval_mode = 'approve'\n\n[b]\n"
@@ -84,7 +84,7 @@ def test_tables_below_ours_go_with_it_because_without_it_they_are_an_error():
     assert remove(text, PATH) == "a = 1\n\n[b]\n"
 
 
-def test_a_table_and_its_subtables_apart_from_it_go_and_comments_stay():
+def test_removing_a_table_also_removes_distant_subtables_and_keeps_comments():
     text = (
         insert("a = 1\n", PATH, ENTRY)
         + "# about b\n[b]\nc = 1\n[[mcp_servers.deepwork.hooks]]\nx = 1\n# about d\n[d]\n"
@@ -93,7 +93,7 @@ def test_a_table_and_its_subtables_apart_from_it_go_and_comments_stay():
     assert remove(text, PATH) == "a = 1\n\n# about b\n[b]\nc = 1\n# about d\n[d]\n"
 
 
-def test_variables_that_were_made_a_table_are_still_found():
+def test_a_table_with_a_separate_env_table_can_be_updated():
     text = '[mcp_servers.deepwork]\ncommand = "old"\nargs = []\n\n[mcp_servers.deepwork.env]\nDEEPWORK_SETUP = "entry"\nMINE = "1"\n'
 
     new = update(text, PATH, {"command": "deepwork", "args": ["serve"]})
@@ -104,7 +104,7 @@ def test_variables_that_were_made_a_table_are_still_found():
 @pytest.mark.parametrize(
     "text", ['mcp_servers = { mine = { command = "x" } }\n', "[[mcp_servers]]\na = 1\n", "mcp_servers = 3\n"]
 )
-def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
+def test_inserting_into_a_section_that_is_not_a_table_is_refused(text: str):
     with pytest.raises(UnreadableText, match=r"not written as a separate table \[mcp_servers.deepwork\]"):
         insert(text, PATH, ENTRY)
 
@@ -112,7 +112,7 @@ def test_a_form_that_no_table_can_be_added_to_is_refused(text: str):
 @pytest.mark.parametrize(
     "text", ["[mcp_servers]\ndeepwork = { command = 'x' }\n", "mcp_servers.deepwork.command = 'x'\n"]
 )
-def test_an_entry_in_another_form_is_not_half_removed(text: str):
+def test_removing_an_entry_that_is_not_a_separate_table_is_refused(text: str):
     with pytest.raises(UnreadableText, match="not written as a separate table"):
         remove(text, PATH)
 
@@ -130,7 +130,7 @@ def test_a_file_that_would_be_reordered_is_refused(text: str):
 @pytest.mark.parametrize(
     ("text", "line"), [("a = 1\nb = \n", 2), ("\n\n[a\n", 3), ("a = 1\na = 2\n", 2), ("x = '''\n", 1)]
 )
-def test_what_is_no_toml_is_named_by_its_line(text: str, line: int):
+def test_invalid_toml_is_reported_with_its_line(text: str, line: int):
     with pytest.raises(UnreadableText) as error:
         parse(text)
 
@@ -138,5 +138,5 @@ def test_what_is_no_toml_is_named_by_its_line(text: str, line: int):
 
 
 @pytest.mark.parametrize("value", ['a"b', "tab\t", "\x7f", "\x01", "é", "back\\slash", "line\nline"])
-def test_any_text_is_written_so_that_it_is_read_again(value: str):
+def test_any_text_is_written_so_that_it_reads_back_unchanged(value: str):
     assert find_table(parse(insert("", PATH, {"command": value})), PATH) == {"command": value}

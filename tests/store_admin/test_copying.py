@@ -260,7 +260,7 @@ def test_a_target_with_data_is_refused_and_unchanged(
 
 
 @kinds
-def test_a_difference_is_named_and_the_copy_is_discarded(
+def test_a_difference_is_reported_and_the_copy_is_discarded(
     filled: Callable[[str], str], place: Place, kind: str
 ):
     source, target = filled("sqlite"), place(kind)
@@ -298,7 +298,7 @@ LOSING = {
 
 
 @kinds
-def test_a_lost_row_is_named(filled: Callable[[str], str], place: Place, kind: str):
+def test_a_missing_row_is_reported(filled: Callable[[str], str], place: Place, kind: str):
     target = place(kind)
     engine = open_engine(target)
     engine.prepare()
@@ -387,7 +387,7 @@ def test_a_damaged_source_is_reported_and_the_target_stays_empty(
     assert is_empty(target)
 
 
-def test_text_that_a_server_cannot_store_is_named(place: Place, tmp_path: Path):
+def test_text_that_a_server_cannot_store_is_reported(place: Place, tmp_path: Path):
     source, target = place("sqlite"), place("postgres")
     with open_app(tmp_path, source) as app:
         id = call_tool(app, "agent_register", name="Ada", runtime="custom")["id"]

@@ -63,7 +63,7 @@ def list_problems(catalog: TemplateCatalog) -> list[str]:
     return list(map(str, catalog.scan().problems))
 
 
-def test_a_file_says_all_that_a_template_can(here: Application, tmp_path: Path):
+def test_a_template_file_supports_every_field(here: Application, tmp_path: Path):
     write_template(tmp_path, "r.yml", RELEASE)
 
     assert list_templates(here)["release"] == {
@@ -88,7 +88,7 @@ def test_a_file_says_all_that_a_template_can(here: Application, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["release.yml", "release.yaml", "release.json"])
-def test_yaml_and_json_will_do_and_the_file_names_the_template(
+def test_yaml_and_json_are_accepted_and_the_file_name_is_the_default_name(
     catalog: TemplateCatalog, tmp_path: Path, name: str
 ):
     write_template(tmp_path, name, json.dumps({"tasks": [{"name": "a"}]}, indent="\t"))
@@ -97,7 +97,7 @@ def test_yaml_and_json_will_do_and_the_file_names_the_template(
     assert list_problems(catalog) == []
 
 
-def test_a_user_has_templates_for_all_projects(catalog: TemplateCatalog, home: Path):
+def test_user_templates_are_available_in_every_project(catalog: TemplateCatalog, home: Path):
     write_template(home, "mine.yml", "tasks: [{name: a}]")
 
     assert list_own_ids(catalog) == ["file:user:mine"]
@@ -133,7 +133,7 @@ def test_other_files_are_ignored(catalog: TemplateCatalog, tmp_path: Path):
         ("tasks:\n- name: c\n- name: a\n  depends_on: [b]\n- name: b\n  depends_on: [a]\n", ":3: 2 tasks wait for each other in a cycle: a -> b -> a."),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_file_and_line(
+def test_problems_are_reported_with_file_and_line(
     catalog: TemplateCatalog, tmp_path: Path, text: str, said: str
 ):
     write_template(tmp_path, "x.yml", text)
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_said_with_file_and_line(
     assert list_problems(catalog) == [f".deepwork/templates/x.yml{said}"]
 
 
-def test_a_broken_file_is_named_and_hides_no_other(here: Application, tmp_path: Path, home: Path):
+def test_a_broken_file_is_reported_and_does_not_hide_others(here: Application, tmp_path: Path, home: Path):
     write_template(tmp_path, "a.yml", "tasks: 5\n")
     write_template(tmp_path, "b.yml", "tasks: [{name: a}]")
     write_template(home, "c.json", '{"tasks": [\n{"name": "a"},\n{"name": 1}]}')
@@ -158,7 +158,7 @@ def test_a_broken_file_is_named_and_hides_no_other(here: Application, tmp_path: 
     ]  # fmt: skip
 
 
-def test_asking_for_a_broken_file_explains_what_is_wrong(here: Application, tmp_path: Path):
+def test_applying_a_broken_template_file_explains_the_problem(here: Application, tmp_path: Path):
     write_template(tmp_path, "a.yml", "tasks: 5\n")
 
     with pytest.raises(DeepworkError) as by_id:
@@ -209,14 +209,14 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(
     assert list_own_ids(catalog) == []
 
 
-def test_a_changed_file_is_noticed_immediately(catalog: TemplateCatalog, tmp_path: Path):
+def test_a_changed_rule_file_is_detected_immediately(catalog: TemplateCatalog, tmp_path: Path):
     for number in range(20):  # of the same length, and faster than the clock of the file system ticks
         write_template(tmp_path, "a.yml", f"tasks: [{{name: n{number:02}}}]")
         [found] = [each for each in catalog.scan().templates if each.id == "file:project:a"]
         assert found.tasks[0].name == f"n{number:02}"
 
 
-def test_a_link_out_of_the_project_is_not_followed(
+def test_a_link_that_leads_outside_the_project_is_not_followed(
     catalog: TemplateCatalog, tmp_path: Path, tmp_path_factory: Any
 ):
     secret = tmp_path_factory.mktemp("elsewhere") / "secret.yml"
@@ -254,14 +254,14 @@ def test_a_file_whose_name_is_not_utf8_is_reported(catalog: TemplateCatalog, tmp
     ]
 
 
-def test_at_home_the_users_templates_are_the_projects(home: Path):
+def test_in_the_home_folder_user_templates_are_not_loaded_twice(home: Path):
     write_template(home, "a.yml", "tasks: 5")
     catalog = TemplateCatalog(home, home)
 
     assert len(list_problems(catalog)) == 1
 
 
-def test_editors_and_we_go_by_the_same_schema():
+def test_templates_match_the_schema_for_editors():
     import yaml
 
     package = Path(catalog_module.__file__).parent

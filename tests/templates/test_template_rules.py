@@ -15,7 +15,7 @@ def get_names(*variables: Variable) -> list[str]:
     return [each.name for each in variables]
 
 
-def test_gaps_are_found_in_every_text_of_a_task():
+def test_placeholders_are_found_in_every_text_of_a_task():
     task = make_outline(
         "{{a}}", description="{{ b }}", parallel_group="{{c}}", depends_on=["{{d}}"],
         files_likely_affected=("src/{{e}}/**",), required_capabilities=("{{f}}",),
@@ -24,7 +24,7 @@ def test_gaps_are_found_in_every_text_of_a_task():
     assert get_names(*rules.collect_variables([task], [])) == list("abcdef")
 
 
-def test_what_was_declared_comes_first_and_once():
+def test_declared_variables_are_listed_first_and_once():
     declared = [Variable("z", "unused"), Variable("b", required=False)]
 
     assert get_names(*rules.collect_variables([make_outline("{{a}} {{b}} {{a}}")], declared)) == [
@@ -35,14 +35,14 @@ def test_what_was_declared_comes_first_and_once():
 
 
 @pytest.mark.parametrize("text", ["{{}}", "{{ }}", "{{a-b}}", "{{user.name}}", "{a}", "{ {a} }", "{{a b}}"])
-def test_text_that_is_not_a_placeholder_stays_as_it_is(text: str):
+def test_text_that_is_not_a_placeholder_is_kept_unchanged(text: str):
     made = build_template(make_outline("a", description=text))
 
     assert made.variables == ()
     assert rules.fill_template(made, {}).tasks[0].description == text
 
 
-def test_every_gap_is_filled_with_or_without_spaces():
+def test_every_placeholder_is_filled_with_or_without_spaces():
     made = build_template(
         make_outline("Build {{x}}"),
         make_outline("Ship {{ x }}", description="{{x}}{{\tx\n}}", depends_on=["Build {{  x}}"], parallel_group="g{{x}}",
@@ -56,13 +56,13 @@ def test_every_gap_is_filled_with_or_without_spaces():
     assert (ship.files_likely_affected, ship.required_capabilities) == (("it/*",), ("it",))
 
 
-def test_what_is_filled_in_is_not_looked_into():
+def test_placeholders_in_values_are_not_expanded():
     made = build_template(make_outline("a", description="{{x}}{{y}}"))
 
     assert rules.fill_template(made, {"x": "{{y}}", "y": r"\1"}).tasks[0].description == r"{{y}}\1"
 
 
-def test_a_default_stands_for_what_is_not_given_and_what_is_optional_may_be_empty():
+def test_omitted_variables_use_their_default_or_are_empty_if_optional():
     made = build_template(
         make_outline("a", description="{{x}}|{{y}}"),
         variables=(Variable("x", default="d"), Variable("y", required=False)),
@@ -73,7 +73,7 @@ def test_a_default_stands_for_what_is_not_given_and_what_is_optional_may_be_empt
     assert rules.fill_template(made, {}).values == {"x": "d", "y": ""}
 
 
-def test_a_group_a_file_or_a_capability_that_comes_out_empty_is_none():
+def test_groups_files_and_capabilities_that_become_empty_are_dropped():
     made = build_template(
         make_outline("a", parallel_group="{{x}}", files_likely_affected=("{{x}}", "b"), required_capabilities=("{{x}}",))
     )  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_group_a_file_or_a_capability_that_comes_out_empty_is_none():
     assert (task.parallel_group, task.files_likely_affected, task.required_capabilities) == (None, ("b",), ())
 
 
-def test_all_that_is_missing_is_named():
+def test_all_missing_variables_are_named():
     made = build_template(make_outline("{{x}}"), variables=(Variable("y"), Variable("z", default="")))
 
     with pytest.raises(InvalidInput) as refused:
@@ -93,7 +93,7 @@ def test_all_that_is_missing_is_named():
     assert refused.value.message == "Template 'release' needs a value for 'y', 'x'."
 
 
-def test_a_value_that_nobody_knows_is_a_misspelling_and_refused():
+def test_a_value_for_an_unknown_variable_is_refused_with_a_suggestion():
     with pytest.raises(InvalidInput) as refused:
         rules.fill_template(build_template(make_outline("{{feature}}")), {"feature": "a", "featrue": "b"})
 
@@ -101,7 +101,7 @@ def test_a_value_that_nobody_knows_is_a_misspelling_and_refused():
     assert refused.value.suggestion == "Its variables: 'feature'."
 
 
-def test_names_that_become_the_same_are_refused():
+def test_values_that_make_task_names_equal_are_refused():
     made = build_template(make_outline("Test {{x}}"), make_outline("Test {{y}}"))
 
     assert len(rules.fill_template(made, {"x": "1", "y": "2"}).tasks) == 2
@@ -110,7 +110,7 @@ def test_names_that_become_the_same_are_refused():
     assert refused.value.code is Code.DUPLICATE_TASK_NAME
 
 
-def test_a_name_that_becomes_empty_is_refused():
+def test_a_value_that_makes_a_task_name_empty_is_refused():
     with pytest.raises(InvalidInput, match="has no name"):
         rules.fill_template(build_template(make_outline("{{x}}")), {"x": " "})
 
@@ -123,7 +123,7 @@ def test_a_name_that_becomes_empty_is_refused():
         (build_template(*(make_outline(f"t{n}", description="{{x}}" * 1000) for n in range(10))), "The plan would have more than"),
     ],
 )  # fmt: skip
-def test_a_template_cannot_grow_without_limit(made: Template, said: str):
+def test_the_size_of_a_filled_template_is_limited(made: Template, said: str):
     with pytest.raises(InvalidInput) as refused:
         rules.fill_template(made, {"x": "y" * 1000})
 
@@ -140,12 +140,12 @@ def test_a_template_cannot_grow_without_limit(made: Template, said: str):
         ([Variable(f"v{n}") for n in range(1001)], "1,001 variables; at most 1,000"),
     ],
 )
-def test_variables_that_cannot_be_are_refused(variables: list[Variable], said: str):
+def test_invalid_variables_are_refused(variables: list[Variable], said: str):
     with pytest.raises(InvalidInput, match=r"\A" + said.replace("(", r"\(")):
         rules.validate_template([make_outline("a")], variables)
 
 
-def test_a_template_is_checked_with_its_gaps_left_open():
+def test_a_template_is_validated_with_its_placeholders_unfilled():
     rules.validate_template(
         [make_outline("Build {{x}}"), make_outline("Ship", depends_on=["Build {{ x }}"])], []
     )
@@ -155,7 +155,7 @@ def test_a_template_is_checked_with_its_gaps_left_open():
     assert refused.value.code is Code.DUPLICATE_TASK_NAME
 
 
-def test_the_source_tells_what_was_wished_for():
+def test_the_source_names_the_template_and_the_values():
     made = build_template(
         make_outline("{{x}}"), description="How we release.",
         variables=(Variable("x", "Which version."), Variable("notes", required=False)),
@@ -167,7 +167,7 @@ def test_the_source_tells_what_was_wished_for():
     )
 
 
-def test_a_source_no_workflow_could_hold_is_refused():
+def test_a_source_that_is_too_large_is_refused():
     made = build_template(make_outline("a"), variables=(Variable("x"),))
 
     with pytest.raises(InvalidInput) as refused:

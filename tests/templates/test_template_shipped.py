@@ -25,7 +25,7 @@ def get_shipped(app: Application, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_it_tells_an_agent_what_to_deliver(app: Application, name: str):
+def test_every_shipped_task_names_what_to_deliver(app: Application, name: str):
     template = get_shipped(app, name)
 
     assert 6 <= len(template["template"]["tasks"]) <= 9
@@ -37,7 +37,7 @@ def test_it_tells_an_agent_what_to_deliver(app: Application, name: str):
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_it_is_worked_off_to_the_end_side_by_side(app: Application, name: str):
+def test_a_shipped_template_can_be_completed_by_parallel_agents(app: Application, name: str):
     agents = [register_agent(app, f"agent {number}") for number in range(3)]
     workflow = call_tool(
         app, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name], max_parallel_tasks=3
@@ -58,7 +58,7 @@ def test_it_is_worked_off_to_the_end_side_by_side(app: Application, name: str):
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_no_gap_is_left(app: Application, name: str):
+def test_a_shipped_template_is_filled_completely(app: Application, name: str):
     workflow = call_tool(
         app, "template_apply", template_id=name, workflow_name="W", variables=VALUES[name]
     )["workflow_id"]  # fmt: skip
@@ -69,7 +69,7 @@ def test_no_gap_is_left(app: Application, name: str):
     assert "{{" not in str(tasks)
 
 
-def test_templates_over_the_wire(tmp_path: Path):
+def test_templates_work_over_stdio(tmp_path: Path):
     """What an agent does with a real server: look, apply, work, keep."""
     with StdioServer(tmp_path) as wire:
         offered = wire.call("template_list")

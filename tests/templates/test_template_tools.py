@@ -40,7 +40,7 @@ def expect_error(app: Application, tool: str, **arguments: Any) -> DeepworkError
 # template_create
 
 
-def test_a_template_is_kept_as_it_was_defined(app: Application):
+def test_a_template_is_stored_as_given(app: Application):
     tasks = [
         {"name": "Design {{what}}", "description": "Think.", "sequence": 1},
         {"name": "Build", "description": "", "sequence": 2, "parallel_group": "b", "estimated_complexity": "high",
@@ -70,7 +70,7 @@ def test_a_template_is_kept_as_it_was_defined(app: Application):
     }
 
 
-def test_a_variable_may_be_just_its_name(app: Application):
+def test_a_variable_may_be_given_as_just_its_name(app: Application):
     create_template(app, {"name": "a"}, variables=["x", {"name": "y"}])
 
     assert list_templates(app)["release"]["template"]["variables"] == [
@@ -87,7 +87,7 @@ def test_a_task_needs_only_its_name(app: Application):
     ]
 
 
-def test_a_plan_becomes_a_template_with_all_it_said(app: Application):
+def test_a_template_created_from_a_plan_has_every_field(app: Application):
     tasks = [
         {"name": "Ship", "description": "Off {{where}}.", "sequence": 7, "depends_on": ["Build"]},
         {"name": "Build", "description": "All.", "sequence": 2, "parallel_group": "b", "estimated_complexity": "low",
@@ -105,14 +105,14 @@ def test_a_plan_becomes_a_template_with_all_it_said(app: Application):
     }
 
 
-def test_a_workflow_that_is_over_can_become_a_template(app: Application):
+def test_a_template_can_be_created_from_a_finished_workflow(app: Application):
     workflow = create_planned_workflow(app, {"name": "a"})
     call_tool(app, "workflow_update_status", id=workflow, status="abandoned")
 
     assert call_tool(app, "template_create", name="again", from_workflow_id=workflow)["id"]
 
 
-def test_what_was_noted_in_a_task_does_not_spoil_its_template(app: Application):
+def test_invalid_context_of_a_task_is_left_out_of_its_template(app: Application):
     workflow = create_planned_workflow(
         app, {"name": "a", "files_likely_affected": ["b"], "estimated_complexity": "low"}
     )
@@ -158,7 +158,7 @@ def test_an_unknown_workflow_and_one_without_a_plan_are_refused(app: Application
         ([{"nmae": "a"}], Code.INVALID_INPUT),
     ],
 )
-def test_a_definition_that_could_never_be_a_plan_is_refused(app: Application, tasks: list[Any], code: Code):
+def test_a_template_that_would_be_an_invalid_plan_is_refused(app: Application, tasks: list[Any], code: Code):
     error = expect_error(app, "template_create", name="t", template={"tasks": tasks})
 
     assert (error.code, error.recoverable) == (code, True)
@@ -168,13 +168,13 @@ def test_a_definition_that_could_never_be_a_plan_is_refused(app: Application, ta
 @pytest.mark.parametrize(
     "variables", [[{"name": "a b"}], ["x", "x"], [3], [{"name": "x", "defualt": "y"}], [{"description": "x"}]]
 )
-def test_variables_that_cannot_be_are_refused(app: Application, variables: list[Any]):
+def test_invalid_variables_are_refused(app: Application, variables: list[Any]):
     template = {"tasks": [{"name": "a"}], "variables": variables}
 
     assert expect_error(app, "template_create", name="t", template=template).code is Code.INVALID_INPUT
 
 
-def test_a_name_is_given_once_even_if_many_ask_at_the_same_time(app: Application):
+def test_only_one_of_many_concurrent_creations_with_a_name_succeeds(app: Application):
     def attempt(_: int) -> bool:
         try:
             create_template(app, {"name": "a"})
@@ -200,7 +200,7 @@ def test_a_new_template_emits_an_event_and_a_refused_one_does_not(app: Applicati
     assert event.data["id"] == id
 
 
-def test_a_repeated_call_under_one_key_makes_one_template(app: Application):
+def test_a_creation_repeated_under_one_key_creates_one_template(app: Application):
     call: dict[str, Any] = {"name": "t", "template": {"tasks": [{"name": "a"}]}}
 
     assert call_tool(app, "template_create", key="k", **call) == call_tool(
@@ -211,7 +211,7 @@ def test_a_repeated_call_under_one_key_makes_one_template(app: Application):
 # template_list
 
 
-def test_templates_are_listed_by_name_with_those_that_are_shipped(app: Application):
+def test_templates_are_listed_by_name_including_shipped_ones(app: Application):
     create_template(app, {"name": "a"}, name="zebra")
     create_template(app, {"name": "a"}, name="ant")
 
@@ -224,7 +224,7 @@ def test_templates_are_listed_by_name_with_those_that_are_shipped(app: Applicati
     assert list_templates(app)["feature"]["source"] == "shipped"
 
 
-def test_a_list_has_a_limit_and_says_how_many_there_are(app: Application):
+def test_the_template_list_is_limited_and_returns_the_total(app: Application):
     for name in ("x", "y"):
         create_template(app, {"name": "a"}, name=name)
 
@@ -235,7 +235,7 @@ def test_a_list_has_a_limit_and_says_how_many_there_are(app: Application):
         assert expect_error(app, "template_list", limit=limit).code is Code.INVALID_INPUT
 
 
-def test_a_long_template_is_cut_in_a_list_and_whole_when_asked_for(app: Application):
+def test_a_long_template_is_truncated_in_the_list_but_not_on_its_own(app: Application):
     id = create_template(app, *({"name": f"t{number}", "description": "x" * 600} for number in range(60)))
 
     cut = list_templates(app)["release"]
@@ -247,11 +247,11 @@ def test_a_long_template_is_cut_in_a_list_and_whole_when_asked_for(app: Applicat
     assert "truncated" not in whole
 
 
-def test_a_list_of_the_shipped_ones_is_small(app: Application):
+def test_the_list_of_shipped_templates_is_small(app: Application):
     assert measure_bytes(call_tool(app, "template_list")) < 14_000
 
 
-def test_one_template_can_be_asked_for_by_id_or_name(app: Application):
+def test_one_template_can_be_requested_by_id_or_name(app: Application):
     id = create_template(app, {"name": "a"})
 
     by_id, by_name = (call_tool(app, "template_list", template_id=it) for it in (id, "release"))
@@ -264,7 +264,7 @@ def test_one_template_can_be_asked_for_by_id_or_name(app: Application):
 # template_apply
 
 
-def test_a_template_becomes_a_workflow_that_is_ready(app: Application, tmp_path: Path):
+def test_applying_a_template_creates_a_ready_workflow(app: Application, tmp_path: Path):
     id = create_template(
         app,
         {"name": "Build {{ what }}", "description": "For {{who}}.", "sequence": 1, "parallel_group": "g"},
@@ -303,7 +303,7 @@ def test_a_template_becomes_a_workflow_that_is_ready(app: Application, tmp_path:
     assert (rest["follows_sequence"], "depends_on" in rest) == (1, False)
 
 
-def test_without_more_words_it_is_for_this_project_one_task_after_another(app: Application, tmp_path: Path):
+def test_an_applied_template_is_for_this_project_and_sequential_by_default(app: Application, tmp_path: Path):
     create_template(app, {"name": "a"})
 
     workflow = apply_template(app, "release")
@@ -311,7 +311,7 @@ def test_without_more_words_it_is_for_this_project_one_task_after_another(app: A
     assert (workflow["repository_path"], workflow["max_parallel_tasks"]) == (str(tmp_path), 1)
 
 
-def test_defaults_and_optional_variables_need_not_be_given(app: Application):
+def test_variables_that_are_optional_or_have_a_default_can_be_omitted(app: Application):
     create_template(
         app, {"name": "a", "description": "{{x}}|{{y}}|{{z}}"},
         variables=[
@@ -325,7 +325,7 @@ def test_defaults_and_optional_variables_need_not_be_given(app: Application):
     assert apply_template(app, "release", x="1", y="2", z="3")["tasks"][0]["description"] == "1|2|3"
 
 
-def test_all_missing_variables_are_named_and_nothing_is_made(app: Application):
+def test_all_missing_variables_are_named_and_nothing_is_created(app: Application):
     id = create_template(app, {"name": "{{x}} {{y}}"}, variables=["z"])
     before = list_event_types(app)
 
@@ -337,7 +337,7 @@ def test_all_missing_variables_are_named_and_nothing_is_made(app: Application):
     assert list_event_types(app) == before
 
 
-def test_a_variable_that_is_not_one_is_refused(app: Application):
+def test_an_unknown_variable_is_refused(app: Application):
     create_template(app, {"name": "{{version}}"})
 
     error = expect_error(
@@ -348,7 +348,7 @@ def test_a_variable_that_is_not_one_is_refused(app: Application):
     assert "'verison'. Did you mean 'version'?" in error.message
 
 
-def test_a_value_is_text(app: Application):
+def test_a_value_must_be_text(app: Application):
     create_template(app, {"name": "{{x}}"})
 
     error = expect_error(app, "template_apply", template_id="release", workflow_name="W", variables={"x": 1})
@@ -356,7 +356,7 @@ def test_a_value_is_text(app: Application):
     assert error.message == "`variables.x`: input should be a valid string, not 1."
 
 
-def test_names_that_become_the_same_are_refused_and_nothing_is_made(app: Application):
+def test_values_that_make_task_names_equal_are_refused_and_nothing_is_created(app: Application):
     create_template(app, {"name": "Test {{x}}"}, {"name": "Test {{y}}"})
 
     with pytest.raises(InvalidInput) as refused:
@@ -366,7 +366,7 @@ def test_names_that_become_the_same_are_refused_and_nothing_is_made(app: Applica
     assert call_tool(app, "workflow_list")["total"] == 0
 
 
-def test_applying_tells_of_the_workflow_and_of_its_plan_once(app: Application):
+def test_applying_emits_one_event_for_the_workflow_and_one_for_its_plan(app: Application):
     create_template(app, {"name": "a"}, {"name": "b"})
     apply_template(app, "release")  # the first plan makes its repository known
     before = len(list_events(app))
@@ -376,14 +376,14 @@ def test_applying_tells_of_the_workflow_and_of_its_plan_once(app: Application):
     assert list_event_types(app)[before:] == ["plan:created", "plan:updated"]
 
 
-def test_what_is_made_from_a_template_is_found_by_its_words(app: Application):
+def test_workflows_created_from_a_template_are_searchable_by_its_values(app: Application):
     create_template(app, {"name": "a"}, variables=["x"])
     apply_template(app, "release", x="flux capacitor")
 
     assert call_tool(app, "workflow_search", query="flux")["total"] == 1
 
 
-def test_an_unknown_template_is_refused_with_the_nearest(app: Application):
+def test_an_unknown_template_is_refused_with_a_suggestion(app: Application):
     error = expect_error(app, "template_apply", template_id="featrue", workflow_name="W")
 
     assert isinstance(error, NotFound)
@@ -391,7 +391,7 @@ def test_an_unknown_template_is_refused_with_the_nearest(app: Application):
     assert error.suggestion.endswith("Did you mean 'feature'?")
 
 
-def test_a_repeated_apply_under_one_key_makes_one_workflow(app: Application):
+def test_applying_twice_under_one_key_creates_one_workflow(app: Application):
     create_template(app, {"name": "a"})
     call = {"template_id": "release", "workflow_name": "W"}
 
@@ -401,7 +401,7 @@ def test_a_repeated_apply_under_one_key_makes_one_workflow(app: Application):
     assert call_tool(app, "workflow_list")["total"] == 1
 
 
-def test_a_template_of_its_own_making_can_be_made_again(app: Application):
+def test_a_workflow_from_a_template_can_become_the_same_template(app: Application):
     """What was made from a template becomes one, and so on: nothing is lost on the way."""
     first = apply_template(app, "feature", feature="Login")
     call_tool(app, "template_create", name="again", from_workflow_id=first["id"])
@@ -415,7 +415,7 @@ def test_a_template_of_its_own_making_can_be_made_again(app: Application):
     assert plain(second) == plain(first)
 
 
-def test_a_large_template_is_kept_and_applied_whole(app: Application):
+def test_a_large_template_is_stored_and_applied_completely(app: Application):
     tasks = [
         {"name": f"t{number}", "sequence": number % 10, "description": "{{x}}"} for number in range(2_000)
     ]
@@ -429,7 +429,7 @@ def test_a_large_template_is_kept_and_applied_whole(app: Application):
 # who has a right to a name
 
 
-def test_a_users_template_may_be_called_like_a_shipped_one_and_wins(app: Application):
+def test_a_stored_template_overrides_a_shipped_one_of_the_same_name(app: Application):
     id = create_template(app, {"name": "mine"}, name="feature")
 
     assert list_templates(app)["feature"]["id"] == id
@@ -438,7 +438,7 @@ def test_a_users_template_may_be_called_like_a_shipped_one_and_wins(app: Applica
     assert len(apply_template(app, "shipped:feature", feature="x")["tasks"]) == 9
 
 
-def test_the_project_goes_before_the_user_who_goes_before_what_is_stored(
+def test_project_files_override_user_files_which_override_stored_templates(
     app: Application, tmp_path: Path, home: Path
 ):
     stored = create_template(app, {"name": "stored"})
@@ -458,7 +458,7 @@ def test_the_project_goes_before_the_user_who_goes_before_what_is_stored(
     assert call_tool(app, "template_list")["total"] == 4
 
 
-def test_a_name_that_a_file_has_cannot_be_given_again(app: Application, tmp_path: Path):
+def test_the_name_of_a_template_file_cannot_be_reused(app: Application, tmp_path: Path):
     write_template(tmp_path, "r.yml", "name: release\ntasks: [{name: a}]")
 
     error = expect_error(app, "template_create", name="release", template={"tasks": [{"name": "a"}]})
@@ -467,7 +467,7 @@ def test_a_name_that_a_file_has_cannot_be_given_again(app: Application, tmp_path
     assert "file:project:r" in error.message
 
 
-def test_a_read_only_server_lists_templates_and_makes_none(tmp_path: Path, location: str):
+def test_a_read_only_server_only_lists_templates(tmp_path: Path, location: str):
     from deepwork.server.toolsets import select_tools
 
     reader = make_app(tmp_path, location, read_only=True)

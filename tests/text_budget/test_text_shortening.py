@@ -43,19 +43,19 @@ jsons = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(texts | st.text(max_size=2000), st.integers(-5, 500))
-def test_no_compressed_text_costs_more_than_allowed(text: str, room: int):
+def test_shortened_text_stays_within_the_budget(text: str, room: int):
     for compress in (shorten_text, summarize_text, shorten_to_sentence):
         assert estimate_tokens(compress(text, room)) <= max(room, 0)
 
 
 @given(st.text(max_size=500))
-def test_a_text_that_fits_is_left_alone(text: str):
+def test_text_that_fits_is_not_changed(text: str):
     room = estimate_tokens(text)
 
     assert shorten_text(text, room) == summarize_text(text, room) == text
 
 
-def test_a_long_text_keeps_whole_sentences_of_both_ends_and_says_how_much_is_gone():
+def test_long_text_keeps_whole_sentences_of_both_ends_and_counts_omitted_characters():
     head, gap, tail = shorten_text(ENGLISH, 200).split("\n")
 
     left_out = int(gap.removeprefix("[… ").removesuffix(" characters left out …]").replace(",", ""))
@@ -66,25 +66,25 @@ def test_a_long_text_keeps_whole_sentences_of_both_ends_and_says_how_much_is_gon
     assert left_out == len(ENGLISH) - len(head) - len(tail)
 
 
-def test_a_text_without_spaces_is_cut_between_sentences_too():
+def test_text_without_spaces_is_cut_between_sentences():
     head, _, tail = shorten_text(JAPANESE, 200).split("\n")
 
     assert head.endswith("。")
     assert tail.startswith("これは")
 
 
-def test_with_little_room_the_beginning_is_all():
+def test_a_small_budget_keeps_only_the_beginning():
     assert shorten_text("The store is built. " * 50, 6) == "The store is…"
     assert shorten_text("これは文です。" * 50, 6) == "これは文で…"
     assert shorten_text(ENGLISH, 0) == shorten_text(JAPANESE, 1) == ""
 
 
-def test_most_of_the_room_is_used():
+def test_most_of_the_budget_is_used():
     assert estimate_tokens(shorten_text(ENGLISH, 1000)) > 900
     assert estimate_tokens(shorten_text(JAPANESE, 1000)) > 900
 
 
-def test_the_essence_of_an_issue_is_its_structure_and_the_ends_of_its_paragraphs():
+def test_a_summary_keeps_the_structure_and_the_ends_of_paragraphs():
     said = summarize_text(ISSUE, 200)
 
     assert said.startswith("# The till\nSome words to begin with.")
@@ -94,23 +94,23 @@ def test_the_essence_of_an_issue_is_its_structure_and_the_ends_of_its_paragraphs
     assert said.count("chatter") <= 2
 
 
-def test_the_rule_is_the_same_in_every_language():
+def test_text_of_every_language_is_summarized_by_the_same_rule():
     first, last = "注文は店で受け付けます。", "注文を失ってはなりません。"
 
     assert summarize_text(f"# 店\n\n{first}{JAPANESE}{last}", 80) == f"# 店\n{first}{last}"
 
 
-def test_where_there_is_more_room_the_essence_has_more_of_every_paragraph():
+def test_a_larger_budget_keeps_more_of_every_paragraph():
     assert summarize_text(ISSUE, 700).count("chatter") > summarize_text(ISSUE, 200).count("chatter")
 
 
-def test_one_line_is_the_first_sentence():
+def test_shortening_to_a_sentence_keeps_the_first_one():
     assert shorten_to_sentence("  It is\n built. And more. ", 40) == "It is built."
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(words, jsons, max_size=6) | st.lists(jsons, max_size=20), st.integers(3, 600))
-def test_a_reduced_value_fits_and_keeps_its_type(value: object, room: int):
+def test_shortened_json_fits_the_budget_and_keeps_its_type(value: object, room: int):
     small = shorten_json(value, room)
 
     assert count_json_tokens(small) <= room
@@ -118,7 +118,7 @@ def test_a_reduced_value_fits_and_keeps_its_type(value: object, room: int):
     assert small == value or not fits_whole(value, room - 4)
 
 
-def test_long_texts_and_lists_are_cut_before_short_ones():
+def test_long_texts_and_lists_are_shortened_before_short_ones():
     plan = {"approach": ENGLISH, "steps": [f"Step {n}" for n in range(1000)], "risk": "rain"}
 
     small = shorten_json(plan, 300)
@@ -130,7 +130,7 @@ def test_long_texts_and_lists_are_cut_before_short_ones():
     assert small["steps"][-1] == f"and {1001 - len(small['steps'])} more"
 
 
-def test_what_lies_too_deep_is_left_out():
+def test_deeply_nested_values_are_left_out():
     deep: dict[str, object] = {"text": ENGLISH}
     for _ in range(60):
         deep = {"in": deep}
@@ -141,7 +141,7 @@ def test_what_lies_too_deep_is_left_out():
 @pytest.mark.parametrize(
     "text", [ENGLISH, JAPANESE, ISSUE, "x", " ", "\n", "a. ", "- a\n", '{"a":1},', "é", "```\n"]
 )
-def test_a_megabyte_is_compressed_in_no_time(text: str):
+def test_a_megabyte_is_shortened_quickly(text: str):
     long = text * (10**6 // len(text))
 
     def compress() -> None:

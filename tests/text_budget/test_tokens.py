@@ -90,7 +90,7 @@ def pieces() -> st.SearchStrategy[str]:
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_no_kind_of_text_costs_more_than_estimated(kind: str):
+def test_no_common_text_costs_more_than_estimated(kind: str):
     text = TEXTS[kind]
 
     for form in (
@@ -110,22 +110,22 @@ def test_no_kind_of_text_costs_more_than_estimated(kind: str):
 )
 @example("因회最ล ２152552630")  # tokens across characters, and digits that are counted in threes
 @example("nxFind m'Defaults '哈!\\\",\\Which （\n/\\")  # tokens across words and signs
-def test_no_text_at_all_costs_more_than_estimated(text: str):
+def test_no_random_text_costs_more_than_estimated(text: str):
     assert estimate_tokens(text) >= count_tokens(text)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(pieces(), max_size=12).map("".join))
-def test_what_is_known_stays_so_in_any_company(text: str):
+def test_combinations_of_known_pieces_cost_no_more_than_estimated(text: str):
     assert estimate_tokens(text) >= count_tokens(text)
 
 
-def test_every_known_piece_costs_what_is_said():
+def test_every_known_piece_costs_at_most_its_stored_number_of_tokens():
     for piece, cost in tokens._load_known()[0].items():
         assert count_tokens(piece) <= cost, piece
 
 
-def test_a_known_word_costs_the_same_after_a_space_and_one_more_after_a_sign():
+def test_a_known_word_costs_the_same_after_a_space_and_one_more_after_punctuation():
     for word, cost in tokens._load_known()[0].items():
         if word.isalpha():
             assert count_tokens(f" {word}") <= cost, word
@@ -135,7 +135,7 @@ def test_a_known_word_costs_the_same_after_a_space_and_one_more_after_a_sign():
             assert count_tokens(f"'{word}") <= cost + 2, word
 
 
-def test_every_known_character_is_one_token_alone_and_beside_another():
+def test_every_known_character_is_one_token_alone_and_next_to_another():
     assert all(count_tokens(character) == 1 for character in list_characters())
     assert all(
         count_tokens(a + b) <= 2 for a in CHANCE.sample(list_characters(), 100) for b in list_characters()
@@ -146,17 +146,17 @@ def test_every_known_character_is_one_token_alone_and_beside_another():
     ("kind", "most"),
     [("prose", 1.5), ("markdown", 1.5), ("code", 1.8), ("JSON", 1.5), ("Japanese", 1.5), ("Chinese", 1.6)],
 )
-def test_common_texts_are_not_estimated_far_over(kind: str, most: float):
+def test_estimates_of_common_texts_are_not_far_too_high(kind: str, most: float):
     assert estimate_tokens(TEXTS[kind]) <= most * count_tokens(TEXTS[kind])
 
 
 @given(st.text(max_size=400), st.integers(0, 200))
-def test_a_text_fits_if_its_estimate_does(text: str, room: int):
+def test_text_fits_if_its_estimate_fits(text: str, room: int):
     assert fits(text, room) == (estimate_tokens(text) <= room)
 
 
 @given(st.sampled_from(list(TEXTS.values())).map(lambda text: text * 5), st.integers(0, 300))
-def test_the_ends_of_a_text_fit_where_it_is_said(text: str, room: int):
+def test_the_measured_ends_of_a_text_fit_the_budget(text: str, room: int):
     head, tail = measure_head(text, room), measure_tail(text, room)
 
     assert estimate_tokens(text[:head]) <= room + 2
@@ -164,7 +164,7 @@ def test_the_ends_of_a_text_fit_where_it_is_said(text: str, room: int):
     assert head == len(text) or estimate_tokens(text[: head + 70]) > room
 
 
-def test_a_megabyte_is_estimated_at_once():
+def test_a_megabyte_is_estimated_quickly():
     text = TEXTS["code"] * (2**20 // len(TEXTS["code"]))
 
     assert measure_effort(lambda: estimate_tokens(text), enough=300) < 300

@@ -49,12 +49,12 @@ NOT_COVERED = [
 
 
 @pytest.mark.parametrize(("area", "path"), COVERED)
-def test_an_area_covers_what_belongs_to_it(area: str, path: str) -> None:
+def test_an_area_covers_matching_paths(area: str, path: str) -> None:
     assert Areas([area]).find_covering(path) == area
 
 
 @pytest.mark.parametrize(("area", "path"), NOT_COVERED)
-def test_an_area_covers_nothing_else(area: str, path: str) -> None:
+def test_an_area_does_not_cover_other_paths(area: str, path: str) -> None:
     assert Areas([area]).find_covering(path) is None
 
 
@@ -64,7 +64,7 @@ def test_without_areas_everything_is_in_scope() -> None:
     assert (scope.matches, scope.unexpected, scope.warnings) == (True, (), ())
 
 
-def test_files_that_no_area_covers_are_unexpected_in_the_order_they_came() -> None:
+def test_files_outside_every_area_are_unexpected_in_the_given_order() -> None:
     scope = evaluate_scope(["z.md", "src/a.py", "b.md"], ["src", "tests"])
 
     assert not scope.matches
@@ -73,11 +73,11 @@ def test_files_that_no_area_covers_are_unexpected_in_the_order_they_came() -> No
     assert scope.covered_by == {"src/a.py": "src"}
 
 
-def test_of_several_areas_the_first_is_returned() -> None:
+def test_the_first_of_several_covering_areas_is_returned() -> None:
     assert evaluate_scope(["src/a.py"], ["*.py", "src"]).covered_by == {"src/a.py": "*.py"}
 
 
-def test_what_is_covered_throughout_warns_of_nothing() -> None:
+def test_files_within_the_areas_cause_no_warning() -> None:
     scope = evaluate_scope(["src/a.py"], ["src"])
 
     assert (scope.matches, scope.warnings) == (True, ())

@@ -24,26 +24,26 @@ def format_attribution(found: dict[str | None, list[AttributedChange]]) -> dict[
     return {owner: {each.path: each.attribution.value for each in of} for owner, of in found.items()}
 
 
-def test_what_changed_while_one_task_ran_is_that_tasks() -> None:
+def test_changes_during_one_task_are_attributed_to_it() -> None:
     assert format_attribution(
         attribute_changes([build_interval("a", "x.py"), build_interval("b", "y.py")], [A, B])
     ) == {"a": {"x.py": "exclusive"}, "b": {"y.py": "exclusive"}}
 
 
-def test_what_changed_while_none_ran_is_nobodys() -> None:
+def test_changes_while_no_task_runs_are_attributed_to_no_task() -> None:
     assert format_attribution(attribute_changes([build_interval("", "x.py")], [A])) == {
         None: {"x.py": "outside"}
     }
 
 
-def test_what_changed_while_several_ran_is_shared_and_says_with_whom() -> None:
+def test_changes_during_several_tasks_are_shared_and_name_the_others() -> None:
     found = attribute_changes([build_interval("a b", "x.py")], [A, B])
 
     assert format_attribution(found) == {"a": {"x.py": "shared"}, "b": {"x.py": "shared"}}
     assert (found["a"][0].shared_with, found["b"][0].shared_with) == (("b",), ("a",))
 
 
-def test_an_area_settles_it_when_only_one_task_has_it() -> None:
+def test_an_area_of_only_one_task_decides_the_attribution() -> None:
     workers = [CandidateTask("a", ("src",)), CandidateTask("b", ("docs",)), CandidateTask("c")]
 
     found = attribute_changes([build_interval("a b c", "src/x.py", "docs/y.md", "other.txt")], workers)
@@ -55,7 +55,7 @@ def test_an_area_settles_it_when_only_one_task_has_it() -> None:
     }
 
 
-def test_an_area_that_two_have_settles_nothing() -> None:
+def test_an_area_of_two_tasks_does_not_decide_the_attribution() -> None:
     workers = [CandidateTask("a", ("src",)), CandidateTask("b", ("*.py",))]
 
     assert format_attribution(attribute_changes([build_interval("a b", "src/x.py")], workers)) == {
@@ -64,13 +64,13 @@ def test_an_area_that_two_have_settles_nothing() -> None:
     }
 
 
-def test_a_lone_task_is_charged_outside_its_areas_as_well() -> None:
+def test_a_single_task_also_gets_changes_outside_its_areas() -> None:
     assert format_attribution(
         attribute_changes([build_interval("a", "docs/y.md")], [CandidateTask("a", ("src",))])
     ) == {"a": {"docs/y.md": "exclusive"}}
 
 
-def test_a_child_beats_its_ancestors() -> None:
+def test_changes_are_attributed_to_a_child_and_not_to_its_ancestors() -> None:
     workers = [
         CandidateTask("a", ("src",)),
         CandidateTask("b", parent_id="a"),
@@ -93,7 +93,7 @@ def test_a_child_beats_its_ancestors() -> None:
     ) == {"b": {"x.py": "exclusive"}, "a": {"y.py": "exclusive"}}
 
 
-def test_parents_in_a_circle_are_no_trap() -> None:
+def test_cyclic_parents_cause_no_endless_loop() -> None:
     workers = [
         CandidateTask("a", parent_id="b"),
         CandidateTask("b", parent_id="a"),
@@ -108,7 +108,7 @@ def test_parents_in_a_circle_are_no_trap() -> None:
     }
 
 
-def test_only_what_is_left_in_the_end_is_charged() -> None:
+def test_only_net_changes_are_attributed() -> None:
     gaps = [
         build_interval("a", "new.py:->1", "edited.py:1>2", "back.py:1>2", "brief.py:->1"),
         build_interval("a", "edited.py:2>3", "back.py:2>1", "brief.py:1>-", "new.py:1>2"),
@@ -137,7 +137,7 @@ def test_several_changes_take_the_least_certain_attribution() -> None:
     ]
 
 
-def test_two_tasks_that_take_turns_are_charged_with_their_own() -> None:
+def test_two_overlapping_tasks_get_their_own_changes() -> None:
     """A starts, writes; B starts; both write in their areas; a person edits when both are done."""
     workers = [CandidateTask("a", ("src/api",)), CandidateTask("b", ("src/ui",))]
     gaps = [

@@ -46,7 +46,7 @@ def get_questions(shown: dict[str, Any]) -> list[str]:
 
 @pytest.mark.usefixtures("project")
 class TestHeader:
-    def test_nothing_asked_for_gives_the_header(self, app: Application):
+    def test_without_sections_only_the_header_is_returned(self, app: Application):
         id, _ = create_workflow_and_phase(app)
 
         assert get_context(app, id) == {
@@ -54,7 +54,7 @@ class TestHeader:
             "current_phase": 1, "total_phases": 3, "objective": "Ship it.", "profile": "standard",
         }  # fmt: skip
 
-    def test_everything_asked_for_of_nothing_is_empty(self, app: Application):
+    def test_all_sections_of_a_new_workflow_are_empty(self, app: Application):
         shown = get_context(app, create_workflow(app), *ALL)
 
         assert {part: shown[part] for part in ALL} == {part: [] for part in ALL}
@@ -63,14 +63,14 @@ class TestHeader:
         assert "filters_applied" not in shown
 
     @pytest.mark.parametrize("part", ALL)
-    def test_only_what_was_asked_for_is_answered(self, app: Application, part: str):
+    def test_only_requested_sections_are_returned(self, app: Application, part: str):
         shown = get_context(app, create_workflow_and_phase(app)[0], part, part)
 
         assert part in shown
         assert not set(ALL) - {part} & set(shown)
 
     @pytest.mark.parametrize("include", [["everything"], "tasks", None, [1]])
-    def test_what_cannot_be_asked_for_is_refused(self, app: Application, include: Any):
+    def test_unknown_sections_are_refused(self, app: Application, include: Any):
         error = expect_error(app, "get_context", workflow_id=create_workflow(app), include=include)
 
         assert error.code is Code.INVALID_INPUT
@@ -105,7 +105,7 @@ class TestPhaseSummary:
             "duration_seconds": 45, "task_seconds": 30, "started_at": format_timestamp(NOW), "completed_at": None,
         }  # fmt: skip
 
-    def test_a_phase_that_is_over_stays_as_long_as_it_was(self, app: Application, clock: Clock):
+    def test_the_duration_of_a_completed_phase_does_not_change(self, app: Application, clock: Clock):
         id, one = create_workflow_and_phase(app)
         clock.advance(seconds=5)
         call_tool(app, "complete_phase", phase_id=one, status="completed", summary="s")
@@ -155,13 +155,13 @@ class TestFilters:
         phases = [each["phase_number"] for each in shown["phase_summary"]]
         assert phases == ([filter["phase"]] if "phase" in filter else [1, 2])
 
-    def test_filters_are_joined(self, app: Application, busy: str):
+    def test_filters_are_combined(self, app: Application, busy: str):
         assert get_task_names(get_context(app, busy, "tasks", filter={"phase": 1, "agent": "Grace"})) == []
 
-    def test_an_agent_is_named_exactly(self, app: Application, busy: str):
+    def test_the_agent_filter_matches_exactly(self, app: Application, busy: str):
         assert get_task_names(get_context(app, busy, "tasks", filter={"agent": "ada"})) == []
 
-    def test_news_of_an_older_task_is_news(self, app: Application, clock: Clock):
+    def test_a_new_note_on_an_older_task_passes_the_since_filter(self, app: Application, clock: Clock):
         where = create_workflow_and_phase(app)
         old = create_task(app, where)
         clock.advance(seconds=60)
@@ -174,7 +174,7 @@ class TestFilters:
         assert get_task_names(shown) == ["build"]
         assert get_questions(shown) == ["late"]
 
-    def test_a_task_that_ended_since_is_listed(self, app: Application, clock: Clock):
+    def test_a_task_that_ended_later_passes_the_since_filter(self, app: Application, clock: Clock):
         where = create_workflow_and_phase(app)
         old = create_task(app, where)
         clock.advance(seconds=60)
@@ -194,12 +194,12 @@ class TestFilters:
         "since",
         ["2027-01-15T08:00:00Z", "2027-01-15T08:00:00", "2027-01-15T09:00:00+01:00", "2027-01-15 08:00"],
     )
-    def test_a_time_may_be_written_in_several_ways(self, app: Application, busy: str, since: str):
+    def test_a_time_may_be_given_in_several_formats(self, app: Application, busy: str, since: str):
         shown = get_context(app, busy, filter={"since": since})
 
         assert shown["filters_applied"]["since"] == "2027-01-15T08:00:00.000Z"
 
-    def test_a_millisecond_is_not_lost(self, app: Application, busy: str):
+    def test_milliseconds_of_the_since_filter_are_kept(self, app: Application, busy: str):
         for ms in range(1000):
             at = format_timestamp(NOW + ms)
             assert get_context(app, busy, filter={"since": at})["filters_applied"]["since"] == at
@@ -217,15 +217,13 @@ class TestFilters:
             {"until": "2027-01-01"},
         ],
     )
-    def test_a_filter_that_makes_no_sense_is_refused(
-        self, app: Application, busy: str, filter: dict[str, Any]
-    ):
+    def test_an_invalid_filter_is_refused(self, app: Application, busy: str, filter: dict[str, Any]):
         error = expect_error(app, "get_context", workflow_id=busy, include=["tasks"], filter=filter)
 
         assert error.code is Code.INVALID_INPUT
         assert next(iter(filter)) in error.message
 
-    def test_a_phase_that_is_not_there_is_a_warning(self, app: Application, busy: str):
+    def test_filtering_by_a_missing_phase_is_a_warning(self, app: Application, busy: str):
         shown = get_context(app, busy, *ALL, filter={"phase": 7})
 
         assert shown["warning"] == "There is no phase 7 yet."
@@ -244,14 +242,14 @@ class TestLimits:
             clock.advance(seconds=number % 2)
         return where[0]
 
-    def test_lists_are_cut_and_counted(self, app: Application, large: str):
+    def test_lists_are_truncated_and_counted(self, app: Application, large: str):
         shown = get_context(app, large, "tasks", "decisions", limit=2)
 
         assert (len(shown["tasks"]), shown["tasks_count"]) == (2, 5)
         assert (len(shown["decisions"]), shown["decisions_count"]) == (2, 5)
         assert shown["truncated"] == ["tasks", "decisions"]
 
-    def test_the_cursor_leads_through_everything_once(self, app: Application, large: str):
+    def test_the_cursor_pages_through_every_item_once(self, app: Application, large: str):
         whole = get_context(app, large, "tasks", "decisions")
         seen: dict[str, list[Any]] = {"tasks": [], "decisions": []}
         given: dict[str, Any] = {}
@@ -265,7 +263,7 @@ class TestLimits:
         assert given["cursor"] is None
         assert "truncated" not in whole
 
-    def test_tasks_come_in_order_and_notes_newest_first(self, app: Application, clock: Clock):
+    def test_tasks_are_listed_in_order_and_notes_newest_first(self, app: Application, clock: Clock):
         where = create_workflow_and_phase(app)
         for name in "abc":
             log_decision(app, create_task(app, where, name), name)
@@ -276,7 +274,7 @@ class TestLimits:
         assert get_task_names(shown) == ["a", "b", "c"]
         assert get_questions(shown) == ["c", "b", "a"]
 
-    def test_fifty_of_each_by_default(self, app: Application):
+    def test_fifty_items_of_each_section_are_returned_by_default(self, app: Application):
         where = create_workflow_and_phase(app)
         made = create_task(app, where)
         for number in range(51):
@@ -289,7 +287,7 @@ class TestLimits:
         assert len(more["decisions"]) == 51
 
     @pytest.mark.parametrize("limit", [0, 501, -1])
-    def test_a_limit_has_limits(self, app: Application, large: str, limit: int):
+    def test_an_invalid_limit_is_refused(self, app: Application, large: str, limit: int):
         assert (
             expect_error(app, "get_context", workflow_id=large, include=["tasks"], limit=limit).code
             is Code.INVALID_INPUT
@@ -298,7 +296,7 @@ class TestLimits:
     @pytest.mark.parametrize(
         "cursor", ["", "x", "tasks:one:tt", "tasks:1", "tasks:99999999999999999999:tt_0"]
     )
-    def test_a_cursor_of_ones_own_is_refused(self, app: Application, large: str, cursor: str):
+    def test_a_forged_cursor_is_refused(self, app: Application, large: str, cursor: str):
         error = expect_error(app, "get_context", workflow_id=large, include=["tasks"], cursor=cursor)
 
         assert error.code is Code.INVALID_INPUT
@@ -319,7 +317,7 @@ class TestPlans:
         lines = call_tool(app, "workflow_get", id=id, include_tasks=True)["tasks"]
         return id, {line["name"]: line["id"] for line in lines}
 
-    def test_a_plan_has_the_same_shape(
+    def test_the_context_of_a_plan_has_the_same_structure(
         self, app: Application, clock: Clock, planned: tuple[str, dict[str, str]]
     ):
         id, tasks = planned
@@ -342,7 +340,7 @@ class TestPlans:
         assert (done["id"], done["status"], done["summary"]) == (tasks["build"], "completed", "Built.")
         assert (done["goal"], done["duration_seconds"], done["agent_name"]) == ("Build it.", 20, None)
 
-    def test_its_levels_are_its_phases(self, app: Application, planned: tuple[str, dict[str, str]]):
+    def test_the_levels_of_a_plan_are_its_phases(self, app: Application, planned: tuple[str, dict[str, str]]):
         id, tasks = planned
         log_decision(app, tasks["build"], "how")
         log_decision(app, tasks["ship"], "where")
@@ -354,7 +352,9 @@ class TestPlans:
         assert [each["phase_number"] for each in shown["phase_summary"]] == [2]
         assert get_context(app, id, "tasks", filter={"phase": 5})["warning"] == "There is no level 5."
 
-    def test_the_holder_of_a_task_is_its_agent(self, app: Application, planned: tuple[str, dict[str, str]]):
+    def test_the_holder_of_a_planned_task_is_its_agent(
+        self, app: Application, planned: tuple[str, dict[str, str]]
+    ):
         id, tasks = planned
         agent = call_tool(app, "agent_register", name="Grace", runtime="custom")["id"]
         call_tool(app, "task_claim", task_id=tasks["test"], agent_id=agent)
@@ -363,7 +363,7 @@ class TestPlans:
 
         assert [(each["name"], each["agent_name"]) for each in shown["tasks"]] == [("test", "Grace")]
 
-    def test_the_cursor_leads_through_a_plan(self, app: Application, planned: tuple[str, dict[str, str]]):
+    def test_the_cursor_pages_through_a_plan(self, app: Application, planned: tuple[str, dict[str, str]]):
         first = get_context(app, planned[0], "tasks", limit=2)
         rest = get_context(app, planned[0], "tasks", limit=2, cursor=first["cursor"])
 
@@ -380,7 +380,7 @@ class TestJobSessions:
         runs.finish_step(app, "a.md")
         return id
 
-    def test_a_job_session_has_the_same_shape(self, app: Application, session: str):
+    def test_the_context_of_a_job_session_has_the_same_structure(self, app: Application, session: str):
         shown = get_context(app, session, *ALL)
 
         assert (shown["workflow_id"], shown["workflow_name"]) == (session, "chain/main")
@@ -391,7 +391,7 @@ class TestJobSessions:
         ]
         assert (shown["tasks_count"], shown["current_phase"], shown["total_phases"]) == (2, 1, 2)
 
-    def test_its_steps_take_notes(self, app: Application, session: str):
+    def test_notes_can_be_added_to_the_steps_of_a_job_session(self, app: Application, session: str):
         log_decision(app, f"{session}/a", "how")
         create_blocker(app, f"{session}/b")
         call_tool(app, "log_milestone", task_id=f"{session}/b", message="m")
@@ -403,19 +403,21 @@ class TestJobSessions:
         assert shown["has_blockers"] is True
         assert shown["milestones_count"] == 1
 
-    def test_a_step_that_the_job_has_not_takes_none(self, app: Application, session: str):
+    def test_a_note_on_an_unknown_step_is_refused(self, app: Application, session: str):
         error = expect_error(app, "log_decision", task_id=f"{session}/z", **DECISION)
 
         assert error.code is Code.TASK_NOT_FOUND
 
-    def test_filters_that_mean_nothing_to_a_job_say_so(self, app: Application, session: str):
+    def test_filters_that_do_not_apply_to_a_job_session_match_nothing_or_warn(
+        self, app: Application, session: str
+    ):
         assert "no phases" in get_context(app, session, "tasks", filter={"phase": 1})["warning"]
         assert get_task_names(get_context(app, session, "tasks", filter={"agent": "Ada"})) == []
         assert (
             get_task_names(get_context(app, session, "tasks", filter={"since": "2999-01-01T00:00:00Z"})) == []
         )
 
-    def test_the_cursor_leads_through_a_job(self, app: Application, session: str):
+    def test_the_cursor_pages_through_a_job_session(self, app: Application, session: str):
         first = get_context(app, session, "tasks", limit=1)
         rest = get_context(app, session, "tasks", limit=1, cursor=first["cursor"])
 
@@ -428,7 +430,7 @@ class TestTrackedWorkflows:
     def listed(self, app: Application, **given: Any) -> list[str]:
         return [each["name"] for each in call_tool(app, "get_tracked_workflows", **given)["workflows"]]
 
-    def test_the_newest_come_first_and_all_are_counted(self, app: Application, clock: Clock):
+    def test_workflows_are_listed_newest_first_and_counted(self, app: Application, clock: Clock):
         for name in "abc":
             create_workflow(app, name=name)
             clock.advance(seconds=1)
@@ -437,7 +439,7 @@ class TestTrackedWorkflows:
         assert self.listed(app, limit=1, offset=1) == ["b"]
         assert call_tool(app, "get_tracked_workflows", limit=1)["total"] == 3
 
-    def test_each_is_found_by_the_status_it_is_shown_with(self, app: Application):
+    def test_workflows_can_be_filtered_by_their_displayed_status(self, app: Application):
         create_workflow(app, name="running")
         stuck = create_workflow(app, name="stuck")
         create_blocker(app, create_task(app, (stuck, create_phase(app, stuck))))
@@ -458,5 +460,5 @@ class TestTrackedWorkflows:
         assert set(self.listed(app, status=["BLOCKED", "in_progress"])) == {"running", "stuck"}
 
     @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 201}, {"offset": -1}, {"status": ["lost"]}])
-    def test_what_makes_no_sense_is_refused(self, app: Application, wrong: dict[str, Any]):
+    def test_invalid_list_parameters_are_refused(self, app: Application, wrong: dict[str, Any]):
         assert expect_error(app, "get_tracked_workflows", **wrong).code is Code.INVALID_INPUT

@@ -46,7 +46,7 @@ def list_files_from_git(folder: Path, start: str) -> dict[str, list[str]]:
     }
 
 
-def test_a_clean_tree_and_added_files_give_the_union_of_the_two_plain_diffs(app: Application, shop: Path):
+def test_changed_files_are_the_union_of_committed_and_staged_changes(app: Application, shop: Path):
     start = start_task(app, create_workflow_and_phase(app))
 
     commit(shop, "in between", c_txt="three\n", b_txt="changed\n")
@@ -65,14 +65,14 @@ def test_a_clean_tree_and_added_files_give_the_union_of_the_two_plain_diffs(app:
     assert answer["files_count"] == 5
 
 
-def test_the_snapshot_is_named_by_head(app: Application, shop: Path):
+def test_the_snapshot_id_is_the_head_commit(app: Application, shop: Path):
     start = start_task(app, create_workflow_and_phase(app))
 
     assert start["snapshot_type"] == "git"
     assert start["snapshot_id"] == run_git(shop, "rev-parse", "HEAD")
 
 
-def test_before_the_first_commit_the_snapshot_names_itself(app: Application, tmp_path: Path):
+def test_before_the_first_commit_the_snapshot_has_its_own_id(app: Application, tmp_path: Path):
     run_git(tmp_path, "init", "-q")
     write_files(tmp_path, a_txt="one\n", _gitignore="/.deepwork/\n/deepwork.db*\n")
     start = start_task(app, create_workflow_and_phase(app))
@@ -85,14 +85,14 @@ def test_before_the_first_commit_the_snapshot_names_itself(app: Application, tmp
     assert get_changed_files(answer) == {"added": ["b.txt"], "modified": ["a.txt"]}
 
 
-def test_a_file_that_git_does_not_know_counts(app: Application, shop: Path):
+def test_an_untracked_file_counts_as_changed(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     write_files(shop, src__new_py="new\n")
 
     assert get_changed_files(complete_task(app, id)) == {"added": ["src/new.py"]}
 
 
-def test_an_ignored_file_does_not_count(app: Application, shop: Path):
+def test_an_ignored_file_does_not_count_as_changed(app: Application, shop: Path):
     commit(shop, ".gitignore", _gitignore="/.deepwork/\n/deepwork.db*\n*.log\n")
     id = create_task(app, create_workflow_and_phase(app))
     write_files(shop, build_log="noise\n")
@@ -119,7 +119,7 @@ def test_a_binary_file_is_listed_and_marked_in_the_diff(app: Application, shop: 
     assert shown["is_binary"] is True
 
 
-def test_a_file_that_was_changed_and_changed_back_is_not_charged(app: Application, shop: Path):
+def test_a_reverted_file_is_not_attributed(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     id = create_task(app, where)
     write_files(shop, b_txt="changed\n")
@@ -132,7 +132,7 @@ def test_a_file_that_was_changed_and_changed_back_is_not_charged(app: Applicatio
     assert "attribution" not in answer
 
 
-def test_names_that_are_hard_to_write_arrive_as_they_are(app: Application, shop: Path):
+def test_unusual_file_names_are_returned_unchanged(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     for name in ("fichier é.txt", "tab\there.txt", "new\nline.txt", '"quoted".txt', "-dash.txt"):
         (shop / name).write_text("x\n")
@@ -157,7 +157,7 @@ def test_a_file_name_that_is_not_utf8_does_not_block_completion(app: Application
     assert call_tool(app, "get_task_diff", task_id=id)["files"][0]["path"] == path
 
 
-def test_commits_made_meanwhile_are_reported(app: Application, shop: Path):
+def test_commits_made_during_a_task_are_reported(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     first = commit(shop, "first step", c_txt="c\n")
     second = commit(shop, "second step", d_txt="d\n")
@@ -209,7 +209,7 @@ def test_rewritten_history_is_a_warning(app: Application, shop: Path):
     ]
 
 
-def test_a_large_file_that_git_does_not_know_is_listed_without_its_content(app: Application, shop: Path):
+def test_a_large_untracked_file_is_listed_without_its_content(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     (shop / "dump.bin").write_bytes(bytes(5 * 2**20 + 1))
 
@@ -246,7 +246,7 @@ def test_without_areas_everything_is_in_scope(app: Application, shop: Path):
 # Where
 
 
-def test_no_repository_is_compared_by_checksums(app: Application, tmp_path: Path):
+def test_a_folder_without_git_is_compared_by_checksums(app: Application, tmp_path: Path):
     write_files(tmp_path, a_txt="one\n", b_txt="two\n", c_txt="three\n", same_txt="same\n")
     start = start_task(app, create_workflow_and_phase(app))
     write_files(tmp_path, a_txt="changed\n", new_txt="new\n")
@@ -271,9 +271,7 @@ def test_no_repository_is_compared_by_checksums(app: Application, tmp_path: Path
     assert "diff" not in shown
 
 
-def test_a_worktree_is_looked_at_by_its_cwd(
-    app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
-):
+def test_the_cwd_selects_the_worktree(app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory):
     tree = tmp_path_factory.mktemp("trees") / "tree"
     run_git(shop, "worktree", "add", "-q", "-b", "feature", str(tree))
     start = start_task(app, create_workflow_and_phase(app), cwd=str(tree / "src"))
@@ -286,7 +284,7 @@ def test_a_worktree_is_looked_at_by_its_cwd(
     assert answer["attribution"] == {"src/pay.py": "exclusive"}
 
 
-def test_a_folder_of_the_project_stands_for_its_whole_tree(app: Application, shop: Path):
+def test_a_cwd_in_a_subfolder_selects_the_whole_tree(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     one = create_task(app, where, cwd="src")
     two = create_task(app, where, "other")
@@ -297,7 +295,7 @@ def test_a_folder_of_the_project_stands_for_its_whole_tree(app: Application, sho
 
 
 @pytest.mark.parametrize("name", ["src", "link"])
-def test_a_project_within_a_repository_is_looked_at_with_all_of_it(
+def test_a_project_in_a_subfolder_tracks_the_whole_repository(
     shop: Path, location: str, name: str, tmp_path_factory: pytest.TempPathFactory
 ):
     link = tmp_path_factory.mktemp("links") / "link"
@@ -342,7 +340,7 @@ def test_another_repository_is_refused(
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_a_tree_that_is_gone_is_a_warning_and_nobody_elses_files(
+def test_a_removed_worktree_is_a_warning_and_no_other_files_are_attributed(
     app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory, inside: bool
 ):
     tree = shop / ".deepwork/worktrees/gone" if inside else tmp_path_factory.mktemp("trees") / "gone"
@@ -358,7 +356,7 @@ def test_a_tree_that_is_gone_is_a_warning_and_nobody_elses_files(
     assert warning.startswith("Its changes are unknown")
 
 
-def test_a_tree_that_became_a_plain_folder_is_not_compared_with_what_is_above(app: Application, shop: Path):
+def test_a_worktree_that_became_a_plain_folder_is_not_compared_with_its_parent(app: Application, shop: Path):
     tree = shop / ".deepwork/worktrees/plain"
     run_git(shop, "worktree", "add", "-q", "-b", "plain", str(tree))
     id = create_task(app, create_workflow_and_phase(app), cwd=str(tree))
@@ -371,7 +369,7 @@ def test_a_tree_that_became_a_plain_folder_is_not_compared_with_what_is_above(ap
     assert answer["verification"]["warnings"][0].startswith("Its changes are unknown")
 
 
-def test_a_repository_made_meanwhile_is_a_warning(app: Application, tmp_path: Path):
+def test_a_repository_created_during_a_task_is_a_warning(app: Application, tmp_path: Path):
     write_files(tmp_path, a_txt="one\n")
     id = create_task(app, create_workflow_and_phase(app))
     create_repository(tmp_path)
@@ -382,7 +380,7 @@ def test_a_repository_made_meanwhile_is_a_warning(app: Application, tmp_path: Pa
     assert answer["verification"]["warnings"][0].startswith("Its changes are unknown")
 
 
-def test_a_tree_on_another_host_is_not_looked_at(app: Application, shop: Path):
+def test_a_tree_on_another_host_is_not_compared(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     _move_to(app, "elsewhere")
     write_files(shop, b_txt="changed\n")
@@ -395,7 +393,7 @@ def test_a_tree_on_another_host_is_not_looked_at(app: Application, shop: Path):
     assert diff == {"task_id": id, "files": [], "files_count": 0}
 
 
-def test_a_task_that_ended_unseen_does_not_share_what_comes_after(app: Application, shop: Path):
+def test_a_task_that_ended_on_another_host_does_not_share_later_changes(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     gone = create_task(app, where, "gone")
     _move_to(app, "elsewhere")
@@ -415,7 +413,7 @@ def _move_to(app: Application, host: str) -> None:
 # Who
 
 
-def test_one_task_alone_is_charged_with_everything(app: Application, shop: Path):
+def test_a_single_task_gets_every_change(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app), areas=["docs"])
     write_files(shop, b_txt="changed\n")
 
@@ -438,7 +436,7 @@ def test_areas_attribute_files_of_two_concurrent_tasks(app: Application, shop: P
     assert second["shared_with"] == {"z.txt": [code]}
 
 
-def test_what_was_done_while_nobody_else_ran_is_exclusive(app: Application, shop: Path):
+def test_changes_while_no_other_task_runs_are_exclusive(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     long = create_task(app, where, "long")
     write_files(shop, one_txt="1\n")
@@ -455,7 +453,7 @@ def test_what_was_done_while_nobody_else_ran_is_exclusive(app: Application, shop
     }  # fmt: skip
 
 
-def test_what_was_done_before_a_task_and_after_it_is_not_its_own(app: Application, shop: Path):
+def test_changes_before_and_after_a_task_are_not_attributed_to_it(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     write_files(shop, before_txt="b\n")
     id = create_task(app, where)
@@ -466,7 +464,7 @@ def test_what_was_done_before_a_task_and_after_it_is_not_its_own(app: Applicatio
     assert [file["path"] for file in call_tool(app, "get_task_diff", task_id=id)["files"]] == ["mine.txt"]
 
 
-def test_a_child_is_charged_and_not_its_parent(app: Application, shop: Path):
+def test_changes_are_attributed_to_a_child_and_not_to_its_parent(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     parent = create_task(app, where, "parent")
     write_files(shop, before_txt="b\n")
@@ -481,7 +479,7 @@ def test_a_child_is_charged_and_not_its_parent(app: Application, shop: Path):
     assert get_changed_files(answer) == {"added": ["after.txt", "before.txt"]}
 
 
-def test_tasks_in_two_trees_have_nothing_to_do_with_each_other(
+def test_tasks_in_different_trees_do_not_share_changes(
     app: Application, shop: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     tree = tmp_path_factory.mktemp("trees") / "tree"
@@ -495,7 +493,7 @@ def test_tasks_in_two_trees_have_nothing_to_do_with_each_other(
     assert complete_task(app, there)["attribution"] == {"there.txt": "exclusive"}
 
 
-def test_an_abandoned_task_is_charged_too_and_ends(app: Application, shop: Path):
+def test_an_abandoned_task_gets_its_changes_and_ends(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     lost = create_task(app, where, "lost")
     write_files(shop, lost_txt="l\n")
@@ -541,7 +539,7 @@ def test_the_diff_of_a_task_lists_its_files(app: Application, shop: Path):
     }
 
 
-def test_the_diff_of_one_file_can_be_read_whatever_came_after(app: Application, shop: Path):
+def test_the_diff_of_a_file_is_not_affected_by_later_changes(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     write_files(shop, b_txt="two\nthree\n")
     complete_task(app, id)
@@ -565,7 +563,7 @@ def test_a_diff_can_be_applied(app: Application, shop: Path):
     assert (shop / "b.txt").read_text() == "two\nthree\n"
 
 
-def test_a_long_diff_is_cut(app: Application, shop: Path):
+def test_a_long_diff_is_truncated(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     write_files(shop, new_txt="a line of it\n" * 200)
     complete_task(app, id)
@@ -577,13 +575,13 @@ def test_a_long_diff_is_cut(app: Application, shop: Path):
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1_000_001])
-def test_no_diff_is_longer_than_a_million_bytes(app: Application, max_bytes: int):
+def test_a_diff_size_out_of_range_is_an_input_error(app: Application, max_bytes: int):
     error = expect_error(app, "get_task_diff", task_id="tt_0", max_bytes=max_bytes)
 
     assert error.code is Code.INVALID_INPUT
 
 
-def test_a_file_that_the_task_did_not_change_is_refused(app: Application, shop: Path):
+def test_the_diff_of_a_file_that_the_task_did_not_change_is_refused(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     write_files(shop, b_txt="changed\n")
     complete_task(app, id)
@@ -598,7 +596,7 @@ def test_the_diff_of_an_unknown_task_is_refused(app: Application):
     assert expect_error(app, "get_task_diff", task_id="tt_0").code is Code.TASK_NOT_FOUND
 
 
-def test_the_diff_of_a_running_task_says_so(app: Application, shop: Path):
+def test_the_diff_of_a_running_task_is_empty_with_a_warning(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
 
     assert call_tool(app, "get_task_diff", task_id=id) == {
@@ -609,7 +607,7 @@ def test_the_diff_of_a_running_task_says_so(app: Application, shop: Path):
     }
 
 
-def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(app: Application, shop: Path):
+def test_the_diff_of_a_task_without_a_start_snapshot_is_empty_with_a_warning(app: Application, shop: Path):
     (shop / ".git/index").write_bytes(b"nonsense")
     start = start_task(app, create_workflow_and_phase(app))
 
@@ -626,7 +624,7 @@ def test_the_diff_of_a_task_whose_beginning_was_not_seen_says_so(app: Applicatio
     assert answer["warning"] == "No snapshot was taken when it started, so its changes are unknown."
 
 
-def test_a_place_that_cannot_be_written_keeps_nobody_from_working(app: Application, shop: Path):
+def test_an_unwritable_snapshot_folder_does_not_block_tasks(app: Application, shop: Path):
     where = create_workflow_and_phase(app)
     shutil.rmtree(shop / ".deepwork", ignore_errors=True)
     write_files(shop, _deepwork__snapshots="a file in the way\n")
@@ -651,7 +649,7 @@ def test_files_are_still_reported_after_the_tree_was_removed(app: Application, s
     assert answer["files"][0]["diff"].endswith("+three\n")
 
 
-def test_a_removed_project_still_tells_which_files(app: Application, shop: Path):
+def test_changed_files_are_still_listed_after_the_repository_was_removed(app: Application, shop: Path):
     id = create_task(app, create_workflow_and_phase(app))
     write_files(shop, b_txt="changed\n")
     complete_task(app, id)
@@ -660,7 +658,7 @@ def test_a_removed_project_still_tells_which_files(app: Application, shop: Path)
     assert [file["path"] for file in call_tool(app, "get_task_diff", task_id=id)["files"]] == ["b.txt"]
 
 
-def test_concurrent_phases_see_each_other(app: Application, shop: Path):
+def test_tasks_of_concurrent_phases_share_changes(app: Application, shop: Path):
     id = create_workflow(app)
     one, two = create_phase(app, id, 1), create_phase(app, id, 2)
     first, second = create_task(app, (id, one)), create_task(app, (id, two))

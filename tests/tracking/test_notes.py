@@ -38,7 +38,7 @@ def running(app: Application, where: tuple[str, str]) -> str:
 # log_decision
 
 
-def test_a_decision_is_kept_whole(app: Application, where: tuple[str, str], running: str):
+def test_a_decision_is_stored_with_every_field(app: Application, where: tuple[str, str], running: str):
     answer = call_tool(
         app, "log_decision", task_id=running, category="LIBRARY_CHOICE", question="Which?",
         options_considered=["a", "b"], chosen="a", reasoning="Smaller.", trade_offs="Younger.",
@@ -63,14 +63,16 @@ def test_a_decision_is_kept_whole(app: Application, where: tuple[str, str], runn
 
 
 @pytest.mark.parametrize("category", ["architecture", "library_choice", "trade_off", "workaround", "other"])
-def test_what_a_decision_may_be_about(app: Application, where: tuple[str, str], running: str, category: str):
+def test_every_decision_category_is_accepted(
+    app: Application, where: tuple[str, str], running: str, category: str
+):
     call_tool(app, "log_decision", task_id=running, **(DECISION | {"category": category.upper()}))
 
     assert get_context(app, where[0], "decisions")["decisions"][0]["category"] == category
 
 
 @pytest.mark.parametrize("wrong", [{"category": "whim"}, {"question": ""}, {"chosen": ""}, {"reasoning": ""}])
-def test_a_decision_that_says_nothing_is_refused(app: Application, running: str, wrong: dict[str, str]):
+def test_an_invalid_decision_is_refused(app: Application, running: str, wrong: dict[str, str]):
     error = expect_error(app, "log_decision", task_id=running, **(DECISION | wrong))
 
     assert error.code is Code.INVALID_INPUT
@@ -81,7 +83,7 @@ def test_a_decision_that_says_nothing_is_refused(app: Application, running: str,
 # log_issue and resolve_issue
 
 
-def test_an_issue_is_kept(app: Application, where: tuple[str, str], running: str):
+def test_an_issue_is_stored(app: Application, where: tuple[str, str], running: str):
     answer = call_tool(app, "log_issue", task_id=running, **ISSUE)
 
     assert answer == {"issue_id": answer["issue_id"], "created_at": format_timestamp(NOW)}
@@ -95,7 +97,7 @@ def test_an_issue_is_kept(app: Application, where: tuple[str, str], running: str
 @pytest.mark.parametrize(
     "type", ["documentation_gap", "bug_encountered", "dependency_conflict", "unclear_requirement", "other"]
 )
-def test_what_an_issue_may_be(app: Application, where: tuple[str, str], running: str, type: str):
+def test_every_issue_type_is_accepted(app: Application, where: tuple[str, str], running: str, type: str):
     call_tool(
         app, "log_issue", task_id=running, **(ISSUE | {"type": type.upper()}), requires_human_review=True
     )
@@ -106,14 +108,14 @@ def test_what_an_issue_may_be(app: Application, where: tuple[str, str], running:
 @pytest.mark.parametrize(
     "wrong", [{"type": "bug"}, {"description": ""}, {"resolution": ""}, {"resolution": None}]
 )
-def test_an_issue_that_says_nothing_is_refused(app: Application, running: str, wrong: dict[str, Any]):
+def test_an_invalid_issue_is_refused(app: Application, running: str, wrong: dict[str, Any]):
     error = expect_error(app, "log_issue", task_id=running, **(ISSUE | wrong))
 
     assert error.code is Code.INVALID_INPUT
     assert next(iter(wrong)) in error.message
 
 
-def test_a_workflow_with_an_open_blocker_reads_as_blocked(
+def test_a_workflow_with_an_open_blocker_is_shown_as_blocked(
     app: Application, where: tuple[str, str], running: str
 ):
     id = create_blocker(app, running, "Which bank?")
@@ -131,7 +133,7 @@ def test_a_workflow_with_an_open_blocker_reads_as_blocked(
     ]  # fmt: skip
 
 
-def test_a_blocker_stops_nobody_and_ends_with_its_resolution(
+def test_a_blocker_does_not_prevent_completion_and_ends_when_resolved(
     app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
     id = create_blocker(app, running)
@@ -149,13 +151,13 @@ def test_a_blocker_stops_nobody_and_ends_with_its_resolution(
     assert told_last.data["resolution_note"] == "The second."
 
 
-def test_a_resolution_may_name_somebody(app: Application, running: str):
+def test_a_resolution_may_name_who_resolved_the_issue(app: Application, running: str):
     call_tool(app, "resolve_issue", issue_id=create_blocker(app, running), note="n", resolved_by="Grace")
 
     assert list_events(app)[-1].data["resolved_by"] == "Grace"
 
 
-def test_resolving_again_is_fine_with_the_same_note_only(app: Application, running: str):
+def test_resolving_again_is_accepted_only_with_the_same_note(app: Application, running: str):
     id = create_blocker(app, running)
     first = call_tool(app, "resolve_issue", issue_id=id, note="n")
 
@@ -172,7 +174,7 @@ def test_an_unknown_issue_cannot_be_resolved(app: Application):
 # log_milestone
 
 
-def test_a_milestone_is_kept_whole(app: Application, where: tuple[str, str], running: str):
+def test_a_milestone_is_stored_with_every_field(app: Application, where: tuple[str, str], running: str):
     answer = call_tool(
         app,
         "log_milestone",
@@ -200,7 +202,7 @@ def test_a_milestone_is_kept_whole(app: Application, where: tuple[str, str], run
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0, 0), (100, 100), (50.4, 50), (50.6, 51), (99.9, 100)])
-def test_progress_is_whole_percent(
+def test_progress_is_rounded_to_whole_percent(
     app: Application, where: tuple[str, str], running: str, given: float, kept: int
 ):
     call_tool(app, "log_milestone", task_id=running, message="m", progress=given)
@@ -220,7 +222,7 @@ def test_progress_is_whole_percent(
         {"metadata": "m"},
     ],
 )
-def test_a_milestone_that_makes_no_sense_is_refused(app: Application, running: str, wrong: dict[str, Any]):
+def test_an_invalid_milestone_is_refused(app: Application, running: str, wrong: dict[str, Any]):
     error = expect_error(app, "log_milestone", task_id=running, **({"message": "m"} | wrong))
 
     assert error.code is Code.INVALID_INPUT
@@ -236,7 +238,9 @@ def test_a_milestone_that_makes_no_sense_is_refused(app: Application, running: s
         {"all": [1, {"by": "human:Ada"}]},
     ],
 )
-def test_nobody_but_a_person_approves_as_a_person(app: Application, running: str, metadata: dict[str, Any]):
+def test_only_a_person_can_log_an_approval_of_a_person(
+    app: Application, running: str, metadata: dict[str, Any]
+):
     given: dict[str, Any] = {"task_id": running, "message": "Reviewed.", "metadata": metadata}
 
     assert expect_error(app, "log_milestone", **given).code == Code.INVALID_INPUT
@@ -254,7 +258,7 @@ def test_only_the_caller_decides_whether_a_person_logged_a_milestone(app: Applic
     assert [row["logged_by_person"] for row in rows] == [None, None, None, "human:Ada"]
 
 
-def test_nobody_but_a_person_resolves_as_a_person(app: Application, running: str):
+def test_only_a_person_can_resolve_an_issue_as_a_person(app: Application, running: str):
     issue = create_blocker(app, running)
     given = {"issue_id": issue, "note": "Settled.", "resolved_by": "Human:Ada"}
 
@@ -262,7 +266,7 @@ def test_nobody_but_a_person_resolves_as_a_person(app: Application, running: str
     assert call_tool(app, "resolve_issue", caller="human:Ada", key=None, **given)["issue_id"] == issue
 
 
-def test_what_a_person_said_is_neither_swallowed_nor_tidied_away(
+def test_a_milestone_of_a_person_is_neither_merged_nor_pruned(
     app: Application, where: tuple[str, str], running: str
 ):
     call_tool(app, "log_milestone", task_id=running, message="ok")
@@ -277,7 +281,7 @@ def test_what_a_person_said_is_neither_swallowed_nor_tidied_away(
     assert [each for each in kept if each.get("metadata")] != []
 
 
-def test_the_same_milestone_within_two_seconds_is_one(
+def test_equal_milestones_within_two_seconds_are_merged(
     app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
     first = call_tool(app, "log_milestone", task_id=running, message="m", progress=50)
@@ -293,7 +297,7 @@ def test_the_same_milestone_within_two_seconds_is_one(
     assert list_event_types(app).count("milestone:created") == 3
 
 
-def test_the_same_milestone_from_many_concurrent_callers_is_one(
+def test_equal_milestones_of_concurrent_callers_are_merged(
     app: Application, where: tuple[str, str], running: str
 ):
     with ThreadPoolExecutor(8) as callers:
@@ -302,7 +306,7 @@ def test_the_same_milestone_from_many_concurrent_callers_is_one(
     assert get_context(app, where[0], "milestones")["milestones_count"] == 1
 
 
-def test_of_each_task_the_newest_hundred_milestones_are_kept(
+def test_the_newest_hundred_milestones_of_each_task_are_kept(
     app: Application, clock: Clock, where: tuple[str, str], running: str
 ):
     other = create_task(app, where, "other")
@@ -326,7 +330,7 @@ def test_of_each_task_the_newest_hundred_milestones_are_kept(
 @pytest.mark.parametrize(
     ("tool", "said"), [("log_decision", DECISION), ("log_issue", ISSUE), ("log_milestone", {"message": "m"})]
 )
-def test_notes_on_a_task_that_is_over_are_taken_and_on_none_refused(
+def test_notes_on_a_finished_task_are_accepted_and_on_an_unknown_task_refused(
     app: Application, running: str, tool: str, said: dict[str, str]
 ):
     complete_task(app, running)
@@ -336,7 +340,7 @@ def test_notes_on_a_task_that_is_over_are_taken_and_on_none_refused(
         assert expect_error(app, tool, task_id=unknown, **said).code is Code.TASK_NOT_FOUND
 
 
-def test_notes_on_a_planned_task_say_who_holds_it(app: Application):
+def test_notes_on_a_planned_task_name_its_holder(app: Application):
     id, (build, _) = create_plan(app, "build", "test")
     agent = call_tool(app, "agent_register", name="Grace", runtime="custom")["id"]
     call_tool(app, "task_claim", task_id=build, agent_id=agent)
@@ -353,7 +357,7 @@ def test_notes_on_a_planned_task_say_who_holds_it(app: Application):
     assert {event.workflow_id for event in list_events(app)[-3:]} == {id}
 
 
-def test_a_note_under_a_key_is_one_note(app: Application, where: tuple[str, str], running: str):
+def test_a_note_repeated_under_one_key_is_stored_once(app: Application, where: tuple[str, str], running: str):
     first = call_tool(app, "log_decision", "k", task_id=running, **DECISION)
 
     assert call_tool(app, "log_decision", "k", task_id=running, **DECISION) == first

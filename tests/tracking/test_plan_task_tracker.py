@@ -27,7 +27,7 @@ def get_changed_files(app: Application, task_id: str) -> dict[str, str]:
     return {file["path"]: f"{file['status']} {file['attribution']}" for file in files}
 
 
-def test_a_planned_task_is_charged_with_what_changed_while_it_ran(app: Application, project: Path):
+def test_changes_during_a_planned_task_are_attributed_to_it(app: Application, project: Path):
     (project / "before.txt").write_text("mine\n")
     _, (task,) = create_plan(app, "one")
     set_status(app, task, "in_progress")
@@ -42,7 +42,7 @@ def test_a_planned_task_is_charged_with_what_changed_while_it_ran(app: Applicati
     assert "-one\n+two\n" in shown["diff"]
 
 
-def test_a_task_that_is_begun_again_is_charged_with_its_last_time(app: Application, project: Path):
+def test_a_restarted_task_gets_only_the_changes_since_its_last_start(app: Application, project: Path):
     _, (task,) = create_plan(app, "one")
     set_status(app, task, "in_progress")
     (project / "first.txt").write_text("x\n")
@@ -56,7 +56,7 @@ def test_a_task_that_is_begun_again_is_charged_with_its_last_time(app: Applicati
     assert get_changed_files(app, task) == {"second.txt": "added exclusive"}
 
 
-def test_a_task_in_a_workspace_is_watched_there(app: Application, project: Path):
+def test_changes_of_a_task_in_a_workspace_are_tracked_there(app: Application, project: Path):
     id, (task,) = create_plan(app, "one")
     tree = Path(
         call_tool(
@@ -73,7 +73,7 @@ def test_a_task_in_a_workspace_is_watched_there(app: Application, project: Path)
     assert get_changed_files(app, task) == {"there.txt": "added exclusive"}
 
 
-def test_a_task_that_was_taken_back_is_not_charged_with_what_came_after(
+def test_a_task_with_an_expired_claim_gets_only_changes_before_its_release(
     app: Application, project: Path, clock: Clock
 ):
     _, (task,) = create_plan(app, "one")
@@ -89,7 +89,7 @@ def test_a_task_that_was_taken_back_is_not_charged_with_what_came_after(
     assert get_changed_files(app, task) == {"ada.txt": "added exclusive"}
 
 
-def test_planned_and_tracked_tasks_in_one_tree_know_of_each_other(app: Application, project: Path):
+def test_planned_and_tracked_tasks_in_one_tree_share_changes(app: Application, project: Path):
     tracker = make_app(project, app.settings.database, toolsets=("tracking",))
     started = call_tool(tracker, "start_workflow", name="w", objective="o")
     phase = call_tool(app, "start_phase", workflow_id=started["workflow_id"], number=1, name="p")["phase_id"]
@@ -109,7 +109,7 @@ def test_planned_and_tracked_tasks_in_one_tree_know_of_each_other(app: Applicati
     tracker.close()
 
 
-def test_without_git_nothing_is_looked_at(app: Application, tmp_path: Path):
+def test_without_git_changes_of_planned_tasks_are_not_tracked(app: Application, tmp_path: Path):
     _, (task,) = create_plan(app, "one")
     set_status(app, task, "in_progress")
     (tmp_path / "new.txt").write_text("x\n")
@@ -122,7 +122,7 @@ def test_without_git_nothing_is_looked_at(app: Application, tmp_path: Path):
         call_tool(app, "get_task_diff", task_id="tk_no")
 
 
-def test_a_task_is_watched_from_its_claim_on(app: Application, project: Path):
+def test_changes_are_tracked_from_the_claim_of_a_task(app: Application, project: Path):
     _, (task,) = create_plan(app, "one")
     agent = call_tool(app, "agent_register", name="Ada", runtime="codex")["id"]
     call_tool(app, "task_claim", task_id=task, agent_id=agent)
@@ -137,7 +137,7 @@ def test_a_task_is_watched_from_its_claim_on(app: Application, project: Path):
     assert get_changed_files(app, task).keys() == {"early.txt", "late.txt"}
 
 
-def test_what_was_begun_is_finished_before_the_application_closes(project: Path, tmp_path: Path):
+def test_pending_snapshots_are_finished_before_the_application_closes(project: Path, tmp_path: Path):
     app = make_app(project, str(tmp_path / "deepwork.db"))
     _, (task,) = create_plan(app, "one")
     call_tool(app, "task_update_status", id=task, status="in_progress")

@@ -73,7 +73,7 @@ def list_work_of(agent: str) -> dict[str, list[str]]:
     return {"added": added, "modified": [f"{agent}/old.py"], "deleted": []}
 
 
-def test_four_subagents_in_one_tree_and_then_each_in_its_own(
+def test_changes_of_four_subagents_are_attributed_in_one_tree_and_in_separate_trees(
     root: Path, crew: tuple[ToolClient, dict[str, ToolClient]], tmp_path_factory: pytest.TempPathFactory
 ):
     orchestrator, subagents = crew
@@ -118,7 +118,7 @@ def test_four_subagents_in_one_tree_and_then_each_in_its_own(
     assert (metrics["decisions"], metrics["issues"], metrics["blockers_open"]) == (8, 8, 2)
 
 
-def test_each_trigger_reaches_listeners_of_another_process_once(root: Path):
+def test_each_event_reaches_listeners_of_another_process_once(root: Path):
     with HttpServer(root) as served, StdioServer(root, "--toolsets", "tracking") as wire:
         headers = served.bearer
         with connect(

@@ -30,7 +30,7 @@ def change_file_in_task(app: Application, shop: Path, text: str) -> str:
     return id
 
 
-def test_what_is_a_month_old_goes_and_what_is_newer_stays(
+def test_snapshots_older_than_a_month_are_pruned_and_newer_ones_kept(
     app: Application, shop: Path, monkeypatch: pytest.MonkeyPatch
 ):
     now = time.time_ns()
@@ -51,7 +51,7 @@ def test_what_is_a_month_old_goes_and_what_is_newer_stays(
     assert told["warning"].startswith("Cannot show the diff")
 
 
-def test_it_is_done_once_a_day(app: Application, shop: Path, monkeypatch: pytest.MonkeyPatch):
+def test_snapshots_are_pruned_once_a_day(app: Application, shop: Path, monkeypatch: pytest.MonkeyPatch):
     change_file_in_task(app, shop, "one\n")
     trees: list[Path] = []
     open_store = app._attribution.snapshots.open_store

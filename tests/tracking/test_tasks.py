@@ -43,7 +43,7 @@ def build_arguments(where: tuple[str, str], **given: Any) -> dict[str, Any]:
 # start_task
 
 
-def test_a_task_is_begun(app: Application):
+def test_a_task_can_be_started(app: Application):
     where = create_workflow_and_phase(app)
 
     answer = call_tool(app, "start_task", **build_arguments(where))
@@ -81,7 +81,7 @@ def test_everything_given_at_the_start_of_a_task_is_saved(app: Application):
 
 
 @pytest.mark.parametrize("agent_name", [None, "", "   "])
-def test_a_subagent_says_who_it_is(app: Application, agent_name: str | None):
+def test_a_subagent_must_give_its_name(app: Application, agent_name: str | None):
     where = create_workflow_and_phase(app)
     before = list_event_types(app)
 
@@ -97,7 +97,7 @@ def test_a_subagent_says_who_it_is(app: Application, agent_name: str | None):
 @pytest.mark.parametrize(
     "wrong", [{"caller_type": "robot"}, {"name": ""}, {"goal": ""}, {"areas": "src"}, {"x": 1}]
 )
-def test_a_task_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+def test_an_invalid_task_is_refused(app: Application, wrong: dict[str, Any]):
     where = create_workflow_and_phase(app)
 
     error = expect_error(app, "start_task", **build_arguments(where, **wrong))
@@ -114,7 +114,9 @@ def test_a_task_that_makes_no_sense_is_refused(app: Application, wrong: dict[str
         ({"parent_task_id": "tt_0"}, Code.TASK_NOT_FOUND),
     ],
 )
-def test_a_task_of_nothing_is_refused(app: Application, wrong: dict[str, str], code: Code):
+def test_a_task_with_an_unknown_workflow_phase_or_parent_is_refused(
+    app: Application, wrong: dict[str, str], code: Code
+):
     error = expect_error(app, "start_task", **build_arguments(create_workflow_and_phase(app), **wrong))
 
     assert error.code is code
@@ -127,7 +129,7 @@ def test_a_phase_of_another_workflow_is_refused(app: Application):
     assert expect_error(app, "start_task", **build_arguments((id, other))).code is Code.INVALID_INPUT
 
 
-def test_no_task_is_begun_in_a_phase_that_is_over(app: Application):
+def test_a_task_cannot_be_started_in_a_completed_phase(app: Application):
     where = create_workflow_and_phase(app)
     call_tool(app, "complete_phase", phase_id=where[1], status="completed")
 
@@ -137,7 +139,7 @@ def test_no_task_is_begun_in_a_phase_that_is_over(app: Application):
     assert "completed" in error.message
 
 
-def test_no_task_is_begun_in_a_workflow_that_is_over(app: Application):
+def test_a_task_cannot_be_started_in_a_completed_workflow(app: Application):
     where = create_workflow_and_phase(app)
     call_tool(app, "complete_workflow", workflow_id=where[0], status="partial", summary="s")
 
@@ -171,7 +173,7 @@ def test_a_parent_of_another_workflow_is_refused(app: Application):
     assert error.code is Code.INVALID_INPUT
 
 
-def test_nothing_is_begun_below_a_task_that_is_over(app: Application):
+def test_a_task_cannot_be_started_below_a_completed_task(app: Application):
     where = create_workflow_and_phase(app)
     parent = create_task(app, where)
     complete_task(app, parent)
@@ -182,7 +184,7 @@ def test_nothing_is_begun_below_a_task_that_is_over(app: Application):
     )
 
 
-def test_tasks_are_nested_eight_levels_deep_at_most(app: Application):
+def test_tasks_can_be_nested_at_most_eight_levels_deep(app: Application):
     where = create_workflow_and_phase(app)
     parent = create_task(app, where)
     for _ in range(7):
@@ -194,7 +196,7 @@ def test_tasks_are_nested_eight_levels_deep_at_most(app: Application):
     )
 
 
-def test_a_task_ends_after_those_below_it(app: Application):
+def test_a_task_cannot_be_completed_before_its_children(app: Application):
     where = create_workflow_and_phase(app)
     parent = create_task(app, where, "parent")
     child = create_task(app, where, "child", parent_task_id=parent)
@@ -212,7 +214,7 @@ def test_a_task_ends_after_those_below_it(app: Application):
 
 
 @pytest.mark.parametrize("status", ["success", "partial_success", "failed"])
-def test_a_task_is_ended(app: Application, clock: Clock, status: str):
+def test_a_task_can_be_completed(app: Application, clock: Clock, status: str):
     where = create_workflow_and_phase(app)
     id = create_task(app, where)
     create_task(app, where, "other")
@@ -234,7 +236,7 @@ def test_a_task_is_ended(app: Application, clock: Clock, status: str):
     assert list_event_types(app)[-1] == "task:updated"
 
 
-def test_the_last_task_of_a_phase_learns_it_and_changes_nothing_else(app: Application):
+def test_completing_the_last_task_of_a_phase_does_not_complete_the_phase(app: Application):
     where = create_workflow_and_phase(app)
 
     answer = complete_task(app, create_task(app, where))
@@ -269,7 +271,7 @@ def test_everything_given_at_the_end_of_a_task_is_saved(app: Application, clock:
 
 
 @pytest.mark.parametrize("tests_status", ["passed", "failed", "not_run"])
-def test_what_became_of_the_tests(app: Application, tests_status: str):
+def test_every_tests_status_is_accepted(app: Application, tests_status: str):
     where = create_workflow_and_phase(app)
 
     complete_task(app, create_task(app, where), metadata={"tests_status": tests_status})
@@ -291,7 +293,7 @@ def test_what_became_of_the_tests(app: Application, tests_status: str):
         {"metadata": {"cost_usd": float("inf")}},
     ],
 )
-def test_an_end_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+def test_invalid_arguments_for_completing_a_task_are_refused(app: Application, wrong: dict[str, Any]):
     where = create_workflow_and_phase(app)
     said = {"task_id": create_task(app, where), "status": "success", "outcome": {"summary": "s"}}
 
@@ -302,13 +304,15 @@ def test_an_end_that_makes_no_sense_is_refused(app: Application, wrong: dict[str
     assert get_shown_tasks(app, where[0])[0]["status"] == "in_progress"
 
 
-def test_an_unknown_task_cannot_be_ended(app: Application):
+def test_an_unknown_task_cannot_be_completed(app: Application):
     error = expect_error(app, "complete_task", task_id="tt_0", status="failed", outcome={"summary": "s"})
 
     assert error.code is Code.TASK_NOT_FOUND
 
 
-def test_ending_a_task_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
+def test_completing_a_task_again_with_the_same_arguments_returns_the_first_answer(
+    app: Application, clock: Clock
+):
     id = create_task(app, create_workflow_and_phase(app))
     first = complete_task(app, id, metadata={"tests_status": "passed"})
     before = list_event_types(app)
@@ -326,7 +330,7 @@ def test_ending_a_task_again_with_the_same_words_gives_the_first_answer(app: App
 @pytest.mark.parametrize(
     "other", [{"status": "failed"}, {"outcome": {"summary": "t"}}, {"metadata": {"tests_status": "failed"}}]
 )
-def test_ending_a_task_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
+def test_completing_a_task_again_with_different_arguments_is_refused(app: Application, other: dict[str, Any]):
     id = create_task(app, create_workflow_and_phase(app))
     complete_task(app, id)
 
@@ -334,7 +338,7 @@ def test_ending_a_task_again_with_other_words_is_refused(app: Application, other
     assert expect_error(app, "complete_task", **said).code is Code.INVALID_STATE
 
 
-def test_of_many_concurrent_completions_one_takes_effect(app: Application):
+def test_only_one_of_many_concurrent_completions_takes_effect(app: Application):
     id = create_task(app, create_workflow_and_phase(app))
 
     with ThreadPoolExecutor(4) as callers:
@@ -344,7 +348,7 @@ def test_of_many_concurrent_completions_one_takes_effect(app: Application):
     assert list_event_types(app).count("task:updated") == 1
 
 
-def test_of_two_different_concurrent_completions_one_is_refused(app: Application):
+def test_one_of_two_different_concurrent_completions_is_refused(app: Application):
     id = create_task(app, create_workflow_and_phase(app))
 
     def end(status: str) -> str:
@@ -362,7 +366,7 @@ def test_of_two_different_concurrent_completions_one_is_refused(app: Application
 # abandon_task
 
 
-def test_a_task_that_nobody_works_on_is_ended_as_failed(app: Application):
+def test_an_abandoned_task_ends_as_failed(app: Application):
     where = create_workflow_and_phase(app)
     id = create_task(app, where)
 
@@ -378,7 +382,7 @@ def test_a_task_that_nobody_works_on_is_ended_as_failed(app: Application):
     assert kept["outcome"]["limitations"] == ["The agent crashed."]
 
 
-def test_a_task_is_abandoned_once(app: Application):
+def test_abandoning_a_task_again_returns_the_first_answer(app: Application):
     id = create_task(app, create_workflow_and_phase(app))
     first = call_tool(app, "abandon_task", task_id=id, reason="r")
 
@@ -386,7 +390,7 @@ def test_a_task_is_abandoned_once(app: Application):
     assert expect_error(app, "abandon_task", task_id=id, reason="s").code is Code.INVALID_STATE
 
 
-def test_a_task_that_is_done_is_not_abandoned(app: Application):
+def test_a_completed_task_cannot_be_abandoned(app: Application):
     id = create_task(app, create_workflow_and_phase(app))
     complete_task(app, id)
 
@@ -398,7 +402,7 @@ def test_a_task_that_is_done_is_not_abandoned(app: Application):
 # Keys
 
 
-def test_a_start_repeated_under_its_key_is_one_task_whatever_happened_since(app: Application):
+def test_starting_a_task_again_under_its_key_always_returns_the_first_answer(app: Application):
     where = create_workflow_and_phase(app)
     first = start_task(app, where, key="k")
     call_tool(app, "complete_phase", phase_id=where[1], status="completed")
@@ -407,7 +411,7 @@ def test_a_start_repeated_under_its_key_is_one_task_whatever_happened_since(app:
     assert len(get_shown_tasks(app, where[0])) == 1
 
 
-def test_an_end_repeated_under_its_key_gives_the_first_answer(app: Application):
+def test_completing_a_task_again_under_its_key_returns_the_first_answer(app: Application):
     id = create_task(app, create_workflow_and_phase(app))
     said: dict[str, Any] = {"task_id": id, "status": "success", "outcome": {"summary": "s"}}
     first = call_tool(app, "complete_task", "k", **said)
@@ -431,7 +435,7 @@ def test_a_refused_start_may_be_corrected_under_its_key(app: Application):
 # Stale tasks
 
 
-def test_a_task_that_nobody_mentions_for_half_an_hour_is_stale(app: Application, clock: Clock):
+def test_a_task_without_activity_for_half_an_hour_is_stale(app: Application, clock: Clock):
     where = create_workflow_and_phase(app)
     id = create_task(app, where)
     clock.advance(seconds=1800)
@@ -444,7 +448,7 @@ def test_a_task_that_nobody_mentions_for_half_an_hour_is_stale(app: Application,
     assert "is_stale" not in get_shown_tasks(app, where[0])[0]
 
 
-def test_a_task_that_is_over_is_never_stale(app: Application, clock: Clock):
+def test_a_completed_task_is_never_stale(app: Application, clock: Clock):
     where = create_workflow_and_phase(app)
     complete_task(app, create_task(app, where))
     clock.advance(seconds=7200)

@@ -34,7 +34,7 @@ def end_workflow(app: Application, workflow_id: str, status: str = "completed", 
 # start_workflow
 
 
-def test_a_workflow_is_begun(app: Application):
+def test_a_workflow_can_be_started(app: Application):
     answer = start_workflow(app)
 
     assert answer == {
@@ -59,7 +59,7 @@ def test_everything_given_for_a_workflow_is_saved(app: Application):
 
 
 @pytest.mark.parametrize(("profile", "phases"), [("simple", 2), ("standard", 3), ("complex", 4)])
-def test_the_profile_says_how_many_phases_are_expected(app: Application, profile: str, phases: int):
+def test_the_profile_determines_the_number_of_expected_phases(app: Application, profile: str, phases: int):
     answer = start_workflow(app, profile=profile.upper())
 
     assert (answer["profile"], answer["total_phases"]) == (profile, phases)
@@ -84,7 +84,7 @@ def test_any_number_of_phases_may_be_expected(app: Application, total: int):
         {"colour": "red"},
     ],
 )
-def test_a_workflow_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+def test_an_invalid_workflow_is_refused(app: Application, wrong: dict[str, Any]):
     with pytest.raises(DeepworkError) as refused:
         start_workflow(app, **wrong)
 
@@ -96,7 +96,7 @@ def test_a_workflow_that_makes_no_sense_is_refused(app: Application, wrong: dict
 # start_phase
 
 
-def test_a_phase_is_begun(app: Application):
+def test_a_phase_can_be_started(app: Application):
     id = create_workflow(app)
 
     answer = call_tool(
@@ -112,7 +112,7 @@ def test_a_phase_is_begun(app: Application):
     assert list_event_types(app) == ["workflow:created", "phase:created", "workflow:updated"]
 
 
-def test_a_phase_that_exists_is_answered_as_it_is(app: Application, clock: Clock):
+def test_starting_an_existing_phase_returns_it_unchanged(app: Application, clock: Clock):
     id = create_workflow(app)
     first = call_tool(app, "start_phase", workflow_id=id, number=1, name="Design", description="d")
     create_phase(app, id, 2)
@@ -130,7 +130,7 @@ def test_a_phase_that_exists_is_answered_as_it_is(app: Application, clock: Clock
     assert list_event_types(app) == before
 
 
-def test_a_phase_that_is_over_is_answered_too_even_in_a_workflow_that_is_over(app: Application):
+def test_starting_a_completed_phase_returns_it_even_in_a_completed_workflow(app: Application):
     id = create_workflow(app)
     one = create_phase(app, id)
     call_tool(app, "complete_phase", phase_id=one, status="failed")
@@ -141,7 +141,7 @@ def test_a_phase_that_is_over_is_answered_too_even_in_a_workflow_that_is_over(ap
     assert (answer["phase_id"], answer["status"], answer["already_exists"]) == (one, "failed", True)
 
 
-def test_of_many_concurrent_callers_one_starts_the_phase(app: Application):
+def test_only_one_of_many_concurrent_callers_starts_the_phase(app: Application):
     id = create_workflow(app)
 
     with ThreadPoolExecutor(8) as callers:
@@ -154,7 +154,7 @@ def test_of_many_concurrent_callers_one_starts_the_phase(app: Application):
     assert list_event_types(app).count("phase:created") == 1
 
 
-def test_phases_may_come_in_any_order_and_more_than_expected(app: Application):
+def test_phases_may_start_in_any_order_and_exceed_the_expected_number(app: Application):
     id = create_workflow(app, total_phases=2)
     create_phase(app, id, 9)
     create_phase(app, id, 4)
@@ -168,7 +168,7 @@ def test_phases_may_come_in_any_order_and_more_than_expected(app: Application):
 @pytest.mark.parametrize(
     "wrong", [{"number": 0}, {"number": -1}, {"number": 1.5}, {"name": ""}, {"name": "x" * 201}]
 )
-def test_a_phase_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+def test_an_invalid_phase_is_refused(app: Application, wrong: dict[str, Any]):
     id = create_workflow(app)
 
     error = expect_error(app, "start_phase", **({"workflow_id": id, "number": 1, "name": "n"} | wrong))
@@ -184,7 +184,7 @@ def test_a_phase_of_an_unknown_workflow_is_refused(app: Application):
     assert "'tw_0'" in error.message
 
 
-def test_no_phase_is_begun_in_a_workflow_that_is_over(app: Application):
+def test_a_phase_cannot_be_started_in_a_completed_workflow(app: Application):
     id = create_workflow(app)
     end_workflow(app, id)
 
@@ -195,7 +195,7 @@ def test_no_phase_is_begun_in_a_workflow_that_is_over(app: Application):
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_a_phase_is_ended(app: Application, clock: Clock, status: str):
+def test_a_phase_can_be_completed(app: Application, clock: Clock, status: str):
     where = create_workflow_and_phase(app)
     for ending in ("success", "partial_success", "failed"):
         complete_task(app, create_task(app, where, ending), ending)
@@ -215,7 +215,7 @@ def test_a_phase_is_ended(app: Application, clock: Clock, status: str):
     assert shown["summary"] == "All well."
 
 
-def test_what_is_still_open_in_a_phase_is_a_warning(app: Application):
+def test_completing_a_phase_warns_about_open_items(app: Application):
     id = create_workflow(app)
     create_phase(app, id, 1)
     two = create_phase(app, id, 2)
@@ -230,7 +230,7 @@ def test_what_is_still_open_in_a_phase_is_a_warning(app: Application):
     assert complete_task(app, running)["phase_status"] == "completed"
 
 
-def test_a_phase_without_tasks_is_a_warning(app: Application):
+def test_completing_a_phase_without_tasks_is_a_warning(app: Application):
     _, id = create_workflow_and_phase(app)
 
     answer = call_tool(app, "complete_phase", phase_id=id, status="completed")
@@ -238,7 +238,9 @@ def test_a_phase_without_tasks_is_a_warning(app: Application):
     assert answer["warnings"] == ["It has no tasks"]
 
 
-def test_ending_a_phase_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
+def test_completing_a_phase_again_with_the_same_arguments_returns_the_first_answer(
+    app: Application, clock: Clock
+):
     _, id = create_workflow_and_phase(app)
     first = call_tool(app, "complete_phase", phase_id=id, status="completed", summary="s")
     before = list_event_types(app)
@@ -251,7 +253,9 @@ def test_ending_a_phase_again_with_the_same_words_gives_the_first_answer(app: Ap
 
 
 @pytest.mark.parametrize("other", [{"status": "failed"}, {"summary": "t"}, {"summary": None}])
-def test_ending_a_phase_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
+def test_completing_a_phase_again_with_different_arguments_is_refused(
+    app: Application, other: dict[str, Any]
+):
     _, id = create_workflow_and_phase(app)
     said = {"phase_id": id, "status": "completed", "summary": "s"}
     call_tool(app, "complete_phase", **said)
@@ -259,12 +263,12 @@ def test_ending_a_phase_again_with_other_words_is_refused(app: Application, othe
     assert expect_error(app, "complete_phase", **(said | other)).code is Code.INVALID_STATE
 
 
-def test_an_unknown_phase_cannot_be_ended(app: Application):
+def test_an_unknown_phase_cannot_be_completed(app: Application):
     assert expect_error(app, "complete_phase", phase_id="ph_0", status="failed").code is Code.PHASE_NOT_FOUND
 
 
 @pytest.mark.parametrize("status", ["partial", "in_progress", "", None])
-def test_a_phase_cannot_end_otherwise(app: Application, status: str | None):
+def test_a_phase_cannot_end_with_another_status(app: Application, status: str | None):
     _, id = create_workflow_and_phase(app)
 
     assert expect_error(app, "complete_phase", phase_id=id, status=status).code is Code.INVALID_INPUT
@@ -277,7 +281,7 @@ def test_a_phase_cannot_end_otherwise(app: Application, status: str | None):
     ("status", "reads_as"), [("completed", "completed"), ("failed", "failed"), ("partial", "failed")]
 )
 @pytest.mark.usefixtures("project")
-def test_a_workflow_is_ended(app: Application, clock: Clock, status: str, reads_as: str):
+def test_a_workflow_can_be_completed(app: Application, clock: Clock, status: str, reads_as: str):
     where = create_workflow_and_phase(app)
     id = where[0]
     for tokens in (5, 7):
@@ -304,7 +308,7 @@ def test_a_workflow_is_ended(app: Application, clock: Clock, status: str, reads_
     assert list_event_types(app)[-1] == "workflow:updated"
 
 
-def test_what_is_still_open_in_a_workflow_is_a_warning(app: Application):
+def test_completing_a_workflow_warns_about_open_items(app: Application):
     where = create_workflow_and_phase(app)
     create_blocker(app, create_task(app, where))
 
@@ -317,7 +321,9 @@ def test_what_is_still_open_in_a_workflow_is_a_warning(app: Application):
     assert get_context(app, where[0])["workflow_status"] == "completed"
 
 
-def test_ending_a_workflow_again_with_the_same_words_gives_the_first_answer(app: Application, clock: Clock):
+def test_completing_a_workflow_again_with_the_same_arguments_returns_the_first_answer(
+    app: Application, clock: Clock
+):
     id = create_workflow(app)
     first = end_workflow(app, id, achievements=["a"])
     before = list_event_types(app)
@@ -330,7 +336,9 @@ def test_ending_a_workflow_again_with_the_same_words_gives_the_first_answer(app:
 @pytest.mark.parametrize(
     "other", [{"status": "partial"}, {"summary": "t"}, {"achievements": []}, {"limitations": ["l"]}]
 )
-def test_ending_a_workflow_again_with_other_words_is_refused(app: Application, other: dict[str, Any]):
+def test_completing_a_workflow_again_with_different_arguments_is_refused(
+    app: Application, other: dict[str, Any]
+):
     id = create_workflow(app)
     end_workflow(app, id, achievements=["a"])
 
@@ -339,7 +347,7 @@ def test_ending_a_workflow_again_with_other_words_is_refused(app: Application, o
 
 
 @pytest.mark.parametrize("wrong", [{"status": "done"}, {"summary": ""}, {"achievements": "one"}])
-def test_an_ending_that_makes_no_sense_is_refused(app: Application, wrong: dict[str, Any]):
+def test_invalid_arguments_for_completing_a_workflow_are_refused(app: Application, wrong: dict[str, Any]):
     id = create_workflow(app)
 
     said = {"workflow_id": id, "status": "completed", "summary": "s"} | wrong
@@ -347,13 +355,13 @@ def test_an_ending_that_makes_no_sense_is_refused(app: Application, wrong: dict[
     assert get_context(app, id)["workflow_status"] == "in_progress"
 
 
-def test_an_unknown_workflow_cannot_be_ended(app: Application):
+def test_an_unknown_workflow_cannot_be_completed(app: Application):
     error = expect_error(app, "complete_workflow", workflow_id="tw_0", status="failed", summary="s")
 
     assert error.code is Code.WORKFLOW_NOT_FOUND
 
 
-def test_events_show_things_as_get_context_does(app: Application):
+def test_events_contain_the_same_data_as_get_context(app: Application):
     where = create_workflow_and_phase(app)
     create_blocker(app, create_task(app, where))
     call_tool(app, "complete_phase", phase_id=where[1], status="completed")
@@ -366,7 +374,7 @@ def test_events_show_things_as_get_context_does(app: Application):
     assert by_type["phase:updated"].data == shown
 
 
-def test_several_processes_see_one_record(app: Application, tmp_path: Path, location: str, clock: Clock):
+def test_several_processes_share_one_record(app: Application, tmp_path: Path, location: str, clock: Clock):
     id = create_workflow(app)
     other = make_app(tmp_path, location, clock)
 

@@ -31,7 +31,7 @@ def claim(app: Application, task_id: str, agent_id: str, **more: Any) -> dict[st
 
 
 @pytest.mark.usefixtures("project")
-def test_the_second_concurrent_task_gets_a_tree_and_a_branch(app: Application, tmp_path: Path):
+def test_the_second_concurrent_task_gets_a_worktree_and_a_branch(app: Application, tmp_path: Path):
     id, (one, two) = create_plan(app, "Write the form", "Test it", auto_create_workspaces=True)
 
     first = claim(app, one, register_agent(app, "Ada"))
@@ -51,7 +51,7 @@ def test_the_second_concurrent_task_gets_a_tree_and_a_branch(app: Application, t
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("key", [None, "k"])
-def test_claiming_again_gives_the_same_tree_and_makes_it_again_if_it_is_gone(
+def test_claiming_again_returns_the_same_worktree_and_recreates_it_if_missing(
     app: Application, key: str | None
 ):
     id, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
@@ -68,7 +68,7 @@ def test_claiming_again_gives_the_same_tree_and_makes_it_again_if_it_is_gone(
 
 
 @pytest.mark.usefixtures("project")
-def test_the_next_holder_of_a_task_continues_in_its_tree(app: Application, clock: Clock):
+def test_the_next_holder_of_a_task_continues_in_its_worktree(app: Application, clock: Clock):
     _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
     ada = register_agent(app, "Ada")
     claim(app, one, ada)
@@ -83,7 +83,7 @@ def test_the_next_holder_of_a_task_continues_in_its_tree(app: Application, clock
 
 
 @pytest.mark.usefixtures("project")
-def test_without_the_wish_nobody_gets_a_tree(app: Application):
+def test_without_auto_create_workspaces_no_worktree_is_created(app: Application):
     id, (one, two) = create_plan(app, "one", "two")
 
     claim(app, one, register_agent(app, "Ada"))
@@ -93,7 +93,7 @@ def test_without_the_wish_nobody_gets_a_tree(app: Application):
 
 
 @pytest.mark.usefixtures("project")
-def test_a_task_assigned_to_a_workspace_is_claimed_with_it(app: Application, tmp_path: Path):
+def test_claiming_a_task_returns_its_assigned_workspace(app: Application, tmp_path: Path):
     id, (one,) = create_plan(app, "one")
     workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b", task_ids=[one])[
         "id"
@@ -105,7 +105,7 @@ def test_a_task_assigned_to_a_workspace_is_claimed_with_it(app: Application, tmp
     assert claimed["branch"] == "b"
 
 
-def test_without_git_the_claim_stands_and_says_so(app: Application, tmp_path: Path):
+def test_without_git_the_claim_succeeds_with_a_warning(app: Application, tmp_path: Path):
     _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
     claim(app, one, register_agent(app, "Ada"))
 
@@ -115,7 +115,7 @@ def test_without_git_the_claim_stands_and_says_so(app: Application, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("project")
-def test_a_tree_that_cannot_be_made_is_reported_with_the_claim(app: Application, tmp_path: Path):
+def test_a_worktree_that_cannot_be_created_is_a_warning_of_the_claim(app: Application, tmp_path: Path):
     id, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
     (tmp_path / ".deepwork").mkdir(exist_ok=True)
     (tmp_path / ".deepwork/worktrees").write_text("in the way")
@@ -131,7 +131,7 @@ def test_a_tree_that_cannot_be_made_is_reported_with_the_claim(app: Application,
 
 
 @pytest.mark.usefixtures("project")
-def test_a_claim_without_its_tree_gets_one_when_repeated_under_its_key(app: Application, tmp_path: Path):
+def test_a_claim_without_a_worktree_gets_one_when_repeated_under_its_key(app: Application, tmp_path: Path):
     _, (one, two) = create_plan(app, "one", "two", auto_create_workspaces=True)
     (tmp_path / ".deepwork").mkdir(exist_ok=True)
     obstacle = tmp_path / ".deepwork/worktrees"
@@ -164,7 +164,7 @@ def test_after_its_workspace_was_abandoned_a_task_gets_a_new_one(app: Applicatio
     assert (Path(again["workspace_path"]) / "a.txt").exists()
 
 
-def test_in_a_folder_of_a_repository_everything_is_found_from_its_worktrees(tmp_path: Path, location: str):
+def test_worktrees_of_a_project_in_a_subfolder_find_its_repository_root(tmp_path: Path, location: str):
     mono = create_repository(tmp_path / "mono")
     (mono / "svc").mkdir()
     (mono / "svc/x.txt").write_text("x\n")

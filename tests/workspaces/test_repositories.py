@@ -30,13 +30,13 @@ def test_a_repository_is_registered_and_found_by_its_path(app: Application, tmp_
     assert list_events(app)[0].data["name"] == "The shop"
 
 
-def test_without_a_name_it_is_called_like_its_folder(app: Application, tmp_path: Path):
+def test_the_default_name_of_a_repository_is_its_folder_name(app: Application, tmp_path: Path):
     call_tool(app, "repository_register", path=str(create_repository(tmp_path / "shop")))
 
     assert call_tool(app, "repository_get", path=str(tmp_path / "shop"))["name"] == "shop"
 
 
-def test_links_and_dots_lead_to_the_same_repository(app: Application, tmp_path: Path):
+def test_paths_with_links_and_dots_resolve_to_the_same_repository(app: Application, tmp_path: Path):
     here = create_repository(tmp_path / "shop")
     (tmp_path / "link").symlink_to(here)
     first = call_tool(app, "repository_register", path=str(here))["id"]
@@ -47,7 +47,7 @@ def test_links_and_dots_lead_to_the_same_repository(app: Application, tmp_path: 
     assert call_tool(app, "repository_list")["total"] == 1
 
 
-def test_a_new_name_replaces_the_old_one_and_no_name_leaves_it(
+def test_a_new_name_replaces_the_old_one_and_omitting_it_keeps_it(
     app: Application, clock: Clock, tmp_path: Path
 ):
     here = str(create_repository(tmp_path / "shop"))
@@ -63,7 +63,7 @@ def test_a_new_name_replaces_the_old_one_and_no_name_leaves_it(
 
 
 @pytest.mark.parametrize("path", ["shop", "./shop", "  ", "~nobody-of-that-name/x"])
-def test_a_path_that_says_nothing_is_refused(app: Application, path: str):
+def test_a_relative_or_invalid_path_is_refused(app: Application, path: str):
     with pytest.raises(InvalidInput) as refused:
         call_tool(app, "repository_register", path=path)
 
@@ -99,13 +99,13 @@ def test_repositories_are_listed_newest_first_in_pages(app: Application, clock: 
 # Plans and their repositories
 
 
-def test_a_plan_makes_its_repository_known(app: Application, tmp_path: Path):
+def test_creating_a_plan_registers_its_repository(app: Application, tmp_path: Path):
     create_plan(app)
 
     assert [each["path"] for each in call_tool(app, "repository_list")["repositories"]] == [str(tmp_path)]
 
 
-def test_plans_are_listed_by_repository_whatever_the_path_looks_like(app: Application, tmp_path: Path):
+def test_plans_are_listed_by_repository_in_any_path_notation(app: Application, tmp_path: Path):
     other = create_repository(tmp_path / "other")
     (tmp_path / "link").symlink_to(other)
     here, _ = create_plan(app)
@@ -119,7 +119,7 @@ def test_plans_are_listed_by_repository_whatever_the_path_looks_like(app: Applic
     assert set(ids("*")) == {here, there}
 
 
-def test_a_template_is_applied_to_the_repository_that_is_named(app: Application, tmp_path: Path):
+def test_a_template_is_applied_to_the_given_repository(app: Application, tmp_path: Path):
     create_repository(tmp_path / "other")
 
     id = call_tool(
@@ -130,7 +130,7 @@ def test_a_template_is_applied_to_the_repository_that_is_named(app: Application,
     assert call_tool(app, "workflow_get", id=id)["repository_path"] == str(tmp_path / "other")
 
 
-def test_in_the_store_for_all_projects_each_sees_its_own_plans(
+def test_in_the_global_store_each_project_sees_its_own_plans(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -154,7 +154,7 @@ def test_in_the_store_for_all_projects_each_sees_its_own_plans(
     two.close()
 
 
-def test_links_in_a_circle_are_refused(app: Application, tmp_path: Path):
+def test_cyclic_links_are_refused(app: Application, tmp_path: Path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
 
@@ -172,7 +172,7 @@ def test_a_path_that_is_too_long_is_refused_before_anything_is_stored(app: Appli
     assert list_event_types(app) == []
 
 
-def test_who_may_not_register_repositories_plans_only_for_known_ones(app: Application, tmp_path: Path):
+def test_without_the_admin_scope_plans_are_limited_to_known_repositories(app: Application, tmp_path: Path):
     stranger, known = create_repository(tmp_path / "stranger"), create_repository(tmp_path / "known")
     call_tool(app, "repository_register", path=str(known))
     made = {"name": "w", "source_type": "prompt", "source_content": "x"}

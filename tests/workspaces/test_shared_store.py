@@ -33,7 +33,7 @@ def test_a_worktree_sees_the_plans_of_its_repository(shop: Path):
     tree.close()
 
 
-def test_a_worktree_with_relative_notes_is_found_too(shop: Path):
+def test_a_worktree_with_relative_git_paths_is_recognised(shop: Path):
     run_git(shop, "worktree", "add", "-q", "../tree")
     tree = shop.parent / "tree"
     (tree / ".git").write_text("gitdir: ../shop/.git/worktrees/tree\n")
@@ -45,7 +45,7 @@ def test_a_worktree_with_relative_notes_is_found_too(shop: Path):
 @pytest.mark.parametrize(
     "planted", ["gitdir: {shop}/.git/worktrees/tree", "gitdir: {shop}/.git", "gitdir: /nowhere", "what?", ""]
 )
-def test_a_git_file_that_git_does_not_know_chooses_nothing(shop: Path, planted: str):
+def test_a_forged_git_file_does_not_choose_the_store(shop: Path, planted: str):
     run_git(shop, "worktree", "add", "-q", "../tree")
     stranger = shop.parent / "stranger"
     stranger.mkdir()
@@ -55,12 +55,12 @@ def test_a_git_file_that_git_does_not_know_chooses_nothing(shop: Path, planted: 
     assert build_settings(stranger).database_location == str(stranger / ".deepwork/deepwork.db")
 
 
-def test_a_submodule_is_a_repository_of_its_own(shop: Path):
+def test_a_submodule_is_its_own_repository(shop: Path):
     run_git(shop, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(shop), "inner")
 
     assert build_settings(shop / "inner").repository_root == shop / "inner"
 
 
-def test_a_plain_repository_and_a_plain_folder_are_themselves(shop: Path):
+def test_a_plain_repository_or_folder_is_its_own_repository_root(shop: Path):
     assert build_settings(shop).repository_root == shop
     assert build_settings(shop.parent).repository_root == shop.parent

@@ -37,7 +37,7 @@ def create_workspace(app: Application, workflow_id: str, name: str, **given: Any
 # workspace_create
 
 
-def test_a_tree_is_registered_as_it_is(app: Application, tmp_path: Path):
+def test_an_existing_tree_is_registered_without_changes(app: Application, tmp_path: Path):
     id, (one, two) = create_plan(app, "one", "two")
     (tmp_path / "tree").mkdir()
 
@@ -61,7 +61,7 @@ def test_a_tree_is_registered_as_it_is(app: Application, tmp_path: Path):
     assert list_event_types(app)[-1] == "workspace:created"
 
 
-def test_a_folder_that_is_not_there_is_registered_with_a_warning(app: Application):
+def test_a_missing_folder_is_registered_with_a_warning(app: Application):
     id, _ = create_plan(app)
 
     answer = call_tool(app, "workspace_create", workflow_id=id, path="/not/there", branch="b")
@@ -69,7 +69,7 @@ def test_a_folder_that_is_not_there_is_registered_with_a_warning(app: Applicatio
     assert answer["warning"] == "There is no folder '/not/there' on this machine yet."
 
 
-def test_create_makes_the_tree_and_its_branch(app: Application, tmp_path: Path):
+def test_create_adds_the_worktree_and_its_branch(app: Application, tmp_path: Path):
     id, _ = create_plan(app)
 
     workspace, tree = create_workspace(app, id, "feature")
@@ -84,7 +84,7 @@ def test_create_makes_the_tree_and_its_branch(app: Application, tmp_path: Path):
     assert run_git(tmp_path, "status", "--porcelain") == ""
 
 
-def test_the_branch_begins_at_the_base_that_is_named(app: Application, tmp_path: Path):
+def test_the_branch_starts_at_the_given_base(app: Application, tmp_path: Path):
     run_git(tmp_path, "switch", "-qc", "develop")
     begin = commit(tmp_path, a_txt="develop\n")
     run_git(tmp_path, "switch", "-q", "main")
@@ -96,7 +96,7 @@ def test_the_branch_begins_at_the_base_that_is_named(app: Application, tmp_path:
     assert list_workspaces(app, id)[0]["base_branch"] == "develop"
 
 
-def test_a_tree_may_be_made_beside_the_repository(app: Application, tmp_path: Path):
+def test_a_worktree_may_be_created_next_to_the_repository(app: Application, tmp_path: Path):
     create_repository(tmp_path / "deep" / "shop")
     id, _ = create_plan(app, repository_path="deep/shop")
 
@@ -115,7 +115,7 @@ def test_a_tree_may_be_made_beside_the_repository(app: Application, tmp_path: Pa
         "../other/.git/hooks", "../other/inside", "../bare/.git/hooks", ".deepwork/worktrees",
     ],
 )  # fmt: skip
-def test_no_tree_is_made_anywhere_else(app: Application, tmp_path: Path, path: str):
+def test_a_worktree_elsewhere_is_refused(app: Application, tmp_path: Path, path: str):
     create_repository(tmp_path / "a" / "b")
     create_repository(tmp_path / "a" / "other")
     id, _ = create_plan(app, repository_path="a/b")
@@ -127,9 +127,7 @@ def test_no_tree_is_made_anywhere_else(app: Application, tmp_path: Path, path: s
 
 
 @pytest.mark.parametrize("branch", ["-dash", "a..b", "a b", "@", "a.lock", "--upload-pack=x"])
-def test_a_branch_that_git_would_not_take_leaves_nothing_behind(
-    app: Application, tmp_path: Path, branch: str
-):
+def test_an_invalid_branch_name_is_refused_without_leftovers(app: Application, tmp_path: Path, branch: str):
     id, (task,) = create_plan(app, "one")
 
     error = expect_error(
@@ -163,7 +161,7 @@ def test_a_failed_creation_can_be_repeated_under_its_key(app: Application, tmp_p
     assert len(list_workspaces(app, id)) == 1
 
 
-def test_without_a_repository_no_tree_is_made(app: Application, tmp_path: Path):
+def test_without_a_repository_no_worktree_is_created(app: Application, tmp_path: Path):
     shutil.rmtree(tmp_path / ".git")
     id, _ = create_plan(app)
 
@@ -172,7 +170,7 @@ def test_without_a_repository_no_tree_is_made(app: Application, tmp_path: Path):
     assert f"{tmp_path} is not a git repository" in error.message
 
 
-def test_before_the_first_commit_no_tree_is_made(app: Application, tmp_path: Path):
+def test_before_the_first_commit_no_worktree_is_created(app: Application, tmp_path: Path):
     shutil.rmtree(tmp_path / ".git")
     run_git(tmp_path, "init", "-q")
     id, _ = create_plan(app)
@@ -183,7 +181,7 @@ def test_before_the_first_commit_no_tree_is_made(app: Application, tmp_path: Pat
     assert list_workspaces(app, id) == []
 
 
-def test_a_detached_head_is_a_base_without_a_name(app: Application, tmp_path: Path):
+def test_a_detached_head_is_a_base_without_a_branch_name(app: Application, tmp_path: Path):
     run_git(tmp_path, "switch", "-q", "--detach")
     id, _ = create_plan(app)
 
@@ -208,7 +206,7 @@ def test_a_tree_and_a_branch_belong_to_one_active_workspace(app: Application):
     call_tool(app, "workspace_create", workflow_id=id, path="one", branch="a")
 
 
-def test_of_two_concurrent_requests_for_one_branch_one_wins(app: Application):
+def test_only_one_of_several_concurrent_requests_for_a_branch_succeeds(app: Application):
     id, _ = create_plan(app)
 
     def create(number: int) -> str:
@@ -225,7 +223,7 @@ def test_of_two_concurrent_requests_for_one_branch_one_wins(app: Application):
     assert len(list_workspaces(app, id)) == 1
 
 
-def test_unknown_workflows_and_tasks_and_those_of_others_are_refused(app: Application):
+def test_unknown_workflows_and_tasks_and_tasks_of_others_are_refused(app: Application):
     id, _ = create_plan(app)
     _, (foreign,) = create_plan(app, "theirs")
     given = {"path": "tree", "branch": "b"}
@@ -241,7 +239,7 @@ def test_unknown_workflows_and_tasks_and_those_of_others_are_refused(app: Applic
 # workspace_update
 
 
-def test_a_merged_workspace_knows_its_merge_and_loses_its_tree(
+def test_a_merged_workspace_has_its_merge_commit_and_no_worktree(
     app: Application, tmp_path: Path, clock: Clock
 ):
     id, _ = create_plan(app)
@@ -260,7 +258,7 @@ def test_a_merged_workspace_knows_its_merge_and_loses_its_tree(
     assert list_event_types(app)[-2:] == ["workspace:updated", "workspace:removed"]
 
 
-def test_a_given_merge_commit_is_kept_and_a_squash_is_a_warning(app: Application, tmp_path: Path):
+def test_a_given_merge_commit_is_stored_and_a_squash_is_a_warning(app: Application, tmp_path: Path):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
@@ -274,7 +272,7 @@ def test_a_given_merge_commit_is_kept_and_a_squash_is_a_warning(app: Application
     assert not tree.exists()
 
 
-def test_a_merge_that_nobody_can_find_is_a_warning(app: Application):
+def test_a_merge_that_cannot_be_found_is_a_warning(app: Application):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
@@ -294,7 +292,7 @@ def test_a_merge_commit_that_git_does_not_know_is_saved_as_given(app: Applicatio
     assert "no commit '0123abcd'" in answer["warning"]
 
 
-def test_uncommitted_work_is_rescued_before_the_tree_goes(app: Application, tmp_path: Path):
+def test_uncommitted_work_is_rescued_before_the_worktree_is_removed(app: Application, tmp_path: Path):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
@@ -312,7 +310,7 @@ def test_uncommitted_work_is_rescued_before_the_tree_goes(app: Application, tmp_
     assert list_workspaces(app, id)[0]["rescue_branch"] == rescued
 
 
-def test_a_tree_that_was_only_registered_is_never_touched(app: Application, tmp_path: Path):
+def test_a_registered_worktree_is_never_changed(app: Application, tmp_path: Path):
     run_git(tmp_path, "worktree", "add", "-q", "-b", "own", "own-tree")
     (tmp_path / "own-tree/a.txt").write_text("dirty\n")
     id, _ = create_plan(app)
@@ -323,7 +321,7 @@ def test_a_tree_that_was_only_registered_is_never_touched(app: Application, tmp_
     assert (tmp_path / "own-tree/a.txt").read_text() == "dirty\n"
 
 
-def test_a_tree_that_somebody_deleted_is_no_obstacle(app: Application, tmp_path: Path):
+def test_a_workspace_with_a_deleted_worktree_can_be_abandoned(app: Application, tmp_path: Path):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
     shutil.rmtree(tree)
@@ -332,7 +330,7 @@ def test_a_tree_that_somebody_deleted_is_no_obstacle(app: Application, tmp_path:
     assert run_git(tmp_path, "worktree", "list").count("\n") == 0
 
 
-def test_repeating_an_end_finishes_what_was_cut_off(app: Application, tmp_path: Path):
+def test_repeating_an_update_finishes_a_failed_removal(app: Application, tmp_path: Path):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
     run_git(tmp_path, "worktree", "lock", str(tree))
@@ -346,7 +344,7 @@ def test_repeating_an_end_finishes_what_was_cut_off(app: Application, tmp_path: 
     assert not tree.exists()
 
 
-def test_under_a_key_the_end_has_one_effect_too(app: Application):
+def test_ending_a_workspace_twice_under_one_key_has_one_effect(app: Application):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
 
@@ -357,7 +355,7 @@ def test_under_a_key_the_end_has_one_effect_too(app: Application):
     assert list_event_types(app).count("workspace:removed") == 1
 
 
-def test_under_a_key_the_rescue_branch_is_in_the_answer_and_in_its_repetition(app: Application):
+def test_an_update_repeated_under_one_key_returns_the_same_rescue_branch(app: Application):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
     (tree / "a.txt").write_text("two\n")
@@ -376,9 +374,7 @@ def test_under_a_key_the_rescue_branch_is_in_the_answer_and_in_its_repetition(ap
         ("abandoned", "abandoned", True), ("abandoned", "active", True), ("abandoned", "merged", False),
     ],
 )  # fmt: skip
-def test_a_status_changes_only_in_ways_that_make_sense(
-    app: Application, before: str, after: str, is_allowed: bool
-):
+def test_only_allowed_status_transitions_succeed(app: Application, before: str, after: str, is_allowed: bool):
     id, _ = create_plan(app)
     workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
     call_tool(app, "workspace_update", id=workspace, status=before)
@@ -392,7 +388,7 @@ def test_a_status_changes_only_in_ways_that_make_sense(
         assert list_workspaces(app, id)[0]["status"] == before
 
 
-def test_an_abandoned_one_is_not_taken_up_where_another_works(app: Application):
+def test_an_abandoned_workspace_cannot_be_reactivated_if_another_uses_its_tree(app: Application):
     id, _ = create_plan(app)
     first = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
     call_tool(app, "workspace_update", id=first, status="abandoned")
@@ -401,7 +397,7 @@ def test_an_abandoned_one_is_not_taken_up_where_another_works(app: Application):
     assert second in expect_error(app, "workspace_update", id=first, status="active").message
 
 
-def test_a_merge_commit_alone_changes_nothing_else(app: Application):
+def test_setting_only_the_merge_commit_keeps_the_status(app: Application):
     id, _ = create_plan(app)
     workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="b")["id"]
 
@@ -411,7 +407,7 @@ def test_a_merge_commit_alone_changes_nothing_else(app: Application):
     assert (shown["status"], shown["merge_commit"]) == ("active", "abc")
 
 
-def test_an_unknown_workspace_is_named(app: Application):
+def test_an_unknown_workspace_is_named_in_the_error(app: Application):
     for tool, more in (("workspace_update", {"status": "merged"}), ("workspace_check", {})):
         error = expect_error(app, tool, id="ws_no", **more)
         assert error.code is Code.WORKSPACE_NOT_FOUND
@@ -421,7 +417,7 @@ def test_an_unknown_workspace_is_named(app: Application):
 # workspace_list
 
 
-def test_workspaces_are_listed_by_status_the_oldest_first(app: Application, clock: Clock):
+def test_workspaces_are_listed_oldest_first_and_can_be_filtered_by_status(app: Application, clock: Clock):
     id, _ = create_plan(app)
     ids = []
     for name in "abc":
@@ -440,7 +436,7 @@ def test_workspaces_are_listed_by_status_the_oldest_first(app: Application, cloc
 # workspace_check
 
 
-def test_a_forecast_names_the_files_that_would_conflict(app: Application, tmp_path: Path):
+def test_a_check_lists_the_files_that_would_conflict(app: Application, tmp_path: Path):
     id, _ = create_plan(app)
     one, tree_one = create_workspace(app, id, "one")
     two, tree_two = create_workspace(app, id, "two")
@@ -461,7 +457,7 @@ def test_a_forecast_names_the_files_that_would_conflict(app: Application, tmp_pa
     assert run_git(tmp_path, "status", "--porcelain") == ""
 
 
-def test_a_branch_that_is_gone_is_reported(app: Application):
+def test_a_missing_branch_is_reported(app: Application):
     id, _ = create_plan(app)
     workspace = call_tool(app, "workspace_create", workflow_id=id, path="tree", branch="gone")["id"]
     other, _ = create_workspace(app, id, "here")
@@ -476,7 +472,7 @@ def test_a_branch_that_is_gone_is_reported(app: Application):
 # task_assign_workspace
 
 
-def test_a_task_is_assigned_and_reassigned(app: Application):
+def test_a_task_can_be_assigned_and_reassigned(app: Application):
     id, (task,) = create_plan(app, "one")
     first = call_tool(app, "workspace_create", workflow_id=id, path="a", branch="a")["id"]
     second = call_tool(app, "workspace_create", workflow_id=id, path="b", branch="b")["id"]
@@ -491,7 +487,7 @@ def test_a_task_is_assigned_and_reassigned(app: Application):
     assert list_events(app)[-1].data["task_ids"] == [task]
 
 
-def test_a_task_is_assigned_to_an_active_workspace_of_its_own_workflow(app: Application):
+def test_a_task_can_be_assigned_only_to_an_active_workspace_of_its_workflow(app: Application):
     id, (task,) = create_plan(app, "one")
     other, _ = create_plan(app)
     foreign = call_tool(app, "workspace_create", workflow_id=other, path="a", branch="a")["id"]

@@ -13,7 +13,7 @@ from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead
 
 MAX_IDS = 20
 DONE, REPEATED = "done", "repeated"
-_ID = re.compile(r"(wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv)_[0-9a-z]{12}")
+_ENTITY_ID_PATTERN = re.compile(r"(wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv)_[0-9a-z]{12}")
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,10 @@ def classify_outcome(answer: Any) -> str:
 
 def _extract_ids(value: Any) -> Any:
     if isinstance(value, str):
-        return value if _ID.fullmatch(value) else None
+        return value if _ENTITY_ID_PATTERN.fullmatch(value) else None
     if isinstance(value, list):
-        found = [item for item in value[:MAX_IDS] if isinstance(item, str) and _ID.fullmatch(item)]
+        found = [
+            item for item in value[:MAX_IDS] if isinstance(item, str) and _ENTITY_ID_PATTERN.fullmatch(item)
+        ]
         return found or None
     return None

@@ -11,11 +11,11 @@ from typing import Any
 from deepwork.access.models import OWNER, Scope
 from deepwork.tool_declarations import ToolDeclaration
 
-_RESERVED = frozenset({OWNER, "local", "anonymous"})  # callers that have no named token
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_ID = re.compile(r"[0-9a-z]{12}")
-_TOKEN = re.compile(rf"dw_({_ID.pattern})_([A-Za-z0-9_-]{{43}})")
-_NO_DIGEST = "0" * 64
+_RESERVED_NAMES = frozenset({OWNER, "local", "anonymous"})  # callers that have no named token
+_TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_TOKEN_ID_PATTERN = re.compile(r"[0-9a-z]{12}")
+_TOKEN_PATTERN = re.compile(rf"dw_({_TOKEN_ID_PATTERN.pattern})_([A-Za-z0-9_-]{{43}})")
+_PLACEHOLDER_DIGEST = "0" * 64
 
 
 def get_required_scope(tool: ToolDeclaration, arguments: Mapping[str, Any]) -> Scope:
@@ -45,7 +45,11 @@ def may_act_for(registered_by: str, caller: str, scope: Scope) -> bool:
 
 def is_token_name(text: str) -> bool:
     """Return whether a token may have this name; a text that looks like a token may not."""
-    return _NAME.fullmatch(text) is not None and text not in _RESERVED and parse_token(text) is None
+    return (
+        _TOKEN_NAME_PATTERN.fullmatch(text) is not None
+        and text not in _RESERVED_NAMES
+        and parse_token(text) is None
+    )
 
 
 def format_token(id: str, secret: str) -> str:
@@ -55,13 +59,13 @@ def format_token(id: str, secret: str) -> str:
 
 def parse_token(text: str) -> tuple[str, str] | None:
     """Return the id and the secret of a token; None if it is not a named token."""
-    found = _TOKEN.fullmatch(text)
+    found = _TOKEN_PATTERN.fullmatch(text)
     return (found[1], found[2]) if found else None
 
 
 def is_token_id(text: str) -> bool:
     """Return whether the text has the format of a token id."""
-    return _ID.fullmatch(text) is not None
+    return _TOKEN_ID_PATTERN.fullmatch(text) is not None
 
 
 def hash_secret(secret: str) -> str:
@@ -71,4 +75,4 @@ def hash_secret(secret: str) -> str:
 
 def matches_secret(secret: str, digest: str | None) -> bool:
     """Compare a secret with its stored digest, in constant time even if there is no digest."""
-    return hmac.compare_digest(hash_secret(secret), digest or _NO_DIGEST)
+    return hmac.compare_digest(hash_secret(secret), digest or _PLACEHOLDER_DIGEST)

@@ -40,14 +40,16 @@ class TokenStore:
 
     def find(self, id: str) -> Token | None:
         """Return the token with this id, valid or not."""
-        row = self._tx.fetch_one(f"SELECT {_TOKEN} FROM tokens WHERE id = :id", id=id)
+        row = self._tx.fetch_one(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE id = :id", id=id)
         return None if row is None else _parse_token(row)
 
     def list_all(self) -> list[Token]:
         """Return all tokens, including revoked ones, oldest first."""
         return [
             _parse_token(row)
-            for row in self._tx.fetch_all(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, created_seq")
+            for row in self._tx.fetch_all(
+                f"SELECT {_TOKEN_COLUMNS} FROM tokens ORDER BY created_at, created_seq"
+            )
         ]
 
     def revoke(self, name: str) -> bool:
@@ -85,7 +87,7 @@ class AuditStore:
         """
         if self._tx.row_lock:
             # Others may append concurrently: the database computes the hash once it has locked the head.
-            self._tx.execute(_APPEND, content=serialize_entry(entry), **vars(entry))
+            self._tx.execute(_APPEND_SQL, content=serialize_entry(entry), **vars(entry))
             return
         # There is only one writer at a time, so we compute it here.
         head = self.get_head()
@@ -102,31 +104,33 @@ class AuditStore:
     ) -> list[ChainedEntry]:
         """Return the last matching entries, newest first."""
         conditions = build_where({"account = :account": account, "tool = :tool": tool, "at >= :since": since})
-        sql = f"SELECT {_LINK} FROM audit {conditions} ORDER BY seq DESC LIMIT :limit"
+        sql = f"SELECT {_AUDIT_COLUMNS} FROM audit {conditions} ORDER BY seq DESC LIMIT :limit"
         rows = self._tx.fetch_all(sql, account=account, tool=tool, since=since, limit=limit)
         return [_parse_link(row) for row in rows]
 
     def iterate_chain(self) -> Iterator[ChainedEntry]:
         """Iterate over all entries from the first, one page at a time."""
         last = None
-        while rows := self._tx.fetch_all(_NEXT if last is not None else _FIRST, last=last, limit=PAGE):
+        while rows := self._tx.fetch_all(
+            _NEXT_PAGE_SQL if last is not None else _FIRST_PAGE_SQL, last=last, limit=PAGE
+        ):
             yield from map(_parse_link, rows)
             last = rows[-1]["seq"]
 
 
-_TOKEN = ", ".join(Token.__dataclass_fields__)
-_ENTRY = ", ".join(AuditEntry.__dataclass_fields__)
-_LINK = f"seq, {_ENTRY}, chain"
-_FIRST = f"SELECT {_LINK} FROM audit ORDER BY seq LIMIT :limit"
-_NEXT = f"SELECT {_LINK} FROM audit WHERE seq > :last ORDER BY seq LIMIT :limit"
-_APPEND = f"""
+_TOKEN_COLUMNS = ", ".join(Token.__dataclass_fields__)
+_ENTRY_COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
+_AUDIT_COLUMNS = f"seq, {_ENTRY_COLUMNS}, chain"
+_FIRST_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit ORDER BY seq LIMIT :limit"
+_NEXT_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE seq > :last ORDER BY seq LIMIT :limit"
+_APPEND_SQL = f"""
     WITH head AS (
         UPDATE audit_head
            SET seq = seq + 1,
                chain = encode(sha256(convert_to(chain || ':' || (seq + 1) || ':' || :content, 'UTF8')), 'hex')
         RETURNING seq, chain
     )
-    INSERT INTO audit ({_LINK})
+    INSERT INTO audit ({_AUDIT_COLUMNS})
     SELECT seq, {", ".join(f":{name}" for name in AuditEntry.__dataclass_fields__)}, chain FROM head
 """
 

@@ -46,7 +46,7 @@ class TokenCache:
             return found[1]
         token = self._load_valid(id)
         with self._lock:
-            _put(self._cached, id, (self._clock() + CACHE_SECONDS, token))
+            _put_bounded(self._cached, id, (self._clock() + CACHE_SECONDS, token))
         return token
 
     def should_record_use(self, id: str) -> bool:
@@ -55,7 +55,7 @@ class TokenCache:
         with self._lock:
             if now - self._use_recorded.get(id, -inf) < USE_RECORD_INTERVAL_SECONDS:
                 return False
-            _put(self._use_recorded, id, now)
+            _put_bounded(self._use_recorded, id, now)
             return True
 
     def record_use(self, id: str) -> None:
@@ -72,7 +72,7 @@ class TokenCache:
         return token if token is not None and token.is_valid(now) else None
 
 
-def _put(memory: OrderedDict[str, Value], id: str, value: Value) -> None:
+def _put_bounded(memory: OrderedDict[str, Value], id: str, value: Value) -> None:
     memory.pop(id, None)
     memory[id] = value
     while len(memory) > MAX_CACHED:

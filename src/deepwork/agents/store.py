@@ -49,7 +49,7 @@ class AgentStore:
         conditions = {
             "role = :role": role,
             "runtime = :runtime": runtime,
-            f"{_CURRENT_STATUS} IN :statuses": statuses or None,
+            f"{_CURRENT_STATUS_SQL} IN :statuses": statuses or None,
         }
         values = {
             "role": role,
@@ -60,7 +60,7 @@ class AgentStore:
         }
         total = self._tx.fetch_value(f"SELECT count(*) FROM agents {build_where(conditions)}", **values)
         sql = (
-            f"SELECT {_COLUMNS} FROM agents {build_where(conditions | {_AFTER: after})}"
+            f"SELECT {_COLUMNS} FROM agents {build_where(conditions | {_CREATED_AFTER_CONDITION: after})}"
             " ORDER BY created_at, created_seq LIMIT :limit"
         )
         rows = self._tx.fetch_all(sql, limit=limit, **values)
@@ -98,16 +98,18 @@ class AgentStore:
         return _from_row(row)
 
 
-_AFTER = "(created_at, created_seq) > (SELECT created_at, created_seq FROM agents WHERE id = :after)"
+_CREATED_AFTER_CONDITION = (
+    "(created_at, created_seq) > (SELECT created_at, created_seq FROM agents WHERE id = :after)"
+)
 _COLUMNS = ", ".join(Agent.__dataclass_fields__)
 
 # A silent agent is offline without any write; must agree with `rules.get_status`.
-_CURRENT_STATUS = (
+_CURRENT_STATUS_SQL = (
     "CASE WHEN unregistered_at IS NOT NULL OR last_heartbeat < :alive_since THEN 'offline' ELSE said END"
 )
 
 
-_JSON = frozenset({"capabilities", "metadata"})
+_JSON_COLUMNS = frozenset({"capabilities", "metadata"})
 
 
 def _to_row(agent: Agent) -> Row:
@@ -115,7 +117,7 @@ def _to_row(agent: Agent) -> Row:
 
 
 def _encode_json(values: Row) -> Row:
-    return values | {name: json.dumps(values[name]) for name in _JSON & values.keys()}
+    return values | {name: json.dumps(values[name]) for name in _JSON_COLUMNS & values.keys()}
 
 
 @row_parser

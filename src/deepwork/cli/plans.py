@@ -23,7 +23,7 @@ from deepwork.plans.task_tools import TaskTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
-_INPUT_FORMS = "as YAML or JSON from FILE; without FILE or with `-`, from standard input"
+_INPUT_HELP = "as YAML or JSON from FILE; without FILE or with `-`, from standard input"
 
 
 def _build_document_argument(field: str, form: Any, **how: Any) -> dict[str, click.Parameter]:
@@ -62,7 +62,7 @@ _SOURCE_OPTIONS: dict[str, click.Parameter] = {
     ),
 }
 
-_FORMAT = click.Option(
+_FORMAT_OPTION = click.Option(
     ["--format"], type=click.Choice(["json", "markdown"]), help="Default: markdown; with --json, json."
 )
 
@@ -75,19 +75,21 @@ plans = ToolGroup(
         "create": CommandOverrides(_SOURCE_OPTIONS),
         "set-plan": CommandOverrides(
             _build_document_argument("plan", Plan, check=_find_plan_problems),
-            f"The plan is read {_INPUT_FORMS}: a mapping with summary, approach and tasks; a task has name, "
+            f"The plan is read {_INPUT_HELP}: a mapping with summary, approach and tasks; a task has name, "
             "description, sequence, depends_on, parallel_group, estimated_complexity, files_likely_affected.",
         ),
         "add-task": CommandOverrides(
             _build_document_argument("task", PlannedTask),
-            f"The task is read {_INPUT_FORMS}: a mapping with name, description, depends_on and so on.",
+            f"The task is read {_INPUT_HELP}: a mapping with name, description, depends_on and so on.",
         ),
         "replan": CommandOverrides(
             _build_document_argument("tasks", list[PlannedTask], inner="tasks"),
-            f"The tasks are read {_INPUT_FORMS}: a list, or a mapping with `tasks`.",
+            f"The tasks are read {_INPUT_HELP}: a list, or a mapping with `tasks`.",
         ),
         "get-summary": CommandOverrides(render=_render_summary),
-        "summary": CommandOverrides({"format": _FORMAT}, prepare=_choose_format, render=_render_summary),
+        "summary": CommandOverrides(
+            {"format": _FORMAT_OPTION}, prepare=_choose_format, render=_render_summary
+        ),
     },
 )
 
@@ -99,11 +101,11 @@ tasks = ToolGroup(
     {
         "set-plan": CommandOverrides(
             _build_document_argument("plan", TaskPlan),
-            f"The plan is read {_INPUT_FORMS}: a mapping with approach and steps.",
+            f"The plan is read {_INPUT_HELP}: a mapping with approach and steps.",
         ),
         "replan": CommandOverrides(
             _build_document_argument("new_plan", TaskPlan),
-            f"The plan is read {_INPUT_FORMS}: a mapping with approach and steps.",
+            f"The plan is read {_INPUT_HELP}: a mapping with approach and steps.",
         ),
         "load-context": CommandOverrides(render=render_json),
         "context": CommandOverrides(render=render_json),

@@ -35,8 +35,8 @@ from deepwork.reviews.tools import ReviewTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
-_STDIN_TIMEOUT = 3.0
-_DUE, _UNKNOWN = 1, 2
+_STDIN_TIMEOUT_SECONDS = 3.0
+_EXIT_REVIEW_DUE, _EXIT_UNKNOWN = 1, 2
 
 
 @click.group(cls=ToolGroup, tools=lambda: [ReviewTools], invoke_without_command=True)
@@ -77,7 +77,7 @@ def review(
         if not check:
             raise
         print_error(error)
-        sys.exit(_UNKNOWN)
+        sys.exit(_EXIT_UNKNOWN)
     finally:
         app.close()
     _print_reviews(plan, app.settings.platform, as_json=as_json)
@@ -146,7 +146,7 @@ def _read_piped_names() -> list[str]:
         return _parse_names(sys.stdin.buffer.read())
     if not stat.S_ISFIFO(mode):
         return []
-    if not select.select([sys.stdin], [], [], _STDIN_TIMEOUT)[0]:
+    if not select.select([sys.stdin], [], [], _STDIN_TIMEOUT_SECONDS)[0]:
         print("Nothing arrived on standard input; using the changes in git instead.", file=sys.stderr)
         return []
     return _parse_names(sys.stdin.buffer.read())
@@ -180,8 +180,8 @@ def _print_reviews(plan: ReviewPlan, platform: str, *, as_json: bool) -> None:
 
 def _choose_exit_code(plan: ReviewPlan) -> int:
     if plan.problems:
-        return _UNKNOWN
-    return _DUE if plan.reviews else 0
+        return _EXIT_UNKNOWN
+    return _EXIT_REVIEW_DUE if plan.reviews else 0
 
 
 def _print_rules(found: RuleSet, *, as_json: bool) -> None:

@@ -14,25 +14,25 @@ from deepwork.config import OPTIONS, find_unknown_keys
 from deepwork.observability.logs import set_request_id_source, start_logging
 from deepwork.observability.tracing import start_tracing
 
-_HELP = {option.name: option.help for option in OPTIONS}
+_OPTION_HELP = {option.name: option.help for option in OPTIONS}
 
 
 @click.command()
 @place_options
-@click.option("--transport", type=click.Choice(["stdio", "sse", "http"]), help=_HELP["transport"])
-@click.option("--host", metavar="ADDRESS", help=_HELP["host"] + " Default: 127.0.0.1.")
-@click.option("--port", type=int, metavar="N", help=_HELP["port"] + " Default: 8000.")
-@click.option("--allowed-hosts", metavar="NAMES", help=_HELP["allowed_hosts"])
-@click.option("--rate-limit", metavar="N", help=_HELP["rate_limit"] + " Default: 50.")
-@click.option("--toolsets", metavar="NAMES", help=_HELP["toolsets"] + " Default: all.")
-@click.option("--tools", metavar="NAMES", help=_HELP["tools"])
-@click.option("--exclude-tools", metavar="NAMES", help=_HELP["exclude_tools"])
-@click.option("--read-only", is_flag=True, help=_HELP["read_only"])
-@click.option("--output-schemas", is_flag=True, help=_HELP["output_schemas"])
+@click.option("--transport", type=click.Choice(["stdio", "sse", "http"]), help=_OPTION_HELP["transport"])
+@click.option("--host", metavar="ADDRESS", help=_OPTION_HELP["host"] + " Default: 127.0.0.1.")
+@click.option("--port", type=int, metavar="N", help=_OPTION_HELP["port"] + " Default: 8000.")
+@click.option("--allowed-hosts", metavar="NAMES", help=_OPTION_HELP["allowed_hosts"])
+@click.option("--rate-limit", metavar="N", help=_OPTION_HELP["rate_limit"] + " Default: 50.")
+@click.option("--toolsets", metavar="NAMES", help=_OPTION_HELP["toolsets"] + " Default: all.")
+@click.option("--tools", metavar="NAMES", help=_OPTION_HELP["tools"])
+@click.option("--exclude-tools", metavar="NAMES", help=_OPTION_HELP["exclude_tools"])
+@click.option("--read-only", is_flag=True, help=_OPTION_HELP["read_only"])
+@click.option("--output-schemas", is_flag=True, help=_OPTION_HELP["output_schemas"])
 @click.option("--no-quality-gate", is_flag=True, help="Do not review the outputs of steps.")
-@click.option("--external-runner", metavar="NAME", help=_HELP["external_runner"])
-@click.option("--platform", metavar="NAME", help=_HELP["platform"])
-@click.option("--log-level", metavar="LEVEL", help=_HELP["log_level"])
+@click.option("--external-runner", metavar="NAME", help=_OPTION_HELP["external_runner"])
+@click.option("--platform", metavar="NAME", help=_OPTION_HELP["platform"])
+@click.option("--log-level", metavar="LEVEL", help=_OPTION_HELP["log_level"])
 @log_format_option
 def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> None:
     """Run the MCP server: over standard input and output, as clients start it, or on the network."""

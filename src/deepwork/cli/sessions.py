@@ -19,8 +19,8 @@ from deepwork.jobs.tools import WorkflowTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
-_START = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
-_OUTPUTS: dict[str, click.Parameter] = {
+_START_OVERRIDES = CommandOverrides(note="If the job has a single workflow, WORKFLOW_NAME is ignored.")
+_OUTPUT_PARAMETERS: dict[str, click.Parameter] = {
     "outputs": click.Argument(
         ["outputs"],
         nargs=-1,
@@ -30,7 +30,9 @@ _OUTPUTS: dict[str, click.Parameter] = {
         metavar="NAME=FILE...",
     )
 }
-_DELIVER = "NAME=FILE names the file of an output; repeat NAME for a list. Or give all as one JSON object."
+_OUTPUTS_HELP = (
+    "NAME=FILE names the file of an output; repeat NAME for a list. Or give all as one JSON object."
+)
 
 
 def options(command: Function) -> Function:
@@ -56,11 +58,12 @@ def options(command: Function) -> Function:
         "back-to": "go-to-step",
     },
     overrides={
-        **dict.fromkeys(("start", "start-workflow"), _START),
+        **dict.fromkeys(("start", "start-workflow"), _START_OVERRIDES),
         **dict.fromkeys(
-            ("finish", "finished-step"), CommandOverrides(_OUTPUTS, _DELIVER, render=render_json)
+            ("finish", "finished-step"),
+            CommandOverrides(_OUTPUT_PARAMETERS, _OUTPUTS_HELP, render=render_json),
         ),
-        "validate-outputs": CommandOverrides(_OUTPUTS, _DELIVER),
+        "validate-outputs": CommandOverrides(_OUTPUT_PARAMETERS, _OUTPUTS_HELP),
     },
 )
 def sessions() -> None:

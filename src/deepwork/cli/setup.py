@@ -178,7 +178,7 @@ def _print_result(
         print("\n".join(_render_result(planner, client, scope, mode, plan)))
 
 
-_WORDS = {
+_ACTION_WORDS = {
     "write": {"created": "wrote", "changed": "changed", "unchanged": "up to date", "deleted": "removed"},
     "remove": {"changed": "removed from", "unchanged": "nothing to remove in", "deleted": "removed"},
     "check": {"created": "missing", "changed": "differs", "unchanged": "up to date", "deleted": "unexpected"},
@@ -191,7 +191,7 @@ def _render_result(
 ) -> Iterator[str]:
     yield f"{client.title}, {'for this project' if scope == 'project' else 'for you'}:"
     for change in plan.changes:
-        word = _WORDS[mode].get(change.action, change.action)
+        word = _ACTION_WORDS[mode].get(change.action, change.action)
         yield f"  {word:<16} {to_printable(planner.format_path(change.path))}  ({', '.join(change.about)})"
         if mode in ("check", "print"):
             yield from (f"    {to_printable(line.rstrip(chr(10)))}" for line in _render_diff(change))

@@ -104,7 +104,9 @@ def _build_nodes(tasks: list[dict[str, Any]]) -> list[Node]:
     ]
 
 
-_WHICH: dict[str, click.Parameter] = {"template_id": click.Argument(["template_id"], metavar="ID|NAME")}
+_TEMPLATE_ARGUMENT: dict[str, click.Parameter] = {
+    "template_id": click.Argument(["template_id"], metavar="ID|NAME")
+}
 
 templates = ToolGroup(
     "templates",
@@ -113,7 +115,7 @@ templates = ToolGroup(
     "Reusable plan templates.",
     {
         "list": CommandOverrides(render=_render_list),
-        "show": CommandOverrides(_WHICH, render=_render_template),
+        "show": CommandOverrides(_TEMPLATE_ARGUMENT, render=_render_template),
         "create": CommandOverrides(
             {
                 "template": click.Argument(
@@ -126,7 +128,7 @@ templates = ToolGroup(
         ),
         "apply": CommandOverrides(
             {
-                **_WHICH,
+                **_TEMPLATE_ARGUMENT,
                 "variables": click.Option(
                     ["--var", "variables"],
                     multiple=True,

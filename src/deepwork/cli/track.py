@@ -18,7 +18,7 @@ from deepwork.tracking.log_tools import LogTools
 from deepwork.tracking.tools import TrackTools
 
 _ALL_SECTIONS = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
-_SECTIONS = {
+_SECTION_TABLES = {
     "phase_summary": ("PHASES", ("phase_number", "phase_name", "status", "tasks", "duration_seconds")),
     "tasks": ("TASKS", ("id", "name", "status", "agent_name", "files_changed", "summary")),
     "decisions": ("DECISIONS", ("category", "question", "chosen", "reasoning", "agent_name")),
@@ -37,7 +37,7 @@ def _render_sections(answer: dict[str, Any]) -> Iterator[str]:
     for key in ("objective", "warning"):
         if answer.get(key):
             yield to_printable(answer[key])
-    for section, (title, columns) in _SECTIONS.items():
+    for section, (title, columns) in _SECTION_TABLES.items():
         if not answer.get(section):
             continue
         rows = [{name: _format_counts(row.get(name)) for name in columns} for row in answer[section]]
@@ -82,7 +82,7 @@ def _include_all(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
     return {"include": list(_ALL_SECTIONS), **arguments}
 
 
-_INCLUDE = {
+_INCLUDE_OPTION = {
     "include": click.Option(
         ["--include"], multiple=True, type=click.Choice(_ALL_SECTIONS), help="Default: all."
     )
@@ -94,8 +94,8 @@ track = ToolGroup(
     "",
     "Record work as it happens: workflows, phases, tasks and decisions.",
     {
-        "context": CommandOverrides(_INCLUDE, prepare=_include_all, render=_render_context),
-        "get-context": CommandOverrides(_INCLUDE, prepare=_include_all),
+        "context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all, render=_render_context),
+        "get-context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all),
         "diff": CommandOverrides(render=_render_diff),
     },
 )

@@ -27,7 +27,7 @@ from deepwork.timestamps import format_optional_timestamp, format_timestamp
 from deepwork.tracking.models import Category, IssueType
 from deepwork.tracking.responses import DecisionView, IssueView
 
-_HIDDEN = ("phase_id", "created_seq")
+_HIDDEN_COLUMNS = ("phase_id", "created_seq")
 
 
 class IssueLine(IssueView):
@@ -165,7 +165,7 @@ def _get_run_ref(row: Row, runs: Mapping[str, RunRef]) -> RunRef:
 
 
 def _drop_hidden_columns(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in _HIDDEN}
+    return {name: value for name, value in row.items() if name not in _HIDDEN_COLUMNS}
 
 
 def _parse_cursor(query: PageQuery) -> Sequence[Any] | None:

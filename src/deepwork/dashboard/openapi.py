@@ -10,12 +10,12 @@ from deepwork import __version__
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
 from deepwork.dashboard.endpoints import NoParameters
 
-_ERRORS = {
+_ERROR_RESPONSES = {
     status: {"description": meaning}
     for status, meaning in {"400": "bad parameters", "401": "no token", "404": "not found"}.items()
 }
-_ACTION_ERRORS = {
-    **_ERRORS,
+_ACTION_ERROR_RESPONSES = {
+    **_ERROR_RESPONSES,
     **{
         status: {"description": meaning}
         for status, meaning in {
@@ -25,15 +25,18 @@ _ACTION_ERRORS = {
         }.items()
     },
 }
-_EVENTS: dict[str, Any] = {
+_EVENTS_OPERATION: dict[str, Any] = {
     "summary": "New events, as server-sent events.",
     "parameters": [
         {"name": name, "in": "query", "required": False, "schema": {"type": kind}}
         for name, kind in (("since", "integer"), ("workflow_id", "string"))
     ],
-    "responses": {"200": {"description": "a stream", "content": {"text/event-stream": {}}}, **_ERRORS},
+    "responses": {
+        "200": {"description": "a stream", "content": {"text/event-stream": {}}},
+        **_ERROR_RESPONSES,
+    },
 }
-_ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+_ID_PARAMETER = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def build_openapi(actions: list[str]) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
         path: {"get": _build_operation(path, summary, query, answer, definitions)}
         for path, summary, query, answer in operations
     }
-    paths["/api/v1/events"] = {"get": _EVENTS}
+    paths["/api/v1/events"] = {"get": _EVENTS_OPERATION}
     paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation(actions)}
     return {
         "openapi": "3.1.0",
@@ -70,7 +73,10 @@ def _build_action_operation(actions: list[str]) -> dict[str, Any]:
         "summary": "Call a tool as a person; the body holds the tool's arguments.",
         "parameters": [tool, key],
         "requestBody": {"required": True, "content": anything},
-        "responses": {"200": {"description": "the tool's answer", "content": anything}, **_ACTION_ERRORS},
+        "responses": {
+            "200": {"description": "the tool's answer", "content": anything},
+            **_ACTION_ERROR_RESPONSES,
+        },
     }
 
 
@@ -92,8 +98,8 @@ def _build_operation(
     unchanged = {"description": "unchanged since If-None-Match"}
     return {
         "summary": summary,
-        "parameters": ([_ID] if "{id}" in path else []) + in_query,
-        "responses": {"200": found, "304": unchanged, **_ERRORS},
+        "parameters": ([_ID_PARAMETER] if "{id}" in path else []) + in_query,
+        "responses": {"200": found, "304": unchanged, **_ERROR_RESPONSES},
     }
 
 

@@ -22,8 +22,8 @@ BUILD_FOLDER = Path(__file__).with_name("static")
 INDEX = "index.html"
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 
-_REFERENCE = re.compile(r"""(?:src|href)=["']/(assets/[^"'?#]+)["']""")
-_TYPES = {
+_ASSET_REFERENCE_PATTERN = re.compile(r"""(?:src|href)=["']/(assets/[^"'?#]+)["']""")
+_CONTENT_TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".css": "text/css",
@@ -112,7 +112,9 @@ def _to_response(request: Request, file: _StaticFile, cache_control: str) -> Res
 
 def _load_file(file: Path) -> _StaticFile:
     body = file.read_bytes()
-    guessed = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    guessed = (
+        _CONTENT_TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    )
     return _StaticFile(body, guessed, f'"{sha256(body).hexdigest()[:16]}"')
 
 
@@ -120,7 +122,7 @@ def _require_complete_build(files: dict[str, _StaticFile], folder: Path) -> None
     index = files.get(INDEX)
     if index is None:
         raise _create_missing_file_error(f"{folder.name}/{INDEX}")
-    for name in _REFERENCE.findall(index.body.decode(errors="replace")):
+    for name in _ASSET_REFERENCE_PATTERN.findall(index.body.decode(errors="replace")):
         if name not in files:
             raise _create_missing_file_error(f"{folder.name}/{name}, which {INDEX} names,")
 

@@ -278,7 +278,7 @@ class _RunTotals:
     def _build_job_fields(row: Row) -> dict[str, Any]:
         session = parse_session_row(row)
         states = [session.get_step_status(step) for step in session.steps]
-        done, running = states.count("completed"), sum(each in _RUNNING for each in states)
+        done, running = states.count("completed"), sum(each in _RUNNING_STATUSES for each in states)
         entries = session.entries
         at = len(entries) if session.status == "completed" else session.data.get("current_entry_index", 0) + 1
         return {
@@ -290,7 +290,7 @@ class _RunTotals:
         }
 
 
-_RUNNING = ("in_progress", "needs_work")
+_RUNNING_STATUSES = ("in_progress", "needs_work")
 _TRACKED_COUNTERS = {
     "success": "done",
     "partial_success": "done",

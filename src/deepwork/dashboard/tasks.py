@@ -49,7 +49,7 @@ COLUMNS = (
     "is_stale",
     "is_blocked",
 )
-_OWN_COLUMNS = COLUMNS.index("files")
+_SELECTED_COLUMN_COUNT = COLUMNS.index("files")
 """The number of columns from the task itself; the rest are counts and flags, mostly empty."""
 
 
@@ -147,17 +147,17 @@ def _read_planned_rows(context: ReadContext, query: RowsQuery) -> Rows:
     rows = []
     for row in found[: query.limit]:
         waits = row["open_dependencies"] > 0 if row["is_explicit"] else row["phase"] in behind
-        is_blocked = (waits and row["status"] in _CAN_START) or row["id"] in counts.blocked
+        is_blocked = (waits and row["status"] in _STARTABLE_STATUSES) or row["id"] in counts.blocked
         rows.append(_build_row(row, counts, row["id"] in lapsed, is_blocked))
     return rows, levels.total, _encode_next_cursor(found, query, "phase", "position")
 
 
-_CAN_START = ("pending", "failed")
+_STARTABLE_STATUSES = ("pending", "failed")
 
 
 def _build_row(row: Row, counts: _TaskCounts, is_stale: bool, is_blocked: bool) -> list[Any]:
     """Build a table row; the query selects its columns in the order of COLUMNS."""
-    return counts.append_to(list(row.values())[:_OWN_COLUMNS], row["id"], is_stale, is_blocked)
+    return counts.append_to(list(row.values())[:_SELECTED_COLUMN_COUNT], row["id"], is_stale, is_blocked)
 
 
 def _read_step_rows(context: ReadContext, session: SessionRow, query: RowsQuery) -> Rows:

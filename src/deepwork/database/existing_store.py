@@ -31,9 +31,9 @@ else:
     except ImportError:  # as in `database/sqlite.py`
         import sqlite3
 
-_CLOSING_SECONDS = 0.05
-_CONNECT_SECONDS = 2  # the driver's minimum
-_VERSION = "SELECT version_num FROM alembic_version"
+_CLOSE_LOCK_TIMEOUT_SECONDS = 0.05
+_CONNECT_TIMEOUT_SECONDS = 2  # the driver's minimum
+_SCHEMA_VERSION_SQL = "SELECT version_num FROM alembic_version"
 
 
 class ExistingStore(Protocol):
@@ -93,7 +93,7 @@ class _ExistingSQLite:
         finally:
             # The last connection to close checkpoints the log, which needs the lock. If the lock is not free
             # soon, the connection stays open until the process exits, as if it had been killed.
-            with suppress(StorageError), self._lock.hold(timeout=_CLOSING_SECONDS):
+            with suppress(StorageError), self._lock.hold(timeout=_CLOSE_LOCK_TIMEOUT_SECONDS):
                 self._connection.close()
             self._lock.close()
 
@@ -176,7 +176,7 @@ def _connect(url: str, patience: float) -> psycopg.Connection[dict[str, Any]]:
         url,
         autocommit=True,
         row_factory=dict_row,
-        connect_timeout=_CONNECT_SECONDS,
+        connect_timeout=_CONNECT_TIMEOUT_SECONDS,
         application_name="deepwork hook",  # not counted among the processes that use the store
         options=f"-c lock_timeout={waiting} -c statement_timeout={waiting} {own}",
     )
@@ -198,7 +198,7 @@ def _to_milliseconds(seconds: float) -> int:
 
 
 def _require_current(connection: Any, name: str) -> None:
-    row = connection.execute(_VERSION).fetchone()
+    row = connection.execute(_SCHEMA_VERSION_SQL).fetchone()
     if schema.is_behind(str(row["version_num"]) if row else None, name):
         raise StorageError(
             f"{name} has an older schema than this version of deepwork.",

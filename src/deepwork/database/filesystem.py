@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_NETWORK = re.compile(
+_NETWORK_FILE_SYSTEM_PATTERN = re.compile(
     r"^(nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|beegfs|ocfs2|gfs2?|fuse\.(sshfs|s3fs|rclone|glusterfs|gcsfuse|curlftpfs|davfs\w*))$"
 )
 
@@ -18,7 +18,7 @@ def find_network_file_system(path: Path, mounts: str | None = None) -> str | Non
         except OSError:  # not Linux: no list of mounts
             return None
     kind = _find_mount_type(path.parent.resolve(), mounts)
-    return kind if kind and _NETWORK.match(kind) else None
+    return kind if kind and _NETWORK_FILE_SYSTEM_PATTERN.match(kind) else None
 
 
 def _find_mount_type(folder: Path, mounts: str) -> str | None:

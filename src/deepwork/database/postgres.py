@@ -24,18 +24,20 @@ from deepwork.errors import Code, StorageError
 CONNECT_SECONDS = 5
 MOST_CONNECTIONS = 10
 CHANNEL = "deepwork_events"
-_MIGRATION_LOCK = 0x6465657077  # the key of the advisory lock for migrations
-_SERVER = "SELECT current_setting('server_version') AS version, pg_database_size(current_database()) AS size"
-_OTHERS = """
+_MIGRATION_LOCK_KEY = 0x6465657077  # the key of the advisory lock for migrations
+_SERVER_INFO_SQL = (
+    "SELECT current_setting('server_version') AS version, pg_database_size(current_database()) AS size"
+)
+_OTHER_CONNECTIONS_SQL = """
     SELECT pid, coalesce(host(client_addr), 'the server itself') FROM pg_stat_activity
      WHERE datname = current_database() AND application_name = 'deepwork' AND pid <> pg_backend_pid()
      ORDER BY pid
 """
-_LIMITS = (
+_TIMEOUT_OPTIONS = (
     "-c statement_timeout=30000 -c lock_timeout=30000"
     " -c idle_in_transaction_session_timeout=60000 -c timezone=UTC"
 )
-_NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
+_NO_TIMEOUT_OPTIONS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 # Detect a server that disappeared: without these a call would wait for a quarter of an hour.
 _KEEPALIVES = {
     "keepalives": 1,
@@ -46,14 +48,14 @@ _KEEPALIVES = {
 }
 # Hide the pool's log line for each connection attempt, which would bury our own error message.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-_WRITE = "BEGIN"
-_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN_WRITE_SQL = "BEGIN"
+_BEGIN_READ_SQL = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _Connection = psycopg.Connection[dict[str, Any]]
 _Pool = ConnectionPool[_Connection]
 
 
-_BUSY = (
+_BUSY_ERRORS = (
     errors.DeadlockDetected,
     errors.SerializationFailure,
     errors.LockNotAvailable,
@@ -92,7 +94,7 @@ class PostgreSQL:
             **_KEEPALIVES,
         }
         self._parts = usual | parts
-        self._parts["options"] = f"{_LIMITS} {parts.get('options') or ''}".strip()
+        self._parts["options"] = f"{_TIMEOUT_OPTIONS} {parts.get('options') or ''}".strip()
         self._conninfo = conninfo.make_conninfo(**self._parts)
         self._opening = threading.Lock()
         self._lent = 0
@@ -118,7 +120,7 @@ class PostgreSQL:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
             if not schema.is_behind(_read_version(connection), self.name):
                 return
-            connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
+            connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK_KEY,))
             # Another process may have migrated while we waited.
             version = _read_version(connection)
             if schema.is_behind(version, self.name):
@@ -130,18 +132,18 @@ class PostgreSQL:
 
     def _build_unlimited_conninfo(self) -> str:
         """Build a conninfo without time limits, for migrations; later options win."""
-        options = f"{self._parts['options']} {_NO_LIMITS}"
+        options = f"{self._parts['options']} {_NO_TIMEOUT_OPTIONS}"
         return conninfo.make_conninfo(**self._parts | {"options": options})
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._open_transaction(_WRITE) as connection:
+        with self._open_transaction(_BEGIN_WRITE_SQL) as connection:
             yield connection  # type: ignore[misc]  # psycopg's connection satisfies our protocol
             _commit(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._open_transaction(_READ) as connection:
+        with self._open_transaction(_BEGIN_READ_SQL) as connection:
             yield connection  # type: ignore[misc]
             _roll_back(connection)
 
@@ -175,7 +177,7 @@ class PostgreSQL:
                 suggestion="Repeat the call with the same idempotency key: it takes effect only once. "
                 "If it had no key, first check whether it took effect.",
             )
-        if isinstance(error, (PoolExhausted, *_BUSY)):
+        if isinstance(error, (PoolExhausted, *_BUSY_ERRORS)):
             return StorageError(
                 f"The {self.name} was busy; nothing was changed.", recoverable=True, suggestion="Call again."
             )
@@ -195,7 +197,7 @@ class PostgreSQL:
     def describe(self) -> Iterator[tuple[str, str]]:
         yield "database", self.name
         with psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row) as connection:
-            row = connection.execute(_SERVER).fetchone() or {}
+            row = connection.execute(_SERVER_INFO_SQL).fetchone() or {}
             yield "engine", f"PostgreSQL {row['version']}"
             yield "size", f"{row['size'] / 1024:,.0f} KiB"
             yield "schema", _read_version(connection) or "none"
@@ -215,7 +217,7 @@ class PostgreSQL:
 
     def list_other_processes(self) -> list[str] | None:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
-            rows = connection.execute(_OTHERS).fetchall()
+            rows = connection.execute(_OTHER_CONNECTIONS_SQL).fetchall()
         return [f"pid {number} at {place}" for number, place in rows]
 
     def close(self) -> None:

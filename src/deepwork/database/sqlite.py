@@ -36,7 +36,7 @@ else:
 
 WRITE_TIMEOUT = 30.0
 LARGE_WAL = 64 * 1024 * 1024
-_HEADER = b"SQLite format 3\0"
+_FILE_HEADER = b"SQLite format 3\0"
 
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # an answer means "on disk"
@@ -179,7 +179,7 @@ class SQLite:
         if not self.path.is_file() or self.path.stat().st_size == 0:
             return False
         with self.path.open("rb") as file:
-            if file.read(len(_HEADER)) != _HEADER:
+            if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
                 raise StorageError(
                     f"{self.name} is not a SQLite file.", suggestion="Name the file of a store or a backup."
                 )
@@ -334,8 +334,8 @@ def _build_error(reason: str, name: str, backup: str | None) -> StorageError:
     return StorageError(f"{name} failed ({reason}); nothing was changed.")
 
 
-_NAME = itemgetter(0)
+_get_column_name = itemgetter(0)
 
 
 def _to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
-    return dict(zip(map(_NAME, cursor.description), values, strict=True))
+    return dict(zip(map(_get_column_name, cursor.description), values, strict=True))

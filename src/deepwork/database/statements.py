@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 # A colon that starts a parameter; not part of a `::cast`, nor inside a word such as 'agent:updated'.
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
-_LIMIT = re.compile(r"\bLIMIT (:[a-z_]\w*)")
+_PARAMETER_PATTERN = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_LIMIT_PATTERN = re.compile(r"\bLIMIT (:[a-z_]\w*)")
 
-_LISTS = (list, tuple)
+_LIST_TYPES = (list, tuple)
 
 Placeholder = Callable[[str], str]
 
@@ -33,7 +33,7 @@ def prepare_statement(
     sql: str, values: Mapping[str, Any], placeholder: Placeholder
 ) -> tuple[str, Mapping[str, Any]]:
     """Return the statement and its values in the driver's form, with lists expanded."""
-    lists = tuple([(name, len(value)) for name, value in values.items() if isinstance(value, _LISTS)])
+    lists = tuple([(name, len(value)) for name, value in values.items() if isinstance(value, _LIST_TYPES)])
     if not lists:
         return _translate(sql, (), placeholder), values
     spread = dict(values)
@@ -60,7 +60,7 @@ def _translate(sql: str, lists: tuple[tuple[str, int], ...], placeholder: Placeh
         # An empty list matches nothing; `IN ()` would be an error on PostgreSQL.
         return f"({items or 'NULL'})"
 
-    return _PARAMETER.sub(
+    return _PARAMETER_PATTERN.sub(
         replace, _stabilise_limit(sql) if placeholder is format_colon_placeholder else sql.replace("%", "%%")
     )
 
@@ -71,7 +71,7 @@ def _stabilise_limit(sql: str) -> str:
     SQLite's planner uses the value of a bare `LIMIT :limit`, and so prepares the statement again for every
     bound value, which takes longer than most of our queries. With `+ 0` it does not.
     """
-    return _LIMIT.sub(r"LIMIT \1 + 0", sql)
+    return _LIMIT_PATTERN.sub(r"LIMIT \1 + 0", sql)
 
 
 @lru_cache(maxsize=256)

@@ -93,11 +93,11 @@ class SQLiteTableStore:
 
 
 # The words of a text search vector, in their order.
-_PLAIN = """
+_TSVECTOR_WORDS_SQL = """
     (SELECT coalesce(string_agg(lexeme, ' ' ORDER BY place, lexeme COLLATE "C"), '')
        FROM unnest({}) AS known (lexeme, places, weights), unnest(known.places) AS place)
 """
-_MADE = _PLAIN.format("to_tsvector('simple', words)")
+_NORMALISED_WORDS_SQL = _TSVECTOR_WORDS_SQL.format("to_tsvector('simple', words)")
 
 
 class PostgreSQLTableStore:
@@ -191,12 +191,12 @@ class PostgreSQLTableStore:
     def _build_select(self, table: Table) -> str:
         types = self._column_types[table.name]
         read = [
-            _PLAIN.format(_quote(column)) if types[column] == "tsvector" else _quote(column)
+            _TSVECTOR_WORDS_SQL.format(_quote(column)) if types[column] == "tsvector" else _quote(column)
             for column in table.columns
         ]
         # By bytes and with NULLs first, as SQLite sorts.
         ordered = [
-            _quote(column) + (' COLLATE "C"' if types[column] in _TEXTS else "") + " NULLS FIRST"
+            _quote(column) + (' COLLATE "C"' if types[column] in _TEXT_TYPES else "") + " NULLS FIRST"
             for column in table.identifying_columns
         ]
         named = (f"{how} AS {_quote(column)}" for how, column in zip(read, table.columns, strict=True))
@@ -258,7 +258,7 @@ class PostgreSQLTableStore:
 
     def _normalise_words(self, words: list[str]) -> list[str]:
         rows = self._fetch_tuples(
-            f"SELECT {_MADE} AS words"
+            f"SELECT {_NORMALISED_WORDS_SQL} AS words"
             " FROM unnest(%(words)s::text[]) WITH ORDINALITY AS given (words, place) ORDER BY place",
             words=words,
         )
@@ -269,7 +269,7 @@ class PostgreSQLTableStore:
         return [tuple(row.values()) for row in cursor.fetchall()]
 
 
-_TEXTS = {"text", "character varying"}
+_TEXT_TYPES = {"text", "character varying"}
 
 
 def _get_only_value(rows: Sequence[Values]) -> str | None:

@@ -110,11 +110,11 @@ class EventHub:
             self._recent.clear()
             self._position, self._bytes = event.resume_at, 0
         else:
-            self._remember(_serialize(event))
+            self._cache_event(_serialize(event))
         updated, self._updated = self._updated, asyncio.Event()
         updated.set()
 
-    def _remember(self, event: SerializedEvent) -> None:
+    def _cache_event(self, event: SerializedEvent) -> None:
         self._recent.append(event)
         self._position = event.seq
         self._bytes += len(event.text)

@@ -12,8 +12,8 @@ from deepwork.files.os_errors import to_storage_error
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def write_atomically(
@@ -67,7 +67,7 @@ def _build_temporary_path(path: Path) -> Path:
 
 
 def _write_new(path: Path, data: bytes, mode: int, *, is_durable: bool) -> None:
-    with os.fdopen(os.open(path, _NEW_FILE, mode), "wb") as file:
+    with os.fdopen(os.open(path, _NEW_FILE_FLAGS, mode), "wb") as file:
         file.write(data)
         file.flush()
         if is_durable:
@@ -88,7 +88,7 @@ def _link_previous(path: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, _DIRECTORY)
+    descriptor = os.open(directory, _DIRECTORY_FLAGS)
     try:
         flush(descriptor)
     finally:

@@ -30,19 +30,21 @@ from deepwork.errors import MAX_ECHOED, InvalidInput
 _MAX_LENGTH = 4096
 _MAX_EXPANDED_LENGTH = 32_768
 _MAX_ALTERNATIVES = 1000
-_MAX_SETS = 500
-_MAX_STEPS = 20_000
+_MAX_CHAR_SETS = 500
+_MAX_OVERLAP_STEPS = 20_000
 
-_SET = r"\[[!^]?+\]?+(?:\\.|[^\\\]])*\]"
-_PIECE = re.compile(rf"\\.|{_SET}|[^\\\[\]{{}},]+|.", re.DOTALL)
-_TOKEN = re.compile(rf"\\.|{_SET}|\*+|.", re.DOTALL)
-_RANGE = re.compile(r"(\\.|[^\\])(?:-(\\.|[^\\]))?", re.DOTALL)
-_ELSEWHERE = re.compile(r"~/|[A-Za-z]:")
-_PLAIN = re.compile(rf"(?!{_ELSEWHERE.pattern})(?:(?!\.\.?(?:/|\Z))[^/*?\[\]{{}}\\]+(?:/(?!\Z)|\Z))+")
-_NEVER = "(?!)"
-_SPECIAL = frozenset("*?[]{}\\")
+_CHAR_SET_REGEX = r"\[[!^]?+\]?+(?:\\.|[^\\\]])*\]"
+_BRACE_PIECE_PATTERN = re.compile(rf"\\.|{_CHAR_SET_REGEX}|[^\\\[\]{{}},]+|.", re.DOTALL)
+_TOKEN_PATTERN = re.compile(rf"\\.|{_CHAR_SET_REGEX}|\*+|.", re.DOTALL)
+_RANGE_PATTERN = re.compile(r"(\\.|[^\\])(?:-(\\.|[^\\]))?", re.DOTALL)
+_HOME_OR_DRIVE_PATTERN = re.compile(r"~/|[A-Za-z]:")
+_PLAIN_PATH_PATTERN = re.compile(
+    rf"(?!{_HOME_OR_DRIVE_PATTERN.pattern})(?:(?!\.\.?(?:/|\Z))[^/*?\[\]{{}}\\]+(?:/(?!\Z)|\Z))+"
+)
+_NEVER_MATCHING_REGEX = "(?!)"
+_SPECIAL_CHARS = frozenset("*?[]{}\\")
 
-_STRAY = {
+_UNBALANCED_ERRORS = {
     "\\": r"ends with a backslash; write \\ for the character itself",
     "[": r"has a [ without a ]; close it, or write \[ for the character itself",
     "]": r"has a ] without a [; open it, or write \] for the character itself",
@@ -58,7 +60,7 @@ class Globs:
         alternatives = list(chain.from_iterable(map(_parse_or_raise, patterns)))
         self._plain_paths = frozenset(found.start for found in alternatives if found.is_plain)
         wild = dict.fromkeys(_build_regex(found.tokens) for found in alternatives if not found.is_plain)
-        self._match_wild = re.compile("|".join(wild) or _NEVER, re.DOTALL).match
+        self._match_wild = re.compile("|".join(wild) or _NEVER_MATCHING_REGEX, re.DOTALL).match
 
     def matches(self, path: str) -> bool:
         """Return whether a relative path, without empty names, matches one of the patterns."""
@@ -89,7 +91,7 @@ def may_overlap(one: str, other: str) -> bool:
 
 def escape(name: str) -> str:
     """Return the pattern that matches exactly this name."""
-    return "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in name)
+    return "".join(f"\\{sign}" if sign in _SPECIAL_CHARS else sign for sign in name)
 
 
 class _InvalidPattern(Exception):
@@ -137,15 +139,17 @@ def _parse_pattern(pattern: str) -> list[_Alternative]:
     if "\0" in pattern:
         raise _InvalidPattern("contains a NUL character, which no path has; leave it out")
     texts = _expand_braces(pattern)
-    if sum(text.count("[") for text in texts) > _MAX_SETS:
-        raise _InvalidPattern(f"has more than {_MAX_SETS} [...] in its alternatives; split it into several")
+    if sum(text.count("[") for text in texts) > _MAX_CHAR_SETS:
+        raise _InvalidPattern(
+            f"has more than {_MAX_CHAR_SETS} [...] in its alternatives; split it into several"
+        )
     return [_parse_alternative(text) for text in texts]
 
 
 def _expand_braces(pattern: str) -> list[str]:
     """Return one brace-free pattern for every combination of alternatives."""
     levels = [[[""]]]  # for each open brace its alternatives so far, each expanded so far
-    for piece in _PIECE.findall(pattern):
+    for piece in _BRACE_PIECE_PATTERN.findall(pattern):
         if piece == "{":
             levels.append([[""]])
         elif piece == "," and len(levels) > 1:
@@ -153,12 +157,12 @@ def _expand_braces(pattern: str) -> list[str]:
         elif piece == "}" and len(levels) > 1:
             choices = list(chain.from_iterable(levels.pop()))
             levels[-1][-1] = _append_choices(levels[-1][-1], choices)
-        elif piece in _STRAY:
-            raise _InvalidPattern(_STRAY[piece])
+        elif piece in _UNBALANCED_ERRORS:
+            raise _InvalidPattern(_UNBALANCED_ERRORS[piece])
         else:
             levels[-1][-1] = _append_choices(levels[-1][-1], [piece])
     if len(levels) > 1:
-        raise _InvalidPattern(_STRAY["{"])
+        raise _InvalidPattern(_UNBALANCED_ERRORS["{"])
     return list(dict.fromkeys(levels[0][0]))
 
 
@@ -174,25 +178,25 @@ def _append_choices(texts: list[str], choices: list[str]) -> list[str]:
 
 
 def _parse_alternative(text: str) -> _Alternative:
-    if _PLAIN.fullmatch(text):  # fast path: most patterns are plain file names
+    if _PLAIN_PATH_PATTERN.fullmatch(text):  # fast path: most patterns are plain file names
         return _Alternative([_to_chars(character) for character in text], text, text)
     if not text:
         raise _InvalidPattern(
             "has an alternative that is empty; name a file in it, or write ** for everything"
         )
-    if _ELSEWHERE.match(text):
+    if _HOME_OR_DRIVE_PATTERN.match(text):
         raise _InvalidPattern(
             "starts with a drive or a home directory; patterns are relative to the folder of their file"
         )
     tokens = _merge_gaps(
-        _join_names(_split_names([_parse_token(written) for written in _TOKEN.findall(text)]))
+        _join_names(_split_names([_parse_token(written) for written in _TOKEN_PATTERN.findall(text)]))
     )
     return _Alternative(tokens, _get_fixed_text(tokens), _get_fixed_text(reversed(tokens))[::-1])
 
 
 def _parse_token(written: str) -> _Token:
     if written == "?":
-        return _ANY
+        return _ANY_CHAR
     if written[0] == "*":
         return _Wildcard.STAR if written == "*" else _Wildcard.DEEP
     if written[0] == "[":
@@ -206,7 +210,9 @@ def _parse_set(written: str) -> _Chars:
             "has a slash between [ and ], which stand for one character of a name; write {a,b/c} instead"
         )
     inverted = written[1] in "!^"
-    ranges = [_parse_range(found) for found in _RANGE.finditer(written, 1 + inverted, len(written) - 1)]
+    ranges = [
+        _parse_range(found) for found in _RANGE_PATTERN.finditer(written, 1 + inverted, len(written) - 1)
+    ]
     return _invert_ranges(_SLASH + (tuple(ranges) if inverted else _invert_ranges(ranges)))
 
 
@@ -234,8 +240,8 @@ def _invert_ranges(ranges: Iterable[tuple[int, int]]) -> _Chars:
 
 _SLASH = _to_chars("/")
 _DOT = _to_chars(".")
-_ANY = _invert_ranges(_SLASH)
-_END = ((-1, -1),)  # the end of a path, treated as one more character
+_ANY_CHAR = _invert_ranges(_SLASH)
+_END_OF_PATH = ((-1, -1),)  # the end of a path, treated as one more character
 
 
 def _split_names(tokens: list[_Token]) -> list[list[_Token]]:
@@ -279,7 +285,7 @@ def _expand_directory(name: list[_Token]) -> list[_Token]:
 
 def _expand_name(name: list[_Token]) -> Iterator[_Token]:
     if name == [_Wildcard.STAR]:
-        yield _ANY  # a name has at least one character
+        yield _ANY_CHAR  # a name has at least one character
     for token in name:
         if token is _Wildcard.DEEP:
             yield _Wildcard.GAP
@@ -343,7 +349,7 @@ def _build_sequence(piece: list[_Token]) -> str:
 
 
 def _build_char_class(chars: _Chars) -> str:
-    if chars == _ANY:
+    if chars == _ANY_CHAR:
         return "[^/]"
     if character := _get_only_character(chars):
         return re.escape(character)
@@ -357,7 +363,7 @@ def _format_ranges(chars: _Chars) -> str:
 
 
 def _may_any_overlap(ones: list[_Alternative], others: list[_Alternative]) -> bool:
-    work = iter(range(_MAX_STEPS))
+    work = iter(range(_MAX_OVERLAP_STEPS))
     return any(
         _can_both_match(one, other, work)
         for one in ones
@@ -393,12 +399,12 @@ def _build_transitions(tokens: Sequence[_Token]) -> _Transitions:
 
     A state is the index of the next token. `~state` is inside that gap, with its slash still to come.
     """
-    moves: _Transitions = {len(tokens): [(_END, len(tokens) + 1)], len(tokens) + 1: []}
+    moves: _Transitions = {len(tokens): [(_END_OF_PATH, len(tokens) + 1)], len(tokens) + 1: []}
     for place, token in reversed(list(enumerate(tokens))):
         if token is _Wildcard.STAR:
-            moves[place] = [(_ANY, place), *moves[place + 1]]
+            moves[place] = [(_ANY_CHAR, place), *moves[place + 1]]
         elif token is _Wildcard.GAP:
-            moves[~place] = [(_ANY, ~place), (_SLASH, place)]
+            moves[~place] = [(_ANY_CHAR, ~place), (_SLASH, place)]
             moves[place] = moves[~place] + moves[place + 1]
         elif isinstance(token, tuple):
             moves[place] = [(token, place + 1)]

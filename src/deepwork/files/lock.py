@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileLock:
@@ -132,8 +132,8 @@ class _LockFiles:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = str(path)
-        self._queue = os.open(f"{path}.queue", _OPEN, 0o600)
-        self._lock = os.open(path, _OPEN, 0o600)
+        self._queue = os.open(f"{path}.queue", _OPEN_FLAGS, 0o600)
+        self._lock = os.open(path, _OPEN_FLAGS, 0o600)
         self._identity = _get_identity(os.fstat(self._lock))
 
     def try_to_lock(self) -> bool:

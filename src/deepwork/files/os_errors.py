@@ -10,7 +10,7 @@ from deepwork.errors import Code, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 
 
 def format_path(path: Path) -> str:
@@ -20,7 +20,7 @@ def format_path(path: Path) -> str:
 
 def to_storage_error(action: str, path: Path, error: OSError) -> StorageError:
     """Build an error that says which action failed for which file, with a suggestion."""
-    if error.errno in _FULL:
+    if error.errno in _DISK_FULL_ERRNOS:
         return StorageError(
             f"Cannot {action} {format_path(path)}: the disk is full.",
             code=Code.STORAGE_FULL,

@@ -16,8 +16,8 @@ Kind = Literal["file", "directory", "any"]
 
 _MAX_PATH_BYTES = 4096
 _MAX_NAME_BYTES = 255
-_ELSEWHERE = re.compile(r"~|[A-Za-z]:|//|\\\\")
-_INSIDE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_OUTSIDE_PATH_PATTERN = re.compile(r"~|[A-Za-z]:|//|\\\\")
+_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def confine(root: Path, user_path: str, *, must_exist: bool = True, kind: Kind = "any") -> Path:
@@ -53,7 +53,7 @@ def _check_spelling(user_path: str) -> None:
         raise InvalidInput("The path is empty.")
     if "\0" in user_path:
         raise InvalidInput("The path contains a NUL character.")
-    if _ELSEWHERE.match(user_path):
+    if _OUTSIDE_PATH_PATTERN.match(user_path):
         raise InvalidInput(
             f"The path {_format_path(user_path)} starts with a home directory, a drive or a network share.",
             suggestion="Name the file relative to the project's root.",
@@ -102,10 +102,10 @@ def _check_kind(mode: int, kind: Kind, user_path: str) -> None:
 def _read_below(project: Path, relative: Path, user_path: str, max_bytes: int) -> bytes:
     """Open each path component relative to its parent directory and never through a link."""
     with ExitStack() as opened:
-        descriptor = os.open(project, _INSIDE | os.O_DIRECTORY)
+        descriptor = os.open(project, _OPEN_FLAGS | os.O_DIRECTORY)
         opened.callback(os.close, descriptor)
         for name in relative.parts:
-            descriptor = os.open(name, _INSIDE, dir_fd=descriptor)
+            descriptor = os.open(name, _OPEN_FLAGS, dir_fd=descriptor)
             opened.callback(os.close, descriptor)
         _check_kind(os.fstat(descriptor).st_mode, "file", user_path)
         return _read_limited(descriptor, user_path, max_bytes)

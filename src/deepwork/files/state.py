@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deepwork.errors import StorageError
 
-_IGNORED = """\
+_GITIGNORE_TEXT = """\
 # Written by deepwork: definitions and settings belong to the project, everything else to this machine.
 *
 !.gitignore
@@ -24,7 +24,7 @@ def make_state_folder(folder: Path) -> None:
     try:
         if not ignore.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            ignore.write_text(_IGNORED, encoding="utf-8")
+            ignore.write_text(_GITIGNORE_TEXT, encoding="utf-8")
     except OSError as error:
         raise StorageError(
             f"{folder.name}/ cannot be written in the project: {error.strerror}.",

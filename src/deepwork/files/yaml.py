@@ -19,18 +19,18 @@ _MAX_DEPTH = 64
 _MAX_ALIASES = 1_000
 _MAX_NODES = 100_000
 _MAX_INTEGER = 2**53
-_TOO_MUCH = f"More than {_MAX_NODES:,} values, or nested deeper than {_MAX_DEPTH} levels"
+_TOO_COMPLEX_MESSAGE = f"More than {_MAX_NODES:,} values, or nested deeper than {_MAX_DEPTH} levels"
 
-_WORDS = {
+_LITERALS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?")
-_NUMBERS_START_WITH = "+-0123456789"
+_INTEGER_PATTERN = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT_PATTERN = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?")
+_NUMBER_START_CHARS = "+-0123456789"
 _SEPARATORS = "\n,:-?[{"  # text with n of these has at most 2n + 3 values
-_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+_DIRECTIVE_PATTERN = re.compile(r"^%", re.MULTILINE)
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # The lines below a node: for each key or item, its own line and the lines below that.
@@ -93,7 +93,7 @@ def _check_text(text: str, source: str, max_bytes: int) -> None:
     if size > max_bytes:
         problem = FileProblem(source, 1, f"The file is larger than {max_bytes:,} bytes.")
         raise InvalidDefinition(problem, code=Code.TOO_LARGE)
-    if directive := _DIRECTIVE.search(text):
+    if directive := _DIRECTIVE_PATTERN.search(text):
         # The parser compares each %TAG with all previous ones: a megabyte of them would take minutes.
         raise _build_error(
             source, text.count("\n", 0, directive.start()) + 1, "YAML directives are not supported"
@@ -113,7 +113,7 @@ def _check_amount(text: str, source: str) -> None:
         else:
             depth -= isinstance(event, yaml.CollectionEndEvent)
         if nodes > _MAX_NODES or depth > _MAX_DEPTH:
-            raise _build_error(source, _get_line(event), _TOO_MUCH)
+            raise _build_error(source, _get_line(event), _TOO_COMPLEX_MESSAGE)
 
 
 class _Builder:
@@ -161,7 +161,7 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             return self._parse_scalar(event), _NO_LINES
         if depth > _MAX_DEPTH:
-            raise self._build_error(event, _TOO_MUCH)
+            raise self._build_error(event, _TOO_COMPLEX_MESSAGE)
         return (
             self._build_mapping(depth)
             if isinstance(event, yaml.MappingStartEvent)
@@ -172,13 +172,13 @@ class _Builder:
         text = event.value
         if event.style:  # quoted or a block: always text
             return text
-        if text in _WORDS:
-            return _WORDS[text]
-        if text[0] not in _NUMBERS_START_WITH:
+        if text in _LITERALS:
+            return _LITERALS[text]
+        if text[0] not in _NUMBER_START_CHARS:
             return text
-        if _INTEGER.fullmatch(text):
+        if _INTEGER_PATTERN.fullmatch(text):
             return self._parse_integer(event)
-        return self._parse_float(event) if _FLOAT.fullmatch(text) else text
+        return self._parse_float(event) if _FLOAT_PATTERN.fullmatch(text) else text
 
     def _parse_integer(self, event: yaml.ScalarEvent) -> int:
         # Length first: Python takes quadratic time over thousands of digits.
@@ -241,7 +241,7 @@ class _Builder:
     def _count_nodes(self, event: yaml.Event, nodes: int = 1) -> None:
         self._nodes += nodes
         if self._nodes > _MAX_NODES:
-            raise self._build_error(event, _TOO_MUCH)
+            raise self._build_error(event, _TOO_COMPLEX_MESSAGE)
 
     def _build_error(self, event: yaml.Event, problem: str) -> InvalidDefinition:
         return _build_error(self._source, _get_line(event), problem)

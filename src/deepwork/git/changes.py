@@ -29,15 +29,15 @@ _DEFAULT_BASES = (
     "refs/heads/main",
     "refs/heads/master",
 )
-_SHORTENED = re.compile(r"^refs/(heads|remotes)/")
+_REF_PREFIX_PATTERN = re.compile(r"^refs/(heads|remotes)/")
 # Excludes options, NUL, and surrogates that cannot be passed as a program argument.
-_POSSIBLE_NAME = re.compile(r"(?!-)[^\0\ud800-\udc7f\udd00-\udfff]+")
+_REF_NAME_PATTERN = re.compile(r"(?!-)[^\0\ud800-\udc7f\udd00-\udfff]+")
 
-_UNBORN = "does not have any commits yet"
-_NO_WORKING_TREE = ("cannot use bare repository", "must be run in a work tree")
+_NO_COMMITS_MESSAGE = "does not have any commits yet"
+_NO_WORKING_TREE_MESSAGES = ("cannot use bare repository", "must be run in a work tree")
 
-_MODIFIED = frozenset("CM")  # changed against the index, or in conflict
-_NOT_CHECKED_OUT = "S"
+_MODIFIED_TAGS = frozenset("CM")  # changed against the index, or in conflict
+_NOT_CHECKED_OUT_TAG = "S"
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ def _find_default_base(git: Git) -> tuple[str, str]:
     targets = dict(line.split(" ") for line in os.fsdecode(listed).split("\n") if line)
     for ref in _DEFAULT_BASES:
         if ref in targets:
-            return _SHORTENED.sub("", targets[ref] or ref), ref
+            return _REF_PREFIX_PATTERN.sub("", targets[ref] or ref), ref
     return "HEAD", "HEAD"
 
 
 def _validate_ref(base_ref: str) -> str:
-    if not _POSSIBLE_NAME.fullmatch(base_ref):
+    if not _REF_NAME_PATTERN.fullmatch(base_ref):
         raise _build_unknown_base_error(base_ref)
     return base_ref
 
@@ -168,7 +168,7 @@ def _is_unborn(git: Git) -> bool:
     try:
         git.run("log", "-1", "--format=")
     except GitError as error:
-        return _UNBORN in error.message
+        return _NO_COMMITS_MESSAGE in error.message
     return False
 
 
@@ -188,8 +188,8 @@ def _list_untracked(git: Git) -> frozenset[str]:
 def _list_tracked(git: Git) -> _Tracked:
     entries = _split_names(git.run("ls-files", "-z", "-t", "--cached", "--modified"))
     paths = {entry[2:] for entry in entries}
-    modified = frozenset(entry[2:] for entry in entries if entry[0] in _MODIFIED)
-    not_checked_out = {entry[2:] for entry in entries if entry[0] == _NOT_CHECKED_OUT}
+    modified = frozenset(entry[2:] for entry in entries if entry[0] in _MODIFIED_TAGS)
+    not_checked_out = {entry[2:] for entry in entries if entry[0] == _NOT_CHECKED_OUT_TAG}
     root = os.fspath(git.root)
     gone = {path for path in modified | not_checked_out if not _is_file(root, path)}
     return _Tracked(frozenset(paths - gone - _find_below_links(root, paths)), modified)
@@ -244,7 +244,7 @@ def _require_working_tree(git: Git) -> Iterator[None]:
     try:
         yield
     except GitError as error:
-        if not any(said in error.message for said in _NO_WORKING_TREE):
+        if not any(said in error.message for said in _NO_WORKING_TREE_MESSAGES):
             raise
         raise GitError(
             f"{git.root} is a bare repository or inside .git, so it has no project files.",

@@ -26,7 +26,7 @@ from deepwork.git.snapshot_types import (
 )
 
 # Generated folders; without git there is no .gitignore to consult.
-_IGNORED = frozenset(
+_IGNORED_FOLDERS = frozenset(
     {
         ".cache",
         ".deepwork",
@@ -48,9 +48,9 @@ _IGNORED = frozenset(
         "venv",
     }
 )
-_MOST_FILES = 50_000
-_MOST_SECONDS = 10.0
-_TRUSTED_AFTER_NS = 2 * 10**9
+_MAX_FILES = 50_000
+_MAX_SECONDS = 10.0
+_MIN_TRUSTED_AGE_NS = 2 * 10**9
 
 _Files = dict[str, str]
 _ChecksumCache = dict[str, tuple[int, int, int, str]]
@@ -107,14 +107,14 @@ class ChecksumSnapshotStore:
         return files
 
     def _read_files(self) -> tuple[_Files, list[ListedFile], list[str]]:
-        deadline = time.monotonic() + _MOST_SECONDS
+        deadline = time.monotonic() + _MAX_SECONDS
         now = time.time_ns()
         files: _Files = {}
         listed: list[ListedFile] = []
         unreadable: list[str] = []
         seen: _ChecksumCache = {}
         for path in _walk_files(self._root, "", self._own):
-            if len(files) >= _MOST_FILES or time.monotonic() > deadline:
+            if len(files) >= _MAX_FILES or time.monotonic() > deadline:
                 raise GitError(
                     f"{self._root} has more files than can be compared without git.",
                     suggestion="Run `git init` there; with git, snapshots of any size are fast.",
@@ -129,7 +129,7 @@ class ChecksumSnapshotStore:
                 unreadable.append(path)
                 continue
             files[path] = checksum
-            if now - status.st_mtime_ns > _TRUSTED_AFTER_NS:  # newer: may change within the same timestamp
+            if now - status.st_mtime_ns > _MIN_TRUSTED_AGE_NS:  # newer: may change within the same timestamp
                 seen[path] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, checksum)
         self._cache = seen
         return files, sorted(listed, key=lambda each: each.path), sorted(unreadable)
@@ -152,7 +152,7 @@ def _walk_files(root: str, below: str, own: str) -> Iterator[str]:
         for entry in sorted(entries, key=lambda each: each.name):
             path = f"{below}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in _IGNORED and entry.path != own:
+                if entry.name not in _IGNORED_FOLDERS and entry.path != own:
                     yield from _walk_files(root, f"{path}/", own)
             elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
                 yield path

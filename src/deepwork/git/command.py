@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from deepwork.git.drivers import Driver
 
-_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_HASH_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 MAX_LISTING_BYTES = 256 * 2**20
 """Output limit of our own queries: about a million files."""
-_NO_REPOSITORY = "not a git repository"
+_NO_REPOSITORY_MESSAGE = "not a git repository"
 
 
 class Git:
@@ -106,7 +106,7 @@ class Git:
 
     def _query(self, command: str, /, *args: str, env: Mapping[str, str]) -> bytes:
         finished = self._run_bounded(command, args, env=env, bounds=self._query_bounds)
-        if finished.code and _NO_REPOSITORY in _format_output(finished.stderr):
+        if finished.code and _NO_REPOSITORY_MESSAGE in _format_output(finished.stderr):
             return b""
         return self._require_success(command, finished, (0,))
 
@@ -152,14 +152,14 @@ class Git:
 
     def _build_error(self, command: str, finished: ProgramResult) -> GitError:
         said = _format_output(finished.stderr)
-        if _NO_REPOSITORY in said:
+        if _NO_REPOSITORY_MESSAGE in said:
             return NotARepository(f"{self.root} is not a git repository.")
         return GitError(f"git {command} failed with code {finished.code}: {said or 'it gave no reason'}")
 
 
 def check_hash(value: str) -> str:
     """Return the value if it is a full object hash; raises InvalidInput otherwise."""
-    if not _HASH.fullmatch(value):
+    if not _HASH_PATTERN.fullmatch(value):
         raise InvalidInput(f"{value[:100]!a} is not the full hash of a commit or tree.")
     return value
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Driver = tuple[str, str]  # ("filter", "lfs")
 _Stamp = tuple[int, int, int] | None
 
-_INCLUDES = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
-_NOWHERE = Path("/dev/null/nowhere")
+_INCLUDE_KEY_PATTERN = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
+_MISSING_PATH = Path("/dev/null/nowhere")
 _GITLINK = "160000"
 _GITLINK_IN_INDEX = bytes.fromhex("0000e000")
 _SHARED_INDEX = b"link"
@@ -90,7 +90,7 @@ class DriverFinder:
     def _query_path(self, *question: str) -> Path:
         # One query per call: a path may contain the character that separates two answers.
         answer = self._query("rev-parse", "--path-format=absolute", *question, env=self._env)
-        return Path(os.fsdecode(answer.removesuffix(b"\n"))) if answer else _NOWHERE
+        return Path(os.fsdecode(answer.removesuffix(b"\n"))) if answer else _MISSING_PATH
 
     def _read_file(self, path: Path) -> Iterator[Path]:
         """Collect the drivers that a config file defines; yield the files it includes."""
@@ -103,7 +103,7 @@ class DriverFinder:
             section, name, variable = _split_key(key)
             if name is not None and (section, variable) in RUNS_A_PROGRAM:
                 self._own.add((section, name))
-            elif _INCLUDES.fullmatch(key):
+            elif _INCLUDE_KEY_PATTERN.fullmatch(key):
                 yield path.parent / self._expand_home(value)
 
     def _expand_home(self, included: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deepwork.git.command import Git
 
-_ESCAPED = {ord(character): f"\\{character}" for character in '"\\'} | {ord("\n"): "\\n"}
+_QUOTE_ESCAPES = {ord(character): f"\\{character}" for character in '"\\'} | {ord("\n"): "\\n"}
 
 
 def build_object_environment(folder: Path, git: Git) -> dict[str, str]:
@@ -15,7 +15,7 @@ def build_object_environment(folder: Path, git: Git) -> dict[str, str]:
     return {
         "GIT_OBJECT_DIRECTORY": str(folder),
         # Quoted, because a colon separates paths.
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{repository.translate(_ESCAPED)}"',
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{repository.translate(_QUOTE_ESCAPES)}"',
     }
 
 

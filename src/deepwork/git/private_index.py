@@ -37,7 +37,7 @@ DIFF_ENVIRONMENT = _to_environment({**_SETTINGS, "core.bigFileThreshold": "5m"})
 
 _ADD_FLAGS = ("--add", "--remove", "--replace")
 _BATCH_SIZE = 5_000
-_MAX_REFUSED = 100
+_MAX_REFUSED_FILES = 100
 
 
 class PrivateIndex:
@@ -54,7 +54,7 @@ class PrivateIndex:
         # Keeps the timestamp: git re-reads every file that is not older than the index.
         with suppress(FileNotFoundError):
             shutil.copy2(self._git.query_path("--git-path", "index"), self._file)
-            self._unhide()
+            self._clear_assume_unchanged_flags()
 
     def run(self, *args: str, input: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
         """Run git with this index instead of the user's."""
@@ -96,7 +96,7 @@ class PrivateIndex:
             try:
                 self.run("update-index", *_ADD_FLAGS, "-z", "--stdin", input=_to_input(some))
             except GitError:
-                if len(refused) > _MAX_REFUSED:
+                if len(refused) > _MAX_REFUSED_FILES:
                     raise
                 if len(some) == 1:
                     refused += some
@@ -132,7 +132,7 @@ class PrivateIndex:
         entries = (entry.partition("\t") for entry in _split_names(self.run("ls-files", "-z", "--stage")))
         return sorted({path for mode, _, path in entries if mode.startswith("160000")})
 
-    def _unhide(self) -> None:
+    def _clear_assume_unchanged_flags(self) -> None:
         """Clear the flags that make git assume that a file is unchanged."""
         entries = [(entry[0], entry[2:]) for entry in _split_names(self.run("ls-files", "-z", "-v"))]
         assumed = [path for tag, path in entries if tag.islower()]

@@ -16,22 +16,22 @@ IDENTITY = {
 }
 """Author and committer of commits that deepwork creates."""
 
-_MAX_NAME = 200
-_HEADS = "refs/heads/"
+_MAX_NAME_LENGTH = 200
+_BRANCH_REF_PREFIX = "refs/heads/"
 # Excludes NUL, line breaks, and surrogates that cannot be passed to a program.
-_POSSIBLE_NAME = re.compile(r"[^\0\n\ud800-\udc7f\udd00-\udfff]+")
-_HASH_LIKE = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_REF_NAME_PATTERN = re.compile(r"[^\0\n\ud800-\udc7f\udd00-\udfff]+")
+_HASH_LIKE_PATTERN = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def find_current_branch(git: Git) -> str | None:
     """Return the current branch, even before its first commit; None if HEAD is detached."""
     ref = os.fsdecode(git.run("symbolic-ref", "--quiet", "HEAD", ok_codes=(0, 1))).strip()
-    return ref.removeprefix(_HEADS) or None
+    return ref.removeprefix(_BRANCH_REF_PREFIX) or None
 
 
 def resolve_commit(git: Git, name: str) -> str | None:
     """Return the full commit hash for a branch, a tag or any other revision; None if there is none."""
-    if not _POSSIBLE_NAME.fullmatch(name):
+    if not _REF_NAME_PATTERN.fullmatch(name):
         return None
     # Passed on stdin: as an argument, `-x` would be an option and `a..b` a range.
     question = os.fsencode(f"{name}^{{commit}}\n")
@@ -42,7 +42,7 @@ def resolve_commit(git: Git, name: str) -> str | None:
 
 def find_branch_tip(git: Git, branch: str) -> str | None:
     """Return the tip of a local or remote branch; a tag of the same name does not count."""
-    return resolve_commit(git, _HEADS + branch) or resolve_commit(git, branch)
+    return resolve_commit(git, _BRANCH_REF_PREFIX + branch) or resolve_commit(git, branch)
 
 
 def get_commit(git: Git, name: str | None) -> str:
@@ -87,15 +87,15 @@ def find_merge_commit(git: Git, branch: str, base: str) -> str | None:
 
 def check_branch_name(git: Git, branch: str) -> None:
     """Raise InvalidInput unless git accepts the name for a new branch."""
-    if len(branch) > _MAX_NAME:
-        raise _build_branch_name_error(branch, f"is longer than {_MAX_NAME} characters")
-    if not _POSSIBLE_NAME.fullmatch(branch) or branch.startswith("-") or "@{" in branch or branch == "@":
+    if len(branch) > _MAX_NAME_LENGTH:
+        raise _build_branch_name_error(branch, f"is longer than {_MAX_NAME_LENGTH} characters")
+    if not _REF_NAME_PATTERN.fullmatch(branch) or branch.startswith("-") or "@{" in branch or branch == "@":
         raise _build_branch_name_error(branch, "is not accepted by git")
-    if _HASH_LIKE.fullmatch(branch):
+    if _HASH_LIKE_PATTERN.fullmatch(branch):
         raise _build_branch_name_error(branch, "would be mistaken for a commit")
     # Each part becomes a file name, extended by ".lock" on update and by a number on rescue branches.
-    if any(len(os.fsencode(part)) > _MAX_NAME for part in branch.split("/")):
-        raise _build_branch_name_error(branch, f"has a part longer than {_MAX_NAME} bytes")
+    if any(len(os.fsencode(part)) > _MAX_NAME_LENGTH for part in branch.split("/")):
+        raise _build_branch_name_error(branch, f"has a part longer than {_MAX_NAME_LENGTH} bytes")
     try:
         git.run("check-ref-format", "--branch", branch)
     except GitError:
@@ -106,24 +106,26 @@ def find_conflicting_branch(git: Git, branch: str) -> str | None:
     """Return a branch that prevents this one: `a` and `a/b` cannot both exist."""
     parts = branch.split("/")
     above = ["/".join(parts[:count]) for count in range(1, len(parts))]
-    listed = git.run("for-each-ref", "--format=%(refname)", *(_HEADS + name for name in (*above, branch)))
-    taken = {ref.removeprefix(_HEADS) for ref in os.fsdecode(listed).splitlines()}
+    listed = git.run(
+        "for-each-ref", "--format=%(refname)", *(_BRANCH_REF_PREFIX + name for name in (*above, branch))
+    )
+    taken = {ref.removeprefix(_BRANCH_REF_PREFIX) for ref in os.fsdecode(listed).splitlines()}
     below = sorted(name for name in taken if name.startswith(f"{branch}/"))
     return next((name for name in (*above, *below) if name in taken), None)
 
 
 def has_branch(git: Git, branch: str) -> bool:
-    return resolve_commit(git, _HEADS + branch) is not None
+    return resolve_commit(git, _BRANCH_REF_PREFIX + branch) is not None
 
 
 def create_branch(git: Git, branch: str, commit: str) -> None:
     """Create a branch; raises if it exists, also when two callers create it concurrently."""
-    git.run("update-ref", _HEADS + branch, commit, "0" * len(commit), env=IDENTITY)
+    git.run("update-ref", _BRANCH_REF_PREFIX + branch, commit, "0" * len(commit), env=IDENTITY)
 
 
 def delete_branch(git: Git, branch: str, commit: str) -> None:
     """Delete a branch if it still points at the commit."""
-    git.run("update-ref", "-d", _HEADS + branch, commit, env=IDENTITY)
+    git.run("update-ref", "-d", _BRANCH_REF_PREFIX + branch, commit, env=IDENTITY)
 
 
 def is_reachable(git: Git, commit: str) -> bool:

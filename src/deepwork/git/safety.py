@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-_INHERITED = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER"})
+_INHERITED_VARIABLES = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER"})
 
-_NOTHING, _NO, _MERGE = "DEEPWORK_NOTHING", "DEEPWORK_NO", "DEEPWORK_MERGE"
+_EMPTY_VARIABLE, _FALSE_VARIABLE, _MERGE_VARIABLE = "DEEPWORK_NOTHING", "DEEPWORK_NO", "DEEPWORK_MERGE"
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_SYSTEM": "/dev/null",
@@ -23,9 +23,9 @@ _ENVIRONMENT = {
     "GIT_PAGER": "cat",
     "GIT_EDITOR": "false",
     "LC_ALL": "C",
-    _NOTHING: "",
-    _NO: "false",
-    _MERGE: "git merge-file -q --marker-size=%L %A %O %B",  # the default of git without a driver
+    _EMPTY_VARIABLE: "",
+    _FALSE_VARIABLE: "false",
+    _MERGE_VARIABLE: "git merge-file -q --marker-size=%L %A %O %B",  # the default of git without a driver
 }
 _SETTINGS = {
     "core.fsmonitor": "false",
@@ -57,19 +57,24 @@ _SETTINGS = {
     "diff.ignoreSubmodules": "dirty",
 }
 
-_INTO_NO_SUBMODULE = "--ignore-submodules=dirty"
-_DIFF_FLAGS = ("--no-ext-diff", "--no-textconv", _INTO_NO_SUBMODULE)
-_FLAGS = {
+_SKIP_SUBMODULE_CONTENT_FLAG = "--ignore-submodules=dirty"
+_DIFF_FLAGS = ("--no-ext-diff", "--no-textconv", _SKIP_SUBMODULE_CONTENT_FLAG)
+_FLAGS_BY_COMMAND = {
     **dict.fromkeys(("diff", "diff-tree", "diff-index", "diff-files", "log", "show"), _DIFF_FLAGS),
-    "status": (_INTO_NO_SUBMODULE,),
+    "status": (_SKIP_SUBMODULE_CONTENT_FLAG,),
     "blame": ("--no-textconv",),
 }
 
 # Config sections that run programs under arbitrary names: the variables that disable each name.
-_OFF = {
-    "filter": {"clean": _NOTHING, "smudge": _NOTHING, "process": _NOTHING, "required": _NO},
-    "merge": {"driver": _MERGE},
-    "hook": {"enabled": _NO},
+_DISABLING_VARIABLES = {
+    "filter": {
+        "clean": _EMPTY_VARIABLE,
+        "smudge": _EMPTY_VARIABLE,
+        "process": _EMPTY_VARIABLE,
+        "required": _FALSE_VARIABLE,
+    },
+    "merge": {"driver": _MERGE_VARIABLE},
+    "hook": {"enabled": _FALSE_VARIABLE},
 }
 RUNS_A_PROGRAM = frozenset(
     {
@@ -84,7 +89,11 @@ RUNS_A_PROGRAM = frozenset(
 
 def build_safe_environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
     """Merge a few inherited variables, the caller's extras and, last, the ones that restrict git."""
-    kept = {name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")}
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if name in _INHERITED_VARIABLES or name.startswith("LC_")
+    }
     return {**kept, **extra, **_ENVIRONMENT}
 
 
@@ -95,11 +104,11 @@ def build_safe_options(root: Path, command: str, drivers: Iterable[tuple[str, st
     for name, value in settings.items():
         yield from ("-c", f"{name}={value}")
     for section, name in drivers:
-        for variable, value_name in _OFF[section].items():
+        for variable, value_name in _DISABLING_VARIABLES[section].items():
             # Not -c, which would split a name that contains "=".
             yield f"--config-env={section}.{name}.{variable}={value_name}"
 
 
 def get_safe_flags(command: str) -> tuple[str, ...]:
     """Return the flags to put right after the command."""
-    return _FLAGS.get(command, ())
+    return _FLAGS_BY_COMMAND.get(command, ())

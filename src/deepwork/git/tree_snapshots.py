@@ -33,10 +33,10 @@ from deepwork.git.snapshot_types import (
     add_listed_changes,
 )
 
-_DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
-_PATCH = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")
+_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
+_PATCH_COMMAND = ("diff-tree", "-r", "-p", "-M", "-l200", "--no-color", "--full-index")
 _MAX_COMMITS = 200
-_STATES = "*.state.json"
+_STATE_FILE_GLOB = "*.state.json"
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,16 @@ class TreeSnapshotStore:
             flags = ("--numstat",) if counted else ()
             trees = check_hash(before.tree), check_hash(after.tree)
             try:
-                output = self._index.run(*_DIFF, "-M", "-l200", *flags, *trees, env=DIFF_ENVIRONMENT)
+                output = self._index.run(*_DIFF_COMMAND, "-M", "-l200", *flags, *trees, env=DIFF_ENVIRONMENT)
             except GitError:  # too large to compare, or contents are missing in a partial clone
-                output = self._index.run(*_DIFF, "--no-renames", *trees)
+                output = self._index.run(*_DIFF_COMMAND, "--no-renames", *trees)
             found = parse_raw_diff(output)
         return add_listed_changes(before, after, found)
 
     def get_patch(self, before: Snapshot, after: Snapshot, path: str, max_bytes: int) -> Patch:
         trees = check_hash(before.tree), check_hash(after.tree)
         output = self._index.run(
-            *_PATCH, *trees, "--", path, env={**DIFF_ENVIRONMENT, "GIT_LITERAL_PATHSPECS": "1"}
+            *_PATCH_COMMAND, *trees, "--", path, env={**DIFF_ENVIRONMENT, "GIT_LITERAL_PATHSPECS": "1"}
         )
         cut = output if len(output) <= max_bytes else output[: output.rfind(b"\n", 0, max_bytes) + 1]
         is_binary = b"\nBinary files " in output[:8192]
@@ -122,7 +122,9 @@ class TreeSnapshotStore:
     def prune(self, keep: set[str]) -> int:
         with hold_file_lock(self._lock):
             # Every private index relies on the objects of its last tree.
-            last = {state.tree for path in self._folder.glob(_STATES) if (state := _load_state(path))}
+            last = {
+                state.tree for path in self._folder.glob(_STATE_FILE_GLOB) if (state := _load_state(path))
+            }
             trees = "".join(f"{tree}\n" for tree in sorted(self._filter_existing(keep | last)))
             flags = ("--objects", "--no-object-names", "--missing=allow-any", "--stdin")
             needed = self._index.run("rev-list", *flags, input=trees.encode()) if trees else b""

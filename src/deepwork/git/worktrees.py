@@ -27,8 +27,8 @@ from deepwork.git.refs import (
 from deepwork.git.rescue import create_rescue_branch, has_all_work, is_dirty
 from deepwork.git.versions import require_version
 
-_HEADS = "refs/heads/"
-_LOCK = "deepwork-worktrees.lock"
+_BRANCH_REF_PREFIX = "refs/heads/"
+_LOCK_FILE_NAME = "deepwork-worktrees.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def remove_worktree(git: Git, path: Path, *, rescued: str | None = None) -> str 
         if not _is_gone(tree.path):
             _remove_clean(outside, tree, rescued)
             return None
-        return _forget(outside, tree)
+        return _remove_record(outside, tree)
 
 
 # --- listing
@@ -141,7 +141,7 @@ def _parse_worktree(lines: list[str], *, is_main: bool) -> Worktree:
     return Worktree(
         path=Path(said["worktree"]),
         head=head if (head := said.get("HEAD", "")).strip("0") else None,
-        branch=said["branch"].removeprefix(_HEADS) if "branch" in said else None,
+        branch=said["branch"].removeprefix(_BRANCH_REF_PREFIX) if "branch" in said else None,
         is_main=is_main,
         is_bare="bare" in said,
         is_locked="locked" in said,
@@ -152,7 +152,7 @@ def _parse_worktree(lines: list[str], *, is_main: bool) -> Worktree:
 @contextmanager
 def _lock_worktrees(git: Git) -> Iterator[None]:
     """Hold a lock, so that cleanup after a failure cannot affect a concurrently added worktree."""
-    with hold_file_lock(_get_common_dir(git) / _LOCK):
+    with hold_file_lock(_get_common_dir(git) / _LOCK_FILE_NAME):
         yield
 
 
@@ -201,7 +201,7 @@ def _find_existing_start(git: Git, branch: str, start: str, *, may_exist: bool) 
         )
     if holder is not None:
         _forget_if_gone(git, holder.path)
-    begin = find_common_ancestor(git, start, get_commit(git, _HEADS + branch))
+    begin = find_common_ancestor(git, start, get_commit(git, _BRANCH_REF_PREFIX + branch))
     if begin is None:
         raise InvalidInput(
             f"The branch {branch!r} has no commit in common with its base.",
@@ -224,7 +224,7 @@ def _forget_if_gone(git: Git, path: Path) -> None:
     tree = find_worktree(git, path)
     if tree is not None and not tree.is_main and _is_gone(tree.path):
         _check_removable(tree)
-        _forget(git, tree)
+        _remove_record(git, tree)
 
 
 def _delete_branch_quietly(git: Git, branch: str, commit: str) -> None:
@@ -264,7 +264,7 @@ def _is_gone(path: Path) -> bool:
     return not os.path.lexists(path) or (path.is_dir() and not path.is_symlink() and not any(path.iterdir()))
 
 
-def _forget(git: Git, tree: Worktree) -> str | None:
+def _remove_record(git: Git, tree: Worktree) -> str | None:
     """Remove git's record of a worktree whose folder is gone; `prune` would affect other worktrees too."""
     loose = tree.head if _is_loose(git, tree) else None
     saved = create_rescue_branch(git, loose, f"detached-{loose[:8]}") if loose else None

@@ -12,7 +12,7 @@ from deepwork.hooks.identity import SessionRecord
 from deepwork.hooks.protocol import HookEvent
 from deepwork.hooks.session_memory import SessionMemory
 
-_MAX_DELIVERED = 50
+_MAX_DELIVERED_NOTICES = 50
 
 
 @dataclass(frozen=True)
@@ -57,4 +57,4 @@ class HookContext:
 
 def add_delivered(record: SessionRecord, names: Sequence[str]) -> SessionRecord:
     """Return the record with these notices marked as delivered."""
-    return replace(record, told=(*record.told, *names)[-_MAX_DELIVERED:])
+    return replace(record, told=(*record.told, *names)[-_MAX_DELIVERED_NOTICES:])

@@ -14,9 +14,9 @@ from deepwork.hooks.identity import SessionRecord
 from deepwork.overview.current_work_store import MAX_ROWS, CurrentWorkStore
 
 CONTEXT_TOKENS = 1200
-_CHECKPOINTS = 3
-_AROUND = 20
-_LOOKED_AT = 50
+_MAX_CHECKPOINTS = 3
+_MAX_RELATED_TASKS = 20
+_MAX_SESSIONS_READ = 50
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def load_current_work(
 
 def _list_jobs(store: CurrentWorkStore, scope: ProjectScope) -> list[Row]:
     """List active job sessions whose files are in this project."""
-    found = store.list_active_jobs(_LOOKED_AT)
+    found = store.list_active_jobs(_MAX_SESSIONS_READ)
     return [row for row in found if (scope.sessions / f"session_{row['id']}.json").exists()][:MAX_ROWS]
 
 
@@ -103,13 +103,13 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
 
     store = TaskStore(tx)
     task = store.get(task_id)
-    pending, pending_total = store.list_open_dependencies(task, _AROUND)
-    completed, completed_total = store.list_done_dependencies(task, _AROUND)
-    prior, prior_total = store.list_prior(task, _AROUND)
+    pending, pending_total = store.list_open_dependencies(task, _MAX_RELATED_TASKS)
+    completed, completed_total = store.list_done_dependencies(task, _MAX_RELATED_TASKS)
+    prior, prior_total = store.list_prior(task, _MAX_RELATED_TASKS)
     material = contexts.ContextSource(
         workflow=PlanStore(tx).get(task.workflow_id),
         task=task,
-        checkpoints=CheckpointStore(tx).list_newest(task.id, _CHECKPOINTS),
+        checkpoints=CheckpointStore(tx).list_newest(task.id, _MAX_CHECKPOINTS),
         checkpoints_total=task.checkpoints,
         prior_tasks=prior,
         prior_total=prior_total,
@@ -118,5 +118,5 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
         dependencies=[*completed, *pending],
         dependencies_total=pending_total + completed_total,
     )
-    include = contexts.ContextOptions(sibling_status=False, recent_checkpoints=_CHECKPOINTS)
+    include = contexts.ContextOptions(sibling_status=False, recent_checkpoints=_MAX_CHECKPOINTS)
     return contexts.build_context(material, include, CONTEXT_TOKENS)

@@ -9,8 +9,8 @@ from pathlib import Path
 from deepwork.hooks.session_memory import FOLDER
 
 MAX_LOG = 64 * 1024
-_KEPT = MAX_LOG // 2
-_MAX_LINE = 400
+_KEPT_BYTES = MAX_LOG // 2
+_MAX_LINE_LENGTH = 400
 
 
 def get_log_path(store_folder: Path) -> Path:
@@ -47,7 +47,7 @@ def read_last_failure(store_folder: Path) -> tuple[int, str]:
 def _format_line(doing: str, error: BaseException) -> str:
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     what = " ".join(f"{type(error).__name__}: {error}{_format_location(error)}".split())
-    return f"{moment} {doing}: {what}"[:_MAX_LINE] + "\n"
+    return f"{moment} {doing}: {what}"[:_MAX_LINE_LENGTH] + "\n"
 
 
 def _format_location(error: BaseException) -> str:
@@ -63,7 +63,7 @@ def _format_location(error: BaseException) -> str:
 def _truncate(path: Path) -> None:
     if not path.exists() or path.stat().st_size <= MAX_LOG:
         return
-    kept = path.read_bytes()[-_KEPT:].partition(b"\n")[2]
+    kept = path.read_bytes()[-_KEPT_BYTES:].partition(b"\n")[2]
     shorter = path.with_name(f"{path.name}.{os.getpid()}")
     shorter.write_bytes(kept)
     shorter.chmod(0o600)

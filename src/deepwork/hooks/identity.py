@@ -24,8 +24,8 @@ _ACTS_AS = {
     "task_set_plan": "agent_id",
     "task_update_status": "agent_id",
 }
-_ON_SESSIONS = frozenset({"start_workflow", "finished_step", "go_to_step"})
-_ON_TRACKED = frozenset({"start_workflow", "start_phase", "start_task"})
+_JOB_SESSION_TOOLS = frozenset({"start_workflow", "finished_step", "go_to_step"})
+_TRACKING_TOOLS = frozenset({"start_workflow", "start_phase", "start_task"})
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,12 @@ def _update_work(
     if tool == "abort_workflow" or is_complete:
         ended = arguments.get("session_id") or next(iter(record.jobs), None)
         return replace(record, jobs=tuple(each for each in record.jobs if each != ended))
-    if tool in _ON_SESSIONS and (job := _find_job_session(arguments, answer)):
+    if tool in _JOB_SESSION_TOOLS and (job := _find_job_session(arguments, answer)):
         others = [each for each in record.jobs if each != job]
         return replace(record, jobs=(job, *others)[:MAX_JOBS])
-    workflow = (arguments.get("workflow_id") or answer.get("workflow_id")) if tool in _ON_TRACKED else None
+    workflow = (
+        (arguments.get("workflow_id") or answer.get("workflow_id")) if tool in _TRACKING_TOOLS else None
+    )
     if isinstance(workflow, str) and workflow.startswith("tw_"):
         return replace(record, workflow=workflow[:64])
     return record

@@ -20,14 +20,14 @@ CLIENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "gemini": {SESSION_START: "SessionStart", TOOL_USE: "AfterTool", STOP: "AfterAgent"},
 }
 """By client, its names for our events."""
-_REFUSAL = {"gemini": "deny"}
+_BLOCK_DECISION_BY_CLIENT = {"gemini": "deny"}
 
 MAX_INPUT = 4 * 1024 * 1024
 """Bytes of an event that are parsed; of a longer one only the session and folder are read."""
-_WRAPPINGS = ("structuredContent", "content", "llmContent", "text")
-_ENVELOPE = 64 * 1024
-_TOOL_FIELD = re.compile(r'"tool_(?:input|response)"')
-_ENVELOPE_FIELD = re.compile(r'"(session_id|cwd|agent_id)"\s*:\s*("(?:[^"\\]|\\.){0,4096}")')
+_WRAPPER_KEYS = ("structuredContent", "content", "llmContent", "text")
+_MAX_ENVELOPE_BYTES = 64 * 1024
+_TOOL_FIELD_PATTERN = re.compile(r'"tool_(?:input|response)"')
+_ENVELOPE_FIELD_PATTERN = re.compile(r'"(session_id|cwd|agent_id)"\s*:\s*("(?:[^"\\]|\\.){0,4096}")')
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,18 @@ def render_context(client: str, event: str, text: str) -> str:
 
 def render_block(client: str, reason: str) -> str:
     """Render the answer that keeps the agent from stopping and gives the reason."""
-    return json.dumps({"decision": _REFUSAL.get(client, "block"), "reason": reason})
+    return json.dumps({"decision": _BLOCK_DECISION_BY_CLIENT.get(client, "block"), "reason": reason})
 
 
 def _parse_payload(content: bytes) -> dict[str, Any]:
-    text = content[: MAX_INPUT if len(content) <= MAX_INPUT else _ENVELOPE].decode("utf-8", "replace")
+    text = content[: MAX_INPUT if len(content) <= MAX_INPUT else _MAX_ENVELOPE_BYTES].decode(
+        "utf-8", "replace"
+    )
     if len(content) > MAX_INPUT:
-        before = _TOOL_FIELD.split(text, maxsplit=1)[0]  # tool arguments may contain a `session_id` too
-        return {key: json.loads(value) for key, value in _ENVELOPE_FIELD.findall(before)}
+        before = _TOOL_FIELD_PATTERN.split(text, maxsplit=1)[
+            0
+        ]  # tool arguments may contain a `session_id` too
+        return {key: json.loads(value) for key, value in _ENVELOPE_FIELD_PATTERN.findall(before)}
     try:
         payload = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -116,7 +120,7 @@ def _unwrap_object(value: Any) -> Mapping[str, Any]:
         return value if isinstance(value, dict) else _unwrap_object(value)
     if isinstance(value, list):
         return next(filter(None, map(_unwrap_object, value[:8])), {})
-    for key in _WRAPPINGS:
+    for key in _WRAPPER_KEYS:
         inner = _unwrap_object(value.get(key)) if isinstance(value, dict) else {}
         if inner:
             return inner

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 2000
 """Token budget of one hook answer."""
-_MAX_LINE = 200
-_MAX_BODY = 1000
+_MAX_LINE_LENGTH = 200
+_MAX_BODY_LENGTH = 1000
 
 
 def render_current_work(work: CurrentWork) -> str:
@@ -53,11 +53,11 @@ def render_urgent_messages(messages: Iterable[Any], names: dict[str, str]) -> st
         sender = names.get(message.sender_id or "", message.sender_id) or "deepwork"
         body = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
         subject = f": {format_one_line(message.subject)}" if message.subject else ""
-        cut = " … (cut)" if len(body) > _MAX_BODY else ""
+        cut = " … (cut)" if len(body) > _MAX_BODY_LENGTH else ""
         notices.append(
             f"URGENT message {message.id} for you from {format_one_line(sender)}"
             f" ({message.sender_id}){subject}\n"
-            f"{_quote(body[:_MAX_BODY] + cut)}\n"
+            f"{_quote(body[:_MAX_BODY_LENGTH] + cut)}\n"
             f'Mark it with message_mark_read(message_ids=["{message.id}"]); answer with message_send.'
         )
     return cut_to_budget("\n\n".join(notices))
@@ -96,7 +96,7 @@ def parse_session_data(row: Row) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def format_one_line(text: Any, limit: int = _MAX_LINE) -> str:
+def format_one_line(text: Any, limit: int = _MAX_LINE_LENGTH) -> str:
     """Collapse white space and shorten the text to one line."""
     line = " ".join(str(text or "").split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -20,7 +20,7 @@ FOLDER = "hooks"
 MAX_RECORDS = 100
 FRESH_SECONDS = 24 * 3600
 """A session without events for longer is not a candidate for resuming."""
-_MAX_FILE = 64 * 1024
+_MAX_FILE_BYTES = 64 * 1024
 _LOCK_SECONDS = 1.0
 
 
@@ -97,7 +97,7 @@ def _read_record(path: Path) -> SessionRecord | None:
     """Read a record; None for a missing or damaged file, whose content will be learned again."""
     try:
         content = path.read_bytes()
-        data: Any = json.loads(content) if len(content) <= _MAX_FILE else None
+        data: Any = json.loads(content) if len(content) <= _MAX_FILE_BYTES else None
         known = {each.name for each in fields(SessionRecord)}
         read: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value

@@ -10,7 +10,10 @@ from deepwork.jobs.definitions.models import Job, OutputSpec, OutputType, Step
 from deepwork.jobs.responses import ActiveStep, ConcurrentStep, ExpectedOutput, ReviewInfo, StepInput
 from deepwork.jobs.sessions.state import Session
 
-_SYNTAX = {OutputType.FILE: "filepath", OutputType.FILES: "array of filepaths for all individual files"}
+_SYNTAX_BY_OUTPUT_TYPE = {
+    OutputType.FILE: "filepath",
+    OutputType.FILES: "array of filepaths for all individual files",
+}
 
 
 def build_active_step(job: Job, session: Session) -> ActiveStep:
@@ -56,7 +59,7 @@ def build_expected_outputs(outputs: Sequence[OutputSpec]) -> list[ExpectedOutput
             type=output.type.value,
             description=output.description,
             required=output.required,
-            syntax_for_finished_step_tool=_SYNTAX[output.type],
+            syntax_for_finished_step_tool=_SYNTAX_BY_OUTPUT_TYPE[output.type],
         )
         for output in outputs
     ]

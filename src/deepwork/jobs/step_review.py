@@ -28,7 +28,7 @@ from deepwork.reviews.store import PassedReviews
 
 log = logging.getLogger("deepwork")
 
-_SELF_REVIEW = (
+_SELF_REVIEW_FEEDBACK = (
     'Quality review needed. Spawn a subagent with the prompt: "Read {file} and follow it." '
     "Fix what fails, and repeat until everything passes. Then call finished_step again with the same outputs "
     "and quality_review_override_reason, saying what was reviewed and found."
@@ -73,7 +73,7 @@ class StepReviewService:
     def _request_self_review(self, session: Session, submission: Submission) -> SentBack:
         file = self._tmp / f"quality_review_{session.session_id}_{session.current_step_id}.md"
         self._gate.write_instructions(submission, file)
-        return SentBack(_SELF_REVIEW.format(file=file.relative_to(self._root)))
+        return SentBack(_SELF_REVIEW_FEEDBACK.format(file=file.relative_to(self._root)))
 
     # Passed reviews and events are optional: while the database is unavailable, work continues without them.
 

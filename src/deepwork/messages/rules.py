@@ -5,7 +5,7 @@ from __future__ import annotations
 from deepwork.errors import InvalidInput
 from deepwork.messages.models import MessageStatus, MessageStatusFilter
 
-_SECONDS_BELOW = 10**11
+_MIN_MILLISECOND_TIMESTAMP = 10**11
 
 
 def resolve_statuses(status: MessageStatusFilter | None, *, in_thread: bool) -> list[MessageStatus] | None:
@@ -26,4 +26,4 @@ def resolve_expiry(expires_at: int | None, now: int) -> int | None:
 
 def to_milliseconds(moment: int) -> int:
     """Convert a Unix time in seconds or milliseconds; below 10**11 it is seconds (until the year 5138)."""
-    return moment * 1000 if moment < _SECONDS_BELOW else moment
+    return moment * 1000 if moment < _MIN_MILLISECOND_TIMESTAMP else moment

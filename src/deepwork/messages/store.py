@@ -62,7 +62,7 @@ class MessageStore:
         order = f"created_at {direction}, created_seq {direction}" if in_thread else f"position {direction}"
         mine = _SENT_OR_RECEIVED if in_thread else _RECEIVED
         condition = build_where(
-            {mine: agent_id, **{text: filters.get(name) for name, text in _FILTERS.items()}}
+            {mine: agent_id, **{text: filters.get(name) for name, text in _FILTER_CONDITIONS.items()}}
         )
         sql = f"SELECT {_COLUMNS} FROM messages {condition} AND {_NOT_EXPIRED} ORDER BY {order} LIMIT :limit"
         rows = self._tx.fetch_all(sql, agent_id=agent_id, limit=limit, now=self._tx.now, **filters)
@@ -118,7 +118,7 @@ _COLUMNS = ", ".join(Message.__dataclass_fields__)
 _RECEIVED = "recipient_id = :agent_id"
 _SENT_OR_RECEIVED = "(recipient_id = :agent_id OR sender_id = :agent_id)"
 _NOT_EXPIRED = "(expires_at IS NULL OR expires_at > :now)"
-_FILTERS = {
+_FILTER_CONDITIONS = {
     "thread_id": "thread_id = :thread_id",
     "statuses": "status IN :statuses",
     "types": "message_type IN :types",

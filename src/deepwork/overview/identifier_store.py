@@ -7,7 +7,7 @@ from typing import Any
 from deepwork.database.transaction import Transaction
 
 _LAST_CHARACTER = "\U0010ffff"
-_TABLES = {
+_TABLES_BY_KIND = {
     "plan": ("plans", "id", "name"),
     "task": ("plan_tasks", "id", "name"),
     "record": ("tracked_workflows", "id", "name"),
@@ -30,9 +30,9 @@ class IdentifierStore:
 
     def list_starting_with(self, kind: str, begun: str, limit: int) -> list[tuple[str, Any]]:
         """List (id, label) of rows of a kind; empty for an unknown kind."""
-        if kind not in _TABLES:
+        if kind not in _TABLES_BY_KIND:
             return []
-        table, id, label = _TABLES[kind]
+        table, id, label = _TABLES_BY_KIND[kind]
         sql = (
             f"SELECT {id} AS id, {label} AS label FROM {table} WHERE {id} >= :begun AND {id} < :after"
             " LIMIT :limit"

@@ -40,7 +40,7 @@ class IssueDecisionStore:
             for place, word in enumerate(words[:MAX_SEARCH_WORDS])
         }
         filters = {text: conditions.get(name) for name, text in _DECISION_FILTERS.items()}
-        matches = {f"lower({_DECISION_TEXT}) LIKE :{name} ESCAPE '!'": True for name in patterns}
+        matches = {f"lower({_DECISION_TEXT_SQL}) LIKE :{name} ESCAPE '!'": True for name in patterns}
         return self._list_page("decisions", filters | matches, {**conditions, **patterns}, after, limit)
 
     def _list_page(
@@ -82,7 +82,7 @@ _DECISION_FILTERS = {
     "category": "category = :category",
     "agent": "agent_name = :agent",
 }
-_DECISION_TEXT = (
+_DECISION_TEXT_SQL = (
     "question || ' ' || chosen || ' ' || reasoning || ' ' || coalesce(trade_offs, '') || ' ' ||"
     " options_considered || ' ' || task_name"
 )

@@ -25,7 +25,7 @@ class TaskRowStore:
         sql = f"""
             SELECT task.id, task.name, task.status, phases.number AS phase, task.parent_task_id AS parent_id,
                    task.agent_name, task.started_at, task.completed_at,
-                   {_LAST_MILESTONE.format(ended="completed_at")},
+                   {_LAST_MILESTONE_SQL.format(ended="completed_at")},
                    task.completed_at IS NULL AND task.last_sign_at < :silent_since AS is_stale,
                    task.created_seq
               FROM tracked_tasks AS task JOIN phases ON phases.id = task.phase_id
@@ -48,7 +48,7 @@ class TaskRowStore:
         sql = f"""
             SELECT task.id, task.name, task.status, task.sequence AS phase, NULL AS parent_id,
                    agents.name AS agent_name, task.started_at, task.finished_at AS completed_at,
-                   {_LAST_MILESTONE.format(ended="finished_at")}, task.position, task.is_explicit,
+                   {_LAST_MILESTONE_SQL.format(ended="finished_at")}, task.position, task.is_explicit,
                    task.open_dependencies
               FROM plan_tasks AS task
               LEFT JOIN agents ON agents.id = CASE WHEN task.status <> 'pending' THEN (
@@ -110,12 +110,12 @@ class TaskRowStore:
         return {row["task_id"]: row["found"] for row in rows}
 
 
-_NEWEST = "ORDER BY created_at DESC, created_seq DESC LIMIT 1"
+_NEWEST_ROW_SQL = "ORDER BY created_at DESC, created_seq DESC LIMIT 1"
 # A milestone without progress keeps the last progress. Tasks that ended show none.
-_LAST_MILESTONE = f"""
+_LAST_MILESTONE_SQL = f"""
     CASE WHEN task.started_at IS NOT NULL THEN (
-         SELECT substr(message, 1, {MAX_MESSAGE}) FROM milestones WHERE task_id = task.id {_NEWEST}
+         SELECT substr(message, 1, {MAX_MESSAGE}) FROM milestones WHERE task_id = task.id {_NEWEST_ROW_SQL}
          ) END AS milestone,
     CASE WHEN task.started_at IS NOT NULL AND task.{{ended}} IS NULL THEN (
-         SELECT progress FROM milestones WHERE task_id = task.id AND progress IS NOT NULL {_NEWEST}
+         SELECT progress FROM milestones WHERE task_id = task.id AND progress IS NOT NULL {_NEWEST_ROW_SQL}
          ) END AS progress"""

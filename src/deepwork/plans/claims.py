@@ -27,7 +27,7 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
 
-_NAMED = 3
+_MAX_NAMED_TASKS = 3
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class ClaimService:
             return _build_refusal(
                 "workflow", f"Workflow {workflow.name!r} is {workflow.status}; its tasks cannot be claimed."
             )
-        open_ones, count = self._tasks.list_open_dependencies(task, _NAMED)
+        open_ones, count = self._tasks.list_open_dependencies(task, _MAX_NAMED_TASKS)
         if count:
             return _build_refusal("blocked", f"It waits for {_format_names(open_ones, count)}.")
         if others.count >= workflow.max_parallel_tasks:
@@ -339,5 +339,5 @@ def _build_refusal(reason: str, message: str, **more: object) -> Claimed:
 
 
 def _format_names(tasks: Sequence[Task | ActiveTask], count: int) -> str:
-    names = ", ".join(repr(task.name) for task in tasks[:_NAMED])
-    return names + (f" and {count - _NAMED} more" if count > _NAMED else "")
+    names = ", ".join(repr(task.name) for task in tasks[:_MAX_NAMED_TASKS])
+    return names + (f" and {count - _MAX_NAMED_TASKS} more" if count > _MAX_NAMED_TASKS else "")

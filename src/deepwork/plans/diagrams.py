@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator, Sequence
 from deepwork.plans.models import Node, TaskStatus
 from deepwork.plans.rules.graph import Graph
 
-_LONGEST_NAME = 60
-_MOST_NAMED = 4
-_MOST_IN_ROW = 20
-_MOST_ROWS = 100
-_MOST_DRAWN = 150
-_MOST_ARROWS = 400  # Mermaid's own limit is 500
+_MAX_NAME_LENGTH = 60
+_MAX_NAMED_DEPENDENCIES = 4
+_MAX_TASKS_PER_ROW = 20
+_MAX_TEXT_ROWS = 100
+_MAX_MERMAID_NODES = 150
+_MAX_MERMAID_ARROWS = 400  # Mermaid's own limit is 500
 
-_MARKS = {
+_STATUS_MARKS = {
     TaskStatus.PENDING: "○",
     TaskStatus.BLOCKED: "·",
     TaskStatus.PLANNING: "▷",
@@ -25,14 +25,14 @@ _MARKS = {
     TaskStatus.FAILED: "✗",
     TaskStatus.SKIPPED: "-",
 }
-_WORDS = {TaskStatus.PENDING: "ready", TaskStatus.BLOCKED: "waits"}
-_CLASSES = {
+_STATUS_WORDS = {TaskStatus.PENDING: "ready", TaskStatus.BLOCKED: "waits"}
+_MERMAID_CLASSES = {
     "done": "fill:#d8f3dc,stroke:#2d6a4f",
     "running": "fill:#dbeafe,stroke:#1d4ed8",
     "failed": "fill:#fee2e2,stroke:#b91c1c",
     "waits": "fill:#f5f5f5,stroke:#a3a3a3,color:#737373",
 }
-_UNSAFE = '"#&<>`\\'
+_MERMAID_SPECIAL_CHARS = '"#&<>`\\'
 
 
 def render_text(nodes: Sequence[Node]) -> str:
@@ -44,14 +44,14 @@ def render_text(nodes: Sequence[Node]) -> str:
         return "There is no plan yet."
     graph = Graph(nodes)
     rows = graph.list_rows()
-    width = min(_LONGEST_NAME, max(len(node.name) for row in rows for node in row[:_MOST_IN_ROW]))
+    width = min(_MAX_NAME_LENGTH, max(len(node.name) for row in rows for node in row[:_MAX_TASKS_PER_ROW]))
     drawn: list[str] = []
     above: list[Node] = []
-    for number, row in enumerate(rows[:_MOST_ROWS], start=1):
+    for number, row in enumerate(rows[:_MAX_TEXT_ROWS], start=1):
         drawn += _render_row(graph, number, row, above, width)
         above = row
-    if len(rows) > _MOST_ROWS:
-        drawn.append(f"     … {len(rows) - _MOST_ROWS:,} more rows")
+    if len(rows) > _MAX_TEXT_ROWS:
+        drawn.append(f"     … {len(rows) - _MAX_TEXT_ROWS:,} more rows")
     return "\n".join([*drawn, "", _render_legend(graph)])
 
 
@@ -60,18 +60,18 @@ def render_mermaid(nodes: Sequence[Node]) -> str:
     graph = Graph(nodes)
     lines = (
         _render_mermaid_tasks(graph)
-        if len(nodes) <= _MOST_DRAWN and _count_arrows(graph) <= _MOST_ARROWS
+        if len(nodes) <= _MAX_MERMAID_NODES and _count_arrows(graph) <= _MAX_MERMAID_ARROWS
         else _render_mermaid_rows(graph)
     )
-    classes = [f"    classDef {name} {style}" for name, style in _CLASSES.items()]
+    classes = [f"    classDef {name} {style}" for name, style in _MERMAID_CLASSES.items()]
     return "\n".join(["flowchart TD", *lines, *classes])
 
 
 def _render_row(graph: Graph, number: int, row: list[Node], above: list[Node], width: int) -> Iterator[str]:
-    shown = row[:_MOST_IN_ROW]
+    shown = row[:_MAX_TASKS_PER_ROW]
     for index, node in enumerate(shown):
         place = f"{number:>3}." if index == 0 else "    "
-        mark, name = _MARKS[graph.get_effective_status(node)], _truncate_name(node.name)
+        mark, name = _STATUS_MARKS[graph.get_effective_status(node)], _truncate_name(node.name)
         bracket, waits_for = _choose_bracket(index, len(row)), _format_dependencies(graph, node, above)
         line = f"{place} {bracket} {mark} {name:<{width}}  {waits_for}"
         yield line.rstrip()
@@ -96,14 +96,16 @@ def _format_dependencies(graph: Graph, node: Node, above: Collection[Node]) -> s
         return f"← all of sequence {previous}"
     if not node.depends_on or node.depends_on == {each.id for each in above}:
         return ""
-    named = [_truncate_name(other.name) for other in graph.list_dependencies(node, _MOST_NAMED)]
+    named = [_truncate_name(other.name) for other in graph.list_dependencies(node, _MAX_NAMED_DEPENDENCIES)]
     more = len(node.depends_on) - len(named)
     return f"← {', '.join(named)}" + (f" and {more:,} more" if more else "")
 
 
 def _format_counts(graph: Graph, nodes: Sequence[Node]) -> str:
     counts = Counter(graph.get_effective_status(node) for node in nodes)
-    return ", ".join(f"{counts[status]:,} {_format_status(status)}" for status in _MARKS if counts[status])
+    return ", ".join(
+        f"{counts[status]:,} {_format_status(status)}" for status in _STATUS_MARKS if counts[status]
+    )
 
 
 def _render_legend(graph: Graph) -> str:
@@ -111,17 +113,17 @@ def _render_legend(graph: Graph) -> str:
     counts = Counter(map(graph.get_effective_status, graph.nodes))
     return "  ".join(
         f"{mark} {_format_status(status)} {counts[status]:,}"
-        for status, mark in _MARKS.items()
+        for status, mark in _STATUS_MARKS.items()
         if counts[status]
     )
 
 
 def _format_status(status: TaskStatus) -> str:
-    return _WORDS.get(status, status.value.replace("_", " "))
+    return _STATUS_WORDS.get(status, status.value.replace("_", " "))
 
 
 def _truncate_name(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"
 
 
 def _render_mermaid_tasks(graph: Graph) -> Iterator[str]:
@@ -135,12 +137,12 @@ def _render_mermaid_tasks(graph: Graph) -> Iterator[str]:
 
 def _render_mermaid_rows(graph: Graph) -> Iterator[str]:
     rows = graph.list_rows()
-    for number, row in enumerate(rows[:_MOST_DRAWN], start=1):
+    for number, row in enumerate(rows[:_MAX_MERMAID_NODES], start=1):
         yield f'    r{number}["{len(row):,} tasks: {_format_counts(graph, row)}"]'
         if number > 1:
             yield f"    r{number - 1} --> r{number}"
-    if len(rows) > _MOST_DRAWN:
-        yield f'    r{_MOST_DRAWN} --> more["{len(rows) - _MOST_DRAWN:,} more rows"]'
+    if len(rows) > _MAX_MERMAID_NODES:
+        yield f'    r{_MAX_MERMAID_NODES} --> more["{len(rows) - _MAX_MERMAID_NODES:,} more rows"]'
 
 
 def _count_arrows(graph: Graph) -> int:
@@ -162,6 +164,8 @@ def _format_class(status: TaskStatus) -> str:
 def _escape(text: str) -> str:
     """Escape characters that are special in Mermaid or HTML."""
     return "".join(
-        f"#{ord(character)};" if character in _UNSAFE or not character.isprintable() else character
+        f"#{ord(character)};"
+        if character in _MERMAID_SPECIAL_CHARS or not character.isprintable()
+        else character
         for character in text
     )

@@ -54,10 +54,10 @@ from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
 
 Parallelism = Annotated[int, Field(ge=1, le=10_000, description="1 = one after another")]
 
-_HISTORY = 50
-_DEPENDENCIES = 100
-_DEPENDENCIES_IN_LIST = 10
-_SUMMARIZED = 50
+_MAX_HISTORY_LINES = 50
+_MAX_DEPENDENCIES = 100
+_MAX_DEPENDENCIES_IN_LIST = 10
+_MAX_SUMMARIZED_TASKS = 50
 
 
 class PlanTools:
@@ -148,7 +148,9 @@ class PlanTools:
                     "tasks_total": total,
                 }
             if include_history:
-                more["history"] = _build_history(PlanStore(tx).list_history(id, _HISTORY), task_limit)
+                more["history"] = _build_history(
+                    PlanStore(tx).list_history(id, _MAX_HISTORY_LINES), task_limit
+                )
             return PlanView.from_workflow(workflow, **more)
 
     @tool("read")
@@ -335,7 +337,7 @@ def load_task_relations(tx: Transaction, tasks: Sequence[Task]) -> TaskRelations
         if task.status is TaskStatus.PENDING and levels[task.workflow_id].is_blocked(task)
     }
     explicit = [task.id for task in tasks if task.is_explicit]
-    most = _DEPENDENCIES if len(tasks) == 1 else _DEPENDENCIES_IN_LIST
+    most = _MAX_DEPENDENCIES if len(tasks) == 1 else _MAX_DEPENDENCIES_IN_LIST
     return TaskRelations(
         blocked=waiting,
         names=store.list_dependency_names(explicit, most),
@@ -388,14 +390,14 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
     return summaries.WorkflowOverview(
         workflow=workflow,
         by_status=levels.by_status,
-        running=running[:_SUMMARIZED],
+        running=running[:_MAX_SUMMARIZED_TASKS],
         holders=store.find_holders([task.id for task in running]),
-        ready=ready[:_SUMMARIZED],
+        ready=ready[:_MAX_SUMMARIZED_TASKS],
         ready_total=ready_total,
-        blocked=store.list_blocked(workflow.id, levels.free, _SUMMARIZED),
-        failed=store.list_by_status(workflow.id, [TaskStatus.FAILED], _SUMMARIZED),
+        blocked=store.list_blocked(workflow.id, levels.free, _MAX_SUMMARIZED_TASKS),
+        failed=store.list_by_status(workflow.id, [TaskStatus.FAILED], _MAX_SUMMARIZED_TASKS),
         done=store.list_by_status(
-            workflow.id, [TaskStatus.COMPLETED, TaskStatus.SKIPPED], _SUMMARIZED, newest_first=True
+            workflow.id, [TaskStatus.COMPLETED, TaskStatus.SKIPPED], _MAX_SUMMARIZED_TASKS, newest_first=True
         ),
     )
 

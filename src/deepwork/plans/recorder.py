@@ -11,7 +11,7 @@ from deepwork.plans.rules.transitions import derive_workflow_status
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 
-_LONGEST_REASON = 500
+_MAX_REASON_LENGTH = 500
 
 
 class PlanRecorder:
@@ -75,7 +75,7 @@ class PlanRecorder:
         reason: str | None = None,
     ) -> None:
         """Add an entry to the workflow's history; a long reason is cut to one line."""
-        short_reason = truncate_to_line(reason, _LONGEST_REASON)
+        short_reason = truncate_to_line(reason, _MAX_REASON_LENGTH)
         self._plans.add_history(
             PlanChange(workflow_id, task_id, what, before, after, short_reason, self._by_whom)
         )

@@ -19,10 +19,10 @@ from deepwork.plans.models import (
 )
 from deepwork.tool_types import Answer
 
-_LONGEST_LINE = 200
+_MAX_LINE_LENGTH = 200
 
 
-def truncate_to_line(text: str | None, longest: int = _LONGEST_LINE) -> str | None:
+def truncate_to_line(text: str | None, longest: int = _MAX_LINE_LENGTH) -> str | None:
     """Return the beginning of the text on one line, for lists."""
     if text is None:
         return None
@@ -168,13 +168,13 @@ class PlanTaskView(Answer):
             plan=_copy_mapping(task.plan),
             context=dict(task.context),
             outcome_detail=_copy_mapping(task.outcome_detail),
-            **{name: getattr(task, name) for name in _SAME_OF_TASK},
+            **{name: getattr(task, name) for name in _COPIED_TASK_FIELDS},
             **(relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}),
             **more,
         )
 
 
-_SAME_OF_TASK = (
+_COPIED_TASK_FIELDS = (
     "id",
     "workflow_id",
     "name",
@@ -231,11 +231,11 @@ class PlanView(Answer):
 
     @classmethod
     def from_workflow(cls, workflow: Workflow, **more: Any) -> Self:
-        same = {name: getattr(workflow, name) for name in _SAME_OF_WORKFLOW}
+        same = {name: getattr(workflow, name) for name in _COPIED_WORKFLOW_FIELDS}
         return cls(plan=_copy_mapping(workflow.initial_plan), **same, **more)
 
 
-_SAME_OF_WORKFLOW = (
+_COPIED_WORKFLOW_FIELDS = (
     "id",
     "name",
     "source_type",

@@ -32,13 +32,13 @@ MAX_LIMIT = 200
 
 _MAX_CONSIDERED = 200
 """How many ready tasks are read to put those without file conflicts first."""
-_MAX_CONSIDERED_ANYWHERE = 1000
+_MAX_CONSIDERED_ACROSS_WORKFLOWS = 1000
 """The same across all workflows."""
-_NAMES_EACH = 3
-_TOGETHER = 10
-_GROUPS = 100
-_NAMED_FILES = 20
-_LONGEST_DESCRIPTION = 300
+_MAX_NAMES_PER_TASK = 3
+_MAX_PARALLEL_IDS = 10
+_MAX_GROUPS = 100
+_MAX_LISTED_FILES = 20
+_MAX_DESCRIPTION_LENGTH = 300
 
 
 class Scheduler:
@@ -86,8 +86,8 @@ class Scheduler:
         levels = Levels(self._tasks.count_by_status(workflow.id)).with_released(expired)
         waiting = levels.by_status[TaskStatus.BLOCKED]
         blocked = self._tasks.list_blocked(workflow.id, levels.free, limit) if waiting else []
-        names = self._queue.list_blocker_names(blocked, _NAMES_EACH)
-        groups, groups_total = self._queue.list_groups(workflow.id, _GROUPS)
+        names = self._queue.list_blocker_names(blocked, _MAX_NAMES_PER_TASK)
+        groups, groups_total = self._queue.list_groups(workflow.id, _MAX_GROUPS)
         return ProgressView(
             total_tasks=levels.total,
             by_status=levels.by_status,
@@ -121,7 +121,7 @@ class Scheduler:
         busy = PlanStore(self._tx).find_by_ids(list(running))
         full = {id for id, workflow in busy.items() if len(running[id]) >= workflow.max_parallel_tasks}
         order = QueueOrder([task.id for task in expired], sorted(full), self._repository)
-        most = max(limit, _MAX_CONSIDERED_ANYWHERE) if any(task.files for task in tasks) else limit
+        most = max(limit, _MAX_CONSIDERED_ACROSS_WORKFLOWS) if any(task.files for task in tasks) else limit
         found, total = self._queue.list_ready_anywhere(order, capabilities, most)
         conflicts: dict[str, list[str]] = {}
         for id, wanted in _group_by_workflow(found).items():
@@ -188,7 +188,9 @@ class Scheduler:
     def _build_next_tasks(
         self, offered: Sequence[Task], conflicts: dict[str, list[str]], *, any_done: bool
     ) -> list[NextTask]:
-        completed = self._queue.list_completed_dependency_names(offered, _NAMES_EACH + 7) if any_done else {}
+        completed = (
+            self._queue.list_completed_dependency_names(offered, _MAX_NAMES_PER_TASK + 7) if any_done else {}
+        )
         groups: dict[str | None, list[str]] = {}
         for task in offered:
             if task.parallel_group:
@@ -197,7 +199,7 @@ class Scheduler:
             NextTask(
                 id=task.id,
                 name=task.name,
-                description=truncate_to_line(task.description, _LONGEST_DESCRIPTION) or "",
+                description=truncate_to_line(task.description, _MAX_DESCRIPTION_LENGTH) or "",
                 status=task.status,
                 sequence=task.sequence,
                 can_parallelize=task.parallel_group is not None,
@@ -245,7 +247,7 @@ def _requeue(tasks: Iterable[Task]) -> list[Task]:
 
 def _select_others(ids: Sequence[str], own: str) -> list[str]:
     """Return the first few other ids; listing all for each task would grow quadratically."""
-    return [id for id in ids[: _TOGETHER + 1] if id != own][:_TOGETHER]
+    return [id for id in ids[: _MAX_PARALLEL_IDS + 1] if id != own][:_MAX_PARALLEL_IDS]
 
 
 def _build_available_task(offer: _Offer) -> AvailableTask:
@@ -254,7 +256,7 @@ def _build_available_task(offer: _Offer) -> AvailableTask:
         id=task.id,
         workflow_id=task.workflow_id,
         name=task.name,
-        description=truncate_to_line(task.description, _LONGEST_DESCRIPTION) or "",
+        description=truncate_to_line(task.description, _MAX_DESCRIPTION_LENGTH) or "",
         status=task.status,
         sequence=task.sequence,
         parallel_group=task.parallel_group,
@@ -269,7 +271,7 @@ def _extract_hints(task: Task) -> dict[str, Any]:
     """Return the planning hints of a task; the rest of its context is for the agent that works on it."""
     hints = {
         "estimated_complexity": task.context.get("estimated_complexity"),
-        "files_likely_affected": list(task.files[:_NAMED_FILES]),
+        "files_likely_affected": list(task.files[:_MAX_LISTED_FILES]),
         "required_capabilities": sorted(task.required_capabilities),
     }
     return {name: value for name, value in hints.items() if value}

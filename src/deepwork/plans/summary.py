@@ -9,17 +9,17 @@ from typing import Any
 from deepwork.plans.models import Task, TaskStatus, Workflow
 from deepwork.text_budget.text_shortening import shorten_text
 
-_MARKS = {
+_STATUS_MARKS = {
     TaskStatus.COMPLETED: "[x]",
     TaskStatus.SKIPPED: "[-]",
     TaskStatus.FAILED: "[!]",
     TaskStatus.PENDING: "[ ]",
 }
 _RUNNING_MARK = "[~]"
-_LINES = 12
+_MAX_TASKS_PER_SECTION = 12
 """How many tasks of each kind are listed individually."""
-_LINE_TOKENS = 40
-_PLAN_TOKENS = 120
+_MAX_LINE_TOKENS = 40
+_MAX_PLAN_TOKENS = 120
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def build_summary(overview: WorkflowOverview) -> dict[str, Any]:
         "id": workflow.id,
         "name": workflow.name,
         "status": workflow.status.value,
-        "plan_summary": shorten_text(workflow.plan_summary or "", _PLAN_TOKENS),
+        "plan_summary": shorten_text(workflow.plan_summary or "", _MAX_PLAN_TOKENS),
         "total_tasks": sum(overview.by_status.values()),
         "tasks_by_status": {status.value: count for status, count in overview.by_status.items()},
         **{
-            kind: [_summarize_task(task, overview.holders) for task in tasks[:_LINES]]
+            kind: [_summarize_task(task, overview.holders) for task in tasks[:_MAX_TASKS_PER_SECTION]]
             for kind, tasks, _ in _group_tasks(overview)
         },
     }
@@ -66,7 +66,7 @@ def render_markdown(overview: WorkflowOverview) -> str:
         f"Status: {workflow.status}, {done} of {total} tasks done ({workflow.id})",
     ]
     if workflow.plan_summary:
-        lines += ["", shorten_text(workflow.plan_summary, _PLAN_TOKENS)]
+        lines += ["", shorten_text(workflow.plan_summary, _MAX_PLAN_TOKENS)]
     for kind, tasks, count in _group_tasks(overview):
         if tasks:
             lines += ["", f"## {kind.capitalize()}", "", *_render_bullets(tasks, count, overview.holders)]
@@ -85,12 +85,12 @@ def _group_tasks(overview: WorkflowOverview) -> Iterator[tuple[str, Sequence[Tas
 
 
 def _render_bullets(tasks: Sequence[Task], count: int, holders: Mapping[str, str]) -> Iterator[str]:
-    for task in tasks[:_LINES]:
+    for task in tasks[:_MAX_TASKS_PER_SECTION]:
         line = _summarize_task(task, holders)
         who = f" ({line['assigned_agent_id']})" if "assigned_agent_id" in line else ""
         outcome = f": {line['outcome']}" if "outcome" in line else ""
-        yield f"- {_MARKS.get(task.status, _RUNNING_MARK)} {line['name']} `{task.id}`{who}{outcome}"
-    if (more := count - min(len(tasks), _LINES)) > 0:
+        yield f"- {_STATUS_MARKS.get(task.status, _RUNNING_MARK)} {line['name']} `{task.id}`{who}{outcome}"
+    if (more := count - min(len(tasks), _MAX_TASKS_PER_SECTION)) > 0:
         yield f"- and {more} more"
 
 
@@ -103,4 +103,4 @@ def _summarize_task(task: Task, holders: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _shorten_line(text: str) -> str:
-    return " ".join(shorten_text(text, _LINE_TOKENS).split())
+    return " ".join(shorten_text(text, _MAX_LINE_TOKENS).split())

@@ -21,10 +21,10 @@ from deepwork.text_budget.token_budget import (
 MIN_TOKENS = 200
 """Enough for ids, names and statuses, and for a short note on what is missing."""
 
-_ROOMY = 500
-_SHOWN_FILES = 10
-_BRIEF = 40
-_NEVER_SHORTENED = frozenset({"id", "task_id", "sequence", "type", "status", "created_at"})
+_MIN_TOKENS_TO_NAME_WORKFLOW = 500
+_MAX_SHOWN_FILES = 10
+_MAX_BRIEF_TOKENS = 40
+_FIXED_FIELDS = frozenset({"id", "task_id", "sequence", "type", "status", "created_at"})
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _build_combined_truncation(
 ) -> dict[str, Any]:
     """Build one truncation for all sections whose own truncation does not fit."""
     how = f"task_get(id={source.task.id!r})"
-    if max_tokens >= _ROOMY:
+    if max_tokens >= _MIN_TOKENS_TO_NAME_WORKFLOW:
         how += f", workflow_get(id={source.workflow.id!r}, include_tasks=true)"
     named = shorten_text(", ".join(names), max_tokens // 25)
     return {"section": named, "kept": 0, "total": len(names), "how": how}
@@ -225,7 +225,7 @@ def _build_checkpoint_section(
 
 
 def _build_checkpoint_item(checkpoint: Checkpoint) -> ListItem:
-    files = list(checkpoint.files_changed[:_SHOWN_FILES])
+    files = list(checkpoint.files_changed[:_MAX_SHOWN_FILES])
     if more := len(checkpoint.files_changed) - len(files):
         files.append(f"and {more} more")
     value = {
@@ -238,13 +238,13 @@ def _build_checkpoint_item(checkpoint: Checkpoint) -> ListItem:
         "created_at": checkpoint.created_at,
     }
     shown = {key: inner for key, inner in value.items() if inner not in ({}, [])}
-    return ListItem(shown, _NEVER_SHORTENED, _format_checkpoint_call(checkpoint), is_whole=not more)
+    return ListItem(shown, _FIXED_FIELDS, _format_checkpoint_call(checkpoint), is_whole=not more)
 
 
 def _build_brief_checkpoint_item(checkpoint: Checkpoint) -> ListItem:
     value = {"sequence": checkpoint.sequence, "type": checkpoint.type.value, "summary": checkpoint.summary}
     is_whole = not checkpoint.detail and not checkpoint.files_changed
-    return ListItem(value, _NEVER_SHORTENED, _format_checkpoint_call(checkpoint), is_whole=is_whole)
+    return ListItem(value, _FIXED_FIELDS, _format_checkpoint_call(checkpoint), is_whole=is_whole)
 
 
 def _format_checkpoint_call(checkpoint: Checkpoint) -> str:
@@ -290,10 +290,10 @@ def _build_full_prior_task_item(task: Task) -> ListItem:
 
 
 def _build_sibling_item(task: Task) -> ListItem:
-    brief = shorten_to_sentence(task.outcome or task.error or task.description, _BRIEF)
+    brief = shorten_to_sentence(task.outcome or task.error or task.description, _MAX_BRIEF_TOKENS)
     summary = {"brief_summary": brief} if brief else {}
     return _build_task_item(task, id=task.id, name=task.name, status=task.status.value, **summary)
 
 
 def _build_task_item(task: Task, **value: Any) -> ListItem:
-    return ListItem(value, _NEVER_SHORTENED, f"task_get(id={task.id!r})")
+    return ListItem(value, _FIXED_FIELDS, f"task_get(id={task.id!r})")

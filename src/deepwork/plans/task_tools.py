@@ -42,10 +42,10 @@ from deepwork.tool_types import Done, Id, Limit200, Limit1000, Text, check_objec
 AgentId = Annotated[Id | None, Field(description="Acting agent")]
 ClaimEpoch = Annotated[int | None, Field(description="From task_claim; a stale one is refused")]
 
-_NAMED = 3
-_AROUND = 200
-_DEPENDENCIES = 100
-_TOKENS = Annotated[int, Field(ge=MIN_TOKENS, le=200_000, description="Token budget")]
+_MAX_NAMED_TASKS = 3
+_MAX_RELATED_TASKS = 200
+_DEFAULT_DEPENDENCY_LIMIT = 100
+_TokenBudget = Annotated[int, Field(ge=MIN_TOKENS, le=200_000, description="Token budget")]
 
 
 class TaskTools:
@@ -250,7 +250,7 @@ class TaskTools:
 
     @tool("read")
     def task_load_context(
-        self, task_id: Id, include: ContextParts | None = None, max_tokens: _TOKENS = 8000
+        self, task_id: Id, include: ContextParts | None = None, max_tokens: _TokenBudget = 8000
     ) -> dict[str, Any]:
         """Everything needed to continue a task after losing context, within a token budget."""
         parts = ContextOptions(**(include or ContextParts()).model_dump())
@@ -259,7 +259,9 @@ class TaskTools:
         return build_context(source, parts, max_tokens)
 
     @tool("read")
-    def task_check_dependencies(self, task_id: Id, limit: Limit1000 = _DEPENDENCIES) -> Dependencies:
+    def task_check_dependencies(
+        self, task_id: Id, limit: Limit1000 = _DEFAULT_DEPENDENCY_LIMIT
+    ) -> Dependencies:
         """List a task's dependencies, open and done."""
         with self._database.reading() as tx:
             store = TaskStore(tx)
@@ -334,7 +336,7 @@ class TaskTools:
         """Return the task with this status, or raise an error if the transition is not allowed."""
         task = work.task
         open_ones, count = (
-            TaskStore(tx).list_open_dependencies(task, _NAMED) if task.status.can_start else ([], 0)
+            TaskStore(tx).list_open_dependencies(task, _MAX_NAMED_TASKS) if task.status.can_start else ([], 0)
         )
         status = check_task_transition(
             task,
@@ -420,10 +422,10 @@ def _load_context_source(tx: Transaction, task: Task, parts: ContextOptions) -> 
     """Load what a context is built from, but no more than could ever be shown."""
     store = TaskStore(tx)
     wanted = 1000 if parts.all_checkpoints else parts.recent_checkpoints
-    prior, prior_total = store.list_prior(task, _AROUND)
-    siblings, siblings_total = store.list_siblings(task, _AROUND)
-    pending, pending_total = store.list_open_dependencies(task, _AROUND)
-    completed, completed_total = store.list_done_dependencies(task, _AROUND)
+    prior, prior_total = store.list_prior(task, _MAX_RELATED_TASKS)
+    siblings, siblings_total = store.list_siblings(task, _MAX_RELATED_TASKS)
+    pending, pending_total = store.list_open_dependencies(task, _MAX_RELATED_TASKS)
+    completed, completed_total = store.list_done_dependencies(task, _MAX_RELATED_TASKS)
     return ContextSource(
         workflow=PlanStore(tx).get(task.workflow_id),
         task=task,

@@ -16,7 +16,7 @@ from deepwork.git.command import Git
 from deepwork.git.untracked_folders import list_untracked_folders
 from deepwork.reviews.models import RULES_FILE
 
-_SKIPPED = frozenset(
+_SKIPPED_FOLDERS = frozenset(
     {
         ".git",
         "node_modules",
@@ -33,7 +33,7 @@ _SKIPPED = frozenset(
 )
 _IGNORE_FILE = ".gitignore"
 _OWN_FOLDERS = {STATE_FOLDER, TMP_FOLDER}  # they change with every call and hold no rules
-_MAX_AGE_NS = 10_000_000_000
+_MAX_SCAN_AGE_NS = 10_000_000_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _Scan:
     began: int
 
     def is_current(self) -> bool:
-        if time.time_ns() - self.began > _MAX_AGE_NS:
+        if time.time_ns() - self.began > _MAX_SCAN_AGE_NS:
             return False  # settings outside the project can change what git ignores
         return all(find_stamp(folder) == was for folder, was in self.folders.items())
 
@@ -106,7 +106,7 @@ def walk_files(root: Path) -> Iterator[str]:
 def _walk_folders(root: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield every folder, relative to the root, and the names of its files."""
     for path, inner, names in os.walk(root):
-        inner[:] = [name for name in inner if name not in _SKIPPED and not name.endswith(".egg-info")]
+        inner[:] = [name for name in inner if name not in _SKIPPED_FOLDERS and not name.endswith(".egg-info")]
         folder = os.path.relpath(path, root)
         yield "" if folder == os.curdir else folder, names
 

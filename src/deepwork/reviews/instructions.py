@@ -26,11 +26,13 @@ from deepwork.reviews.models import Review
 FOLDER = f"{TMP_FOLDER}/review_instructions"
 
 _MAX_AGE_SECONDS = 7 * 24 * 3600
-_MAX_SHOWN = 32 * 1024
-_MAX_SHOWN_TOGETHER = 256 * 1024
-_CHUNK = 2**20
-_ID = re.compile(r"rv_[0-9a-z]{12}")
-_OWN_FILES = re.compile(rf"\.?{_ID.pattern}\.md(\.[0-9a-f]+\.tmp)?")  # with temporary files after a crash
+_MAX_SHOWN_BYTES = 32 * 1024
+_MAX_TOTAL_SHOWN_BYTES = 256 * 1024
+_CHUNK_BYTES = 2**20
+_REVIEW_ID_PATTERN = re.compile(r"rv_[0-9a-z]{12}")
+_INSTRUCTIONS_FILE_PATTERN = re.compile(
+    rf"\.?{_REVIEW_ID_PATTERN.pattern}\.md(\.[0-9a-f]+\.tmp)?"
+)  # with temporary files after a crash
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class InstructionFiles:
 
     def get_title(self, review_id: str) -> str:
         """Return the first line of the instructions; raise NotFound for an unknown review."""
-        missing = NotFound("review", review_id, suggestion=_ASK_AGAIN)
-        if not _ID.fullmatch(review_id):  # it becomes part of a path
+        missing = NotFound("review", review_id, suggestion=_UNKNOWN_REVIEW_SUGGESTION)
+        if not _REVIEW_ID_PATTERN.fullmatch(review_id):  # it becomes part of a path
             raise missing
         try:
             with open(self._folder / f"{review_id}.md", "rb", opener=_open_no_follow) as file:
@@ -90,7 +92,7 @@ class InstructionFiles:
         now, recent = time.time(), set()
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                if not _OWN_FILES.fullmatch(entry.name):  # not written by deepwork
+                if not _INSTRUCTIONS_FILE_PATTERN.fullmatch(entry.name):  # not written by deepwork
                     continue
                 with suppress(FileNotFoundError):  # another server was faster
                     age = now - entry.stat(follow_symlinks=False).st_mtime
@@ -101,7 +103,7 @@ class InstructionFiles:
         return recent
 
 
-_ASK_AGAIN = (
+_UNKNOWN_REVIEW_SUGGESTION = (
     "Call {tool:get_review_instructions} and use the review_id in the last line of an instructions file."
 )
 
@@ -146,7 +148,7 @@ def _hash_file(path: str) -> bytes:
     digest = hashlib.sha256()
     try:
         with open(path, "rb", buffering=0, opener=_open_no_follow) as file:
-            while chunk := file.read(_CHUNK):
+            while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
     except IsADirectoryError:
         digest.update(_describe_submodule(path))
@@ -187,12 +189,12 @@ def _render_instructions(instructions: PreparedReview, changed: Sequence[str], r
         parts.append(_render_unchanged(review.unchanged, root))
     if rule.names_all_changed:
         parts.append("## All Changed Files\n\n" + "\n".join(f"- {format_path(file)}" for file in changed))
-    parts.append(_DONE.format(id=instructions.id))
+    parts.append(_CLOSING_TEXT.format(id=instructions.id))
     policy = f"This review was requested by the policy in {format_path(rule.defining_file)}"
     return "\n\n".join([*parts, "---", f"{policy}; review_id: {instructions.id}"]) + "\n"
 
 
-_DONE = """\
+_CLOSING_TEXT = """\
 ## When You Are Done
 
 Report each necessary change with its file and line. If nothing must change, say PASSED and make sure that
@@ -202,10 +204,10 @@ files change."""
 
 def _render_unchanged(files: Sequence[str], root: Path) -> str:
     """Render the files to compare with: all names, and as much content as fits."""
-    room = _MAX_SHOWN_TOGETHER
+    room = _MAX_TOTAL_SHOWN_BYTES
     parts = ["## Unchanged Matching Files"]
     for file in files:
-        text = _read_text(root, file, min(room, _MAX_SHOWN)) if room else None
+        text = _read_text(root, file, min(room, _MAX_SHOWN_BYTES)) if room else None
         if text is None:
             parts.append(f"- @{format_path(file)} (not shown here: read it if you need it)")
         else:

@@ -26,7 +26,7 @@ from deepwork.reviews.store import PassedReviews
 log = logging.getLogger("deepwork")
 
 _MAX_LISTED = 20
-_OWN_FILE = f"{STATE_FOLDER}/.gitignore"
+_OWN_GITIGNORE = f"{STATE_FOLDER}/.gitignore"
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def resolve_path(root: Path, file: str) -> str:
 
 def _exclude_own_file(files: Sequence[str]) -> Sequence[str]:
     """Drop the .gitignore that deepwork writes itself, possibly during this very call."""
-    return [file for file in files if file != _OWN_FILE]
+    return [file for file in files if file != _OWN_GITIGNORE]
 
 
 def _explain_empty_plan(found: RuleSet, selection: _FileSelection, passed: int) -> str:

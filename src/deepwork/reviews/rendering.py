@@ -10,11 +10,11 @@ from deepwork.reviews.instructions import PreparedReview
 
 GENERAL = "general-purpose"
 
-_CLAUDE = "Invoke the following list of Tasks in parallel, each with the Task tool:"
-_NEUTRAL = (
+_CLAUDE_OPENING = "Invoke the following list of Tasks in parallel, each with the Task tool:"
+_NEUTRAL_OPENING = (
     "Do these reviews, in parallel if you can: give each to its own subagent, or do them one after another."
 )
-_WHEN_DONE = (
+_CLOSING_TEXT = (
     "When a review finds nothing to change, call mark_review_passed with its review_id (the last line of "
     "its instructions): it is then left out until its rule or its files change."
 )
@@ -36,11 +36,11 @@ def build_tasks(reviews: Sequence[PreparedReview], platform: str) -> list[dict[s
 def render_tasks(reviews: Sequence[PreparedReview], platform: str) -> str:
     """Render the tasks as text for an agent on this platform."""
     render_task = _render_claude_task if platform == "claude" else _render_neutral_task
-    opening = _CLAUDE if platform == "claude" else _NEUTRAL
+    opening = _CLAUDE_OPENING if platform == "claude" else _NEUTRAL_OPENING
     blocks = [
         render_task(number, task) for number, task in enumerate(build_tasks(reviews, platform), start=1)
     ]
-    return "\n\n".join([opening, *blocks, _WHEN_DONE])
+    return "\n\n".join([opening, *blocks, _CLOSING_TEXT])
 
 
 def format_passed_count(count: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_LOOP = """\
+_LIFECYCLE_TEXT = """\
 deepwork keeps agent work durable, reviewable and visible: it survives compaction, restarts and crashes.
 
 The lifecycle of a workflow:
@@ -27,7 +27,7 @@ WAYS = {
 }
 """By toolset, the ways of working; an agent chooses one for a piece of work."""
 
-_BESIDE = {
+_SUPPORTING_TOOLSETS = {
     "templates": "Templates: template_list before you plan common work; template_apply creates the plan.",
     "reviews": "Reviews: before you finish, run the tasks of get_review_instructions in parallel; mark_review_passed for each without findings.",  # noqa: E501
     "workspaces": "Workspaces: work in the tree that task_claim names; workspace_check before a merge, workspace_update after.",  # noqa: E501
@@ -39,4 +39,6 @@ _BESIDE = {
 def build_instructions(toolsets: Iterable[str]) -> str:
     """Build the instructions: the loop, then a line for each enabled toolset, ways of working first."""
     offered = set(toolsets)
-    return "\n".join([_LOOP, *(line for name, line in (WAYS | _BESIDE).items() if name in offered)])
+    return "\n".join(
+        [_LIFECYCLE_TEXT, *(line for name, line in (WAYS | _SUPPORTING_TOOLSETS).items() if name in offered)]
+    )

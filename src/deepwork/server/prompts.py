@@ -21,7 +21,7 @@ Arguments = Mapping[str, str]
 
 MOST_JOBS = 20
 MAX_GOAL = 10_000
-_PARTS = {
+_FIELDS_BY_TOOLSET = {
     "jobs": ("jobs",),
     "plans": ("held", "context", "plans"),
     "tracking": ("tracked", "tracked_tasks"),
@@ -162,7 +162,9 @@ class PromptRenderer:
     def _list_omitted_parts(self) -> dict[str, Any]:
         """Return empty values for the parts whose tools are not enabled."""
         offered = {spec.toolset for spec in self._tools.values()}
-        missing = [part for toolset, parts in _PARTS.items() if toolset not in offered for part in parts]
+        missing = [
+            part for toolset, parts in _FIELDS_BY_TOOLSET.items() if toolset not in offered for part in parts
+        ]
         return {part: None if part == "context" else [] for part in missing}
 
     def _find_identity(self, agent_id: str | None, call: Call) -> SessionRecord:

@@ -20,13 +20,13 @@ PLAN_SUMMARY = "deepwork://plans/{id}/summary"
 TRACKING_CONTEXT = "deepwork://tracking/{id}/context"
 
 MOST_SESSIONS = 100
-_LOOKED_AT = 1000
+_MAX_SESSIONS_READ = 1000
 MOST_OFFERED = 100
-_TABLES: Final[dict[str, Literal["plans", "tracked_workflows"]]] = {
+_TABLE_BY_URI: Final[dict[str, Literal["plans", "tracked_workflows"]]] = {
     PLAN_SUMMARY: "plans",
     TRACKING_CONTEXT: "tracked_workflows",
 }
-_PARTS = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
+_CONTEXT_SECTIONS = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
 
 Work = Callable[[str, Call], str]
 
@@ -97,7 +97,7 @@ class ResourceReader:
         """Read the active job sessions whose files are in this project, the last changed first."""
         folder = get_project_scope(self._app.settings).sessions
         with self._app.database.reading() as tx:
-            rows = CurrentWorkStore(tx).list_active_jobs(_LOOKED_AT)
+            rows = CurrentWorkStore(tx).list_active_jobs(_MAX_SESSIONS_READ)
         found = [
             {
                 "session_id": row["id"],
@@ -117,12 +117,14 @@ class ResourceReader:
 
     def read_context(self, id: str, call: Call) -> str:
         """Read the context of a workflow, as get_context returns it."""
-        return _to_json(self._call_tool("get_context", {"workflow_id": id, "include": _PARTS}, call))
+        return _to_json(
+            self._call_tool("get_context", {"workflow_id": id, "include": _CONTEXT_SECTIONS}, call)
+        )
 
     def complete_id(self, uri: str, prefix: str) -> tuple[list[str], bool]:
         """Complete the id in a template, the newest first; also whether there are more than these."""
         with self._app.database.reading() as tx:
-            found = CurrentWorkStore(tx).list_ids(_TABLES[uri], prefix, MOST_OFFERED + 1)
+            found = CurrentWorkStore(tx).list_ids(_TABLE_BY_URI[uri], prefix, MOST_OFFERED + 1)
         return found[:MOST_OFFERED], len(found) > MOST_OFFERED
 
     def _call_tool(self, tool: str, arguments: dict[str, Any], call: Call) -> Any:

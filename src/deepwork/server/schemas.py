@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_NOISE = {"title", "additionalProperties", "minLength", "maxLength"}
+_DROPPED_KEYS = {"title", "additionalProperties", "minLength", "maxLength"}
 
 
 def compact_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def _compact_node(node: Any, definitions: dict[str, Any]) -> Any:
         if key == "properties"
         else _compact_node(value, definitions)
         for key, value in node.items()
-        if key not in _NOISE | {"$defs"} and not (key == "default" and value is None)
+        if key not in _DROPPED_KEYS | {"$defs"} and not (key == "default" and value is None)
     }
 
 

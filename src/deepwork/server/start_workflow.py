@@ -19,7 +19,7 @@ from deepwork.tracking.models import Profile
 from deepwork.tracking.responses import WorkflowStarted
 from deepwork.tracking.tools import TrackTools
 
-_FORMS = (
+_SIGNATURES_SUGGESTION = (
     "To run a job: start_workflow(goal, job_name, workflow_name). "
     "To record work as it happens: start_workflow(name, objective)."
 )
@@ -72,9 +72,11 @@ def _resolve_form(job: dict[str, Any], track: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the one complete form; raise for a mixed or incomplete call."""
     if job and track:
         mixed = f"`{next(iter(job))}` belongs to a job and `{next(iter(track))}` to a tracked workflow"
-        raise InvalidInput(f"Use one form, not both: {mixed}.", suggestion=_FORMS)
+        raise InvalidInput(f"Use one form, not both: {mixed}.", suggestion=_SIGNATURES_SUGGESTION)
     form, needed = (track, ("name", "objective")) if track else (job, ("goal", "job_name", "workflow_name"))
     if missing := [f"`{field}`" for field in needed if field not in form]:
         what = " and ".join(missing) + (" is" if len(missing) == 1 else " are")
-        raise InvalidInput(f"{what} missing." if form else "No arguments were given.", suggestion=_FORMS)
+        raise InvalidInput(
+            f"{what} missing." if form else "No arguments were given.", suggestion=_SIGNATURES_SUGGESTION
+        )
     return form

@@ -9,16 +9,16 @@ from deepwork.setup.jsonc import UnreadableText, get_line_number
 
 BEGIN = "<!-- deepwork:begin, written by `deepwork setup`, which replaces the text between the marks -->"
 END = "<!-- deepwork:end -->"
-_BEGIN = re.compile(r"<!-- deepwork:begin\b[^\n]*-->")
+_BEGIN_PATTERN = re.compile(r"<!-- deepwork:begin\b[^\n]*-->")
 
-_HEAD = """\
+_INTRODUCTION = """\
 ## Working with deepwork
 
 The MCP server `deepwork` keeps your work durable and visible: trust its records, also after a restart or
 compaction. Use it for anything longer than a few minutes.
 """
 
-_WAYS = {
+_WAYS_OF_WORKING = {
     "jobs": """\
 - **A recipe exists** (`get_workflows` lists them): `start_workflow` with goal, job_name and workflow_name; do
   what `step_instructions` say; `finished_step` with the output files; on `needs_work` fix it and call again;
@@ -37,7 +37,7 @@ _WAYS = {
 """,
 }
 
-_ALWAYS = {
+_RULES_BY_TOOLSETS = {
     ("agents",): "At the start `agent_register`; pass the id it returns to every call that takes an agent.",
     (
         "plans",
@@ -51,17 +51,17 @@ _ALWAYS = {
 }
 """Further rules, each included if all its toolsets are on."""
 
-_TAIL = (
+_LAST_RULE = (
     "Report while you work, with ids from answers, not from memory. An error has a `suggestion`: follow it."
 )
 
 
 def render_section(toolsets: Collection[str]) -> str:
     """Render the section for these toolsets: which way to work, the first calls, and how to resume."""
-    ways = [text for name, text in _WAYS.items() if name in toolsets]
-    rules = [f"- {text}\n" for names, text in _ALWAYS.items() if set(names) <= set(toolsets)]
+    ways = [text for name, text in _WAYS_OF_WORKING.items() if name in toolsets]
+    rules = [f"- {text}\n" for names, text in _RULES_BY_TOOLSETS.items() if set(names) <= set(toolsets)]
     choice = ["\nChoose one way:\n\n", *ways] if ways else []
-    return "".join([_HEAD, *choice, "\n", *rules, f"- {_TAIL}"])
+    return "".join([_INTRODUCTION, *choice, "\n", *rules, f"- {_LAST_RULE}"])
 
 
 def insert_section(text: str, body: str) -> str:
@@ -92,7 +92,7 @@ def has_section(text: str) -> bool:
 
 
 def _find_span(text: str) -> tuple[int, int] | None:
-    begin = _BEGIN.search(text)
+    begin = _BEGIN_PATTERN.search(text)
     end = text.find(END, begin.end() if begin else 0)
     if begin is None and end < 0:
         return None
@@ -102,7 +102,7 @@ def _find_span(text: str) -> tuple[int, int] | None:
         raise UnreadableText(
             f"The mark deepwork:{there} has no matching deepwork:{missing}", get_line_number(text, position)
         )
-    if second := _BEGIN.search(text, begin.end()):
+    if second := _BEGIN_PATTERN.search(text, begin.end()):
         raise UnreadableText(
             "The mark deepwork:begin occurs a second time", get_line_number(text, second.start())
         )

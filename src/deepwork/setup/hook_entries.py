@@ -10,10 +10,10 @@ from typing import Any
 from deepwork.setup import json_edits, jsonc
 from deepwork.setup.clients import Client, ClientHooks
 
-_WORD = r"""(?:'[^']*'|"[^"]*"|[\w@%+=:,./-])+"""
-_OURS = re.compile(
+_SHELL_WORD_REGEX = r"""(?:'[^']*'|"[^"]*"|[\w@%+=:,./-])+"""
+_OWN_COMMAND_PATTERN = re.compile(
     r"""(?:^|[/\s'"])deepwork'?"? hook (?:session-start|tool-use|stop) --client [a-z-]+"""
-    rf"(?: --global| --db {_WORD})*$"
+    rf"(?: --global| --db {_SHELL_WORD_REGEX})*$"
 )
 
 
@@ -74,7 +74,7 @@ def _find_hooks(data: Any) -> Iterator[tuple[json_edits.JsonPath, Any]]:
             inner = group.get("hooks") if isinstance(group, dict) else None
             for index, hook in enumerate(inner if isinstance(inner, list) else ()):
                 command = hook.get("command") if isinstance(hook, dict) else None
-                if isinstance(command, str) and _OURS.search(command):
+                if isinstance(command, str) and _OWN_COMMAND_PATTERN.search(command):
                     yield ("hooks", event, place, "hooks", index), hook
 
 

@@ -12,18 +12,18 @@ from deepwork.setup.jsonc import JsonDocument, JsonMember, JsonNode, UnreadableT
 
 JsonPath = tuple[str | int, ...]
 KeyPath = tuple[str, ...]
-_SAME_LINE = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))*")
-_LINE_END = re.compile(r"[ \t]*(?:\r?\n|$)")
-_INDENT = re.compile(r"\n([ \t]+)(?=[^\s])")
+_TRAILING_COMMENTS_PATTERN = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))*")
+_LINE_END_PATTERN = re.compile(r"[ \t]*(?:\r?\n|$)")
+_INDENT_PATTERN = re.compile(r"\n([ \t]+)(?=[^\s])")
 
 
 def insert(text: str, path: KeyPath, value: Any) -> str:
     """Add a missing member and the missing objects around it."""
     document = parse(text)
     if document.root is None:
-        return _add_root(text, _nest(path, value))
+        return _add_root(text, _wrap_in_objects(path, value))
     container, depth = _find_innermost(document, path)
-    return _add_member(document, container, path[depth], _nest(path[depth + 1 :], value))
+    return _add_member(document, container, path[depth], _wrap_in_objects(path[depth + 1 :], value))
 
 
 def append(text: str, path: KeyPath, item: Any) -> str:
@@ -94,7 +94,7 @@ def _detect_layout(document: JsonDocument, node: JsonNode) -> _Layout:
     around = re.match(r"[ \t]*", text[line_start:])
     root = document.root
     within = text[root.start : root.end] if root else ""
-    first = _INDENT.search(within)
+    first = _INDENT_PATTERN.search(within)
     unit = first.group(1) if first else "  "
     return _Layout(unit, "\r\n" if "\r\n" in text else "\n", around.group() if around else "")
 
@@ -148,7 +148,7 @@ def _add_member(document: JsonDocument, container: JsonNode, key: str | None, va
 
 def _skip_comments(text: str, start: int, end: int) -> int:
     """Skip comments on the same line, which belong to the member before them."""
-    found = _SAME_LINE.match(text, start, end)
+    found = _TRAILING_COMMENTS_PATTERN.match(text, start, end)
     return found.end() if found else start
 
 
@@ -182,7 +182,7 @@ def _find_separator_start(text: str, start: int, rest: str) -> int:
     """
     line = text[:start].rstrip(" \t")
     if line.endswith("\n"):
-        return len(line.removesuffix("\n").removesuffix("\r")) if _LINE_END.match(rest) else start
+        return len(line.removesuffix("\n").removesuffix("\r")) if _LINE_END_PATTERN.match(rest) else start
     return start - 1 if text[start - 1 : start] == " " else start
 
 
@@ -193,7 +193,7 @@ def _add_root(text: str, value: Any) -> str:
     return text + newline * is_in_comment + _format_pretty(value, "  ", newline) + newline
 
 
-def _nest(path: Sequence[str], value: Any) -> Any:
+def _wrap_in_objects(path: Sequence[str], value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-_GAP = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
-_TOKEN = re.compile(r'(?P<mark>[{}\[\]:,])|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")|(?P<word>[-+.\w]+)')
+_WHITESPACE_AND_COMMENTS_PATTERN = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_TOKEN_PATTERN = re.compile(r'(?P<mark>[{}\[\]:,])|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")|(?P<word>[-+.\w]+)')
 _MAX_DEPTH = 200
 
 
@@ -113,13 +113,13 @@ class _Parser:
         text = self._text
         position = 1 if text.startswith("\ufeff") else 0
         while True:
-            gap = _GAP.match(text, position)
+            gap = _WHITESPACE_AND_COMMENTS_PATTERN.match(text, position)
             end = gap.end() if gap else position
             if self.first_comment is None and (slash := text.find("/", position, end)) >= 0:
                 self.first_comment = slash
             if end == len(text):
                 return
-            token = _TOKEN.match(text, end)
+            token = _TOKEN_PATTERN.match(text, end)
             if token is None:
                 problem = "Unterminated string or comment" if text[end] in '"/' else "Invalid JSON"
                 raise UnreadableText(problem, get_line_number(text, end))

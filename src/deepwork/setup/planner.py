@@ -22,11 +22,11 @@ from deepwork.setup.jsonc import UnreadableText
 from deepwork.setup.locations import MachineLocations
 from deepwork.setup.toolset_choice import ToolsetCatalog, ToolsetChoice, choose_toolsets
 
-_NOT_ON_PATH = (
+_NOT_ON_PATH_NOTE = (
     "`deepwork` is not on PATH, so the file has its full path, which is valid on this machine only. "
     "Install it with `uv tool install` or pipx, then run this again."
 )
-_INSTRUCTED_ANYWAY = "the server's instructions explain to agents how to begin."
+_INSTRUCTIONS_NOTE = "the server's instructions explain to agents how to begin."
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class SetupPlanner:
         if request.scope == "user" or request.absolute:
             return list(self._locations.program), []
         if self._locations.find_program("deepwork") is None:
-            return list(self._locations.program), [_NOT_ON_PATH]
+            return list(self._locations.program), [_NOT_ON_PATH_NOTE]
         wary = f"If {request.client.title} does not find `deepwork`, run this again with --absolute."
         return ["deepwork"], [wary] if request.client.is_graphical else []
 
@@ -211,7 +211,7 @@ class SetupPlanner:
     def _add_guidance(self, request: SetupRequest, choice: ToolsetChoice, drafts: FileDrafts) -> list[str]:
         file = self._get_guidance_path(request.client, request.scope)
         if file is None:
-            return [f"{request.client.title} does not read a guidance file; {_INSTRUCTED_ANYWAY}"]
+            return [f"{request.client.title} does not read a guidance file; {_INSTRUCTIONS_NOTE}"]
         shared = [
             name for _, names in self._list_sharing_clients(request.client, request.scope) for name in names
         ]

@@ -15,7 +15,7 @@ from deepwork.files.os_errors import to_storage_error
 from deepwork.files.state import make_state_folder
 
 EXAMPLE_JOB = "release_notes"
-_HEAD = """\
+_CONFIG_HEADER = """\
 # deepwork settings for this project. Flags and DEEPWORK_... variables override them.
 # Commented settings show the defaults: remove the `#` to change one.
 version: "1.0"
@@ -50,7 +50,9 @@ def init_project(root: Path, *, example_job: bool = False, example_review: bool 
 
 def render_config() -> str:
     """Render config.yml: every project setting as a comment with its help and default."""
-    return "\n".join([_HEAD, *_render_settings([option for option in OPTIONS if option.in_file]), ""])
+    return "\n".join(
+        [_CONFIG_HEADER, *_render_settings([option for option in OPTIONS if option.in_file]), ""]
+    )
 
 
 def _render_settings(options: Sequence[Option]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from deepwork.setup.jsonc import UnreadableText, get_line_number
 
 BOM = "\ufeff"
-_POSITION = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)")
+_ERROR_POSITION_PATTERN = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)")
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -18,9 +18,9 @@ def parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.removeprefix(BOM).replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
-        found = _POSITION.search(str(error))
+        found = _ERROR_POSITION_PATTERN.search(str(error))
         line = int(found[1]) if found and found[1] else get_line_number(text, len(text.rstrip()))
-        raise UnreadableText(_POSITION.sub("", str(error)), line) from None
+        raise UnreadableText(_ERROR_POSITION_PATTERN.sub("", str(error)), line) from None
     except RecursionError:
         raise UnreadableText("Nested too deeply", 1) from None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 # Ordered by use to a single agent in an editor; plans and the toolsets that need plans come last.
-_ORDER = ("jobs", "reviews", "tracking", "agents", "messages", "plans", "workspaces", "templates")
+_TOOLSET_PRIORITY = ("jobs", "reviews", "tracking", "agents", "messages", "plans", "workspaces", "templates")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,13 @@ class ToolsetCatalog:
         """Resolve "all" and sort the names by importance."""
         names = self.toolsets if "all" in chosen else chosen
         return tuple(
-            sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+            sorted(
+                names,
+                key=lambda name: (
+                    _TOOLSET_PRIORITY.index(name) if name in _TOOLSET_PRIORITY else len(_TOOLSET_PRIORITY),
+                    name,
+                ),
+            )
         )
 
 

@@ -37,7 +37,7 @@ from deepwork.store_admin.copying import (
     translate_errors,
 )
 
-_EXIT_SECONDS = 2.0
+_EXIT_TIMEOUT_SECONDS = 2.0
 """How long an exiting process may still appear to have the store open, in seconds."""
 
 
@@ -141,7 +141,7 @@ class _PreviousStore:
 def _require_unused(store: Engine) -> None:
     """Raise if other processes use the store: what they remember of the old data would be wrong."""
     with translate_errors(store):
-        others = _wait_for_others(store.list_other_processes, time.monotonic() + _EXIT_SECONDS)
+        others = _wait_for_others(store.list_other_processes, time.monotonic() + _EXIT_TIMEOUT_SECONDS)
     if others:
         raise NotAllowed(
             f"{store.name} is open in other processes: {', '.join(others[:10])}.",

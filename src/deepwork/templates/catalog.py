@@ -17,8 +17,8 @@ from deepwork.plans.models import Outline
 from deepwork.templates import rules
 from deepwork.templates.models import Source, Template, Variable, parse_task, parse_variable
 
-_FOLDER = f"{STATE_FOLDER}/templates"
-_ENDINGS = (".yml", ".yaml", ".json")
+_TEMPLATES_FOLDER = f"{STATE_FOLDER}/templates"
+_FILE_SUFFIXES = (".yml", ".yaml", ".json")
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class TemplateCatalog:
     """Templates in the files of a project, of its user, and of deepwork itself; cached until they change."""
 
     def __init__(self, project_root: Path, home: Path) -> None:
-        folders = [_TemplateFolder(Source.PROJECT, project_root, _FOLDER, _FOLDER)]
+        folders = [_TemplateFolder(Source.PROJECT, project_root, _TEMPLATES_FOLDER, _TEMPLATES_FOLDER)]
         if home != project_root:
-            folders.append(_TemplateFolder(Source.USER, home, _FOLDER, f"~/{_FOLDER}"))
+            folders.append(_TemplateFolder(Source.USER, home, _TEMPLATES_FOLDER, f"~/{_TEMPLATES_FOLDER}"))
         folders.append(_TemplateFolder(Source.SHIPPED, Path(__file__).parent, "shipped", "shipped"))
         self._folders = {folder.root / folder.subfolder: folder for folder in folders}
         self._definitions = DefinitionCatalog(self._read)
@@ -66,7 +66,9 @@ class TemplateCatalog:
         entries, unreadable = list_entries(list(self._folders))
         folders = list(self._folders.values())
         problems = [FileProblem(folders[rank].display_path, 1, why) for rank, why in unreadable.items()]
-        paths = [entry.path for entry in entries if entry.name.endswith(_ENDINGS) and entry.name[0] != "."]
+        paths = [
+            entry.path for entry in entries if entry.name.endswith(_FILE_SUFFIXES) and entry.name[0] != "."
+        ]
         return _build_contents(list(self._definitions.load_all(paths).values()), problems)
 
     def _read(self, path: str, reader: DefinitionReader) -> _TemplateFile:

@@ -18,8 +18,8 @@ MAX_TEXT = 2**20
 MAX_PLAN = 8 * 2**20
 """Limits for a name, one text and all texts of a plan after filling in, in characters."""
 
-_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_NAME = re.compile(r"\w+")
+_PLACEHOLDER_PATTERN = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_VARIABLE_NAME_PATTERN = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def collect_variables(tasks: Sequence[Outline], declared: Sequence[Variable]) ->
     """Return every variable of these tasks: the declared ones, then those that only occur in texts."""
     names = {each.name for each in declared}
     found = dict.fromkeys(
-        name for task in tasks for text in _iter_texts(task) for name in _PLACEHOLDER.findall(text)
+        name for task in tasks for text in _iter_texts(task) for name in _PLACEHOLDER_PATTERN.findall(text)
     )
     return (*declared, *(Variable(name) for name in found if name not in names))
 
@@ -51,7 +51,7 @@ def find_variable_problems(variables: Sequence[Variable]) -> list[tuple[int, str
     found: list[tuple[int, str]] = []
     known: set[str] = set()
     for index, each in enumerate(variables):
-        if not _NAME.fullmatch(each.name):
+        if not _VARIABLE_NAME_PATTERN.fullmatch(each.name):
             name = format_value(each.name)
             message = f"The variable name {name} is invalid; use letters, digits and underscores."
             found.append((index, message))
@@ -70,7 +70,7 @@ def find_plan_problems(tasks: Sequence[Outline]) -> list[graph.PlanProblem]:
 
 def normalize_placeholders(tasks: Sequence[Outline]) -> list[Outline]:
     """Return the tasks with uniform placeholders: `{{ x }}` and `{{x}}` will become the same name."""
-    return [_map_texts(task, lambda text: _PLACEHOLDER.sub(r"{{\1}}", text)) for task in tasks]
+    return [_map_texts(task, lambda text: _PLACEHOLDER_PATTERN.sub(r"{{\1}}", text)) for task in tasks]
 
 
 def fill_template(template: Template, given: Mapping[str, str]) -> FilledPlan:
@@ -144,11 +144,13 @@ def _fill_tasks(tasks: Sequence[Outline], values: Mapping[str, str]) -> Iterator
             )
         if total > MAX_PLAN:
             raise _build_too_long_error("The plan would have more than", total, MAX_PLAN)
-        yield _map_texts(task, lambda text: _PLACEHOLDER.sub(lambda match: values[match[1]], text))
+        yield _map_texts(task, lambda text: _PLACEHOLDER_PATTERN.sub(lambda match: values[match[1]], text))
 
 
 def _measure_filled(text: str, values: Mapping[str, str]) -> int:
-    return len(text) + sum(len(values[match[1]]) - len(match[0]) for match in _PLACEHOLDER.finditer(text))
+    return len(text) + sum(
+        len(values[match[1]]) - len(match[0]) for match in _PLACEHOLDER_PATTERN.finditer(text)
+    )
 
 
 def _iter_texts(task: Outline) -> Iterator[str]:

@@ -12,10 +12,10 @@ from deepwork.text_budget.tokens import estimate_tokens, fits
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_DEPTH = 6
-_LEAST = 8  # tokens; fewer than that cannot say anything useful
-_ENOUGH = 60
-_QUOTES = 3
-_SAMPLE = 1024
+_MIN_TOKENS = 8  # tokens; fewer than that cannot say anything useful
+_MIN_SHARE_TOKENS = 60
+_QUOTE_TOKENS = 3
+_SAMPLE_LENGTH = 1024
 
 
 def to_compact_json(value: Any) -> str:
@@ -37,9 +37,9 @@ def fits_whole(value: Any, max_tokens: int) -> bool:
 
 def shorten_json(value: Any, max_tokens: int, shorten: Callable[[str, int], str] = shorten_text) -> Any:
     """Return the value if it fits, else as much of it as does: empty at worst, but of the same type."""
-    room = max_tokens - _QUOTES
+    room = max_tokens - _QUOTE_TOKENS
     if isinstance(value, str):
-        sample = value[:_SAMPLE]
+        sample = value[:_SAMPLE_LENGTH]
         room = room * estimate_tokens(sample) // count_json_tokens(sample)  # JSON adds escapes
     while room > 0:
         small = shorten(value, room) if isinstance(value, str) else _shorten_value(value, room)
@@ -51,7 +51,7 @@ def shorten_json(value: Any, max_tokens: int, shorten: Callable[[str, int], str]
 
 def compute_share(room: int, waiting: int) -> int:
     """Return the share of the next of `waiting` items: at least a quarter, and never a useless minimum."""
-    return max(room // min(waiting, 4), min(room, _ENOUGH))
+    return max(room // min(waiting, 4), min(room, _MIN_SHARE_TOKENS))
 
 
 def _shorten_value(value: Any, room: int, depth: int = 0) -> Any:
@@ -69,10 +69,10 @@ def _shorten_value(value: Any, room: int, depth: int = 0) -> Any:
 
 def _shorten_dict(value: dict[str, Any], room: int, depth: int) -> dict[str, Any]:
     """Shorten entries, small ones first, so that their unused shares go to the large ones."""
-    names = list(islice(value, room // _LEAST))
+    names = list(islice(value, room // _MIN_TOKENS))
     kept: dict[str, Any] = {}
     for done, name in enumerate(sorted(names, key=lambda name: _estimate_size(value[name], room))):
-        share = room // (len(names) - done) - count_json_tokens(name) - _QUOTES
+        share = room // (len(names) - done) - count_json_tokens(name) - _QUOTE_TOKENS
         if share > 0:
             kept[name] = _shorten_value(value[name], share, depth)
             room -= count_json_tokens({name: kept[name]})
@@ -83,8 +83,8 @@ def _shorten_dict(value: dict[str, Any], room: int, depth: int) -> dict[str, Any
 def _shorten_list(value: list[Any], room: int, depth: int) -> list[Any]:
     """Keep as many leading items as fit, none larger than its share while others wait."""
     kept: list[Any] = []
-    room -= _LEAST
-    while (left_out := len(value) - len(kept)) and room >= _LEAST:
+    room -= _MIN_TOKENS
+    while (left_out := len(value) - len(kept)) and room >= _MIN_TOKENS:
         kept.append(_shorten_value(value[len(kept)], compute_share(room, left_out), depth))
         room -= count_json_tokens(kept[-1]) + 1
     return [*kept, f"and {left_out} more"] if left_out else kept

@@ -8,13 +8,13 @@ from itertools import groupby, pairwise
 
 from deepwork.text_budget.tokens import estimate_tokens, fits, measure_head, measure_tail
 
-_SENTENCE_END = re.compile(r"[.!?…](?=\s)|[。\uff01\uff1f]+|\n")
-_BETWEEN_SENTENCES = re.compile(r"(?<=[^\s.]{3}[.!?])\s+|(?<=[。\uff01\uff1f])(?![。\uff01\uff1f])")
-_FENCED = re.compile(r"^(```|~~~)[^\n]*\n.*?(?:^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-_HEADING_OR_ITEM = re.compile(r"\s*(?:#{1,6}\s|[-*+•]\s|・|\d{1,3}[.)、]|\[[ xX]\])")
-_TOO_SHORT_FOR_BOTH_ENDS = 60
-_CODE_LINES = 3
-_READ_PER_TOKEN = 16
+_SENTENCE_END_PATTERN = re.compile(r"[.!?…](?=\s)|[。\uff01\uff1f]+|\n")
+_SENTENCE_BREAK_PATTERN = re.compile(r"(?<=[^\s.]{3}[.!?])\s+|(?<=[。\uff01\uff1f])(?![。\uff01\uff1f])")
+_FENCED_CODE_PATTERN = re.compile(r"^(```|~~~)[^\n]*\n.*?(?:^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_HEADING_OR_ITEM_PATTERN = re.compile(r"\s*(?:#{1,6}\s|[-*+•]\s|・|\d{1,3}[.)、]|\[[ xX]\])")
+_MIN_TOKENS_FOR_BOTH_ENDS = 60
+_MAX_CODE_LINES = 3
+_CHARS_READ_PER_TOKEN = 16
 
 
 def shorten_text(text: str, max_tokens: int) -> str:
@@ -24,7 +24,7 @@ def shorten_text(text: str, max_tokens: int) -> str:
     room = max_tokens
     while room > 0:
         short = (
-            _keep_both_ends(text, room) if room >= _TOO_SHORT_FOR_BOTH_ENDS else _keep_beginning(text, room)
+            _keep_both_ends(text, room) if room >= _MIN_TOKENS_FOR_BOTH_ENDS else _keep_beginning(text, room)
         )
         if (over := estimate_tokens(short) - max_tokens) <= 0:
             return short
@@ -36,7 +36,7 @@ def summarize_text(text: str, max_tokens: int) -> str:
     """Return the text if it fits, else its headings, list items, and the ends of its paragraphs."""
     if fits(text, max_tokens):
         return text
-    text = _drop_middle(text, _READ_PER_TOKEN * max_tokens)
+    text = _drop_middle(text, _CHARS_READ_PER_TOKEN * max_tokens)
     gist = _extract_gist(text, sentences=1)
     for sentences in (8, 64):
         if not fits(gist, max_tokens // 4):
@@ -47,7 +47,7 @@ def summarize_text(text: str, max_tokens: int) -> str:
 
 def shorten_to_sentence(text: str, max_tokens: int) -> str:
     """Return the first sentence on one line, cut to the budget."""
-    first = _BETWEEN_SENTENCES.split(text[: 16 * max_tokens].lstrip(), maxsplit=1)[0]
+    first = _SENTENCE_BREAK_PATTERN.split(text[: 16 * max_tokens].lstrip(), maxsplit=1)[0]
     return shorten_text(" ".join(first.split()), max_tokens)
 
 
@@ -72,13 +72,13 @@ def _format_gap(characters: int) -> str:
 def _trim_to_sentence_end(text: str) -> str:
     """Drop the incomplete sentence at the end; if that would lose half the text, drop only the last word."""
     middle = len(text) // 2
-    ends = [end.end() for end in _SENTENCE_END.finditer(text, middle)]
+    ends = [end.end() for end in _SENTENCE_END_PATTERN.finditer(text, middle)]
     return text[: ends[-1] if ends else max(text.rfind(" ", middle), 0) or len(text)]
 
 
 def _trim_to_sentence_start(text: str) -> str:
     middle = len(text) // 2
-    if end := _SENTENCE_END.search(text, 0, middle):
+    if end := _SENTENCE_END_PATTERN.search(text, 0, middle):
         return text[end.end() :]
     return text[text.find(" ", 0, middle) + 1 :]
 
@@ -95,7 +95,7 @@ def _drop_middle(text: str, characters: int) -> str:
 def _extract_gist(text: str, sentences: int) -> str:
     kept: list[str] = []
     start = 0
-    for code in _FENCED.finditer(text):
+    for code in _FENCED_CODE_PATTERN.finditer(text):
         kept += _shorten_prose(text[start : code.start()], sentences)
         kept += _shorten_code(code.group())
         start = code.end()
@@ -105,9 +105,9 @@ def _extract_gist(text: str, sentences: int) -> str:
 
 def _shorten_code(code: str) -> list[str]:
     lines = code.split("\n")
-    if len(lines) <= _CODE_LINES + 3:
+    if len(lines) <= _MAX_CODE_LINES + 3:
         return lines
-    return [*lines[: _CODE_LINES + 1], f"… {len(lines) - _CODE_LINES - 2} more lines", lines[-1]]
+    return [*lines[: _MAX_CODE_LINES + 1], f"… {len(lines) - _MAX_CODE_LINES - 2} more lines", lines[-1]]
 
 
 def _shorten_prose(text: str, sentences: int) -> Iterator[str]:
@@ -119,11 +119,11 @@ def _shorten_prose(text: str, sentences: int) -> Iterator[str]:
 
 def _is_heading_or_item(line: str) -> bool:
     """Whether the line is a heading, a list item, or introduces a list."""
-    return bool(_HEADING_OR_ITEM.match(line)) or line.rstrip().endswith((":", "\uff1a"))
+    return bool(_HEADING_OR_ITEM_PATTERN.match(line)) or line.rstrip().endswith((":", "\uff1a"))
 
 
 def _select_sentences(text: str, sentences: int) -> str:
     """Keep the first sentences of a paragraph and its last one, which often states the conclusion."""
-    starts = [0, *(gap.end() for gap in _BETWEEN_SENTENCES.finditer(text)), len(text)]
+    starts = [0, *(gap.end() for gap in _SENTENCE_BREAK_PATTERN.finditer(text)), len(text)]
     every = [text[start:end] for start, end in pairwise(starts) if start < end]
     return "".join(every[:sentences] + every[sentences:][-1:]).rstrip()

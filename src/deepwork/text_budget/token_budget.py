@@ -19,8 +19,8 @@ from deepwork.text_budget.text_shortening import shorten_text
 
 T = TypeVar("T")
 
-_LEAST_ITEM = 20
-_WORTH_ANOTHER_TRY = 16
+_MIN_ITEM_TOKENS = 20
+_MIN_SPARE_TOKENS = 16
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ListItem:
             return self.value
         fixed = {key: inner for key, inner in self.value.items() if key in self.fixed}
         texts = {key: inner for key, inner in self.value.items() if key not in self.fixed}
-        if (rest := room - count_json_tokens(fixed)) < _LEAST_ITEM:
+        if (rest := room - count_json_tokens(fixed)) < _MIN_ITEM_TOKENS:
             return None
         small = shorten_json(texts, rest)
         return self.value | {key: small.get(key, type(inner)()) for key, inner in texts.items()}
@@ -167,7 +167,7 @@ def fit_sections(sections: Sequence[Section], room: int) -> list[FittedSection]:
         fitted.append(section.fit(given))
         spare = given - fitted[-1].tokens
     for index, section in enumerate(sections):
-        if fitted[index].truncation and spare >= _WORTH_ANOTHER_TRY:
+        if fitted[index].truncation and spare >= _MIN_SPARE_TOKENS:
             given = fitted[index].tokens + spare
             fitted[index] = section.fit(given)
             spare = given - fitted[index].tokens

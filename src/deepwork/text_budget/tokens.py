@@ -16,25 +16,27 @@ from pathlib import Path
 KNOWN_FILE = Path(__file__).with_name("known_tokens.txt")
 """Words and punctuation (␣ is a space) of one token, then of two, then characters of one token."""
 
-_SIGN = r"[!-/:-@\[-`{-~]"
-_OTHER = r"[^\x00-\x7f\u2010-\u2027]"  # neither ASCII nor a dash or quote as in English prose
-_PIECE = re.compile(
+_SYMBOL = r"[!-/:-@\[-`{-~]"
+_NON_ASCII = r"[^\x00-\x7f\u2010-\u2027]"  # neither ASCII nor a dash or quote as in English prose
+_PIECE_PATTERN = re.compile(
     rf"""
       (?<=\\)n                            # of an escaped new line, which joins the next word
-    | [ ]?[A-Za-z]{{1,63}}+(?!{_OTHER})
-    | [ ]?{_SIGN}{{1,63}}+(?![^\x00-\x7f]|[\r\n])
+    | [ ]?[A-Za-z]{{1,63}}+(?!{_NON_ASCII})
+    | [ ]?{_SYMBOL}{{1,63}}+(?![^\x00-\x7f]|[\r\n])
     | (?<![^\x00-\x7f])[0-9]{{1,63}}
-    | (?:[ ]?[A-Za-z]{{0,63}}{_OTHER}[A-Za-z\x80-\U0010ffff]{{0,63}}|[\u2010-\u2027]){_SIGN}{{0,63}}
+    | (?:[ ]?[A-Za-z]{{0,63}}{_NON_ASCII}[A-Za-z\x80-\U0010ffff]{{0,63}}|[\u2010-\u2027]){_SYMBOL}{{0,63}}
     | [ ]{{1,63}}(?=[ ])                  # the last space goes with what follows
     | \n{{1,8}}
     | .
     """,
     re.VERBOSE | re.DOTALL,
 )
-_LONGEST_PIECE = 192
-_PART = re.compile("[A-Z]*[a-z]+|[A-Z]+")  # of a word such as getName
-_BRIDGE = re.compile("aN|d[BT]|gL|iT|k[BJ]|mA|nP|oS|u[CD]|x[A-F]|zM")  # across parts, in cl100k_base
-_APART = re.compile(  # letters that are not one token in both vocabularies
+_MAX_PIECE_LENGTH = 192
+_WORD_PART_PATTERN = re.compile("[A-Z]*[a-z]+|[A-Z]+")  # of a word such as getName
+_CROSS_PART_PATTERN = re.compile(
+    "aN|d[BT]|gL|iT|k[BJ]|mA|nP|oS|u[CD]|x[A-F]|zM"
+)  # across parts, in cl100k_base
+_SPLIT_LETTERS_PATTERN = re.compile(  # letters that are not one token in both vocabularies
     "(?=[A-Z][A-Za-z]|bq|f[jz]|g[jkq]|hj|j[gvwxyz]|k[qxz]|[lnou]q|mz|q[fgjkovyz]|rj|t[jq]|v[qz]|w[qvz]|x[ghjkquvw]"
     "|y[fjqv]|z[gjqrv])"
 )
@@ -42,15 +44,15 @@ _APART = re.compile(  # letters that are not one token in both vocabularies
 
 def estimate_tokens(text: str) -> int:
     """Return an upper bound for the number of tokens in the text."""
-    return sum(map(_estimate_piece, _PIECE.findall(text)))
+    return sum(map(_estimate_piece, _PIECE_PATTERN.findall(text)))
 
 
 def fits(text: str, max_tokens: int) -> bool:
     """Whether the text costs at most `max_tokens`; far longer text is not read to its end."""
-    glimpse = 3 * max_tokens + _LONGEST_PIECE
+    glimpse = 3 * max_tokens + _MAX_PIECE_LENGTH
     while glimpse < len(text):
         # The last piece may be cut in two, and then costs more than when it is whole.
-        if estimate_tokens(text[:glimpse]) > max_tokens + _LONGEST_PIECE:
+        if estimate_tokens(text[:glimpse]) > max_tokens + _MAX_PIECE_LENGTH:
             return False
         glimpse *= 4
     return estimate_tokens(text) <= max_tokens
@@ -59,7 +61,7 @@ def fits(text: str, max_tokens: int) -> bool:
 def measure_head(text: str, max_tokens: int) -> int:
     """Count the leading characters that cost at most `max_tokens`."""
     length = 0
-    for match in _PIECE.finditer(text):
+    for match in _PIECE_PATTERN.finditer(text):
         piece = match.group()
         if (cost := _estimate_piece(piece)) > max_tokens:
             return length + _measure_longest_part((piece[:size] for size in range(len(piece))), max_tokens)
@@ -71,7 +73,7 @@ def measure_head(text: str, max_tokens: int) -> int:
 def measure_tail(text: str, max_tokens: int) -> int:
     """Count the trailing characters that cost at most `max_tokens`."""
     length = 0
-    for piece in reversed(_PIECE.findall(text[max(0, len(text) - 8 * max_tokens) :])):
+    for piece in reversed(_PIECE_PATTERN.findall(text[max(0, len(text) - 8 * max_tokens) :])):
         if (cost := _estimate_piece(piece)) > max_tokens:
             return length + _measure_longest_part(
                 (piece[-size:] for size in range(1, len(piece))), max_tokens
@@ -94,7 +96,9 @@ def _estimate_piece(piece: str) -> int:
     if not text.isascii():
         return _estimate_by_bytes(piece)
     if text.isalpha():
-        return sum(map(_estimate_word_part, _PART.findall(text))) + len(_BRIDGE.findall(text))
+        return sum(map(_estimate_word_part, _WORD_PART_PATTERN.findall(text))) + len(
+            _CROSS_PART_PATTERN.findall(text)
+        )
     if text.isdigit():
         return -(-len(text) // 3)
     if piece.isspace():
@@ -103,7 +107,7 @@ def _estimate_piece(piece: str) -> int:
 
 
 def _estimate_word_part(part: str) -> int:
-    return _load_known()[0].get(part) or (2 * len(part) + len(_APART.findall(part))) // 3 + 1
+    return _load_known()[0].get(part) or (2 * len(part) + len(_SPLIT_LETTERS_PATTERN.findall(part))) // 3 + 1
 
 
 def _estimate_by_bytes(piece: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deepwork.errors import InvalidInput
 from deepwork.files.globs import Globs
 
-_EVERYTHING = frozenset({".", "./", "/", "*", "**"})
+_WHOLE_TREE_AREAS = frozenset({".", "./", "/", "*", "**"})
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def evaluate_scope(paths: Iterable[str], areas: Sequence[str]) -> ScopeResult:
 
 class _Area:
     def __init__(self, area: str) -> None:
-        self._is_everything = area in _EVERYTHING
+        self._is_everything = area in _WHOLE_TREE_AREAS
         self._path = area.removeprefix("./").strip("/")
         self._word = self._path.casefold() if "/" not in area.removeprefix("./").rstrip("/") else ""
         self._globs = _build_globs(area.removeprefix("./"))

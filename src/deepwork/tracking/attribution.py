@@ -14,7 +14,7 @@ from deepwork.git.snapshot_types import FileChange
 from deepwork.tracking.areas import Areas
 from deepwork.tracking.models import AttributedChange, Attribution
 
-_SURENESS = {kind: number for number, kind in enumerate(Attribution)}
+_UNCERTAINTY_RANK = {kind: number for number, kind in enumerate(Attribution)}
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,6 @@ def _merge(earlier: AttributedChange | None, later: AttributedChange) -> Attribu
     return replace(
         later,
         before=earlier.before,
-        attribution=max(earlier.attribution, later.attribution, key=_SURENESS.__getitem__),
+        attribution=max(earlier.attribution, later.attribution, key=_UNCERTAINTY_RANK.__getitem__),
         shared_with=tuple(sorted({*earlier.shared_with, *later.shared_with})),
     )

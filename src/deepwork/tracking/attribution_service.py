@@ -28,7 +28,7 @@ from deepwork.tracking.models import AttributedChange
 from deepwork.tracking.snapshots import NO_START, SnapshotResult, SnapshotService
 from deepwork.tracking.watch_store import Watch, WatchStore
 
-_MAX_LISTED = 500
+_MAX_LISTED_FILES = 500
 _MAX_COMMITS = 100
 
 
@@ -50,27 +50,27 @@ class TaskChanges:
             for status in ChangeStatus
         }
         scope = evaluate_scope([path for listed in paths.values() for path in listed], areas)
-        shown = self.changed[:_MAX_LISTED]
+        shown = self.changed[:_MAX_LISTED_FILES]
         shared = {each.path: list(each.shared_with) for each in shown if each.shared_with}
         optional = {
             "renamed": [
                 {"from": pair.source, "to": pair.target, "similarity": pair.similarity}
-                for pair in self.renamed[:_MAX_LISTED]
+                for pair in self.renamed[:_MAX_LISTED_FILES]
             ],
             "attribution": {each.path: each.attribution.value for each in shown},
             "shared_with": shared,
-            "preexisting": list(self.preexisting[:_MAX_LISTED]),
+            "preexisting": list(self.preexisting[:_MAX_LISTED_FILES]),
             "commits": [
                 {"sha": commit.hash, "subject": commit.subject} for commit in self.commits[:_MAX_COMMITS]
             ],
         }
         return {
-            "files": {status: listed[:_MAX_LISTED] for status, listed in paths.items()},
+            "files": {status: listed[:_MAX_LISTED_FILES] for status, listed in paths.items()},
             "counts": {status: len(listed) for status, listed in paths.items()},
             "verification": {
                 # Without a snapshot at the end, a match cannot be claimed.
                 "scope_match": scope.matches and (self.ended is not None or not areas),
-                "unexpected_files": list(scope.unexpected[:_MAX_LISTED]),
+                "unexpected_files": list(scope.unexpected[:_MAX_LISTED_FILES]),
                 "warnings": [*scope.warnings, *self.warnings],
             },
         } | {name: value for name, value in optional.items() if value}

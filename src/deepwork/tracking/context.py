@@ -246,7 +246,7 @@ def _build_step_view(
 
 
 _MAX_OBJECTIVE = 2000
-_RUNNING = frozenset({PlannedStatus.IN_PROGRESS, PlannedStatus.PLANNING, PlannedStatus.PAUSED})
+_RUNNING_STATUSES = frozenset({PlannedStatus.IN_PROGRESS, PlannedStatus.PLANNING, PlannedStatus.PAUSED})
 
 
 def _add_notes(
@@ -311,7 +311,7 @@ def _count_levels(tallies: Sequence[Any]) -> dict[int, TaskCounts]:
             level["success"] += tally.count
         elif tally.status is PlannedStatus.FAILED:
             level["failed"] += tally.count
-        elif tally.status in _RUNNING:
+        elif tally.status in _RUNNING_STATUSES:
             level["in_progress"] += tally.count
     return {number: TaskCounts(**levels[number]) for number in sorted(levels)}
 

@@ -11,7 +11,7 @@ from deepwork.tool_types import Name, Text
 from deepwork.tracking.models import TestsStatus
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
+_ONE_MILLISECOND = timedelta(milliseconds=1)
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -66,7 +66,7 @@ class Filter(BaseModel):
 
     @property
     def since_ms(self) -> int | None:
-        return None if self.since is None else (self.since - _EPOCH) // _MS
+        return None if self.since is None else (self.since - _EPOCH) // _ONE_MILLISECOND
 
 
 ContextSection = Literal["phase_summary", "tasks", "decisions", "milestones", "blockers"]
@@ -74,4 +74,4 @@ ContextSection = Literal["phase_summary", "tasks", "decisions", "milestones", "b
 
 def parse_iso_ms(text: str) -> int:
     """Parse an ISO time, as deepwork writes it, to Unix milliseconds."""
-    return (datetime.fromisoformat(text) - _EPOCH) // _MS
+    return (datetime.fromisoformat(text) - _EPOCH) // _ONE_MILLISECOND

@@ -92,14 +92,14 @@ class NoteStore:
     def count_open_blockers(self, workflow_id: str, phase_id: str | None = None) -> int:
         """Count the issues that wait for a person."""
         conditions = build_where({"workflow_id = :id": workflow_id, "phase_id = :phase": phase_id})
-        sql = f"SELECT count(*) FROM issues {conditions} AND {_OPEN}"
+        sql = f"SELECT count(*) FROM issues {conditions} AND {_OPEN_BLOCKER}"
         found: int = self._tx.fetch_value(sql, id=workflow_id, phase=phase_id)
         return found
 
     def count_blockers_by_workflow(self, workflow_ids: Sequence[str]) -> dict[str, int]:
         """Count the issues of each workflow that wait for a person; workflows without any are left out."""
         sql = (
-            f"SELECT workflow_id, count(*) AS open FROM issues WHERE workflow_id IN :ids AND {_OPEN}"
+            f"SELECT workflow_id, count(*) AS open FROM issues WHERE workflow_id IN :ids AND {_OPEN_BLOCKER}"
             " GROUP BY workflow_id"
         )
         rows = self._tx.fetch_all(sql, ids=list(workflow_ids))
@@ -129,13 +129,15 @@ class NoteStore:
 
     def list_blockers(self, matching: Mapping[str, Any], limit: int) -> tuple[list[Issue], int]:
         """Return issues that wait for a person, newest first, and the total number of matches."""
-        rows, total = self._list_matching("issues", matching, limit, _OPEN)
+        rows, total = self._list_matching("issues", matching, limit, _OPEN_BLOCKER)
         return [_issue_from_row(row) for row in rows], total
 
     def _list_matching(
         self, table: str, matching: Mapping[str, Any], limit: int, also: str = ""
     ) -> tuple[list[Row], int]:
-        filters = build_where({condition: matching.get(name) for name, condition in _FILTERS.items()})
+        filters = build_where(
+            {condition: matching.get(name) for name, condition in _FILTER_CONDITIONS.items()}
+        )
         filters += (" AND " if filters else "WHERE ") + also if also else ""
         total: int = self._tx.fetch_value(f"SELECT count(*) FROM {table} {filters}", **matching)
         before = matching.get("before")
@@ -147,8 +149,8 @@ class NoteStore:
         return rows, total
 
 
-_OPEN = "requires_human_review AND resolved_at IS NULL"
-_FILTERS = {
+_OPEN_BLOCKER = "requires_human_review AND resolved_at IS NULL"
+_FILTER_CONDITIONS = {
     "workflow_id": "workflow_id = :workflow_id",
     "phase_id": "phase_id = :phase_id",
     "agent": "agent_name = :agent",

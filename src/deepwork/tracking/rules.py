@@ -19,7 +19,7 @@ from deepwork.tracking.models import (
 
 PHASES_EXPECTED = {Profile.SIMPLE: 2, Profile.STANDARD: 3, Profile.COMPLEX: 4}
 MAX_DEPTH = 8
-_NAMED = 5
+_MAX_NAMED_CHILDREN = 5
 
 
 def to_workflow_status(ending: WorkflowEnding) -> TrackedWorkflowStatus:
@@ -88,8 +88,10 @@ def require_parent(parent: TrackedTask, workflow: TrackedWorkflow, depth: int) -
 def require_children_done(task: TrackedTask, children: Sequence[TrackedTask]) -> None:
     """Raise NotAllowed if subtasks are still running."""
     if children:
-        names = ", ".join(f"{child.name!r} ({child.id})" for child in children[:_NAMED])
-        more = f" and {len(children) - _NAMED} more" if len(children) > _NAMED else ""
+        names = ", ".join(f"{child.name!r} ({child.id})" for child in children[:_MAX_NAMED_CHILDREN])
+        more = (
+            f" and {len(children) - _MAX_NAMED_CHILDREN} more" if len(children) > _MAX_NAMED_CHILDREN else ""
+        )
         raise NotAllowed(
             f"Task {task.name!r} has subtasks that are still in progress: {names}{more}.",
             suggestion="Complete them first; use {tool:abandon_task} for a subtask that nobody works "

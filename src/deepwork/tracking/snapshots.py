@@ -18,7 +18,7 @@ from deepwork.workspaces.paths import resolve_path
 
 log = logging.getLogger("deepwork")
 
-_KEPT_DAYS = 30
+_RETENTION_DAYS = 30
 _DAY_NS = 24 * 3600 * 10**9
 NO_START = "No snapshot was taken when it started, so its changes are unknown"
 
@@ -97,7 +97,9 @@ class SnapshotService:
             return
         self._pruned_at[tree] = now
         with self._database.reading() as tx:
-            kept = WatchStore(tx).list_tree_hashes_since(self.host, str(tree), now - _KEPT_DAYS * _DAY_NS)
+            kept = WatchStore(tx).list_tree_hashes_since(
+                self.host, str(tree), now - _RETENTION_DAYS * _DAY_NS
+            )
         try:
             self.open_store(tree).prune(kept)
         except (DeepworkError, OSError) as error:

@@ -54,7 +54,7 @@ class TrackStore:
         self, statuses: Sequence[TrackedWorkflowStatus] | None, limit: int, offset: int
     ) -> tuple[list[TrackedWorkflow], int]:
         """Return a page of workflows, newest first, and their total number."""
-        conditions = build_where({f"{_VISIBLE_STATUS} IN :statuses": statuses or None})
+        conditions = build_where({f"{_VISIBLE_STATUS_SQL} IN :statuses": statuses or None})
         sql = (
             f"SELECT {_WORKFLOW_COLUMNS} FROM tracked_workflows {conditions}"
             " ORDER BY created_at DESC, created_seq DESC LIMIT :limit OFFSET :offset"
@@ -245,7 +245,7 @@ class TrackStore:
         return _task_from_row(row)
 
 
-_VISIBLE_STATUS = """CASE WHEN status = 'in_progress' AND EXISTS (
+_VISIBLE_STATUS_SQL = """CASE WHEN status = 'in_progress' AND EXISTS (
     SELECT 1 FROM issues WHERE issues.workflow_id = tracked_workflows.id
        AND requires_human_review AND resolved_at IS NULL) THEN 'blocked' ELSE status END"""
 _WORKFLOW_COLUMNS = ", ".join(TrackedWorkflow.__dataclass_fields__)

@@ -8,7 +8,7 @@ from deepwork.config import STATE_FOLDER
 from deepwork.errors import MAX_ECHOED, Code, InvalidInput
 
 WORKTREES = f"{STATE_FOLDER}/worktrees"
-_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+_MAX_NAME_BYTES, _MAX_PATH_LENGTH = 255, 4000
 
 
 def resolve_path(field: str, given: str, relative_to: Path | None = None) -> str:
@@ -26,7 +26,10 @@ def resolve_path(field: str, given: str, relative_to: Path | None = None) -> str
         path = relative_to / path
     try:
         real = str(path.resolve())
-        if any(len(part) > _LONGEST_NAME for part in real.encode().split(b"/")) or len(real) > _LONGEST_PATH:
+        if (
+            any(len(part) > _MAX_NAME_BYTES for part in real.encode().split(b"/"))
+            or len(real) > _MAX_PATH_LENGTH
+        ):
             raise InvalidInput(f"`{field}` is too long for a path.", suggestion="Choose a shorter one.")
     except UnicodeEncodeError:
         raise InvalidInput(f"`{field}` resolves to a name that is not UTF-8 and cannot be stored.") from None

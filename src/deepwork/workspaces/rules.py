@@ -12,7 +12,7 @@ _TRANSITIONS = {
     WorkspaceStatus.ABANDONED: {WorkspaceStatus.ACTIVE},
     WorkspaceStatus.MERGED: frozenset[WorkspaceStatus](),
 }
-_LONGEST_SLUG = 40
+_MAX_SLUG_LENGTH = 40
 
 
 def require_transition(workspace: Workspace, status: WorkspaceStatus) -> None:
@@ -40,6 +40,6 @@ def require_active(workspace: Workspace) -> None:
 
 def build_slug(name: str, id: str) -> str:
     """Build a unique name that is valid for files and branches, such as `parse-input-3k9x0q`."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_MAX_SLUG_LENGTH].strip("-")
     unique = id.rpartition("_")[2][:6]
     return f"{words}-{unique}" if words else unique

@@ -24,7 +24,7 @@ from deepwork.workspaces.responses import WorkspaceView
 from deepwork.workspaces.store import WorkspaceStore
 from deepwork.workspaces.worktrees import WorktreeManager
 
-_NOT_MADE = "No worktree was created:"
+_NOT_CREATED_PREFIX = "No worktree was created:"
 
 
 class WorkspaceService:
@@ -84,12 +84,12 @@ class WorkspaceService:
         main = find_repository(Path(workflow.repository_path))
         if main is None:
             return TaskWorkspace(
-                problem=f"{_NOT_MADE} {workflow.repository_path} is not a git repository here."
+                problem=f"{_NOT_CREATED_PREFIX} {workflow.repository_path} is not a git repository here."
             )
         workspace = self._build_workspace(tx, main, task)
         if not store.add(workspace):
             taken = _build_conflict_error(workspace, store.find_conflicting(workspace))
-            return TaskWorkspace(problem=f"{_NOT_MADE} {taken.message}")
+            return TaskWorkspace(problem=f"{_NOT_CREATED_PREFIX} {taken.message}")
         store.assign(workspace.id, [task.id])
         self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, [task.id])
         return self._create_tree_after_commit(tx, workspace)
@@ -124,7 +124,9 @@ class WorkspaceService:
             try:
                 self.create_tree(workspace)
             except DeepworkError as error:
-                return TaskWorkspace(problem=f"{_NOT_MADE} {error.message} Work in the project itself.")
+                return TaskWorkspace(
+                    problem=f"{_NOT_CREATED_PREFIX} {error.message} Work in the project itself."
+                )
             return None
 
         tx.after_commit(create)

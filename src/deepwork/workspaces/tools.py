@@ -34,7 +34,7 @@ from deepwork.workspaces.responses import (
 from deepwork.workspaces.service import WorkspaceService
 from deepwork.workspaces.store import RepositoryStore, WorkspaceStore
 
-_MAX_COMPARED = 50
+_MAX_COMPARED_WORKSPACES = 50
 
 
 class WorkspaceTools:
@@ -142,7 +142,7 @@ class WorkspaceTools:
         with self._database.reading() as tx:
             store = WorkspaceStore(tx)
             workspace = store.get(id)
-            others = store.list_others_in_repository(workspace, _MAX_COMPARED)
+            others = store.list_others_in_repository(workspace, _MAX_COMPARED_WORKSPACES)
         if not self._service.is_local(workspace):
             raise NotAllowed(
                 f"The tree of workspace {id} is on {workspace.host}.", suggestion="Call the server there."

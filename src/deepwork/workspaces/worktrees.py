@@ -24,7 +24,7 @@ from deepwork.git.rescue import is_dirty, rescue
 from deepwork.git.worktrees import add_worktree, find_worktree, remove_worktree
 from deepwork.workspaces.models import Workspace
 
-_PARALLEL_MERGES = 2
+_MAX_PARALLEL_MERGES = 2
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class WorktreeManager:
         base_name = workspace.base_branch or workspace.base_commit or "HEAD"
         base = resolve_commit(git, base_name)
         tips = {other.id: find_branch_tip(git, other.branch) for other in others}
-        with ThreadPoolExecutor(_PARALLEL_MERGES) as pool:
+        with ThreadPoolExecutor(_MAX_PARALLEL_MERGES) as pool:
             clashes = pool.map(lambda tip_: _list_conflicts(git, tip, tip_), [base, *tips.values()])
         with_base, *with_others = clashes
         missing = [other.branch for other in others if tips[other.id] is None]

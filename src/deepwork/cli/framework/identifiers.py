@@ -13,8 +13,8 @@ from deepwork.config import STATE_FOLDER, TMP_FOLDER, Settings, find_project, lo
 from deepwork.errors import DefinitionError
 
 MAX_ITEMS = 200
-_BUSY_TIMEOUT = 0.2
-_SHELL_SAFE = re.compile(r"[\w.:@+-]+")
+_BUSY_TIMEOUT_SECONDS = 0.2
+_SHELL_SAFE_PATTERN = re.compile(r"[\w.:@+-]+")
 """Values that need no quoting. Others are not offered: a shell could execute parts of them."""
 
 
@@ -30,7 +30,7 @@ def list_identifiers(
     found = (
         item
         for item in _list_candidates(kind, begun, settings)
-        if item[0].startswith(begun) and _SHELL_SAFE.fullmatch(item[0])
+        if item[0].startswith(begun) and _SHELL_SAFE_PATTERN.fullmatch(item[0])
     )
     return [
         (value, to_printable(about or "")[:60]) for value, about in islice(dict(found).items(), MAX_ITEMS)
@@ -68,7 +68,7 @@ def _query_rows(location: str, kind: str, begun: str) -> list[tuple[str, Any]]:
     from deepwork.overview.identifier_store import IdentifierStore
 
     try:
-        with open_existing_store(location, _BUSY_TIMEOUT) as store:
+        with open_existing_store(location, _BUSY_TIMEOUT_SECONDS) as store:
             if store is None:
                 return []
             with store.reading() as tx:

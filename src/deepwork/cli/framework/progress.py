@@ -12,14 +12,14 @@ from deepwork.cli.framework.terminal import is_terminal
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_DELAY = 0.5
+_DELAY_SECONDS = 0.5
 """Seconds before the bar appears; shorter operations show none."""
 
 
 class ProgressBar:
     """A bar that appears if an operation takes long; never in a pipe or with --json."""
 
-    def __init__(self, what: str, *, quiet: bool = False, delay: float = _DELAY) -> None:
+    def __init__(self, what: str, *, quiet: bool = False, delay: float = _DELAY_SECONDS) -> None:
         self._is_enabled = not quiet and is_terminal(sys.stderr)
         self._timer = Timer(delay, self._show_bar)
         self._timer.daemon = True

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 MAX_TEXT_WIDTH = 40
 """The width at which columns of free text are cut."""
 
-_NEVER_SHORTENED = re.compile(
+_NEVER_SHORTENED_PATTERN = re.compile(
     r"(^|_)(id|ids|at|status|seq|by|chain)$|^(step|last_heartbeat|started|completed)$"
 )
 
 
 def is_never_shortened(name: str) -> bool:
     """Whether a column's values are useless when shortened: ids, statuses, timestamps."""
-    return bool(_NEVER_SHORTENED.search(name))
+    return bool(_NEVER_SHORTENED_PATTERN.search(name))
 
 
 def measure_width(text: str) -> int:
@@ -69,12 +69,12 @@ def select_columns(names: Sequence[str], widths: Sequence[int], screen: int) -> 
         for name, size in zip(names, widths, strict=True)
     }
     for name in reversed(names):
-        if sum(need[each] + _GAP for each in kept) <= screen + _GAP:
+        if sum(need[each] + _COLUMN_GAP for each in kept) <= screen + _COLUMN_GAP:
             break
         if name not in _ALWAYS_SHOWN and name != names[0]:
             kept.remove(name)
     return kept
 
 
-_MIN_TEXT_WIDTH, _GAP = 16, 2
+_MIN_TEXT_WIDTH, _COLUMN_GAP = 16, 2
 _ALWAYS_SHOWN = {"id", "name", "status"}

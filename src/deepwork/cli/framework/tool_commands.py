@@ -170,12 +170,12 @@ def call_tool(app: Application, spec: ToolSpec, arguments: Mapping[str, Any], ke
 
 def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """Build the tool's arguments: the values given, and null for fields cleared by `--no-FIELD`."""
-    clears = (name for name, value in given.items() if name.startswith(_CLEAR) and value)
-    cleared = {name.removeprefix(_CLEAR): None for name in clears}
+    clears = (name for name, value in given.items() if name.startswith(_CLEAR_PREFIX) and value)
+    cleared = {name.removeprefix(_CLEAR_PREFIX): None for name in clears}
     values = {
         name: _to_json_value(value)
         for name, value in given.items()
-        if value not in (None, ()) and not name.startswith(_CLEAR)
+        if value not in (None, ()) and not name.startswith(_CLEAR_PREFIX)
     }
     if both := values.keys() & cleared.keys():
         flag = f"--{min(both).replace('_', '-')}"
@@ -183,7 +183,7 @@ def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     return values | cleared
 
 
-_CLEAR = "clear_"
+_CLEAR_PREFIX = "clear_"
 
 
 def _build_help(spec: ToolSpec, overrides: CommandOverrides) -> str:
@@ -217,7 +217,7 @@ def _build_options(field: str, shape: dict[str, Any]) -> Iterator[click.Paramete
         how: dict[str, Any] = {"multiple": kind == "array", "type": _choose_type(shape)}
         yield click.Option([flag, field], help=text, metavar=_choose_metavar(field, shape), **how)
     if isinstance(kind, list) and "null" in kind:
-        yield click.Option([f"--no-{flag[2:]}", f"{_CLEAR}{field}"], is_flag=True, help="Clear it.")
+        yield click.Option([f"--no-{flag[2:]}", f"{_CLEAR_PREFIX}{field}"], is_flag=True, help="Clear it.")
 
 
 def _choose_metavar(field: str, shape: dict[str, Any]) -> str | None:

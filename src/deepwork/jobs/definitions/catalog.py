@@ -24,7 +24,7 @@ from deepwork.jobs.definitions.validation import (
 
 STANDARD_JOBS = Path(__file__).parent.with_name("standard")
 
-_HELP = "Fix the file, or run the workflow repair_job of the job deepwork_jobs; then call again."
+_FIX_SUGGESTION = "Fix the file, or run the workflow repair_job of the job deepwork_jobs; then call again."
 
 log = logging.getLogger("deepwork")
 
@@ -82,7 +82,7 @@ class JobCatalog:
         if found is None:
             raise NotFound("job", name[:200], suggestion=self._suggest_names(name))
         if isinstance(found, LoadError):
-            raise DefinitionError(found.error, suggestion=_HELP)
+            raise DefinitionError(found.error, suggestion=_FIX_SUGGESTION)
         return found
 
     def _find_own(self, name: str) -> Job | None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from deepwork.jobs.definitions.models import Job, JobWorkflow, OutputSpec, OutputType, Step, WorkflowEntry
 
-_UNSAFE = '"#&<>`\\'
+_MERMAID_SPECIAL_CHARS = '"#&<>`\\'
 
 
 def render_text(job: Job, workflow: JobWorkflow) -> str:
@@ -101,6 +101,8 @@ def _format_label(step: Step | None, id: str) -> str:
 def _escape(text: str) -> str:
     """Escape characters that have a meaning in Mermaid or HTML."""
     return "".join(
-        f"#{ord(character)};" if character in _UNSAFE or not character.isprintable() else character
+        f"#{ord(character)};"
+        if character in _MERMAID_SPECIAL_CHARS or not character.isprintable()
+        else character
         for character in text
     )

@@ -12,7 +12,7 @@ from deepwork.files.os_errors import to_storage_error
 from deepwork.files.problems import format_value
 from deepwork.jobs.definitions.models import JOB_FILE, is_identifier
 
-_JOB = Template("""\
+_JOB_TEMPLATE = Template("""\
 # Check this file with `deepwork jobs validate $name`.
 name: $name
 version: "0.1.0"
@@ -46,7 +46,7 @@ steps:
           Answers the question: Does the first paragraph answer what the user asked?
 """)
 
-_INSTRUCTIONS = """\
+_INSTRUCTIONS_TEXT = """\
 # Write the report
 
 Say what the step is for, where to look, what to ask the user, and what the file must contain.
@@ -66,7 +66,7 @@ def write_skeleton(project_root: Path, name: str) -> list[Path]:
     _create_folder(folder)
     written = [folder / "steps" / "write.md", folder / JOB_FILE]
     # job.yml last: without it the folder is not recognized as a job.
-    for path, text in zip(written, (_INSTRUCTIONS, _JOB.substitute(name=name)), strict=True):
+    for path, text in zip(written, (_INSTRUCTIONS_TEXT, _JOB_TEMPLATE.substitute(name=name)), strict=True):
         write_atomically(path, text.encode(), mode=0o644)
     return written
 

@@ -33,8 +33,8 @@ SCHEMA = 1
 LOCK_SECONDS = 900.0
 MAX_CACHED = 32
 MAX_FILE = 64 * 1024 * 1024
-_ID = re.compile(r"[0-9a-z]{8}")
-_UNUSABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_SESSION_ID_PATTERN = re.compile(r"[0-9a-z]{8}")
+_DAMAGE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What parsing raises for a file that does not hold a valid session."""
 
 
@@ -79,7 +79,7 @@ class SessionFiles:
 
     def load(self, session_id: str) -> Session:
         """Load the session; a damaged file is moved aside and reported."""
-        if not _ID.fullmatch(session_id):
+        if not _SESSION_ID_PATTERN.fullmatch(session_id):
             raise _build_unknown_error(session_id)
         path = self._build_path(session_id)
         try:
@@ -90,14 +90,14 @@ class SessionFiles:
             raise StorageError(f"The session file {path.name} cannot be read: {error.strerror}.") from error
         try:
             return self._parse_cached(session_id, content)
-        except _UNUSABLE:
+        except _DAMAGE_ERRORS:
             raise self._move_aside(path) from None
 
     def peek(self, session_id: str) -> Session | None:
         """Load the session, or return None if its file is unreadable; `load` handles damaged files."""
         try:
             return self._parse_cached(session_id, self._build_path(session_id).read_bytes())
-        except (OSError, *_UNUSABLE):
+        except (OSError, *_DAMAGE_ERRORS):
             return None
 
     def save(self, session: Session) -> Session:
@@ -197,7 +197,7 @@ def _get_creation_order(session: Session) -> tuple[str, int, str]:
 def _load_if_readable(path: Path) -> Session | None:
     try:
         return _parse(path.read_bytes())
-    except (OSError, *_UNUSABLE):
+    except (OSError, *_DAMAGE_ERRORS):
         return None
 
 

@@ -22,9 +22,9 @@ from deepwork.jobs.sessions.store import SessionStore
 
 log = logging.getLogger("deepwork")
 
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 ANONYMOUS = "anonymous"
-_FILE_ONLY = frozenset({"last_answers", "owner", "created_seq"})
+_FILE_ONLY_FIELDS = frozenset({"last_answers", "owner", "created_seq"})
 """Fields that stay in the session's file and are never shown."""
 
 Answer = TypeVar("Answer", bound=JobAnswer)
@@ -174,7 +174,7 @@ class StateManager:
     def _generate_id(self) -> str:
         """Generate an id that no session of this project has."""
         while True:
-            id = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+            id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(8))
             if not self._files.exists(id):
                 return id
 
@@ -274,7 +274,7 @@ def _require_wanted() -> None:
 def session_to_dict(session: Session) -> dict[str, Any]:
     """Convert a session to a dictionary without its internal fields."""
     # `asdict` copies every value, which takes a hundred times as long for a long workflow.
-    data = {key: value for key, value in vars(session).items() if key not in _FILE_ONLY}
+    data = {key: value for key, value in vars(session).items() if key not in _FILE_ONLY_FIELDS}
     return data | {
         "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
         "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from deepwork.files.globs import escape, find_problem, may_overlap
 from deepwork.plans.models import Task
 
-_MOST_GLOBS = 1000
+_MAX_GLOBS = 1000
 """How many globs of a set are compared, since each pair is compared separately."""
-_WILD = frozenset("*?[]{}\\")
+_GLOB_CHARS = frozenset("*?[]{}\\")
 
 
 class ActiveTask(NamedTuple):
@@ -58,7 +58,7 @@ class FileSet:
 
     def __init__(self, named: Iterable[str]) -> None:
         names = {cleaned for name in named if (cleaned := _normalize(name))}
-        self._globs = sorted(name for name in names if _is_glob(name))[:_MOST_GLOBS]
+        self._globs = sorted(name for name in names if _is_glob(name))[:_MAX_GLOBS]
         self._paths = {name for name in names if not _is_glob(name)}
         self._folders = {folder for path in self._paths for folder in _list_parents(path)}
 
@@ -68,8 +68,10 @@ class FileSet:
             not self._paths.isdisjoint(other._paths)
             or not self._paths.isdisjoint(other._folders)
             or not self._folders.isdisjoint(other._paths)
-            or (bool(self._globs) and _any_overlap(self._globs, other._paths_as_globs + other._globs))
-            or (bool(other._globs) and _any_overlap(other._globs, self._paths_as_globs))
+            or (
+                bool(self._globs) and _has_overlapping_pair(self._globs, other._paths_as_globs + other._globs)
+            )
+            or (bool(other._globs) and _has_overlapping_pair(other._globs, self._paths_as_globs))
         )
 
     @cached_property
@@ -95,10 +97,10 @@ def _list_parents(path: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _is_glob(name: str) -> bool:
-    return not _WILD.isdisjoint(name) and find_problem(name) is None
+    return not _GLOB_CHARS.isdisjoint(name) and find_problem(name) is None
 
 
-def _any_overlap(ones: Iterable[str], others: Iterable[str]) -> bool:
+def _has_overlapping_pair(ones: Iterable[str], others: Iterable[str]) -> bool:
     return any(_may_overlap(one, other) for one, other in product(ones, others))
 
 
@@ -110,7 +112,7 @@ def _may_overlap(one: str, other: str) -> bool:
 @lru_cache(maxsize=4096)
 def _get_literal_prefix(glob: str) -> str:
     """Return what every path matching the glob begins with."""
-    return glob[: next((place for place, sign in enumerate(glob) if sign in _WILD), None)]
+    return glob[: next((place for place, sign in enumerate(glob) if sign in _GLOB_CHARS), None)]
 
 
 @lru_cache(maxsize=65_536)

@@ -22,16 +22,16 @@ MAX_TASKS = 20_000
 MAX_DEPENDENCIES = 100_000
 MAX_PROBLEMS = 50
 
-_LONGEST_CYCLE_SHOWN = 10
-_EXPLAINED = 3
+_MAX_CYCLE_SHOWN = 10
+_MAX_EXPLAINED_EDGES = 3
 """How many implied edges of a cycle are explained."""
 
 # Comparing names is slow, so the work is limited for a plan full of unknown names.
-_GUESSES = 3
-_NAMES_COMPARED = 500
-_LETTERS_COMPARED = 40
+_MAX_SUGGESTIONS = 3
+_MAX_NAMES_COMPARED = 500
+_MAX_LETTERS_COMPARED = 40
 
-_REMEDIES = {
+_SUGGESTION_BY_CODE = {
     Code.CIRCULAR_DEPENDENCY: "Remove one dependency from each cycle. A task without `depends_on` waits for "
     "the whole next lower sequence; `depends_on: []` makes it wait for nothing.",
     Code.DUPLICATE_TASK_NAME: "Give every task a unique name: dependencies refer to tasks by name.",
@@ -100,7 +100,7 @@ class Graph:
         return rows
 
     @cached_property
-    def _waits(self) -> list[Collection[int]]:
+    def _dependency_edges(self) -> list[Collection[int]]:
         named = [
             None if node.depends_on is None else [self._place[id] for id in node.depends_on]
             for node in self.nodes
@@ -108,15 +108,17 @@ class Graph:
         return traversal.build_edges([node.sequence for node in self.nodes], named)
 
     @cached_property
-    def _order(self) -> list[int]:
-        return traversal.sort_depth_first(self._waits)
+    def _topological_order(self) -> list[int]:
+        return traversal.sort_depth_first(self._dependency_edges)
 
     def _compute_ranks(self) -> list[int]:
         """Compute the longest path to each task; the rank of a level is the highest among its tasks."""
-        ranks = [0] * len(self._waits)
-        for point in self._order:
+        ranks = [0] * len(self._dependency_edges)
+        for point in self._topological_order:
             step = 1 if point < len(self.nodes) else 0
-            ranks[point] = max((ranks[earlier] + step for earlier in self._waits[point]), default=0)
+            ranks[point] = max(
+                (ranks[earlier] + step for earlier in self._dependency_edges[point]), default=0
+            )
         return ranks[: len(self.nodes)]
 
     def _get_previous_level(self, node: Node, levels: Mapping[int, list[Node]]) -> list[Node]:
@@ -149,7 +151,9 @@ def validate_outlines(outlines: Sequence[Outline], *, existing: Sequence[Node] =
     lines = [problem.message for problem in found]
     if len(found) == MAX_PROBLEMS:
         lines.append(f"These are the first {MAX_PROBLEMS} problems.")
-    raise InvalidInput("\n".join(lines), code=found[0].code, suggestion=_REMEDIES.get(found[0].code))
+    raise InvalidInput(
+        "\n".join(lines), code=found[0].code, suggestion=_SUGGESTION_BY_CODE.get(found[0].code)
+    )
 
 
 def find_problems(outlines: Sequence[Outline], *, existing: Sequence[Node] = ()) -> list[PlanProblem]:
@@ -228,7 +232,7 @@ def _find_name_problems(draft: _Draft) -> Iterator[PlanProblem]:
 
 
 def _find_dependency_problems(draft: _Draft) -> Iterator[PlanProblem]:
-    guesses = _GUESSES
+    guesses = _MAX_SUGGESTIONS
     for place, (own, names) in enumerate(draft.new):
         for name in names or ():
             if name == own and own:
@@ -241,8 +245,8 @@ def _find_dependency_problems(draft: _Draft) -> Iterator[PlanProblem]:
 
 
 def _suggest_name(name: str, names: Iterable[str]) -> str:
-    comparable = {other[:_LETTERS_COMPARED]: other for other in islice(names, _NAMES_COMPARED)}
-    near = get_close_matches(name[:_LETTERS_COMPARED], comparable, n=1)
+    comparable = {other[:_MAX_LETTERS_COMPARED]: other for other in islice(names, _MAX_NAMES_COMPARED)}
+    near = get_close_matches(name[:_MAX_LETTERS_COMPARED], comparable, n=1)
     return f" Did you mean {_quote(comparable[near[0]])}?" if near else ""
 
 
@@ -259,10 +263,8 @@ def _find_cycles(draft: _Draft) -> Iterator[PlanProblem]:
 
 def _describe_cycle(cycle: list[int], draft: _Draft) -> str:
     tasks = [_escape(draft.names[point]) for point in cycle if point < len(draft.names)]
-    shown = " -> ".join(
-        [*tasks[:_LONGEST_CYCLE_SHOWN], *["…"] * (len(tasks) > _LONGEST_CYCLE_SHOWN), tasks[0]]
-    )
-    reasons = islice(_explain_implied_edges(cycle, draft), _EXPLAINED)
+    shown = " -> ".join([*tasks[:_MAX_CYCLE_SHOWN], *["…"] * (len(tasks) > _MAX_CYCLE_SHOWN), tasks[0]])
+    reasons = islice(_explain_implied_edges(cycle, draft), _MAX_EXPLAINED_EDGES)
     return " ".join([f"{len(tasks)} tasks wait for each other in a cycle: {shown}.", *reasons])
 
 

@@ -48,7 +48,7 @@ WORKFLOW_TRANSITIONS: Mapping[PlanStatus, tuple[PlanStatus, ...]] = {
 }
 """Transitions a caller may request; others follow from the tasks, see `derive_workflow_status`."""
 
-_NAMED_DEPENDENCIES = 3
+_MAX_NAMED_DEPENDENCIES = 3
 
 
 def check_task_transition(
@@ -137,7 +137,7 @@ def _starts_task(current: TaskStatus, wanted: TaskStatus) -> bool:
 
 
 def _build_blocked_error(task: Task, open_dependencies: Sequence[str], open_count: int) -> NotAllowed:
-    named = [repr(name) for name in open_dependencies[:_NAMED_DEPENDENCIES]]
+    named = [repr(name) for name in open_dependencies[:_MAX_NAMED_DEPENDENCIES]]
     more = open_count - len(named)
     waits_for = ", ".join(named) + (f" and {more} more" if more > 0 else "")
     return NotAllowed(

@@ -12,7 +12,7 @@ from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Outline, Task, TaskStatus
 from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
 
-_HAS_NOTES = (  # recovery checkpoints do not count: deepwork adds them itself
+_HAS_NOTES_CONDITION = (  # recovery checkpoints do not count: deepwork adds them itself
     "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"
 )
 
@@ -60,7 +60,7 @@ class PlanningStore:
         sql = f"""
             SELECT {COLUMNS} FROM plan_tasks
              WHERE workflow_id = :id AND status = 'pending' AND claimed_by IS NULL AND attempts = 0
-               AND (checkpoints = 0 OR NOT {_HAS_NOTES}) ORDER BY position
+               AND (checkpoints = 0 OR NOT {_HAS_NOTES_CONDITION}) ORDER BY position
         """
         rows = self._tx.fetch_all(sql, id=workflow_id)
         return [read_task(row) for row in rows]
@@ -69,7 +69,9 @@ class PlanningStore:
         """Whether the task is claimed, was started or has checkpoints of an agent."""
         if task.status is not TaskStatus.PENDING or task.attempts or task.claimed_by:
             return True
-        return bool(self._tx.fetch_value(f"SELECT {_HAS_NOTES} FROM plan_tasks WHERE id = :id", id=task.id))
+        return bool(
+            self._tx.fetch_value(f"SELECT {_HAS_NOTES_CONDITION} FROM plan_tasks WHERE id = :id", id=task.id)
+        )
 
     def remove(self, ids: Sequence[str]) -> None:
         """Delete tasks that were never started, with their edges."""

@@ -38,7 +38,7 @@ class QueueStore:
 
     def list_active(self, workflow_id: str) -> list[Task]:
         """Return the active tasks of a workflow in plan order."""
-        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE} ORDER BY sequence, position"
+        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} ORDER BY sequence, position"
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING)
         return [read_task(row) for row in rows]
 
@@ -47,25 +47,25 @@ class QueueStore:
         sql = f"""
             SELECT {COLUMNS} FROM plan_tasks WHERE id IN (
                 SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
-                 WHERE p.status IN :giving AND {_OF_REPOSITORY} AND t.status IN :running
+                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND t.status IN :running
                  UNION
                 SELECT t.id FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
-                 WHERE p.status IN :giving AND {_OF_REPOSITORY} AND t.claimed_by IS NOT NULL)
+                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION} AND t.claimed_by IS NOT NULL)
              ORDER BY workflow_id, sequence, position
         """
-        rows = self._tx.fetch_all(sql, giving=_HANDING_OUT, running=RUNNING, repository=repository)
+        rows = self._tx.fetch_all(sql, giving=_OFFERING_STATUSES, running=RUNNING, repository=repository)
         return [read_task(row) for row in rows]
 
     def count_active(self, workflow_id: str, *, excluding: str) -> int:
         """Count the active tasks other than this one."""
-        sql = f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE} AND id <> :beside"
+        sql = f"SELECT count(*) FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
         number: int = self._tx.fetch_value(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
         return number
 
     def list_active_files(self, workflow_id: str, *, excluding: str) -> list[ActiveTask]:
         """Return the active tasks other than this one with their likely files, in plan order."""
         sql = (
-            f"SELECT id, name, context FROM plan_tasks WHERE id IN {_ACTIVE} AND id <> :beside"
+            f"SELECT id, name, context FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside"
             " ORDER BY sequence, position"
         )
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
@@ -99,7 +99,7 @@ class QueueStore:
         condition = f"workflow_id = :id AND status = :status AND claimed_by IS NULL AND {UNBLOCKED}"
         values: Row = {"id": workflow_id, "status": status, "levels": list(free_levels)}
         if capabilities is not None:
-            condition += f" AND {_REQUIRES_NO_OTHERS.format('plan_tasks')}"
+            condition += f" AND {_HAS_CAPABILITIES_CONDITION.format('plan_tasks')}"
             values["capabilities"] = list(capabilities)
         sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit"
         rows = self._tx.fetch_all(sql, limit=limit, **values)
@@ -116,15 +116,15 @@ class QueueStore:
         The oldest plan comes first; within a plan, failed tasks come last.
         """
         sql = f"""
-            {_READY_ANYWHERE}, offered AS (
-                SELECT id, row_number() OVER (ORDER BY {_ORDER}) AS place, count(*) OVER () AS total
-                  FROM ready WHERE {_REQUIRES_NO_OTHERS.format("ready")}
+            {_READY_IN_ALL_WORKFLOWS_SQL}, offered AS (
+                SELECT id, row_number() OVER (ORDER BY {_ORDER_BY}) AS place, count(*) OVER () AS total
+                  FROM ready WHERE {_HAS_CAPABILITIES_CONDITION.format("ready")}
                  ORDER BY place LIMIT :limit)
-            SELECT {_T_COLUMNS}, o.total FROM offered o JOIN plan_tasks t ON t.id = o.id ORDER BY place
+            SELECT {_TASK_COLUMNS}, o.total FROM offered o JOIN plan_tasks t ON t.id = o.id ORDER BY place
         """
         rows = self._tx.fetch_all(
             sql,
-            giving=_HANDING_OUT,
+            giving=_OFFERING_STATUSES,
             open=OPEN,
             capabilities=list(capabilities),
             limit=limit,
@@ -196,40 +196,40 @@ class QueueStore:
         return [row["name"] for row in rows]
 
 
-_ACTIVE = """
+_ACTIVE_IDS_SQL = """
     (SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND status IN :running
       UNION
      SELECT id FROM plan_tasks WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL)
 """
 
 
-_HANDING_OUT = ("ready", "in_progress")
-_T_COLUMNS = ", ".join(f"t.{name}" for name in COLUMNS.split(", "))
+_OFFERING_STATUSES = ("ready", "in_progress")
+_TASK_COLUMNS = ", ".join(f"t.{name}" for name in COLUMNS.split(", "))
 # `IS NOT TRUE`, because `IN` is NULL for an empty list.
-_REQUIRES_NO_OTHERS = """NOT EXISTS (
+_HAS_CAPABILITIES_CONDITION = """NOT EXISTS (
     SELECT 1 FROM plan_capabilities AS required
      WHERE required.task_id = {}.id AND (required.capability IN :capabilities) IS NOT TRUE)"""
-_ORDER = "CASE WHEN workflow_id IN :last THEN 1 ELSE 0 END, age, seq, again, sequence, position"
-_READY = """
+_ORDER_BY = "CASE WHEN workflow_id IN :last THEN 1 ELSE 0 END, age, seq, again, sequence, position"
+_READY_TASKS_SQL = """
     SELECT t.id, t.workflow_id, t.sequence, t.position, age, seq,
            CASE WHEN t.status = 'failed' THEN 1 ELSE 0 END AS again
       FROM levels JOIN plan_tasks t ON t.workflow_id = levels.workflow_id AND t.sequence = levels.sequence
      WHERE CASE WHEN t.is_explicit THEN t.open_dependencies ELSE coalesce(open_before, 0) END = 0
 """
-_OF_REPOSITORY = "(CAST(:repository AS TEXT) IS NULL OR p.repository_path = :repository)"
-_READY_ANYWHERE = f"""
+_IN_REPOSITORY_CONDITION = "(CAST(:repository AS TEXT) IS NULL OR p.repository_path = :repository)"
+_READY_IN_ALL_WORKFLOWS_SQL = f"""
     WITH levels AS (
         SELECT workflow_id, age, seq, sequence,
                lag(open) OVER (PARTITION BY workflow_id ORDER BY sequence) AS open_before
           FROM (SELECT p.id AS workflow_id, p.created_at AS age, p.created_seq AS seq, t.sequence,
                        sum(CASE WHEN t.status IN :open THEN 1 ELSE 0 END) AS open
                   FROM plans p JOIN plan_tasks t ON t.workflow_id = p.id
-                 WHERE p.status IN :giving AND {_OF_REPOSITORY}
+                 WHERE p.status IN :giving AND {_IN_REPOSITORY_CONDITION}
                  GROUP BY p.id, p.created_at, p.created_seq, t.sequence) AS counted
     ), ready AS (
-        {_READY} AND t.status IN ('pending', 'failed') AND t.claimed_by IS NULL
+        {_READY_TASKS_SQL} AND t.status IN ('pending', 'failed') AND t.claimed_by IS NULL
         UNION ALL
-        {_READY} AND t.id IN :lapsed
+        {_READY_TASKS_SQL} AND t.id IN :lapsed
     )
 """
 """Every ready task of the workflows that hand out tasks."""

@@ -22,8 +22,8 @@ LEVEL_BEFORE = (
 )
 """SQL expression: the next lower sequence of a plan."""
 
-_JSON = ("plan", "context", "outcome_detail")
-_MOST_AT_ONCE = 10_000
+_JSON_COLUMNS = ("plan", "context", "outcome_detail")
+_MAX_BATCH_SIZE = 10_000
 """How many ids one statement contains."""
 
 
@@ -43,7 +43,7 @@ def diff_columns(before: Task, after: Task) -> Row:
     """Return the columns in which the two differ, serialized."""
     old = vars(before)
     changed = {name: value for name, value in vars(after).items() if value != old[name]}
-    return changed | {name: _serialize(changed[name]) for name in _JSON if name in changed}
+    return changed | {name: _serialize(changed[name]) for name in _JSON_COLUMNS if name in changed}
 
 
 def build_capability_rows(task_id: str, capabilities: Iterable[str]) -> list[Row]:
@@ -56,7 +56,7 @@ def build_capability_rows(task_id: str, capabilities: Iterable[str]) -> list[Row
 
 def batch_ids(ids: Sequence[str]) -> Iterable[Sequence[str]]:
     """Split ids into batches small enough for one statement."""
-    return (ids[start : start + _MOST_AT_ONCE] for start in range(0, len(ids), _MOST_AT_ONCE))
+    return (ids[start : start + _MAX_BATCH_SIZE] for start in range(0, len(ids), _MAX_BATCH_SIZE))
 
 
 def build_not_found(id: str) -> NotFound:

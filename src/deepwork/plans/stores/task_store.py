@@ -26,7 +26,7 @@ from deepwork.plans.stores.task_rows import (
     read_task,
 )
 
-_ALL = 1_000_000
+_NO_LIMIT = 1_000_000
 
 
 class TaskStore:
@@ -110,7 +110,7 @@ class TaskStore:
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id)
         return [_read_node(row | {"edges": edges.get(row["id"], ())}) for row in rows]
 
-    def list_dependency_names(self, ids: Sequence[str], each: int = _ALL) -> dict[str, list[str]]:
+    def list_dependency_names(self, ids: Sequence[str], each: int = _NO_LIMIT) -> dict[str, list[str]]:
         """Return the names of what each of these tasks depends on, in plan order; at most `each` per task."""
         names: dict[str, list[str]] = {}
         for part in batch_ids(ids):

@@ -25,13 +25,13 @@ from deepwork.server.http.policy import (
     find_token_id,
 )
 
-_CONTENT = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
 HEADERS = {
-    "Content-Security-Policy": _CONTENT,
+    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -39,7 +39,12 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
-_CODES = {401: Code.UNAUTHORIZED, 403: Code.UNAUTHORIZED, 413: Code.TOO_LARGE, 503: Code.STORAGE_ERROR}
+_CODE_BY_STATUS = {
+    401: Code.UNAUTHORIZED,
+    403: Code.UNAUTHORIZED,
+    413: Code.TOO_LARGE,
+    503: Code.STORAGE_ERROR,
+}
 LOOKUPS_AT_ONCE = 4
 POLICY_VIOLATION = 1008
 
@@ -164,7 +169,7 @@ async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refu
     """Send a refusal as a JSON error; a WebSocket is refused before the handshake completes."""
     body = json.dumps(
         {
-            "code": _CODES.get(refused.status, Code.INVALID_INPUT).value,
+            "code": _CODE_BY_STATUS.get(refused.status, Code.INVALID_INPUT).value,
             "message": refused.message,
             "recoverable": refused.status in {429, 503},
             "suggestion": refused.suggestion,

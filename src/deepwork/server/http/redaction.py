@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
-_TOKEN = re.compile(r"dw_[0-9a-z]{12}_[A-Za-z0-9_-]{43}")
+_TOKEN_PATTERN = re.compile(r"dw_[0-9a-z]{12}_[A-Za-z0-9_-]{43}")
 HIDDEN = "dw_…"
 
 
@@ -18,7 +18,7 @@ class TokenRedactionFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         line = record.getMessage()
-        hidden = _TOKEN.sub(HIDDEN, line)
+        hidden = _TOKEN_PATTERN.sub(HIDDEN, line)
         for form in self._owner_forms:
             hidden = hidden.replace(form, HIDDEN)
         if hidden != line:

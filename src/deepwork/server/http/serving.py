@@ -50,7 +50,7 @@ async def serve_http(
     protocol = None if handler is None else create_mcp_app(app, handler)
     asgi_app = create_asgi_app(app, protocol, policy)
     socket = bind_socket(address, settings.port)
-    _announce(settings, policy, address, has_mcp=handler is not None)
+    _print_addresses(settings, policy, address, has_mcp=handler is not None)
     if on_ready is not None:
         on_ready(f"{format_url(address, settings.port)}/?token={policy.token}")
     server = HttpServer(
@@ -108,7 +108,7 @@ def _list_own_names(settings: Settings, address: str) -> list[str]:
     return [own, settings.host, *LOOPBACK_NAMES]
 
 
-def _announce(settings: Settings, policy: AccessPolicy, address: str, *, has_mcp: bool) -> None:
+def _print_addresses(settings: Settings, policy: AccessPolicy, address: str, *, has_mcp: bool) -> None:
     base = format_url(address, settings.port)
     if has_mcp:
         endpoint = "sse" if settings.transport == "sse" else "mcp"

@@ -53,7 +53,7 @@ COMMANDS = {
 
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
-    "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages run",
+    "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages",
     "Look": "status diff events dashboard",
     "Operate": "serve db doctor tokens audit",
     "Set up": "init setup hook completion",
@@ -76,9 +76,7 @@ class LazyGroup(CommandGroup):
         widest = max(map(len, COMMANDS))
         for purpose, names in COMMANDS_BY_PURPOSE.items():
             with formatter.section(purpose):
-                rows = [
-                    (f"{name:<{widest}}", COMMANDS[name][1]) for name in names.split() if name in COMMANDS
-                ]
+                rows = [(f"{name:<{widest}}", COMMANDS[name][1]) for name in names.split()]
                 formatter.write_dl(rows)
 
 

@@ -367,6 +367,19 @@ def test_a_server_stops_while_listeners_are_connected(tmp_path: Path):
         assert not following.is_alive()
 
 
+def test_a_stream_that_an_mcp_client_holds_open_does_not_delay_the_end(tmp_path: Path):
+    with HttpServer(tmp_path) as server:
+        session = McpSession(server)
+        head = f"GET /mcp HTTP/1.1\r\nHost: {server.host}\r\nAccept: text/event-stream\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as raw:
+            raw.sendall(f"{head}Mcp-Session-Id: {session._headers['Mcp-Session-Id']}\r\n\r\n".encode())
+            assert b"text/event-stream" in raw.recv(65536)
+
+            assert server.stop() == 0
+
+    assert "graceful shutdown exceeded" not in server.read_log()
+
+
 def follow_until_cut(server: HttpServer, attached: threading.Event) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
         raw.sendall(

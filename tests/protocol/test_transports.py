@@ -138,7 +138,7 @@ def test_a_stateless_request_is_cancelled_by_a_disconnect(service: FakeService):
         exchange.gone.set()
         await running
 
-        assert service.is_interrupted.is_set()
+        assert await asyncio.to_thread(service.is_interrupted.wait, PATIENCE_SECONDS)
 
     anyio.run(look)
 
@@ -195,6 +195,6 @@ def test_a_stateless_stream_is_cancelled_by_a_disconnect(service: FakeService):
         exchange.gone.set()
         await running
 
-        assert service.is_interrupted.is_set()
+        assert await asyncio.to_thread(service.is_interrupted.wait, PATIENCE_SECONDS)
 
     anyio.run(look)

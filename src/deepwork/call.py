@@ -13,6 +13,10 @@ PERSON_PREFIX = "human:"
 all others are `local`, `anonymous` or begin with `session:` or `client:`."""
 
 
+CANCELLED = "CANCELLED"
+"""The code of a cancelled call. No error uses it, since no client would receive it."""
+
+
 class ActionOutcome:
     """Base class of what an action after a commit returns to revise the call's answer (`Answer.revise`)."""
 

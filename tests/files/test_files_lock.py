@@ -232,3 +232,18 @@ def test_taking_a_free_lock_takes_microseconds(path: Path) -> None:
                 pass
 
     assert measure_effort(take_often, enough=60) < 60
+
+
+def test_a_wait_can_be_ended_early(tmp_path: Path):
+    class NotWanted(Exception):
+        pass
+
+    def give_up() -> None:
+        raise NotWanted
+
+    with FileLock(tmp_path / "lock").hold(), pytest.raises(NotWanted):  # noqa: SIM117
+        with FileLock(tmp_path / "lock").hold(timeout=900, while_waiting=give_up):
+            pass
+
+    with FileLock(tmp_path / "lock").hold(timeout=60):
+        pass

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from application import call_tool
-from deepwork.call import Call
+from deepwork.call import CANCELLED, Call
 from deepwork.errors import Code, InvalidInput
 from deepwork.observability import calls
-from deepwork.observability.calls import CANCELLED, CallRecorder, get_error_code
+from deepwork.observability.calls import CallRecorder, get_error_code
 from deepwork.observability.counters import BOUNDS, Counters, Histogram
 from deepwork.observability.prometheus import MetricsCollector, render_metrics
 from deepwork.overview.activity_store import ActivityCounts

@@ -27,6 +27,9 @@ class FakeService:
     def is_quick(self, request: Request) -> bool:
         return request.method != "tools/call"
 
+    def is_long(self, request: Request) -> bool:
+        return False
+
     def observe(self, request: Request) -> AbstractContextManager[object]:
         return nullcontext()
 

@@ -75,7 +75,7 @@ def test_a_request_can_be_cancelled_before_its_answer_is_begun(service: FakeServ
     handler.handle(notify("x", "notifications/cancelled", {"requestId": "mine"}).message, peer)
 
     assert handler.answer(accepted) is None
-    assert service.is_interrupted.is_set()
+    assert not service.is_running.is_set()
 
 
 def test_an_answered_request_can_no_longer_be_cancelled(service: FakeService):

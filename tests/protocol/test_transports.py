@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,8 +13,11 @@ import anyio
 import pytest
 
 from deepwork.protocol.handler import MessageHandler
+from deepwork.protocol.messages import Peer
+from deepwork.protocol.transports import stdio
 from deepwork.protocol.transports.http import StreamableHttp
 from deepwork.protocol.transports.stdio import RequestReader, ResponseWriter, StdioSession
+from deepwork.protocol.transports.workers import LONG_WORKERS, Workers
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.transcript import INITIALIZE, Step, call, notify, request, wrap
 
@@ -161,8 +165,8 @@ def test_a_session_of_another_owner_does_not_exist(service: FakeService):
 def test_a_client_may_send_everything_before_it_reads(service: FakeService):
     reading, writing = os.pipe()
     ping = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}'
-    with ThreadPoolExecutor(4) as workers, os.fdopen(reading, "rb") as answers:
-        session = StdioSession(MessageHandler(service), ResponseWriter(writing), workers)
+    with os.fdopen(reading, "rb") as answers:
+        session = StdioSession(MessageHandler(service), ResponseWriter(writing))
         for number in range(5000):  # more than a pipe holds
             session.receive(ping % number)
         received = {json.loads(answers.readline())["id"] for _ in range(5000)}
@@ -198,3 +202,82 @@ def test_a_stateless_stream_is_cancelled_by_a_disconnect(service: FakeService):
         assert await asyncio.to_thread(service.is_interrupted.wait, PATIENCE_SECONDS)
 
     anyio.run(look)
+
+
+def test_a_request_that_is_cancelled_before_it_starts_has_no_effect(service: FakeService):
+    handler, peer = MessageHandler(service), Peer(is_stateless=False)
+    peer.is_initialized = True
+    request = handler.accept({**call("one", "slow").message, "id": 1}, peer)
+    assert request is not None
+
+    handler.accept(notify("x", "notifications/cancelled", {"requestId": True}).message, peer)
+    was_cancelled_by_true = request.is_cancelled
+    handler.accept(notify("x", "notifications/cancelled", {"requestId": 1}).message, peer)
+
+    assert not was_cancelled_by_true
+    assert handler.answer(request) is None
+    assert not service.is_running.is_set()
+
+
+def test_requests_with_the_same_id_are_all_cancelled(service: FakeService):
+    handler, peer = MessageHandler(service), Peer(is_stateless=False)
+    twins = [handler.accept(call("same", "slow").message, peer) for _ in range(2)]
+
+    peer.cancel_all()
+
+    assert [request is not None and request.is_cancelled for request in twins] == [True, True]
+
+
+def test_long_calls_do_not_occupy_the_threads_of_short_ones(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+):
+    handler = MessageHandler(service)
+    monkeypatch.setattr(service, "is_long", lambda request: request.params["name"] == "slow")
+    workers, may_end = Workers(handler), threading.Event()
+    long_ones = [
+        handler.accept(call(f"long {number}", "slow").message, Peer()) for number in range(LONG_WORKERS + 1)
+    ]
+    short = handler.accept(call("short", "quick").message, Peer())
+    assert short is not None
+
+    waiting = [workers.submit(each, lambda: may_end.wait(PATIENCE_SECONDS)) for each in long_ones if each]
+    answered = workers.submit(short, lambda: "done").result(PATIENCE_SECONDS)
+    may_end.set()
+    workers.finish()
+
+    assert answered == "done"
+    assert all(each.result() for each in waiting)
+
+
+def test_at_the_limit_the_least_used_session_makes_room(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("deepwork.protocol.transports.http.MAX_SESSIONS", 2)
+
+    async def look() -> None:
+        app = StreamableHttp(MessageHandler(service), lambda _: None)
+        first, second, third = [await open_session(app) for _ in range(3)]
+        ping = request("p", "ping")
+        statuses = [
+            (await HttpExchange(app, ping, mcp_session_id=each).run()).sent[0]["status"]
+            for each in (first, second, third)
+        ]
+
+        assert statuses == [404, 200, 200]
+
+    anyio.run(look)
+
+
+def test_requests_of_a_client_that_reads_no_answers_are_cancelled(service: FakeService):
+    reading, writing = os.pipe()
+    session = StdioSession(MessageHandler(service), ResponseWriter(writing))
+    session.receive(json.dumps(request("i", "initialize", INITIALIZE).message).encode())
+    session.receive(json.dumps(call("mine", "slow").message).encode())
+    assert service.is_running.wait(PATIENCE_SECONDS)
+
+    stdio._cancel_when_client_leaves(writing, session)
+    os.close(reading)
+
+    assert service.is_interrupted.wait(PATIENCE_SECONDS)
+    session.finish()
+    os.close(writing)

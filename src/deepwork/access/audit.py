@@ -11,7 +11,7 @@ from typing import Any
 from deepwork.access import audit_chain
 from deepwork.access.models import AuditEntry
 from deepwork.access.store import AuditStore
-from deepwork.call import Call, use_call
+from deepwork.call import CANCELLED, Call, use_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, DeepworkError
 
@@ -46,7 +46,8 @@ class AuditRecord:
 
     def save_failure(self, database: Database, error: Exception) -> None:
         """Write an entry that the call failed, in addition to entries for its earlier effects."""
-        self.outcome = (error.code if isinstance(error, DeepworkError) else Code.INTERNAL_ERROR).value
+        code = error.code if isinstance(error, DeepworkError) else Code.INTERNAL_ERROR
+        self.outcome = code.value if self._call.is_wanted() else CANCELLED
         self.save(database)
 
     def _mark_saved(self) -> None:

@@ -141,7 +141,7 @@ class Database:
         self.engine = engine
         self._record = record
         self._clock = clock
-        self._is_prepared = False
+        self.is_prepared = False
         self._preparing = threading.Lock()
         self._subscribers: list[tuple[Collection[str], EventHandler]] = []
 
@@ -205,11 +205,11 @@ class Database:
                 tx.after_commit(partial(handler, events))
 
     def _prepare(self) -> None:
-        if not self._is_prepared:
+        if not self.is_prepared:
             with self._preparing:
-                if not self._is_prepared:
+                if not self.is_prepared:
                     self.engine.prepare()
-                    self._is_prepared = True
+                    self.is_prepared = True
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

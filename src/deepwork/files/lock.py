@@ -13,10 +13,12 @@ from deepwork.errors import StorageError
 from deepwork.files.os_errors import format_path, to_storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_STEP_SECONDS = 0.25
 
 
 class FileLock:
@@ -33,10 +35,15 @@ class FileLock:
         self._reset()
 
     @contextmanager
-    def hold(self, timeout: float = 30.0) -> Iterator[None]:
-        """Hold the lock while the block runs; raises StorageError after `timeout` seconds."""
+    def hold(
+        self, timeout: float = 30.0, while_waiting: Callable[[], object] | None = None
+    ) -> Iterator[None]:
+        """Hold the lock while the block runs; raises StorageError after `timeout` seconds.
+
+        `while_waiting` is called several times a second, and may raise to end the wait.
+        """
         try:
-            self._acquire(time.monotonic() + timeout)
+            self._acquire_in_steps(time.monotonic() + timeout, while_waiting)
         except TimeoutError:
             raise self._build_timeout_error(timeout) from None
         except OSError as error:
@@ -63,6 +70,17 @@ class FileLock:
                 self._files = None
         finally:
             self._thread_lock.release()
+
+    def _acquire_in_steps(self, deadline: float, while_waiting: Callable[[], object] | None) -> None:
+        """Acquire the lock; a step that times out keeps its place in the queue of processes."""
+        while while_waiting is not None and time.monotonic() + _STEP_SECONDS < deadline:
+            try:
+                self._acquire(time.monotonic() + _STEP_SECONDS)
+            except TimeoutError:
+                while_waiting()
+            else:
+                return
+        self._acquire(deadline)
 
     def _acquire(self, deadline: float) -> None:
         if self._process != os.getpid():  # a forked child shares its parent's open files, and so its lock

@@ -7,15 +7,12 @@ import time
 from types import TracebackType
 from typing import Self
 
-from deepwork.call import Call
+from deepwork.call import CANCELLED, Call
 from deepwork.errors import Code, DeepworkError
 from deepwork.observability import tracing
 from deepwork.observability.counters import COUNTERS
 
 log = logging.getLogger("deepwork.calls")
-
-CANCELLED = "CANCELLED"
-"""The code of a cancelled call. No error uses it, since no client would receive it."""
 
 
 class CallRecorder:

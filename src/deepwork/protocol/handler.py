@@ -99,8 +99,19 @@ class MessageHandler:
         """Whether a reader may answer the request itself instead of passing it to a worker."""
         return request.method not in _SERVICE_METHODS or self._service.is_quick(request)
 
+    def is_long(self, request: Request) -> bool:
+        """Whether the answer may take minutes."""
+        return request.method == "tools/call" and self._service.is_long(request)
+
     def answer(self, request: Request, headers: Mapping[str, str] | None = None) -> Response | None:
-        """Answer an accepted request; None if it was cancelled."""
+        """Answer an accepted request; None if it was cancelled. One cancelled before has no effect."""
+        try:
+            return None if request.is_cancelled else self._answer(request, headers)
+        finally:
+            if request.peer is not None:
+                request.peer.end(request)
+
+    def _answer(self, request: Request, headers: Mapping[str, str] | None) -> Response | None:
         token = _current_id.set(request.id)
         try:
             with self._service.observe(request):
@@ -113,8 +124,6 @@ class MessageHandler:
             answer = _build_error_answer(request, RequestError(INTERNAL_ERROR, "Internal server error"))
         finally:
             _current_id.reset(token)
-            if request.peer is not None:
-                request.peer.end(request)
         return None if request.is_cancelled else answer
 
     def _find_result(self, request: Request, headers: Mapping[str, str] | None) -> Result:

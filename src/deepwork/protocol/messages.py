@@ -128,26 +128,26 @@ class Peer:
         self.notify = notify
         self.is_stateless = is_stateless
         self.is_initialized = False
-        self._running: dict[int | str, Request] = {}
+        self._running: set[Request] = set()
 
     def begin(self, request: Request) -> None:
         """Note that a request is being answered; the first one decides the kind of the connection."""
         if self.is_stateless is None:
             self.is_stateless = request.method != "initialize" and has_envelope(request.params)
         request.is_stateless, request.notify = self.is_stateless, self.notify
-        self._running[request.id] = request
+        self._running.add(request)
 
     def end(self, request: Request) -> None:
         """Note that a request is answered."""
-        if self._running.get(request.id) is request:
-            del self._running[request.id]
+        self._running.discard(request)
 
     def cancel(self, request_id: Any) -> None:
         """Cancel a request; ids that are not being answered are ignored."""
-        if isinstance(request_id, int | str) and (request := self._running.get(request_id)) is not None:
-            request.cancel()
+        for request in list(self._running):
+            if request.id == request_id and not isinstance(request_id, bool):
+                request.cancel()
 
     def cancel_all(self) -> None:
         """Cancel every request, because the client is gone."""
-        for request in list(self._running.values()):
+        for request in list(self._running):
             request.cancel()

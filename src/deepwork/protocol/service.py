@@ -43,6 +43,9 @@ class Service(Protocol):
     def is_quick(self, request: Request) -> bool:
         """Whether the answer takes a few milliseconds at most, so that a reader may compute it itself."""
 
+    def is_long(self, request: Request) -> bool:
+        """Whether the answer may take minutes."""
+
     def observe(self, request: Request) -> AbstractContextManager[object]:
         """Return a context that surrounds each request, for traces."""
 

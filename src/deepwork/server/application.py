@@ -56,6 +56,11 @@ class Application:
         )
         return database
 
+    @property
+    def has_open_store(self) -> bool:
+        """Whether the database was used before, so that using it again does not have to open it."""
+        return "database" in self.__dict__ and self.database.is_prepared
+
     @cached_property
     def feed(self) -> EventFeed:
         return EventFeed(self.database)

@@ -52,25 +52,36 @@ class McpService:
         self.resources = build_resources(self._reader, tools)
         self._list_tools = cache(self._encode_tools)
         self._is_local = "://" not in app.settings.database
-        self._has_called = False
 
     def is_quick(self, request: Request) -> bool:
         """Whether a request only reads from a local store, and runs no program.
 
-        The first call opens the store, which may have to wait for another process.
+        Opening the store may take longer: it may have to wait for another process.
         """
         if request.method != "tools/call":
             return request.method == "tools/list"
-        spec = self.tools.get(request.params.get("name", ""))
+        spec = self._get_spec(request)
         is_read = spec is not None and spec.read_only and spec.one_transaction
-        return is_read and self._is_local and self._has_called
+        return is_read and self._is_local and self.app.has_open_store
+
+    def is_long(self, request: Request) -> bool:
+        """Whether a call runs programs, or waits for a lock."""
+        spec = self._get_spec(request)
+        return spec is not None and spec.declaration.long_running
+
+    def _get_spec(self, request: Request) -> ToolSpec | None:
+        """Return the tool of a call; its name may still be anything."""
+        name = request.params.get("name")
+        return self.tools.get(name) if isinstance(name, str) else None
 
     def observe(self, request: Request) -> AbstractContextManager[object]:
         """Return the span of a request."""
         name = request.params.get("name")
         known = self.tools if request.method == "tools/call" else self.prompts
         session = request.caller.session_id if isinstance(request.caller, HttpCaller) else None
-        return tracing.trace_request(request.method, name if name in known else None, session, request.meta)
+        return tracing.trace_request(
+            request.method, name if isinstance(name, str) and name in known else None, session, request.meta
+        )
 
     def list_tools(self, request: Request) -> JsonText:
         """List the tools that the caller's token covers: others would only cost tokens."""
@@ -106,7 +117,6 @@ class McpService:
             if log.isEnabledFor(logging.INFO):
                 log.info("%s by %s, stack %s", name, call.caller, self.app.describe_stack(call.caller))
             answer = self._invoke(request, spec, arguments, call)
-            self._has_called = True
             return build_tool_answer(answer)
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
             return ToolAnswer(to_json(error_to_dict(error, name)), is_error=True)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deepwork.call import current_call
 from deepwork.errors import Code, DeepworkError, NotFound, StateError, StorageError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import FileLock
@@ -38,6 +39,12 @@ _DAMAGE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionErro
 """What parsing raises for a file that does not hold a valid session."""
 
 
+def require_wanted() -> None:
+    """Raise if the client cancelled the current call."""
+    if not current_call().is_wanted():
+        raise StateError("The call was cancelled while it waited for the session.", code=Code.INVALID_STATE)
+
+
 class SessionFiles:
     """The session files in the folder `.deepwork/tmp` of a project."""
 
@@ -50,8 +57,8 @@ class SessionFiles:
 
     @contextmanager
     def lock(self, session_id: str) -> Iterator[None]:
-        """Lock the session against all other threads and processes."""
-        with self._open_lock(session_id) as lock, lock.hold(timeout=LOCK_SECONDS):
+        """Lock the session against all other threads and processes; a cancelled call stops waiting."""
+        with self._open_lock(session_id) as lock, lock.hold(LOCK_SECONDS, require_wanted):
             yield
 
     @contextmanager

@@ -16,7 +16,7 @@ from deepwork.database.transaction import Database
 from deepwork.errors import Code, DeepworkError, NotAllowed, NotFound, StateError
 from deepwork.jobs.responses import JobAnswer, StackEntry
 from deepwork.jobs.sessions import process_identity
-from deepwork.jobs.sessions.files import SessionFiles
+from deepwork.jobs.sessions.files import SessionFiles, require_wanted
 from deepwork.jobs.sessions.state import LastAnswer, Session, SessionEvent
 from deepwork.jobs.sessions.store import SessionStore
 
@@ -143,7 +143,7 @@ class StateManager:
         repeated = self._files.find_by_key(call.tool, call.key) if call.key and not session_id else None
         id, is_orphan = self._resolve(session_id or repeated, takes_over=adopts)
         with self._files.lock(id):
-            _require_wanted()
+            require_wanted()
             session = self.load(id)
             _raise_if_answered(session)
             self.open(session)
@@ -264,11 +264,6 @@ def _derive_id_from_key() -> str | None:
     if call.key is None:
         return None
     return hashlib.sha256(f"{call.account}\0{call.tool}\0{call.key}".encode()).hexdigest()[:8]
-
-
-def _require_wanted() -> None:
-    if not current_call().is_wanted():
-        raise StateError("The call was cancelled while it waited for the session.", code=Code.INVALID_STATE)
 
 
 def session_to_dict(session: Session) -> dict[str, Any]:

@@ -17,9 +17,12 @@ Send = Callable[[Event], Awaitable[None]]
 GetOwner = Callable[[Scope], Hashable]
 """Returns the owner of a request's token: a session can only be used by the owner that opened it."""
 
-WORKERS = 40
 PING_SECONDS = 15
+SEND_SECONDS = 10
+"""A client that accepts nothing for so long is disconnected."""
 MAX_SESSIONS = 10_000
+MAX_QUEUED = 64 * 1024 * 1024
+"""How many bytes may wait for a client that reads slowly."""
 
 _STREAM_HEADERS = {
     "content-type": "text/event-stream",
@@ -34,11 +37,22 @@ class EventStream:
     def __init__(self, receive: Receive, send: Send, headers: Mapping[str, str] | None = None) -> None:
         self._receive, self._send, self._headers = receive, send, headers or {}
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._queued = 0
+        self._is_ending = False
         self._loop = asyncio.get_running_loop()
 
     def put(self, event: bytes | None) -> None:
         """Send an event; None ends the stream. May be called from any thread."""
-        self._loop.call_soon_threadsafe(self._waiting.put_nowait, event)
+        self._loop.call_soon_threadsafe(self._enqueue, event)
+
+    def _enqueue(self, event: bytes | None) -> None:
+        """Queue an event; a client that lets too many wait gets no more, and its stream ends."""
+        self._queued += len(event or b"")
+        if self._queued <= MAX_QUEUED:
+            self._waiting.put_nowait(event)
+        elif not self._is_ending:
+            self._is_ending = True
+            self._waiting.put_nowait(None)
 
     async def wait(self) -> bytes | None:
         """Wait for the next event, before the stream is begun."""
@@ -54,6 +68,8 @@ class EventStream:
             while not gone.done() and (event := await self._wait_or_ping(gone)) is not None:
                 await self._send_part(event)
             await self._send({"type": "http.response.body", "body": get_last()})
+        except TimeoutError:  # the client does not read; returning closes the connection
+            return
         finally:
             gone.cancel()
 
@@ -64,13 +80,15 @@ class EventStream:
             either: set[asyncio.Future[Any]] = {following, gone}
             await asyncio.wait(either, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if following.done():
+                self._queued -= len(following.result() or b"")
                 return following.result()
             return None if gone.done() else b": ping\r\n\r\n"
         finally:
             following.cancel()
 
     async def _send_part(self, body: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        async with asyncio.timeout(SEND_SECONDS):
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 def format_event(line: bytes, event: str = "message") -> bytes:

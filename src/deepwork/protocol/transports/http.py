@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import takewhile
 from uuid import uuid4
@@ -18,7 +17,6 @@ from deepwork.protocol.revisions import HANDSHAKE_REVISIONS, HTTP_STATUS, INTERN
 from deepwork.protocol.service import HttpCaller
 from deepwork.protocol.transports.asgi import (
     MAX_SESSIONS,
-    WORKERS,
     EventStream,
     GetOwner,
     Receive,
@@ -33,6 +31,7 @@ from deepwork.protocol.transports.asgi import (
     refuse,
     respond,
 )
+from deepwork.protocol.transports.workers import Workers
 
 SESSION_HEADER = "mcp-session-id"
 IDLE_SECONDS = 30 * 60
@@ -71,7 +70,8 @@ class StreamableHttp:
 
     def __init__(self, handler: MessageHandler, get_owner: GetOwner, path: str = "/mcp") -> None:
         self._handler, self._get_owner, self._path = handler, get_owner, path
-        self._workers = ThreadPoolExecutor(WORKERS, "deepwork-call")
+        self._workers = Workers(handler)
+        self._running: set[Request] = set()
         self._sessions: OrderedDict[str, HttpSession] = OrderedDict()
         self.addresses = [("GET", path), ("POST", path), ("DELETE", path)]
 
@@ -100,6 +100,11 @@ class StreamableHttp:
         """End the streams that clients hold open, which would delay the end of the server."""
         for session in list(self._sessions.values()):
             session.end_stream()
+
+    def cancel_all(self) -> None:
+        """Cancel the requests that are still running, because the server ends."""
+        for request in list(self._running):
+            request.cancel()
 
     async def _handle_stateless(
         self, http: HttpRequest, pairs: list[tuple[str, str]], message: Message
@@ -180,7 +185,7 @@ class StreamableHttp:
         try:
             await self._answer(http, request, headers)
         finally:
-            session.in_flight -= 1
+            self._end_use(session)
 
     async def _answer(self, http: HttpRequest, request: Request, headers: Mapping[str, str]) -> None:
         """Answer a request; only the stateless revisions check its headers."""
@@ -191,18 +196,22 @@ class StreamableHttp:
         stream = EventStream(http.receive, http.send, headers)
         if "progressToken" in request.meta and accepts(http.headers, _EVENTS):
             request.notify = lambda line: stream.put(format_event(line))
-        loop = asyncio.get_running_loop()
-        answered = loop.run_in_executor(self._workers, self._handler.answer, request, checked)
+        answered = asyncio.wrap_future(
+            self._workers.submit(request, lambda: self._handler.answer(request, checked))
+        )
         answered.add_done_callback(lambda _: stream.put(None))
+        self._running.add(request)
         try:
             first = await self._wait(http, request, stream)
             if first is None:
                 await _respond(http, headers, request, answered.result())
                 return
             await stream.run(first, lambda: _format_last(request, answered))
-        except asyncio.CancelledError:  # the server ends
+        except (asyncio.CancelledError, OSError):  # the server ends, or the token was revoked
             request.cancel()
             raise
+        finally:
+            self._running.discard(request)
         if request.is_stateless and not answered.done():
             request.cancel()
 
@@ -235,25 +244,33 @@ class StreamableHttp:
         try:
             await session.stream.run()
         finally:
-            session.in_flight -= 1
             session.stream = None
+            self._end_use(session)
 
     def _find_session(self, session_id: str, scope: Scope) -> HttpSession | None:
         """Find a session of this owner, and note that it is in use."""
         session = self._sessions.get(session_id)
         if session is None or session.owner != self._get_owner(scope):
             return None
-        session.used_at = asyncio.get_running_loop().time()
-        self._sessions.move_to_end(session_id)
+        self._note_use(session)
         return session
 
+    def _note_use(self, session: HttpSession) -> None:
+        session.used_at = asyncio.get_running_loop().time()
+        self._sessions.move_to_end(session.id)
+
+    def _end_use(self, session: HttpSession) -> None:
+        session.in_flight -= 1
+        if session.id in self._sessions:
+            self._note_use(session)
+
     def _open_session(self, scope: Scope) -> HttpSession | None:
-        """Open a session; None if there are too many."""
-        now = asyncio.get_running_loop().time()
+        """Open a session; None if there are too many, and all are in use."""
+        now, owner = asyncio.get_running_loop().time(), self._get_owner(scope)
         self._drop_idle(now - IDLE_SECONDS)
-        if len(self._sessions) >= MAX_SESSIONS:
+        if len(self._sessions) >= MAX_SESSIONS and not self._drop_least_used(owner):
             return None
-        session = HttpSession(self._get_owner(scope), now)
+        session = HttpSession(owner, now)
         self._sessions[session.id] = session
         return session
 
@@ -262,6 +279,14 @@ class StreamableHttp:
         idle = takewhile(lambda session: session.used_at <= since, self._sessions.values())
         for session in [session for session in idle if not session.in_flight]:
             self._drop(session)
+
+    def _drop_least_used(self, owner: Hashable) -> bool:
+        """Drop the session that was unused for longest, one of this owner first; its client begins again."""
+        unused = [session for session in self._sessions.values() if not session.in_flight]
+        own = [session for session in unused if session.owner == owner]
+        for session in (own or unused)[:1]:
+            self._drop(session)
+        return bool(unused)
 
     def _drop(self, session: HttpSession) -> None:
         self._sessions.pop(session.id, None)

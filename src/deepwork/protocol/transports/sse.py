@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Hashable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 from uuid import uuid4
@@ -15,7 +13,6 @@ from deepwork.protocol.messages import Peer, Request
 from deepwork.protocol.service import HttpCaller
 from deepwork.protocol.transports.asgi import (
     MAX_SESSIONS,
-    WORKERS,
     EventStream,
     GetOwner,
     Receive,
@@ -27,6 +24,7 @@ from deepwork.protocol.transports.asgi import (
     read_headers,
     respond,
 )
+from deepwork.protocol.transports.workers import Workers
 
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
@@ -52,7 +50,7 @@ class SseTransport:
     ) -> None:
         self._handler, self._get_owner = handler, get_owner
         self._path, self._message_path = path, message_path
-        self._workers = ThreadPoolExecutor(WORKERS, "deepwork-call")
+        self._workers = Workers(handler)
         self._sessions: dict[str, SseSession] = {}
         self.addresses = [("GET", path), ("POST", message_path)]
 
@@ -69,6 +67,11 @@ class SseTransport:
         """End all sessions: clients hold their streams open, which would delay the end of the server."""
         for session in list(self._sessions.values()):
             session.stream.put(None)
+
+    def cancel_all(self) -> None:
+        """Cancel the requests that are still running, because the server ends."""
+        for session in list(self._sessions.values()):
+            session.peer.cancel_all()
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self._sessions) >= MAX_SESSIONS:
@@ -102,8 +105,9 @@ class SseTransport:
         elif session is None or session.owner != self._get_owner(scope):
             await respond(send, 404, b"Could not find session", _TEXT)
         else:
-            await respond(send, 202, b"Accepted", _TEXT)
+            # Before the response: if the stream ends meanwhile, the request is cancelled with it.
             request = self._handler.accept(message, session.peer, HttpCaller(scope, headers, session_id))
+            await respond(send, 202, b"Accepted", _TEXT)
             if request is not None:
                 self._answer(request, session)
 
@@ -115,7 +119,7 @@ class SseTransport:
         if self._handler.is_quick(request):
             answer()
         else:
-            asyncio.get_running_loop().run_in_executor(self._workers, answer)
+            self._workers.submit(request, answer)
 
 
 async def _refuse_method(send: Send, allowed: str) -> None:

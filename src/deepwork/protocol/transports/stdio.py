@@ -18,9 +18,9 @@ from types import FrameType
 from deepwork.protocol.framing import MAX_FRAME, InvalidFrame, parse_frame
 from deepwork.protocol.handler import MessageHandler
 from deepwork.protocol.messages import Peer, Request
+from deepwork.protocol.transports.workers import Workers
 
 GRACE_SECONDS = 4.5
-WORKERS = 40
 _CHUNK = 1024 * 1024
 _ATOMIC = select.PIPE_BUF
 """A pipe that is writable takes this many bytes without blocking."""
@@ -30,11 +30,12 @@ def serve_stdio(handler: MessageHandler) -> None:
     """Serve until the client closes its end or a signal arrives; requests received by then are answered."""
     input, output = reserve_stdio()
     stop_reading, stop_writing = os.pipe()
-    with ThreadPoolExecutor(WORKERS, "deepwork-call") as workers:
-        session = StdioSession(handler, ResponseWriter(output), workers)
-        _stop_on_signals(stop_writing, session)
-        for line in RequestReader(input, stop_reading).read_lines():
-            session.receive(line)
+    session = StdioSession(handler, ResponseWriter(output))
+    _stop_on_signals(stop_writing, session)
+    for line in RequestReader(input, stop_reading).read_lines():
+        session.receive(line)
+    _cancel_when_client_leaves(output, session)
+    session.finish()
 
 
 def reserve_stdio() -> tuple[int, int]:
@@ -48,10 +49,9 @@ def reserve_stdio() -> tuple[int, int]:
 class StdioSession:
     """The connection to the one client of a server over standard streams."""
 
-    def __init__(
-        self, handler: MessageHandler, responses: ResponseWriter, workers: ThreadPoolExecutor
-    ) -> None:
-        self._handler, self._responses, self._workers = handler, responses, workers
+    def __init__(self, handler: MessageHandler, responses: ResponseWriter) -> None:
+        self._handler, self._responses = handler, responses
+        self._workers, self._writer = Workers(handler), ThreadPoolExecutor(1, "deepwork-write")
         self._peer = Peer(responses.write)
 
     def receive(self, line: bytes) -> None:
@@ -64,7 +64,7 @@ class StdioSession:
         if request is None:
             return
         if not self._handler.is_quick(request):
-            self._workers.submit(self._answer_in_worker, request)
+            self._workers.submit(request, lambda: self._answer_in_worker(request))
         elif (answer := self._handler.answer(request)) is not None:
             self._respond(answer.body)
 
@@ -72,10 +72,15 @@ class StdioSession:
         """Interrupt the requests that are still running."""
         self._peer.cancel_all()
 
+    def finish(self) -> None:
+        """Wait until every request is answered."""
+        self._workers.finish()
+        self._writer.shutdown()
+
     def _respond(self, line: bytes) -> None:
         """Write from the reader. It must not block there: a client may send everything before it reads."""
         if not self._responses.try_write(line):
-            self._workers.submit(self._responses.write, line)
+            self._writer.submit(self._responses.write, line)
 
     def _answer_in_worker(self, request: Request) -> None:
         if (answer := self._handler.answer(request)) is not None:
@@ -136,9 +141,16 @@ class ResponseWriter:
         rest = memoryview(line)
         try:
             while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except BrokenPipeError:  # the end of the input will follow
+                rest = rest[self._write_part(rest) :]
+        except (BrokenPipeError, ConnectionResetError):  # the end of the input will follow
             return
+
+    def _write_part(self, part: memoryview) -> int:
+        try:
+            return os.write(self._descriptor, part)
+        except BlockingIOError:  # the client made its end non-blocking
+            select.select([], [self._descriptor], [])
+            return 0
 
 
 def _replace_descriptor(descriptor: int, replacement: int) -> int:
@@ -147,6 +159,21 @@ def _replace_descriptor(descriptor: int, replacement: int) -> int:
     os.dup2(replacement, descriptor)
     os.close(replacement)
     return private
+
+
+def _cancel_when_client_leaves(output: int, session: StdioSession) -> None:
+    """Cancel running requests when nobody can read their answers any more.
+
+    A client that has sent all its requests may close its end and still read; one that was killed does not.
+    """
+
+    def wait() -> None:
+        hang_up = select.poll()
+        hang_up.register(output, 0)  # reports only errors: the other end is closed
+        hang_up.poll()
+        session.cancel_all()
+
+    threading.Thread(target=wait, name="deepwork-client", daemon=True).start()
 
 
 def _stop_on_signals(stop: int, session: StdioSession) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
@@ -75,6 +78,7 @@ async def serve_http(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     await server.serve(sockets=[socket])
+    _exit_soon(protocol)
 
 
 class HttpServer(uvicorn.Server):
@@ -87,7 +91,18 @@ class HttpServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._protocol is not None:
             self._protocol.end_streams()
+            # So that clients get an answer before uvicorn closes their connections.
+            asyncio.get_running_loop().call_later(GRACE_SECONDS - 1, self._protocol.cancel_all)
         super().handle_exit(sig, frame)
+
+
+def _exit_soon(protocol: McpApp | None) -> None:
+    """Cancel what still runs, and exit even if a thread does not end; open transactions are rolled back."""
+    if protocol is not None:
+        protocol.cancel_all()
+    timer = threading.Timer(GRACE_SECONDS, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
 
 
 def build_policy(settings: Settings, address: str) -> AccessPolicy:

@@ -1,0 +1,34 @@
+"""Threads that answer requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from deepwork.protocol.handler import MessageHandler
+from deepwork.protocol.messages import Request
+
+WORKERS = 40
+LONG_WORKERS = 64
+
+Result = TypeVar("Result")
+
+
+class Workers:
+    """Two pools of threads: calls that may take minutes never delay the others."""
+
+    def __init__(self, handler: MessageHandler) -> None:
+        self._handler = handler
+        self._threads = ThreadPoolExecutor(WORKERS, "deepwork-call")
+        self._long_threads = ThreadPoolExecutor(LONG_WORKERS, "deepwork-long-call")
+
+    def submit(self, request: Request, answer: Callable[[], Result]) -> Future[Result]:
+        """Run `answer` in a thread of the pool that fits the request."""
+        is_long = self._handler.is_long(request)
+        return (self._long_threads if is_long else self._threads).submit(answer)
+
+    def finish(self) -> None:
+        """Wait until every request is answered."""
+        self._threads.shutdown()
+        self._long_threads.shutdown()

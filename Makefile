@@ -65,7 +65,8 @@ web/node_modules/.ready: web/package.json web/package-lock.json
 	@cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
 
-docs: $(READY) ## Write the pages, JSON Schemas and completion index that are generated from the code.
+docs: $(READY) ## Write the pages, JSON Schemas, tool descriptions and completion index that are generated from the code.
+	$(BIN)/python -P scripts/prepared_tools.py
 	$(BIN)/python -P scripts/tools_page.py
 	$(BIN)/python -P scripts/commands_page.py
 	$(BIN)/python -P scripts/settings_page.py

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from deepwork.answers import Answer
 from deepwork.errors import Code, InvalidInput
 from deepwork.names import CaseInsensitiveEnum, new_id
-from deepwork.tool_types import Answer, check_input
+from deepwork.tool_types import check_input
 
 
 def build_nested(depth: int) -> Any:

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 
 def main() -> None:
-    """Run the command; hooks skip the imports of the other commands, because an agent waits for them."""
+    """Run the command; hooks and servers skip the imports of other commands, because agents wait for them."""
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
         from deepwork.hooks.entrypoint import main as answer_event  # noqa: PLC0415
 
         answer_event(sys.argv[2:])
+    if sys.argv[1:2] == ["serve"]:
+        from deepwork.server.launch import plan_launch  # noqa: PLC0415
+
+        if (serve := plan_launch(sys.argv[2:])) is not None:
+            _run_server(serve)
+            return
     from deepwork.cli.main import main as run_command  # noqa: PLC0415
 
     run_command()
+
+
+def _run_server(serve: Callable[[], None]) -> None:
+    try:
+        serve()
+    except Exception as error:  # noqa: BLE001 - reported as the command line reports errors
+        from deepwork.cli.main import report_error  # noqa: PLC0415
+
+        sys.exit(report_error(error))
 
 
 if __name__ == "__main__":

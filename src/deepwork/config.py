@@ -47,7 +47,12 @@ class Settings:
     quality_gate_timeout: int = 120
     quality_gate_max_attempts: int = 3
     max_parallel_reviews: int = 4
-    log_level: str = "warning"
+    log_level: str = ""
+
+    @property
+    def server_log_level(self) -> str:
+        """The lowest level that a server logs: by default `info`, which has a line for each tool call."""
+        return self.log_level or "info"
 
     @property
     def state_folder(self) -> Path:
@@ -299,7 +304,7 @@ OPTIONS: Final = (
         "log_level",
         _build_choice_parser("debug", "info", "warning", "error"),
         "debug, info, warning or error",
-        "The lowest level that is logged to standard error.",
+        "The lowest level that servers log to standard error; `info` has a line for each tool call.",
     ),
 )
 

@@ -1,16 +1,15 @@
-"""Shared types of tool parameters and answers, and the input checks that apply to every tool."""
+"""Shared types of tool parameters, and the input checks that apply to every tool.
+
+Does not import pydantic: a server starts several times faster without it, and most calls do not need it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_serializer
-from pydantic_core.core_schema import SerializerFunctionWrapHandler
-
-from deepwork.call import ActionOutcome
 from deepwork.errors import Code, InvalidInput
 
 MAX_NAME = 200
@@ -20,9 +19,34 @@ MAX_DEPTH = 64
 _MAX_LIST_BY_PATH = {"plan.tasks": 20_000, "template.tasks": 20_000, "tasks": 20_000}
 MAX_INTEGER = 2**53
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
-Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
-Text = Annotated[str, StringConstraints(min_length=1)]
+
+class Field:
+    """Limits and description of a parameter, for `Annotated`.
+
+    Takes the same arguments as pydantic's `Field`, and pydantic understands it.
+    """
+
+    __slots__ = ("_description", "_limits")
+
+    def __init__(self, *, description: str = "", **limits: int) -> None:
+        self._description, self._limits = description, limits
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        return self._add_limits(handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], Any]) -> Any:
+        described = {"description": self._description} if self._description else {}
+        return {**handler(schema), **described}
+
+    def _add_limits(self, schema: dict[str, Any]) -> dict[str, Any]:
+        if schema["type"] == "nullable":
+            return {**schema, "schema": self._add_limits(schema["schema"])}
+        return {**schema, **self._limits}
+
+
+Name = Annotated[str, Field(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+Id = Annotated[str, Field(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+Text = Annotated[str, Field(min_length=1)]
 Limit200 = Annotated[int, Field(ge=1, le=200)]
 Limit1000 = Annotated[int, Field(ge=1, le=1000)]
 
@@ -36,30 +60,6 @@ def check_object(name: str, value: dict[str, Any]) -> dict[str, Any]:
 
 UNCHANGED: Final[Any] = type("Unchanged", (), {"__repr__": lambda _: "UNCHANGED"})()
 """Default of a parameter for which null is a value: leaving it out keeps the current value."""
-
-
-class Answer(BaseModel):
-    """Base class of tool answers; serialised without null values."""
-
-    # Schemas are built on first use: a process uses only a few of the answer classes.
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    @model_serializer(mode="wrap")
-    def _drop_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in dump(self).items() if value is not None}
-
-    def revise(self, outcome: ActionOutcome) -> Self:  # noqa: ARG002 - used by overriding methods
-        """Return the answer as it is after this outcome of an action that ran after the commit.
-
-        An answer overrides this for the types of outcome that concern it, and ignores all others.
-        """
-        return self
-
-
-class Done(Answer):
-    """Success, with no further data."""
-
-    success: bool = True
 
 
 def check_input(arguments: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import gzip
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
 from application import Clock, call_tool
@@ -158,7 +159,7 @@ def test_every_answer_matches_its_schema(world: World, page: TestClient):
     for endpoint in ENDPOINTS:
         if endpoint.path != "/api/v1/messages/{id}":
             answer = page.get(address(endpoint.path, world)).json()
-            endpoint.answer.model_validate(answer)
+            TypeAdapter(endpoint.answer).validate_python(answer)
 
 
 def test_a_token_is_required(app: Application):

@@ -100,7 +100,7 @@ def test_an_unreachable_collector_delays_nothing_and_text_is_the_default_format(
             assert call_tool(wire, "agent_list")["result"]["structuredContent"]["total"] == 0
 
     assert wire.process.returncode == 0
-    assert "INFO deepwork.calls: agent_list answered in " in wire.errors.decode()
+    assert "INFO deepwork.calls: tool=agent_list stack=[] ms=" in wire.errors.decode()
 
 
 def test_over_http_lines_contain_the_session_and_no_token(tmp_path: Path):

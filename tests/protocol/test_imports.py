@@ -38,7 +38,37 @@ def test_over_stdio_a_server_imports_no_framework(tmp_path: Path, modules: Path)
         assert wire.request("tools/list")["result"]["tools"]
         assert wire.call("agent_register", {"name": "Ada", "runtime": "codex"})["name"] == "Ada"
 
-    assert not find_imported(modules, {*MCP_LIBRARIES, "anyio", "asyncio", "starlette", "uvicorn"})
+    unwanted = {"anyio", "asyncio", "click", "pydantic", "pydantic_core", "starlette", "uvicorn", "yaml"}
+    assert not find_imported(modules, {*MCP_LIBRARIES, *unwanted})
+
+
+def test_calls_that_agents_make_often_do_not_import_pydantic(tmp_path: Path, modules: Path):
+    with StdioServer(tmp_path, command=COMMAND) as wire:
+        ada = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})["id"]
+        plan = wire.call(
+            "workflow_create", {"name": "Move", "source_type": "prompt", "source_content": "Move it"}
+        )["id"]
+        assert wire.call("workflow_next_tasks", {"workflow_id": plan})["total_available"] == 0
+        wire.call(
+            "message_send", {"sender_id": ada, "recipient_id": ada, "message_type": "query", "body": "hi"}
+        )
+        assert wire.call("agent_heartbeat", {"agent_id": ada})["success"]
+
+    assert not find_imported(modules, {"pydantic", "pydantic_core"})
+
+
+def test_a_package_is_imported_when_one_of_its_tools_is_called(tmp_path: Path, modules: Path):
+    with StdioServer(tmp_path, command=COMMAND) as wire:
+        assert wire.request("tools/list")["result"]["tools"]
+        assert wire.call("agent_list", {})["total"] == 0
+
+    imported = set(json.loads(modules.read_text()))
+    assert "deepwork.agents.tools" in imported
+    assert not {
+        name
+        for name in imported
+        if name.startswith(("deepwork.plans.stores", "deepwork.jobs.", "deepwork.git."))
+    }
 
 
 def test_over_http_a_server_imports_no_mcp_library(tmp_path: Path, modules: Path):

@@ -106,7 +106,7 @@ def test_each_call_is_logged_with_its_tool_and_the_stack(tmp_path: Path):
         wire.call("agent_list")
         wire.stop()
 
-    assert b"agent_list by local, stack []" in wire.errors
+    assert b" INFO deepwork.calls: tool=agent_list stack=[] ms=" in wire.errors
 
 
 def test_the_projects_own_files_are_neither_imported_nor_read(tmp_path: Path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ log = logging.getLogger("deepwork")
 class AuditRecord:
     """The audit entry of one call; `Database` calls it at the end of each writing transaction of the call."""
 
-    def __init__(self, call: Call, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def __init__(self, call: Call, parameters: Iterable[str], given: Mapping[str, Any]) -> None:
         self._call = call
         self._arguments = audit_chain.summarize_arguments(parameters, given)
         self._digest = audit_chain.compute_digest(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from deepwork.access.models import Scope, Token
-from deepwork.tool_types import Answer
+from deepwork.answers import Answer
 
 
 class TokenView(Answer):

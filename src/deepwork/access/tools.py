@@ -5,8 +5,6 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, ClassVar
 
-from pydantic import Field
-
 from deepwork.access import rules
 from deepwork.access.models import Scope, Token
 from deepwork.access.responses import NewToken, Revoked, Tokens, TokenView
@@ -15,7 +13,7 @@ from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.names import encode_letters
 from deepwork.tool_declarations import Traits, tool
-from deepwork.tool_types import Name
+from deepwork.tool_types import Field, Name
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from deepwork.agents import rules
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
-from deepwork.tool_types import Answer
+from deepwork.answers import Answer
 
 
 class AgentView(Answer):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
-
 from deepwork.agents import rules
 from deepwork.agents.interfaces import TaskDirectory
 from deepwork.agents.leases import LeaseStore
@@ -14,10 +12,11 @@ from deepwork.agents.models import Agent, AgentEvent, AgentStatus, LivingStatus,
 from deepwork.agents.presence import Presence
 from deepwork.agents.responses import AgentList, AgentRegistered, AgentView, Heartbeat, Unregistered
 from deepwork.agents.store import AgentStore
+from deepwork.answers import Done
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
 from deepwork.tool_declarations import Traits, tool
-from deepwork.tool_types import UNCHANGED, Done, Id, Limit1000, Name, check_object
+from deepwork.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
 
 
 class AgentTools:

@@ -10,6 +10,7 @@ import click
 from deepwork.cli.framework.logs import log_format_option
 from deepwork.cli.framework.options import load_command_settings, place_options
 from deepwork.config import OPTIONS
+from deepwork.observability.calls import set_stack_source
 from deepwork.observability.logs import start_logging
 
 PORT = 8765
@@ -36,8 +37,9 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     from deepwork.server.http.serving import serve_http
 
     settings = load_command_settings(path, **flags)
-    start_logging(settings.log_level, log_format)
+    start_logging(settings.server_log_level, log_format)
     app = Application(settings)
+    set_stack_source(app.describe_stack)
     try:
         with app.database.reading():  # fail here rather than on the page if the store cannot be read
             pass

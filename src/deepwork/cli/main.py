@@ -107,20 +107,25 @@ def _run() -> int:
         _require_standard_output()
         code = _invoke_command()
         sys.stdout.flush()
-    except DeepworkError as error:
-        print_error(error)
-        return MISUSED if isinstance(error, DefinitionError) else REFUSED
-    except click.ClickException as error:
-        _print_usage_error(error)
-        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        _discard_output()
-        code = 0
     except Exception as error:  # noqa: BLE001 - reported as an internal error
-        return _report_failure(error)
+        return report_error(error)
     return code
+
+
+def report_error(error: Exception) -> int:
+    """Print what went wrong, and return the exit code."""
+    if isinstance(error, DeepworkError):
+        print_error(error)
+        return MISUSED if isinstance(error, DefinitionError) else REFUSED
+    if isinstance(error, click.ClickException):
+        _print_usage_error(error)
+        return error.exit_code
+    if isinstance(error, BrokenPipeError):
+        _discard_output()
+        return 0
+    return _report_failure(error)
 
 
 def _invoke_command() -> int:

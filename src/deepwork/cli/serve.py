@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from typing import Any
 
 import click
 
 from deepwork.cli.framework.logs import log_format_option
 from deepwork.cli.framework.options import load_command_settings, place_options
-from deepwork.config import OPTIONS, find_unknown_keys
-from deepwork.observability.logs import set_request_id_source, start_logging
-from deepwork.observability.tracing import start_tracing
+from deepwork.config import OPTIONS
 
 _OPTION_HELP = {option.name: option.help for option in OPTIONS}
 
@@ -36,35 +32,9 @@ _OPTION_HELP = {option.name: option.help for option in OPTIONS}
 @log_format_option
 def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> None:
     """Run the MCP server: over standard input and output, as clients start it, or on the network."""
+    from deepwork.server.launch import run_server
+
     settings = load_command_settings(path, **flags)
     if no_quality_gate:
         settings = load_command_settings(path, **flags, quality_gate="false")
-    start_logging(settings.log_level, log_format)
-    for key in find_unknown_keys(settings.project_root):
-        logging.getLogger("deepwork").warning("config.yml has an unknown key %r.", key)
-    _run(settings)
-
-
-def _run(settings: Any) -> None:
-    from deepwork.protocol.handler import MessageHandler, get_request_id
-    from deepwork.server.application import Application
-    from deepwork.server.mcp_service import McpService
-
-    set_request_id_source(get_request_id)
-    end_tracing = start_tracing(os.environ)
-    app = Application(settings)
-    try:
-        handler = MessageHandler(McpService(app))
-        if settings.transport == "stdio":
-            from deepwork.protocol.transports.stdio import serve_stdio
-
-            serve_stdio(handler)
-        else:
-            import anyio
-
-            from deepwork.server.http.serving import serve_http
-
-            anyio.run(serve_http, app, handler)
-    finally:
-        app.close()
-        end_tracing()
+    run_server(settings, log_format)

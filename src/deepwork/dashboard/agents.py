@@ -18,6 +18,7 @@ from deepwork.dashboard.endpoints import (
     PagedAnswer,
     PageQuery,
     ReadContext,
+    RestAnswer,
     decode_cursor,
     encode_cursor,
 )
@@ -30,14 +31,13 @@ from deepwork.messages.responses import MessageView
 from deepwork.messages.store import MessageStore
 from deepwork.overview.agent_activity_store import AgentActivityStore
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
-from deepwork.tool_types import Answer
 
 MAX_TRACKED_AGENTS = 100
 MAX_TASKS = 500
 _MAX_FILES = 20
 
 
-class Held(Answer):
+class Held(RestAnswer):
     """A task that an agent is working on."""
 
     id: str
@@ -57,7 +57,7 @@ class AgentLine(AgentView):
     actions: list[Act]
 
 
-class TrackedAgent(Answer):
+class TrackedAgent(RestAnswer):
     """An agent known only from the tracked tasks that name it."""
 
     name: str
@@ -85,7 +85,7 @@ class MessageQuery(PageQuery):
     thread_id: str | None = None
 
 
-class Messages(Answer):
+class Messages(RestAnswer):
     messages: list[MessageView]
     cursor: str | None = None
 
@@ -127,7 +127,7 @@ def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLi
     }
     return [
         AgentLine(
-            **dict(context.presence.build_view(context.tx, agent)),
+            **vars(context.presence.build_view(context.tx, agent)),
             holds=held.get(agent.id, []),
             unread=unread.get(agent.id, 0),
             tasks_done=ended.get((agent.id, "completed"), 0),

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deepwork.agents.presence import Presence
+from deepwork.answers import Answer
 from deepwork.dashboard.actions import ActionExecutor, InvokeTool, ListActions, build_call
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, TOOL_ENDPOINTS, Me
 from deepwork.dashboard.endpoints import Endpoint, ReadContext, ToolEndpoint
@@ -174,9 +175,9 @@ def _to_response(found: _TaggedBody) -> Response:
     return Response(found.body, media_type="application/json", headers={"ETag": found.tag})
 
 
-def _to_json(answer: BaseModel | Mapping[str, Any]) -> bytes:
+def _to_json(answer: BaseModel | Answer | Mapping[str, Any]) -> bytes:
     # Takes a third of the time of `json`, which matters for 10,000 rows.
-    return to_json(answer)
+    return to_json(answer.model_dump() if isinstance(answer, Answer) else answer)
 
 
 def _parse_query(model: type[BaseModel], request: Request) -> BaseModel:

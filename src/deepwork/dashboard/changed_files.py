@@ -11,24 +11,24 @@ from deepwork.dashboard.endpoints import (
     PagedAnswer,
     PageQuery,
     ReadContext,
+    RestAnswer,
     decode_cursor,
     encode_cursor,
 )
 from deepwork.dashboard.run_details import get_run_row
 from deepwork.database.engine import Row
 from deepwork.overview.changed_file_store import ChangedFileStore
-from deepwork.tool_types import Answer
 
 MAX_TASKS_PER_FILE = 50
 
 
-class FileTask(Answer):
+class FileTask(RestAnswer):
     id: str
     name: str
     attribution: str
 
 
-class FileLine(Answer):
+class FileLine(RestAnswer):
     path: str
     status: str
     added: int | None = None

@@ -16,12 +16,11 @@ from deepwork.dashboard import (
     task_details,
     tasks,
 )
-from deepwork.dashboard.endpoints import Endpoint, ToolEndpoint
+from deepwork.dashboard.endpoints import Endpoint, RestAnswer, ToolEndpoint
 from deepwork.dashboard.health import Status
-from deepwork.tool_types import Answer
 
 
-class Me(Answer):
+class Me(RestAnswer):
     """The caller's name and scope."""
 
     name: str

@@ -8,16 +8,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 from starlette.convertors import Convertor, register_url_convertor
 
 from deepwork.agents.presence import Presence
+from deepwork.answers import Answer
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
-from deepwork.tool_types import Answer
 
 
 class NoParameters(BaseModel):
@@ -33,15 +33,27 @@ class PageQuery(NoParameters):
     cursor: str | None = Field(default=None, description="`cursor` from the previous page")
 
 
-class PagedAnswer(Answer):
+class RestAnswer(BaseModel):
+    """Base class of answers, built from rows of the store; serialised without null values."""
+
+    # Schemas are built on first use: a process uses only a few of the answer classes.
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    kept_nulls: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _drop_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {
+            key: value for key, value in dump(self).items() if value is not None or key in self.kept_nulls
+        }
+
+
+class PagedAnswer(RestAnswer):
     """One page of a list: the total count, and the cursor of the next page, null on the last."""
+
+    kept_nulls: ClassVar[frozenset[str]] = frozenset({"cursor"})
 
     total: int
     cursor: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _omit_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in dump(self).items() if value is not None or key == "cursor"}
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,8 @@ class Endpoint:
     path: str
     summary: str
     query: type[BaseModel]
-    answer: type[BaseModel]
-    read: Callable[[ReadContext, Any], BaseModel | Mapping[str, Any]]
+    answer: type[BaseModel | Answer]
+    read: Callable[[ReadContext, Any], BaseModel | Answer | Mapping[str, Any]]
     """May return plain values if the answer is large; `answer` then only documents them."""
     follows_events: bool = False
     """True if the answer changes only with a new event: not with time, nor with writes that emit no event."""

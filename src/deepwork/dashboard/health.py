@@ -7,35 +7,35 @@ import os
 from typing import Any
 
 from deepwork import __version__
+from deepwork.dashboard.endpoints import RestAnswer
 from deepwork.database.transaction import Database
 from deepwork.events.log import RETENTION_MS, EventStore
 from deepwork.overview.task_row_store import TaskRowStore
 from deepwork.store_admin.store_overview import load_overview
 from deepwork.timestamps import format_timestamp
-from deepwork.tool_types import Answer
 
 _DAY_MS = 24 * 3600 * 1000
 
 
-class Process(Answer):
+class Process(RestAnswer):
     name: str
     is_this: bool | None = None
 
 
-class EventFacts(Answer):
+class EventFacts(RestAnswer):
     last_seq: int
     oldest_seq: int
     kept_days: int
 
 
-class SnapshotFacts(Answer):
+class SnapshotFacts(RestAnswer):
     """How the last snapshot of the working tree was taken, and how long it took."""
 
     mode: str
     last_ms: int | None = None
 
 
-class Status(Answer):
+class Status(RestAnswer):
     """The health of a server."""
 
     version: str

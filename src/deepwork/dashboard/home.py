@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from deepwork.dashboard import offered_actions
-from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext
+from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.run_details import MAX_ACTIVE_SESSIONS, MAX_REVIEWS
 from deepwork.dashboard.runs import RunLine, RunRef, build_run_lines, find_run_refs, list_merged_page
@@ -20,7 +20,6 @@ from deepwork.overview.run_event_store import RunEventStore
 from deepwork.overview.run_store import ACTIVE_STATUSES, ENDED_STATUSES, KINDS, RunFilter, RunOrder, RunStore
 from deepwork.plans.responses import truncate_to_line
 from deepwork.timestamps import format_timestamp
-from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
 
 MAX_RUNS = 20
@@ -30,12 +29,12 @@ REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000
 _MAX_DETAIL = 500
 
 
-class TaskRef(Answer):
+class TaskRef(RestAnswer):
     id: str
     name: str
 
 
-class Need(Answer):
+class Need(RestAnswer):
     """Something that waits for a person, since when, and what to do about it."""
 
     kind: Literal[
@@ -51,7 +50,7 @@ class Need(Answer):
     actions: list[Act]
 
 
-class Counts(Answer):
+class Counts(RestAnswer):
     running: int
     blocked: int
     completed: int
@@ -59,7 +58,7 @@ class Counts(Answer):
     total: int
 
 
-class Home(Answer):
+class Home(RestAnswer):
     needs_you: list[Need]
     needs_you_total: int
     running: list[RunLine]

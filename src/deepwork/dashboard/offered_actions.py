@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from deepwork.dashboard.endpoints import RestAnswer
 from deepwork.plans.models import PlanStatus, TaskStatus
 from deepwork.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
-from deepwork.tool_types import Answer
 from deepwork.tracking.models import TrackedTask, TrackedTaskStatus
 
 
-class Asked(Answer):
+class Asked(RestAnswer):
     """An argument that the person is asked for."""
 
     name: str
     label: str
 
 
-class Act(Answer):
+class Act(RestAnswer):
     """An offered action: the tool and its arguments, without those in `asks`."""
 
     label: str

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from deepwork import __version__
+from deepwork.answers import Answer, build_model
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
 from deepwork.dashboard.endpoints import NoParameters
 
@@ -42,7 +43,7 @@ _ID_PARAMETER = {"name": "id", "in": "path", "required": True, "schema": {"type"
 def build_openapi(actions: list[str]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     definitions: dict[str, Any] = {}
-    operations: list[tuple[str, str, type[BaseModel], type[BaseModel] | None]] = [
+    operations: list[tuple[str, str, type[BaseModel], type[BaseModel | Answer] | None]] = [
         *((each.path, each.summary, each.query, each.answer) for each in ENDPOINTS),
         *((each.path, each.summary, each.query, None) for each in TOOL_ENDPOINTS),
         *((path, summary, NoParameters, answer) for path, (summary, answer) in SERVER_ENDPOINTS.items()),
@@ -84,7 +85,7 @@ def _build_operation(
     path: str,
     summary: str,
     query: type[BaseModel],
-    answer: type[BaseModel] | None,
+    answer: type[BaseModel | Answer] | None,
     definitions: dict[str, Any],
 ) -> dict[str, Any]:
     query_schema = _build_schema(query, definitions)
@@ -103,8 +104,9 @@ def _build_operation(
     }
 
 
-def _build_schema(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+def _build_schema(kind: type[BaseModel | Answer], definitions: dict[str, Any]) -> dict[str, Any]:
     """Build a model's schema and move the models it refers to into `definitions`."""
+    model = build_model(kind) if issubclass(kind, Answer) else kind
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     definitions.update(schema.pop("$defs", {}))
     return schema

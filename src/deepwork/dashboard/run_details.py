@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deepwork.dashboard import offered_actions
-from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext
+from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunLine, build_run_lines
 from deepwork.dashboard.sessions import SessionPart, build_session_part, parse_session_row
@@ -19,7 +19,6 @@ from deepwork.plans.models import StatusCount as PlanTally
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
-from deepwork.tool_types import Answer
 from deepwork.tracking.models import TaskCounts
 from deepwork.tracking.responses import counts_to_dict
 from deepwork.tracking.store import TrackStore
@@ -33,7 +32,7 @@ MAX_WORKSPACES = 200
 MAX_HISTORY = 50
 
 
-class PhaseLine(Answer):
+class PhaseLine(RestAnswer):
     number: int
     name: str
     status: str
@@ -45,7 +44,7 @@ class PhaseLine(Answer):
     completed_at: str | None = None
 
 
-class HistoryLine(Answer):
+class HistoryLine(RestAnswer):
     at: str
     what: str
     task_id: str | None = None
@@ -55,7 +54,7 @@ class HistoryLine(Answer):
     by_whom: str
 
 
-class PlanPart(Answer):
+class PlanPart(RestAnswer):
     """The fields that only plans have."""
 
     approach: str | None = None
@@ -65,7 +64,7 @@ class PlanPart(Answer):
     history: list[HistoryLine]
 
 
-class RunWorkspace(Answer):
+class RunWorkspace(RestAnswer):
     id: str
     path: str
     branch: str

@@ -6,11 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
-from deepwork.dashboard.endpoints import Endpoint, PageQuery, ReadContext
+from deepwork.dashboard.endpoints import Endpoint, PageQuery, ReadContext, RestAnswer
 from deepwork.dashboard.run_details import get_run_row
 from deepwork.events.log import EventStore
 from deepwork.overview.run_event_store import RunEventStore
-from deepwork.tool_types import Answer
 
 
 class EventsQuery(PageQuery):
@@ -21,7 +20,7 @@ class EventsQuery(PageQuery):
     type: str | None = Field(default=None, description="One or more, separated by commas")
 
 
-class RunEvents(Answer):
+class RunEvents(RestAnswer):
     """Events in order."""
 
     events: list[dict[str, Any]]

@@ -13,6 +13,7 @@ from deepwork.dashboard.endpoints import (
     PagedAnswer,
     PageQuery,
     ReadContext,
+    RestAnswer,
     decode_cursor,
     encode_cursor,
 )
@@ -33,7 +34,6 @@ from deepwork.overview.run_store import (
 )
 from deepwork.plans.responses import truncate_to_line
 from deepwork.timestamps import format_optional_timestamp, format_timestamp, parse_timestamp
-from deepwork.tool_types import Answer
 from deepwork.tracking.models import Profile
 from deepwork.tracking.note_store import NoteStore
 
@@ -43,18 +43,18 @@ _MAX_OBJECTIVE = 300
 Kind = Literal["track", "plan", "job"]
 
 
-class RunRef(Answer):
+class RunRef(RestAnswer):
     id: str
     kind: Kind
     name: str
 
 
-class PhasePlace(Answer):
+class PhasePlace(RestAnswer):
     current: int
     total: int
 
 
-class RunTasks(Answer):
+class RunTasks(RestAnswer):
     total: int = 0
     done: int = 0
     failed: int = 0

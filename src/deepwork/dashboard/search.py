@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext
+from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.dashboard.runs import RunRef, find_run_refs
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
@@ -16,7 +16,6 @@ from deepwork.overview.run_search_store import RunSearchStore
 from deepwork.plans.responses import truncate_to_line
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.tool_types import Answer
 
 MAX_PER_KIND = 20
 _MAX_EXCERPT = 160
@@ -26,7 +25,7 @@ class SearchQuery(NoParameters):
     q: str = Field(max_length=200, description="Search words; all must occur")
 
 
-class Found(Answer):
+class Found(RestAnswer):
     kind: str
     id: str
     title: str
@@ -35,7 +34,7 @@ class Found(Answer):
     task_id: str | None = None
 
 
-class Results(Answer):
+class Results(RestAnswer):
     results: list[Found]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepwork.dashboard.endpoints import RestAnswer
 from deepwork.database.engine import Row, row_parser
-from deepwork.tool_types import Answer
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ def parse_session_row(row: Row) -> SessionRow:
     )
 
 
-class Criterion(Answer):
+class Criterion(RestAnswer):
     name: str | None = None
     passed: bool
     feedback: str | None = None
 
 
-class Attempt(Answer):
+class Attempt(RestAnswer):
     """One review of a step."""
 
     at: str
@@ -82,7 +82,7 @@ class Attempt(Answer):
     feedback: str | None = None
 
 
-class StepView(Answer):
+class StepView(RestAnswer):
     id: str
     status: str
     started_at: str | None = None
@@ -94,13 +94,13 @@ class StepView(Answer):
     override_reason: str | None = None
 
 
-class SessionStackEntry(Answer):
+class SessionStackEntry(RestAnswer):
     session_id: str
     workflow: str
     step: str
 
 
-class SessionPart(Answer):
+class SessionPart(RestAnswer):
     """The fields that only job sessions have."""
 
     stack: list[SessionStackEntry]

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from deepwork.dashboard import offered_actions
-from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, ToolEndpoint
+from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer, ToolEndpoint
 from deepwork.dashboard.issues_and_decisions import (
     DecisionLine,
     IssueLine,
@@ -28,7 +28,6 @@ from deepwork.plans.responses import CheckpointView, PlanTaskView
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
-from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import MilestoneView, TrackedTaskView
@@ -39,13 +38,13 @@ MAX_RELATED = 500
 _TIMESTAMP_FIELDS = ("created_at", "started_at", "finished_at", "updated_at")
 
 
-class Kin(Answer):
+class Kin(RestAnswer):
     id: str
     name: str
     status: str | None = None
 
 
-class TaskWhole(Answer):
+class TaskWhole(RestAnswer):
     """All details of a task."""
 
     task: dict[str, Any]

@@ -14,6 +14,7 @@ from deepwork.dashboard.endpoints import (
     PagedAnswer,
     PageQuery,
     ReadContext,
+    RestAnswer,
     decode_cursor,
     encode_cursor,
 )
@@ -27,7 +28,6 @@ from deepwork.plans.rules.graph import Graph
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import parse_timestamp
-from deepwork.tool_types import Answer
 from deepwork.tracking.context import STALE_MS
 
 MAX_ROWS = 20_000
@@ -67,7 +67,7 @@ class TaskRows(PagedAnswer):
     rows: list[list[Any]]
 
 
-class GraphNode(Answer):
+class GraphNode(RestAnswer):
     id: str
     name: str
     status: str
@@ -77,7 +77,7 @@ class GraphNode(Answer):
     is_blocked: bool
 
 
-class GraphView(Answer):
+class GraphView(RestAnswer):
     """The dependencies of tasks; if `folded`, a node `level:N` represents all tasks of a level."""
 
     nodes: list[GraphNode]

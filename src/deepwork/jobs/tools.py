@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
-
 from deepwork.call import current_call
 from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, ToolError
 from deepwork.git.command import Git
@@ -35,7 +33,7 @@ from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, se
 from deepwork.jobs.step_outputs import StepOutputs, find_problems, split_outputs
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.tool_declarations import Traits, tool
-from deepwork.tool_types import Name, Text
+from deepwork.tool_types import Field, Name, Text
 
 SessionId = Annotated[str | None, Field(description="Default: the session on top of your stack")]
 SubmittedOutputs = Annotated[

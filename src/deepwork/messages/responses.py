@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Self
 
+from deepwork.answers import Answer
 from deepwork.messages.models import Message, MessageStatus, MessageType, Priority
-from deepwork.tool_types import Answer
 
 MAX_LISTED_BODY = 4000
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.agents import rules as agent_rules
 from deepwork.agents.interfaces import TaskDirectory
-from deepwork.agents.models import Agent, LivingStatus, Role
+from deepwork.agents.models import Agent, LivingStatus
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.call import current_call
@@ -29,20 +27,13 @@ from deepwork.messages.responses import Broadcast, Marked, MessageList, MessageV
 from deepwork.messages.store import MessageStore
 from deepwork.names import new_id
 from deepwork.tool_declarations import Traits, WhenFalse, tool
-from deepwork.tool_types import MAX_LIST, Id, Limit200, Name, Text, check_object
+from deepwork.tool_types import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
+
+if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
+    from deepwork.messages.inputs import RecipientFilter
 
 Body = Annotated[Text | dict[str, Any], Field(description="Text or an object")]
 UnixMilliseconds = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
-
-
-class RecipientFilter(BaseModel):
-    """Which agents a broadcast reaches."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    role: Role | None = None
-    status: LivingStatus | None = None
-    runtime: str | None = None
 
 
 class MessageTools:
@@ -118,7 +109,7 @@ class MessageTools:
         with self._database.transaction() as tx:
             self._presence.record_sign_of_life(tx, AgentStore(tx).get_for_update(sender_id, "sender"))
             self._require_references(tx, workflow_id)
-            recipients = self._list_living(tx, recipient_filter or RecipientFilter())
+            recipients = self._list_living(tx, recipient_filter)
             messages = self._deliver(
                 tx,
                 [agent.id for agent in recipients if agent.id != sender_id],
@@ -235,11 +226,11 @@ class MessageTools:
         if task_id is not None:
             self._task_directory.require_task(tx, task_id)
 
-    def _list_living(self, tx: Transaction, wanted: RecipientFilter) -> list[Agent]:
+    def _list_living(self, tx: Transaction, wanted: RecipientFilter | None) -> list[Agent]:
         agents, _ = AgentStore(tx).list_matching(
-            statuses=[wanted.status] if wanted.status else list(LivingStatus),
-            role=wanted.role,
-            runtime=wanted.runtime and wanted.runtime.lower(),
+            statuses=[wanted.status] if wanted and wanted.status else list(LivingStatus),
+            role=wanted.role if wanted else None,
+            runtime=wanted.runtime.lower() if wanted and wanted.runtime else None,
             alive_since=self._presence.get_alive_since(tx),
             limit=MAX_LIST,
         )

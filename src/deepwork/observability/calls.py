@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,15 @@ from deepwork.observability import tracing
 from deepwork.observability.counters import COUNTERS
 
 log = logging.getLogger("deepwork.calls")
+
+GetStack = Callable[[str], list[str]]
+_get_stack: GetStack = lambda _: []  # noqa: E731 - replaced by servers
+
+
+def set_stack_source(get_stack: GetStack) -> None:
+    """Set where log lines take the stack of a caller's active jobs from."""
+    global _get_stack  # noqa: PLW0603 - there is one log for the process
+    _get_stack = get_stack
 
 
 class CallRecorder:
@@ -40,20 +50,22 @@ class CallRecorder:
             self._log_outcome(seconds, code)
 
     def _log_outcome(self, seconds: float, code: str | None) -> None:
-        milliseconds = round(seconds * 1000, 3)
+        stack = _get_stack(self._call.caller)
         facts = {
             "tool": self._tool,
             "caller": self._call.caller,
-            "duration_ms": milliseconds,
+            "stack": stack,
+            "duration_ms": round(seconds * 1000, 3),
             "outcome": "error" if code else "ok",
         }
         if code:
             facts["code"] = code
         log.info(
-            "%s %s in %s ms",
+            "tool=%s stack=[%s] ms=%.1f outcome=%s",
             self._tool,
-            f"failed with {code}" if code else "answered",
-            milliseconds,
+            ", ".join(stack),
+            seconds * 1000,
+            code or "ok",
             extra={"facts": facts},
         )
 

@@ -34,7 +34,11 @@ def start_tracing(environment: Mapping[str, str]) -> Callable[[], None]:
         return _do_nothing
 
 
-_NO_SPAN: AbstractContextManager[object] = nullcontext()
+NO_SPAN: AbstractContextManager[object] = nullcontext()
+
+
+def is_on() -> bool:
+    return _current_span is not None
 
 
 def trace_request(
@@ -45,7 +49,7 @@ def trace_request(
     The trace of the client goes on if `meta` has a `traceparent`.
     """
     if _current_span is None:
-        return _NO_SPAN
+        return NO_SPAN
     from opentelemetry import propagate, trace  # noqa: PLC0415 - only where traces are sent
 
     attributes = {"mcp.method.name": method}

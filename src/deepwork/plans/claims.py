@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentStatus, Lease
@@ -19,7 +20,7 @@ from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.recorder import PlanRecorder
-from deepwork.plans.responses import Claimed
+from deepwork.plans.responses import Claimed, RefusalReason
 from deepwork.plans.rules.file_overlaps import ActiveTask, find_overlapping
 from deepwork.plans.rules.transitions import derive_released_status
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
@@ -334,8 +335,8 @@ def _build_grant(lease: Lease) -> Claimed:
     return Claimed(success=True, claim_epoch=lease.epoch, lease_expires_at=lease.until)
 
 
-def _build_refusal(reason: str, message: str, **more: object) -> Claimed:
-    return Claimed.model_validate({"success": False, "reason": reason, "message": message, **more})
+def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:
+    return Claimed(success=False, reason=reason, message=message, **more)
 
 
 def _format_names(tasks: Sequence[Task | ActiveTask], count: int) -> str:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from deepwork.agents.presence import Presence
+from deepwork.answers import Done
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotFound
 from deepwork.names import new_id
 from deepwork.plans import summary as summaries
 from deepwork.plans.claims import ClaimService
-from deepwork.plans.inputs import Plan, PlannedTask
 from deepwork.plans.interfaces import RepositoryRegistry
 from deepwork.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
 from deepwork.plans.planning import Planner
@@ -50,7 +48,10 @@ from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.text_budget import tokens
 from deepwork.tool_declarations import Traits, WhenFalse, tool
-from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
+from deepwork.tool_types import Field, Id, Limit200, Limit1000, Name, Text
+
+if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
+    from deepwork.plans.inputs import Plan, PlannedTask
 
 Parallelism = Annotated[int, Field(ge=1, le=10_000, description="1 = one after another")]
 
@@ -378,7 +379,7 @@ def _build_history(rows: Sequence[Row], most_tasks: int) -> list[HistoryEntry]:
             tasks = json.loads(entry.pop("before"))
             entry |= {"old_tasks": tasks[:most_tasks], "old_tasks_total": len(tasks)}
             most_tasks -= len(entry["old_tasks"])
-        lines.append(HistoryEntry.model_validate(entry))
+        lines.append(HistoryEntry(**entry))
     return lines
 
 

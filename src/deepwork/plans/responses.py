@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
+from deepwork.answers import Answer
 from deepwork.call import ActionOutcome
 from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.plans.models import (
@@ -17,7 +18,6 @@ from deepwork.plans.models import (
     TaskStatus,
     Workflow,
 )
-from deepwork.tool_types import Answer
 
 _MAX_LINE_LENGTH = 200
 
@@ -28,6 +28,9 @@ def truncate_to_line(text: str | None, longest: int = _MAX_LINE_LENGTH) -> str |
         return None
     line = " ".join(text[: longest * 2].split())
     return line if len(line) <= longest and len(text) <= longest * 2 else f"{line[: longest - 1]}…"
+
+
+RefusalReason = Literal["claimed", "blocked", "limit", "workflow", "files", "offline"]
 
 
 class WorkflowCreated(Answer):
@@ -296,7 +299,7 @@ class Claimed(Answer):
     """A claim, granted or refused; a refusal is an answer, not an error."""
 
     success: bool
-    reason: Literal["claimed", "blocked", "limit", "workflow", "files", "offline"] | None = None
+    reason: RefusalReason | None = None
     message: str | None = None
     already_claimed_by: str | None = None
     claim_epoch: int | None = None

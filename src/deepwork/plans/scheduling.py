@@ -95,7 +95,7 @@ class Scheduler:
             current_sequence=levels.current_sequence,
             blocked_tasks=[_build_blocked_task(task, names.get(task.id, []), levels) for task in blocked],
             blocked_total=levels.by_status[TaskStatus.BLOCKED],
-            parallel_groups=[GroupProgress.model_validate(row) for row in groups],
+            parallel_groups=[GroupProgress(**row) for row in groups],
             parallel_groups_total=groups_total if groups_total > len(groups) else None,
             estimated_remaining=levels.remaining,
             estimated_remaining_ms=_estimate_remaining_ms(workflow, levels.remaining),

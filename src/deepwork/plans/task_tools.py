@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
+from deepwork.answers import Done
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.plans.claims import ClaimService, LockedTask
-from deepwork.plans.inputs import ContextParts, TaskPlan
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.plans.plan_tools import load_task_relations
@@ -37,7 +35,10 @@ from deepwork.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
 from deepwork.tool_declarations import Preset, Traits, tool
-from deepwork.tool_types import Done, Id, Limit200, Limit1000, Text, check_object
+from deepwork.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
+
+if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
+    from deepwork.plans.inputs import ContextParts, TaskPlan
 
 AgentId = Annotated[Id | None, Field(description="Acting agent")]
 ClaimEpoch = Annotated[int | None, Field(description="From task_claim; a stale one is refused")]
@@ -253,7 +254,7 @@ class TaskTools:
         self, task_id: Id, include: ContextParts | None = None, max_tokens: _TokenBudget = 8000
     ) -> dict[str, Any]:
         """Everything needed to continue a task after losing context, within a token budget."""
-        parts = ContextOptions(**(include or ContextParts()).model_dump())
+        parts = ContextOptions(**include.model_dump()) if include else ContextOptions()
         with self._database.reading() as tx:
             source = _load_context_source(tx, TaskStore(tx).get(task_id), parts)
         return build_context(source, parts, max_tokens)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
+from deepwork.answers import Answer
 from deepwork.files.problems import FileProblem
 from deepwork.files.stamps import to_printable_name
 from deepwork.reviews.models import ReviewRule
-from deepwork.tool_types import Answer
 
 
 class RuleView(Answer):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
-
 from deepwork.database.transaction import Database
 from deepwork.reviews import rules
 from deepwork.reviews.models import ReviewEvent
@@ -14,7 +12,7 @@ from deepwork.reviews.responses import ReviewPassed, RuleView
 from deepwork.reviews.store import PassedReviews
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
-from deepwork.tool_types import Id, Limit1000
+from deepwork.tool_types import Field, Id, Limit1000
 
 
 class ReviewTools:

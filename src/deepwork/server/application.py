@@ -1,39 +1,46 @@
-"""Builds and wires all services of one deepwork process."""
+"""Builds and wires all services of one deepwork process.
+
+Imports a package when one of its services is first used: a server must start fast, and a command uses few.
+"""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from deepwork.agents.presence import Presence
-from deepwork.agents.tools import AgentTools
 from deepwork.config import STATE_FOLDER, Settings, build_child_environment
-from deepwork.database.opening import open_engine
-from deepwork.database.transaction import Clock, Database
-from deepwork.events.feed import EventFeed
-from deepwork.events.log import append_events
-from deepwork.files.state import make_state_folder
-from deepwork.messages.tools import MessageTools
-from deepwork.plans.task_directory import PlanTaskDirectory
-from deepwork.server.registry import Tools, ToolSpec, index_by_name
+from deepwork.server.job_stack import JobStackReader
+from deepwork.server.registry import Tools, ToolSpec, describe_class
 
 if TYPE_CHECKING:
+    from deepwork.agents.presence import Presence
+    from deepwork.agents.tools import AgentTools
+    from deepwork.database.transaction import Clock, Database
+    from deepwork.events.feed import EventFeed
+    from deepwork.git.snapshot import SnapshotStore
     from deepwork.jobs.quality_gate import QualityGate
     from deepwork.jobs.sessions.state_manager import StateManager
+    from deepwork.messages.tools import MessageTools
     from deepwork.plans.plan_tools import PlanTools
+    from deepwork.plans.task_directory import PlanTaskDirectory
+    from deepwork.plans.task_tools import TaskTools
     from deepwork.reviews.tools import ReviewTools
     from deepwork.server.jobs_assembly import JobsAssembly
+    from deepwork.server.start_workflow import StartWorkflow
     from deepwork.templates.tools import TemplateTools
     from deepwork.tracking.attribution_service import AttributionService
+    from deepwork.tracking.context_tools import ContextTools
+    from deepwork.tracking.log_tools import LogTools
     from deepwork.tracking.plan_task_tracker import PlanTaskTracker
     from deepwork.tracking.tools import TrackTools
     from deepwork.workspaces.repositories import RepositoryLocator
     from deepwork.workspaces.service import WorkspaceService
+    from deepwork.workspaces.tools import RepositoryTools, WorkspaceTools
+
+_COMBINED = "deepwork.server.start_workflow:StartWorkflow"
 
 
 @dataclass
@@ -42,10 +49,17 @@ class Application:
 
     settings: Settings
     clock: Clock | None = None
+    _tools: dict[str, Tools] = field(default_factory=dict, init=False, repr=False)
+    """The objects with tools that have been built, by the path of their class."""
 
     @cached_property
     def database(self) -> Database:
         """The database; the file is opened on first use."""
+        from deepwork.database.opening import open_engine
+        from deepwork.database.transaction import Database
+        from deepwork.events.log import append_events
+        from deepwork.files.state import make_state_folder
+
         if not self.settings.database and not self.settings.global_store:
             make_state_folder(self.settings.store_folder)
         database = Database(open_engine(self.settings.database_location), append_events, self.clock)
@@ -63,29 +77,23 @@ class Application:
 
     @cached_property
     def feed(self) -> EventFeed:
+        from deepwork.events.feed import EventFeed
+
         return EventFeed(self.database)
 
     @cached_property
     def presence(self) -> Presence:
+        from deepwork.agents.presence import Presence
+
         read_only = self.settings.read_only
         return Presence(self.database, self.settings.lease_seconds, is_read_only=read_only)
 
     @cached_property
     def jobs(self) -> JobsAssembly:
-        """The services for jobs, imported lazily because most commands do not need them."""
-        from deepwork.server.jobs_assembly import JobsAssembly  # noqa: PLC0415
+        """The services for jobs."""
+        from deepwork.server.jobs_assembly import JobsAssembly
 
         return JobsAssembly(self.settings, self.database)
-
-    @cached_property
-    def reviews(self) -> ReviewTools:
-        """The tools for review rules."""
-        from deepwork.git.command import Git  # noqa: PLC0415
-        from deepwork.reviews.planner import ReviewPlanner  # noqa: PLC0415
-        from deepwork.reviews.tools import ReviewTools  # noqa: PLC0415
-
-        git = Git(self.settings.project_root, environment=build_child_environment())
-        return ReviewTools(ReviewPlanner(git, self.database), self.database, self.settings.platform)
 
     @property
     def sessions(self) -> StateManager:
@@ -95,20 +103,16 @@ class Application:
     def quality_gate(self) -> QualityGate | None:
         return self.jobs.quality_gate
 
-    def build_toolset(self, name: str) -> dict[str, ToolSpec]:
-        """Build the tools of one toolset, by name."""
-        return index_by_name(self._toolset_builders[name]())
-
     @cached_property
     def registry(self) -> dict[str, ToolSpec]:
         """Every tool by name, whatever the settings select.
 
         Jobs and tracking both have a `start_workflow`: with both toolsets on, a combined tool replaces them.
         """
-        toolsets = {name: index_by_name(make()) for name, make in self._toolset_builders.items()}
+        toolsets = {name: self.build_toolset(name) for name in self.toolsets}
         offered = self.settings.toolsets
         if {"jobs", "tracking"} <= set(offered) or "all" in offered:
-            toolsets["jobs"] |= index_by_name([self._build_start_workflow()])
+            toolsets["jobs"] |= self._describe_tools(_COMBINED)
             del toolsets["tracking"]["start_workflow"]
         elif "tracking" in offered:
             del toolsets["jobs"]["start_workflow"]
@@ -117,32 +121,64 @@ class Application:
         found = {name: spec for specs in toolsets.values() for name, spec in specs.items()}
         return dict(sorted(found.items()))
 
-    def _build_start_workflow(self) -> Tools:
-        from deepwork.server.start_workflow import StartWorkflow  # noqa: PLC0415
+    @property
+    def toolsets(self) -> list[str]:
+        """The names of all toolsets."""
+        return list(dict.fromkeys(describe_class(path).traits.toolset for path in self._toolset_classes))
+
+    @property
+    def _toolset_classes(self) -> list[str]:
+        return [path for path in _BUILDERS if path != _COMBINED]
+
+    def build_toolset(self, name: str) -> dict[str, ToolSpec]:
+        """Build the tools of one toolset, by name."""
+        paths = [path for path in self._toolset_classes if describe_class(path).traits.toolset == name]
+        found = {tool: spec for path in paths for tool, spec in self._describe_tools(path).items()}
+        return dict(sorted(found.items()))
+
+    def _describe_tools(self, path: str) -> dict[str, ToolSpec]:
+        """Describe the tools of a class; the object is built when the first of them is called."""
+        return {
+            spec.name: replace(spec, find_method=partial(self._find_method, path, spec.name))
+            for spec in describe_class(path).specs
+        }
+
+    def _find_method(self, path: str, name: str) -> Callable[..., Any]:
+        if path not in self._tools:
+            self._tools[path] = _BUILDERS[path](self)
+        method: Callable[..., Any] = getattr(self._tools[path], name)
+        return method
+
+    @cached_property
+    def reviews(self) -> ReviewTools:
+        """The tools for review rules."""
+        from deepwork.git.command import Git
+        from deepwork.reviews.planner import ReviewPlanner
+        from deepwork.reviews.tools import ReviewTools
+
+        git = Git(self.settings.project_root, environment=build_child_environment())
+        return ReviewTools(ReviewPlanner(git, self.database), self.database, self.settings.platform)
+
+    def _build_agent_tools(self) -> AgentTools:
+        from deepwork.agents.tools import AgentTools
+
+        return AgentTools(self.database, self.presence, self._task_directory)
+
+    def _build_message_tools(self) -> MessageTools:
+        from deepwork.messages.tools import MessageTools
+
+        read_only = self.settings.read_only
+        return MessageTools(self.database, self.presence, self._task_directory, is_read_only=read_only)
+
+    def _build_start_workflow(self) -> StartWorkflow:
+        from deepwork.server.start_workflow import StartWorkflow
 
         return StartWorkflow(self.jobs.tools, self._track_tools)
 
     @cached_property
-    def plans(self) -> list[Tools]:
-        """The tools for plans."""
-        from deepwork.plans.task_tools import TaskTools  # noqa: PLC0415
-
-        only = str(self.settings.repository_root) if self._has_many_projects else None
-        return [self._plan_tools, TaskTools(self.database, self.presence, self._workspace_service, only)]
-
-    @cached_property
-    def templates(self) -> TemplateTools:
-        """The tools for templates."""
-        from deepwork.templates.catalog import TemplateCatalog  # noqa: PLC0415
-        from deepwork.templates.tools import TemplateTools  # noqa: PLC0415
-
-        catalog = TemplateCatalog(self.settings.project_root, Path.home())
-        return TemplateTools(self.database, self._plan_tools, catalog)
-
-    @cached_property
     def _plan_tools(self) -> PlanTools:
-        from deepwork.plans.models import FileConflicts  # noqa: PLC0415
-        from deepwork.plans.plan_tools import PlanTools  # noqa: PLC0415
+        from deepwork.plans.models import FileConflicts
+        from deepwork.plans.plan_tools import PlanTools
 
         return PlanTools(
             self.database,
@@ -152,78 +188,99 @@ class Application:
             file_conflicts=FileConflicts(self.settings.file_conflicts),
         )
 
-    @cached_property
-    def workspaces(self) -> list[Tools]:
-        """The tools for workspaces and repositories."""
-        from deepwork.workspaces.tools import RepositoryTools, WorkspaceTools  # noqa: PLC0415
+    def _build_task_tools(self) -> TaskTools:
+        from deepwork.plans.task_tools import TaskTools
 
-        return [
-            WorkspaceTools(self.database, self._workspace_service),
-            RepositoryTools(self.database, self._repositories),
-        ]
+        only = str(self.settings.repository_root) if self._has_many_projects else None
+        return TaskTools(self.database, self.presence, self._workspace_service, only)
+
+    def _build_template_tools(self) -> TemplateTools:
+        from deepwork.templates.catalog import TemplateCatalog
+        from deepwork.templates.tools import TemplateTools
+
+        catalog = TemplateCatalog(self.settings.project_root, Path.home())
+        return TemplateTools(self.database, self._plan_tools, catalog)
+
+    def _build_workspace_tools(self) -> WorkspaceTools:
+        from deepwork.workspaces.tools import WorkspaceTools
+
+        return WorkspaceTools(self.database, self._workspace_service)
+
+    def _build_repository_tools(self) -> RepositoryTools:
+        from deepwork.workspaces.tools import RepositoryTools
+
+        return RepositoryTools(self.database, self._repositories)
+
+    @cached_property
+    def _track_tools(self) -> TrackTools:
+        from deepwork.tracking.tools import TrackTools
+
+        roots = self.settings.repository_root, self.settings.project_root
+        return TrackTools(self.database, self._attribution, *roots)
+
+    def _build_log_tools(self) -> LogTools:
+        from deepwork.jobs.sessions.store import JobSessions
+        from deepwork.tracking.log_tools import LogTools
+
+        return LogTools(self.database, JobSessions())
+
+    def _build_context_tools(self) -> ContextTools:
+        from deepwork.jobs.sessions.store import JobSessions
+        from deepwork.tracking.context_tools import ContextTools
+        from deepwork.tracking.diffs import DiffService
+
+        diffs = DiffService(self.database, self._attribution.snapshots)
+        return ContextTools(self.database, diffs, JobSessions())
 
     @cached_property
     def _workspace_service(self) -> WorkspaceService:
-        from deepwork.git.command import Git  # noqa: PLC0415
-        from deepwork.workspaces.service import WorkspaceService  # noqa: PLC0415
-        from deepwork.workspaces.worktrees import WorktreeManager  # noqa: PLC0415
+        from deepwork.git.command import Git
+        from deepwork.workspaces.service import WorkspaceService
+        from deepwork.workspaces.worktrees import WorktreeManager
 
         trees = WorktreeManager(lambda folder: Git(folder, environment=build_child_environment()))
         return WorkspaceService(self.database, trees, self._host)
 
     @cached_property
     def _repositories(self) -> RepositoryLocator:
-        from deepwork.workspaces.repositories import RepositoryLocator  # noqa: PLC0415
+        from deepwork.workspaces.repositories import RepositoryLocator
 
         return RepositoryLocator(self.settings.repository_root, self._host)
 
     @cached_property
-    def tracking(self) -> list[Tools]:
-        """The tools that record work as it happens."""
-        from deepwork.jobs.sessions.store import JobSessions  # noqa: PLC0415
-        from deepwork.tracking.context_tools import ContextTools  # noqa: PLC0415
-        from deepwork.tracking.diffs import DiffService  # noqa: PLC0415
-        from deepwork.tracking.log_tools import LogTools  # noqa: PLC0415
-
-        return [
-            self._track_tools,
-            LogTools(self.database, JobSessions()),
-            ContextTools(
-                self.database, DiffService(self.database, self._attribution.snapshots), JobSessions()
-            ),
-        ]
-
-    @cached_property
-    def _track_tools(self) -> TrackTools:
-        from deepwork.tracking.tools import TrackTools  # noqa: PLC0415
-
-        roots = self.settings.repository_root, self.settings.project_root
-        return TrackTools(self.database, self._attribution, *roots)
-
-    @cached_property
     def _attribution(self) -> AttributionService:
-        from deepwork.git.command import Git  # noqa: PLC0415
-        from deepwork.git.snapshot import SnapshotStore  # noqa: PLC0415
-        from deepwork.tracking.attribution_service import AttributionService  # noqa: PLC0415
-        from deepwork.tracking.snapshots import SnapshotService  # noqa: PLC0415
+        from deepwork.tracking.attribution_service import AttributionService
+        from deepwork.tracking.snapshots import SnapshotService
 
-        state = self.settings.repository_root / STATE_FOLDER
-
-        def open_store(tree: Path) -> SnapshotStore:
-            make_state_folder(state)
-            folder = state / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
-            # Snapshots outlive the worktree they were taken of.
-            here = tree if tree.is_dir() else self.settings.repository_root
-            return SnapshotStore(Git(here, environment=build_child_environment()), folder)
-
-        snapshots = SnapshotService(self.database, self._host, self.settings.repository_root, open_store)
+        root = self.settings.repository_root
+        snapshots = SnapshotService(self.database, self._host, root, self._open_snapshot_store)
         return AttributionService(self.database, snapshots)
+
+    def _open_snapshot_store(self, tree: Path) -> SnapshotStore:
+        from hashlib import sha256
+
+        from deepwork.files.state import make_state_folder
+        from deepwork.git.command import Git
+        from deepwork.git.snapshot import SnapshotStore
+
+        root = self.settings.repository_root
+        make_state_folder(root / STATE_FOLDER)
+        folder = root / STATE_FOLDER / "snapshots" / sha256(str(tree).encode()).hexdigest()[:16]
+        # Snapshots outlive the worktree they were taken of.
+        here = tree if tree.is_dir() else root
+        return SnapshotStore(Git(here, environment=build_child_environment()), folder)
 
     @cached_property
     def _plan_task_tracker(self) -> PlanTaskTracker:
-        from deepwork.tracking.plan_task_tracker import PlanTaskTracker  # noqa: PLC0415
+        from deepwork.tracking.plan_task_tracker import PlanTaskTracker
 
         return PlanTaskTracker(self.database, self._attribution, self._host, self.settings.repository_root)
+
+    @cached_property
+    def _task_directory(self) -> PlanTaskDirectory:
+        from deepwork.plans.task_directory import PlanTaskDirectory
+
+        return PlanTaskDirectory(self.presence)
 
     @property
     def _has_many_projects(self) -> bool:
@@ -232,33 +289,43 @@ class Application:
     @property
     def _host(self) -> str:
         """The machine that paths refer to: "local" for a file database, even if the host is renamed."""
-        return socket.gethostname() if "://" in self.settings.database else "local"
+        if "://" not in self.settings.database:
+            return "local"
+        from socket import gethostname
 
-    @property
-    def _toolset_builders(self) -> dict[str, Callable[[], list[Tools]]]:
-        return {
-            "agents": lambda: [AgentTools(self.database, self.presence, self._task_directory)],
-            "messages": lambda: [self._build_message_tools()],
-            "plans": lambda: self.plans,
-            "templates": lambda: [self.templates],
-            "workspaces": lambda: self.workspaces,
-            "tracking": lambda: self.tracking,
-            "jobs": lambda: [self.jobs.tools],
-            "reviews": lambda: [self.reviews],
-        }
-
-    def _build_message_tools(self) -> Tools:
-        read_only = self.settings.read_only
-        return MessageTools(self.database, self.presence, self._task_directory, is_read_only=read_only)
-
-    @cached_property
-    def _task_directory(self) -> PlanTaskDirectory:
-        return PlanTaskDirectory(self.presence)
+        return gethostname()
 
     def describe_stack(self, caller: str) -> list[str]:
-        """List a caller's active workflows as `workflow:step`, outermost first."""
-        return [f"{entry.workflow}:{entry.step}" for entry in self.sessions.get_stack(caller)]
+        """List a caller's active workflows as `job/workflow:step`, outermost first."""
+        return self._job_stack.get_stack(caller)
+
+    @cached_property
+    def _job_stack(self) -> JobStackReader:
+        def read(caller: str) -> list[str]:
+            return [f"{entry.workflow}:{entry.step}" for entry in self.sessions.get_stack(caller)]
+
+        return JobStackReader(self.settings.state_folder / "tmp", read)
 
     def close(self) -> None:
         if "database" in self.__dict__:
             self.database.close()
+
+
+_BUILDERS: dict[str, Callable[[Application], Tools]] = {
+    "deepwork.agents.tools:AgentTools": Application._build_agent_tools,
+    "deepwork.messages.tools:MessageTools": Application._build_message_tools,
+    "deepwork.plans.plan_tools:PlanTools": lambda app: app._plan_tools,
+    "deepwork.plans.task_tools:TaskTools": Application._build_task_tools,
+    "deepwork.templates.tools:TemplateTools": Application._build_template_tools,
+    "deepwork.workspaces.tools:WorkspaceTools": Application._build_workspace_tools,
+    "deepwork.workspaces.tools:RepositoryTools": Application._build_repository_tools,
+    "deepwork.tracking.tools:TrackTools": lambda app: app._track_tools,
+    "deepwork.tracking.log_tools:LogTools": Application._build_log_tools,
+    "deepwork.tracking.context_tools:ContextTools": Application._build_context_tools,
+    "deepwork.jobs.tools:WorkflowTools": lambda app: app.jobs.tools,
+    "deepwork.reviews.tools:ReviewTools": lambda app: app.reviews,
+    _COMBINED: Application._build_start_workflow,
+}
+
+ALL_TOOL_CLASSES = tuple(_BUILDERS)
+"""The classes whose public methods are tools, as `module:name`."""

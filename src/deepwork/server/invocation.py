@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel
-
 from deepwork.access import rules
 from deepwork.access.audit import AuditRecord
 from deepwork.access.audit_chain import REPEATED, classify_outcome
 from deepwork.access.models import Scope
 from deepwork.agents.store import AgentStore
+from deepwork.answers import Answer, read_answer, to_json_value
 from deepwork.call import ActionOutcome, AlreadyAnswered, Call, is_person, use_call
 from deepwork.database.idempotency import KeyStore, compute_digest, find_answer, run_once
 from deepwork.database.transaction import Database, Transaction, join_transaction
@@ -22,7 +21,6 @@ from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFoun
 from deepwork.observability.calls import CallRecorder
 from deepwork.server.registry import ToolSpec
 from deepwork.tool_declarations import InTransaction
-from deepwork.tool_types import Answer
 
 log = logging.getLogger("deepwork")
 
@@ -41,7 +39,7 @@ def invoke(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: C
 
 
 def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
-    record = AuditRecord(call, spec.parameters.model_fields, given)
+    record = AuditRecord(call, spec.parameter_names, given)
     digest = "" if call.key is None else compute_digest(given)
     outcomes: list[ActionOutcome] = []
     call = replace(call, record=record, digest=digest, outcomes=outcomes)
@@ -91,7 +89,7 @@ def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str
 def _invoke_read_only(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
     with use_call(call):
         require_scope(spec, given, call)
-        return to_json_values(spec.method(**spec.validate_arguments(given)))
+        return to_json_value(spec.method(**spec.validate_arguments(given)))
 
 
 def _invoke_changing(
@@ -107,7 +105,7 @@ def _invoke_changing(
     def work() -> Any:
         nonlocal has_worked
         has_worked = True
-        return to_json_values(spec.method(**arguments))
+        return to_json_value(spec.method(**arguments))
 
     if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
         return run_once(database, call, work)
@@ -129,8 +127,8 @@ def _invoke_long_running(database: Database, spec: ToolSpec, arguments: Mapping[
     except AlreadyAnswered as earlier:
         return earlier.answer
     if isinstance(answer, InTransaction):
-        return run_once(database, call, lambda: to_json_values(answer.work()))
-    return to_json_values(answer)
+        return run_once(database, call, lambda: to_json_value(answer.work()))
+    return to_json_value(answer)
 
 
 def _revise_answer(
@@ -141,12 +139,13 @@ def _revise_answer(
     The answer stored under the idempotency key was committed before they ran, so it is replaced: a repeated
     call returns the answer that this one does.
     """
-    if spec.answer_model is None or not issubclass(spec.answer_model, Answer):
+    kind = spec.answer_type
+    if not isinstance(kind, type) or not issubclass(kind, Answer):
         return answer
-    model = spec.answer_model.model_validate(answer)
+    model = read_answer(kind, answer)
     for outcome in outcomes:
         model = model.revise(outcome)
-    revised = to_json_values(model)
+    revised = to_json_value(model)
     if call.key is not None and revised != answer:
         with database.transaction() as tx:
             KeyStore(tx).replace_answer(call, answer, revised)
@@ -166,15 +165,6 @@ def _find_registrar(tx: Transaction, agent_id: str) -> str | None:
         return AgentStore(tx).get(agent_id).registered_by
     except NotFound:  # the tool raises its own error
         return None
-
-
-def to_json_values(answer: Any) -> Any:
-    """Convert an answer to JSON values."""
-    if isinstance(answer, BaseModel):
-        return answer.model_dump(mode="json")
-    if isinstance(answer, list | tuple):
-        return [to_json_values(item) for item in answer]
-    return answer
 
 
 def error_to_dict(error: Exception, doing: str) -> dict[str, str | bool]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from deepwork import __version__
 from deepwork.access.models import Scope
 from deepwork.access.rules import is_offered_to
 from deepwork.call import Call
-from deepwork.database.idempotency import check_key
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.observability import tracing
 from deepwork.protocol.messages import JsonText, Request, RequestError, to_json
@@ -22,13 +20,12 @@ from deepwork.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
 from deepwork.protocol.service import HttpCaller, ToolAnswer
 from deepwork.server.application import Application
 from deepwork.server.instructions import build_instructions
-from deepwork.server.invocation import error_to_dict, invoke
-from deepwork.server.prompts import build_prompts
 from deepwork.server.registry import ToolSpec
-from deepwork.server.resources import ResourceReader, build_resources
 from deepwork.server.toolsets import select_tools
 
-log = logging.getLogger("deepwork.calls")
+if TYPE_CHECKING:
+    from deepwork.server.prompts import PromptSpec
+    from deepwork.server.resources import ResourceReader, ResourceSpec
 
 KEY = "deepwork/idempotency-key"
 CLIENT = "deepwork/client"
@@ -47,11 +44,28 @@ class McpService:
             tools = {name: _to_read_only(spec) for name, spec in tools.items()}
         self.tools = tools
         self.instructions = build_instructions({spec.toolset for spec in tools.values()})
-        self.prompts = build_prompts(app, tools)
-        self._reader = ResourceReader(app, tools)
-        self.resources = build_resources(self._reader, tools)
         self._list_tools = cache(self._encode_tools)
         self._is_local = "://" not in app.settings.database
+
+    @cached_property
+    def prompts(self) -> dict[str, PromptSpec]:
+        """The prompts by name, imported on first use."""
+        from deepwork.server.prompts import build_prompts  # noqa: PLC0415
+
+        return build_prompts(self.app, self.tools)
+
+    @cached_property
+    def resources(self) -> list[ResourceSpec]:
+        """The resources, imported on first use."""
+        from deepwork.server.resources import build_resources  # noqa: PLC0415
+
+        return build_resources(self._reader, self.tools)
+
+    @cached_property
+    def _reader(self) -> ResourceReader:
+        from deepwork.server.resources import ResourceReader  # noqa: PLC0415
+
+        return ResourceReader(self.app, self.tools)
 
     def is_quick(self, request: Request) -> bool:
         """Whether a request only reads from a local store, and runs no program.
@@ -76,6 +90,8 @@ class McpService:
 
     def observe(self, request: Request) -> AbstractContextManager[object]:
         """Return the span of a request."""
+        if not tracing.is_on():
+            return tracing.NO_SPAN
         name = request.params.get("name")
         known = self.tools if request.method == "tools/call" else self.prompts
         session = request.caller.session_id if isinstance(request.caller, HttpCaller) else None
@@ -110,15 +126,15 @@ class McpService:
         return described
 
     def call_tool(self, request: Request, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Call a tool; errors have one format, and each call is logged with the job stack of its caller."""
+        """Call a tool; errors have one format."""
         try:
             spec = self._find_tool(name)
             call = build_call(name, request)
-            if log.isEnabledFor(logging.INFO):
-                log.info("%s by %s, stack %s", name, call.caller, self.app.describe_stack(call.caller))
             answer = self._invoke(request, spec, arguments, call)
             return build_tool_answer(answer)
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
+            from deepwork.server.invocation import error_to_dict  # noqa: PLC0415 - not before the first call
+
             return ToolAnswer(to_json(error_to_dict(error, name)), is_error=True)
 
     def _find_tool(self, name: str) -> ToolSpec:
@@ -133,6 +149,8 @@ class McpService:
     def _invoke(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
         if spec.declaration.long_running:  # it stops early once nobody waits for its answer
             call = replace(call, is_wanted=lambda: not request.is_cancelled)
+        from deepwork.server.invocation import invoke  # noqa: PLC0415 - not before the first call
+
         return invoke(self.app.database, spec, arguments, call)
 
     def list_prompts(self) -> list[dict[str, Any]]:
@@ -179,6 +197,8 @@ class McpService:
         try:
             return work(build_call(name, request))
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
+            from deepwork.server.invocation import error_to_dict  # noqa: PLC0415 - not before the first call
+
             details = error_to_dict(error, name)
             tracing.mark_failed(str(details["code"]))
             code = INVALID_PARAMS if isinstance(error, DeepworkError) else INTERNAL_ERROR
@@ -213,7 +233,11 @@ def get_scope(request: Request) -> Scope:
 
 
 def _parse_key(given: object) -> str | None:
-    return None if given is None else check_key(given)
+    if given is None:
+        return None
+    from deepwork.database.idempotency import check_key  # noqa: PLC0415 - most calls have no key
+
+    return check_key(given)
 
 
 def _format_caller(session_id: str | None, meta: Mapping[str, Any]) -> str:

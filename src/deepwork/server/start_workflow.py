@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
-
 from deepwork.errors import InvalidInput
 from deepwork.jobs.responses import Started
 from deepwork.jobs.tools import WorkflowTools
 from deepwork.tool_declarations import InTransaction, Traits, tool
-from deepwork.tool_types import Name, Text
+from deepwork.tool_types import Field, Name, Text
 from deepwork.tracking.models import Profile
 from deepwork.tracking.responses import WorkflowStarted
 from deepwork.tracking.tools import TrackTools

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Self
 
+from deepwork.answers import Answer
 from deepwork.plans.models import Complexity, Outline
 from deepwork.templates.models import Source, Template, Variable, task_to_dict
-from deepwork.tool_types import Answer
 
 MAX_LISTED_TASKS = 50
 MAX_LISTED_TEXT = 500

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
@@ -19,12 +17,14 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.templates import rules
 from deepwork.templates.catalog import CatalogContents, TemplateCatalog
-from deepwork.templates.inputs import Definition
 from deepwork.templates.models import Source, Template, TemplateEvent, Variable
 from deepwork.templates.responses import FileError, TemplateApplied, TemplateCreated, Templates, TemplateView
 from deepwork.templates.store import TemplateStore
 from deepwork.tool_declarations import Preset, Traits, tool
-from deepwork.tool_types import Id, Limit1000, Name
+from deepwork.tool_types import Field, Id, Limit1000, Name
+
+if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
+    from deepwork.templates.inputs import Definition
 
 
 class TemplateTools:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
-
 from deepwork.database.transaction import Database
 from deepwork.tool_declarations import Traits, tool
-from deepwork.tool_types import Id, Limit200
+from deepwork.tool_types import Field, Id, Limit200
 from deepwork.tracking.context import (
     ContextRequest,
     build_plan_context,

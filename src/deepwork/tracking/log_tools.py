@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, StringConstraints
-
 from deepwork.agents.store import AgentStore
 from deepwork.call import PERSON_PREFIX, is_person
 from deepwork.database.transaction import Database, Transaction
@@ -15,7 +13,7 @@ from deepwork.names import new_id
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
-from deepwork.tool_types import Id, Name, Text, check_object
+from deepwork.tool_types import Field, Id, Name, Text, check_object
 from deepwork.tracking.interfaces import JobSessionFinder
 from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, Subject, TrackEvent
 from deepwork.tracking.note_store import NoteStore
@@ -30,7 +28,7 @@ from deepwork.tracking.responses import (
 )
 from deepwork.tracking.store import TrackStore
 
-Message = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Message = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class LogTools:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from pydantic import model_serializer
-from pydantic_core.core_schema import SerializerFunctionWrapHandler
-
+from deepwork.answers import Answer
 from deepwork.timestamps import format_timestamp
-from deepwork.tool_types import Answer
 from deepwork.tracking.models import (
     CallerType,
     Category,
@@ -36,17 +33,6 @@ def _format_optional_time(moment: int | None) -> str | None:
 
 def _to_seconds(ms: int) -> int:
     return round(ms / 1000)
-
-
-class _AnswerWithNulls(Answer):
-    """An answer that keeps some keys even if their value is null."""
-
-    _kept_nulls: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _drop_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        shown = self._kept_nulls
-        return {key: value for key, value in dump(self).items() if value is not None or key in shown}
 
 
 class WorkflowStarted(Answer):
@@ -124,8 +110,8 @@ class PhaseCompleted(Answer):
     already_completed: bool | None = None
 
 
-class TaskStarted(_AnswerWithNulls):
-    _kept_nulls = frozenset({"snapshot_id"})
+class TaskStarted(Answer):
+    kept_nulls = frozenset({"snapshot_id"})
 
     task_id: str
     workflow_id: str
@@ -247,8 +233,8 @@ class TrackedWorkflows(Answer):
     total: int
 
 
-class PhaseView(_AnswerWithNulls):
-    _kept_nulls = frozenset({"phase_id", "started_at", "completed_at"})
+class PhaseView(Answer):
+    kept_nulls = frozenset({"phase_id", "started_at", "completed_at"})
 
     phase_number: int
     phase_name: str
@@ -291,8 +277,8 @@ def counts_to_dict(counts: TaskCounts) -> dict[str, int]:
     }
 
 
-class TrackedTaskView(_AnswerWithNulls):
-    _kept_nulls = frozenset({"phase_id", "agent_name", "completed_at", "duration_seconds", "summary"})
+class TrackedTaskView(Answer):
+    kept_nulls = frozenset({"phase_id", "agent_name", "completed_at", "duration_seconds", "summary"})
 
     id: str
     workflow_id: str

@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
-
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import InTransaction, Traits, tool
-from deepwork.tool_types import Id, Name, Text
+from deepwork.tool_types import Field, Id, Name, Text
 from deepwork.tracking import rules
 from deepwork.tracking.attribution_service import AttributionService
 from deepwork.tracking.completion import build_completion_answer, repeat_completion_answer

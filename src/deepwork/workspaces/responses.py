@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Self
 
+from deepwork.answers import Answer
 from deepwork.call import ActionOutcome
-from deepwork.tool_types import Answer
 from deepwork.workspaces.models import Repository, TreeRemoval, Workspace, WorkspaceStatus
 
 

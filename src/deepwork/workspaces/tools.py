@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field
-
+from deepwork.answers import Done
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.files.repositories import find_repository
@@ -16,7 +15,7 @@ from deepwork.plans.models import Task
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.tool_declarations import Traits, tool
-from deepwork.tool_types import Done, Id, Limit200, Limit1000, Name, Text
+from deepwork.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 from deepwork.workspaces import rules
 from deepwork.workspaces.models import Workspace, WorkspaceEvent, WorkspaceStatus
 from deepwork.workspaces.paths import require_allowed_tree_path, resolve_path

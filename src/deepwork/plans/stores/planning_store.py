@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-from pydantic_core import to_json
 
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
@@ -129,4 +128,6 @@ def _serialize_context(outline: Outline) -> str:
         "files_likely_affected": outline.files_likely_affected,
         "required_capabilities": outline.required_capabilities,
     }
-    return to_json({name: value for name, value in hints.items() if value}).decode()
+    return json.dumps(
+        {name: value for name, value in hints.items() if value}, ensure_ascii=False, separators=(",", ":")
+    )

@@ -1,0 +1,81 @@
+"""Writes the descriptions of all tools that servers and commands load instead of importing the tools."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import Any
+
+from deepwork.server.application import ALL_TOOL_CLASSES
+from deepwork.server.prepared_tools import SCHEMAS_FILE, TOOLS_FILE, compute_checksum
+from deepwork.server.registry import ToolSpec, import_class, list_specs
+from deepwork.server.tool_models import describe_parameters
+from deepwork.tool_declarations import ToolDeclaration, Traits
+
+
+def build_tools() -> dict[str, Any]:
+    """Describe the classes of tools, without schemas."""
+    return {
+        "checksum": compute_checksum(),
+        "classes": {path: _describe_class(path) for path in ALL_TOOL_CLASSES},
+    }
+
+
+def build_schemas() -> dict[str, Any]:
+    """Build the schemas of all tools, by class."""
+    return {
+        path: {spec.name: _build_schemas(spec) for spec in list_specs(import_class(path))}
+        for path in ALL_TOOL_CLASSES
+    }
+
+
+def render(data: dict[str, Any]) -> str:
+    """Render JSON with one line for each tool, so that changes are easy to review."""
+    text = json.dumps(data, indent=1, ensure_ascii=False, default=sorted)
+    shallow = json.loads(text)
+    return _render_level(shallow, _DEPTH_OF_TOOLS if "classes" in data else _DEPTH_OF_TOOLS - 2) + "\n"
+
+
+_DEPTH_OF_TOOLS = 4
+
+
+def _render_level(value: Any, depth: int) -> str:
+    if depth == 0 or not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    lines = [f"{json.dumps(key)}:{_render_level(each, depth - 1)}" for key, each in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _describe_class(path: str) -> dict[str, Any]:
+    tools = import_class(path)
+    specs = list_specs(tools)
+    return {
+        "traits": _drop_defaults(tools.traits, Traits),
+        "tools": {spec.name: _describe_tool(spec) for spec in specs},
+    }
+
+
+def _describe_tool(spec: ToolSpec) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "declaration": _drop_defaults(spec.declaration, ToolDeclaration),
+        "description": spec.description,
+        "parameters": describe_parameters(spec.parameters),
+    }
+    return described | ({"ends_in_transaction": True} if spec.ends_in_transaction else {})
+
+
+def _build_schemas(spec: ToolSpec) -> dict[str, Any]:
+    output = {} if spec.output_schema is None else {"output": spec.output_schema}
+    return {"input": spec.input_schema, **output}
+
+
+def _drop_defaults(value: Any, kind: type[Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults."""
+    defaults = {each.name: each.default for each in fields(kind)}
+    return {name: each for name, each in asdict(value).items() if each != defaults[name] and each != {}}
+
+
+if __name__ == "__main__":
+    TOOLS_FILE.parent.mkdir(exist_ok=True)
+    TOOLS_FILE.write_text(render(build_tools()), encoding="utf-8")
+    SCHEMAS_FILE.write_text(render(build_schemas()), encoding="utf-8")

@@ -1,0 +1,95 @@
+"""Runs the MCP server, as fast as possible where a client starts it over standard streams.
+
+A client waits for every start, so plain command lines are read here: importing click takes a third of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from deepwork.config import Settings, find_project, find_unknown_keys, load_settings
+from deepwork.errors import DeepworkError
+from deepwork.observability.calls import set_stack_source
+from deepwork.observability.logs import set_request_id_source, start_logging
+from deepwork.observability.tracing import start_tracing
+from deepwork.protocol.handler import MessageHandler, get_request_id
+from deepwork.server.application import Application
+from deepwork.server.mcp_service import McpService
+
+_VALUES = {
+    f"--{name.replace('_', '-')}": name
+    for name in ("path", "toolsets", "tools", "exclude_tools", "external_runner", "platform", "log_level")
+}
+_SWITCHES: dict[str, tuple[str, Any]] = {
+    "--read-only": ("read_only", True),
+    "--output-schemas": ("output_schemas", True),
+    "--no-quality-gate": ("quality_gate", "false"),
+    "--global": ("global_store", True),
+}
+
+
+def plan_launch(words: Sequence[str]) -> Callable[[], None] | None:
+    """Return what `deepwork serve` with these arguments does; None if click should read them.
+
+    Everything unusual is left to click: other flags, other transports, mistakes.
+    """
+    flags = parse_flags(words)
+    if flags is None or sys.stdout is None or os.environ.get("DEEPWORK_LOG_FORMAT"):
+        return None
+    path = flags.pop("path", None)
+    try:
+        settings = load_settings(Path(path) if path else find_project(Path.cwd()), flags)
+    except (DeepworkError, OSError):
+        return None
+    return (lambda: run_server(settings, "text")) if settings.transport == "stdio" else None
+
+
+def parse_flags(words: Sequence[str]) -> dict[str, Any] | None:
+    """Parse flags of the form `--name value`; None if there is anything else."""
+    flags: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if word in _SWITCHES:
+            name, value = _SWITCHES[word]
+        elif word in _VALUES:
+            name, value = _VALUES[word], next(rest, "-")
+        else:
+            return None
+        if name in flags or (isinstance(value, str) and value.startswith("-")):
+            return None
+        flags[name] = value
+    return flags
+
+
+def run_server(settings: Settings, log_format: str) -> None:
+    """Run the server until its client leaves or a signal arrives."""
+    start_logging(settings.server_log_level, log_format)
+    for key in find_unknown_keys(settings.project_root):
+        logging.getLogger("deepwork").warning("config.yml has an unknown key %r.", key)
+    set_request_id_source(get_request_id)
+    end_tracing = start_tracing(os.environ)
+    app = Application(settings)
+    set_stack_source(app.describe_stack)
+    try:
+        _serve(app, MessageHandler(McpService(app)))
+    finally:
+        app.close()
+        end_tracing()
+
+
+def _serve(app: Application, handler: MessageHandler) -> None:
+    if app.settings.transport == "stdio":
+        from deepwork.protocol.transports.stdio import serve_stdio  # noqa: PLC0415 - not over HTTP
+
+        serve_stdio(handler)
+    else:
+        import anyio  # noqa: PLC0415 - not over stdio
+
+        from deepwork.server.http.serving import serve_http  # noqa: PLC0415 - not over stdio
+
+        anyio.run(serve_http, app, handler)

@@ -12,6 +12,8 @@ export UV_PYTHON_DOWNLOADS := never
 
 # Browser tests check accessibility with axe-core from npm; without a browser they are skipped anyway.
 AXE := $(if $(and $(shell command -v npm),$(shell command -v chromium)),web/node_modules/.ready)
+# The official conformance suite of MCP, from npm; without npm its test is skipped.
+CONFORMANCE := $(if $(shell command -v npm),tests/conformance/node_modules/.ready)
 
 .PHONY: help demo test flaky bench chaos clients e2e soak check web docs schema screenshots site format lock clean
 
@@ -21,10 +23,10 @@ help: ## List the targets.
 demo: $(READY) ## Run agents, a job, reviews, a plan and a track on real servers; in a terminal the dashboard stays open.
 	@$(BIN)/python -P demo/main.py
 
-test: $(READY) $(AXE) ## Run all tests, on SQLite and on a real PostgreSQL; browser tests need chromium.
+test: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests, on SQLite and on a real PostgreSQL; browser tests need chromium.
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-flaky: $(READY) $(AXE) ## Run all tests three times under varied conditions, to find those that depend on chance.
+flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests three times under varied conditions, to find those that depend on chance.
 	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)
 
 bench: $(READY) ## Measure speed relative to a bare echo server; ARGS=--save stores the result as the baseline.
@@ -65,6 +67,10 @@ web/node_modules/.ready: web/package.json web/package-lock.json
 	@cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
 
+tests/conformance/node_modules/.ready: tests/conformance/package.json tests/conformance/package-lock.json
+	@cd tests/conformance && npm install --no-save --no-audit --no-fund --loglevel=error
+	@touch $@
+
 docs: $(READY) ## Write the pages, JSON Schemas, tool descriptions and completion index that are generated from the code.
 	$(BIN)/python -P scripts/prepared_tools.py
 	$(BIN)/python -P scripts/tools_page.py
@@ -94,7 +100,7 @@ lock: $(READY) ## Pin the dependencies, with hashes and without index URLs.
 		--no-header - -o requirements/uv.txt
 
 clean: ## Remove everything that these targets created.
-	rm -rf .venv build dist reports web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist reports web/node_modules tests/conformance/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml requirements/dev.txt requirements/uv.txt

@@ -10,6 +10,7 @@ import pytest
 
 from deepwork.protocol.handler import MessageHandler, get_request_id
 from deepwork.protocol.messages import Peer, Response, encode_response, to_json
+from deepwork.protocol.service import ToolAnswer
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
 from protocol.transcript import INITIALIZE, call, notify, request, wrap
 
@@ -106,6 +107,16 @@ def test_the_first_request_decides_the_era(service: FakeService):
     handler.handle(request("x", "initialize", INITIALIZE).message, older)
 
     assert (stateless.is_stateless, older.is_stateless) == (True, False)
+
+
+def test_attachments_follow_the_text_of_an_answer(service: FakeService):
+    image = {"type": "image", "data": "AA==", "mimeType": "image/png"}
+    handler, peer, _ = connect(service)
+    service.call_tool = lambda *_: ToolAnswer("See:", attachments=[image])  # type: ignore[method-assign]
+
+    answer = parse(handler.handle(call("x", "draw").message, peer))
+
+    assert answer["result"]["content"] == [{"type": "text", "text": "See:"}, image]
 
 
 def test_the_id_of_a_request_is_known_only_while_it_is_answered(service: FakeService):

@@ -176,7 +176,7 @@ class MessageHandler:
         answer = self._service.call_tool(
             request, request.params["name"], request.params.get("arguments") or {}
         )
-        result: dict[str, Any] = {"content": [{"type": "text", "text": answer.text}]}
+        result: dict[str, Any] = {"content": [{"type": "text", "text": answer.text}, *answer.attachments]}
         if answer.structured is not None:
             result["structuredContent"] = answer.structured
         return {**result, "isError": answer.is_error}

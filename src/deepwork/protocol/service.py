@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,6 +27,8 @@ class ToolAnswer:
     text: str
     structured: JsonText | None = None
     is_error: bool = False
+    attachments: Sequence[Mapping[str, Any]] = ()
+    """Content that follows the text, such as images and embedded resources."""
 
 
 class Service(Protocol):

@@ -161,10 +161,15 @@ def compare(core: dict[str, Any], fastmcp: dict[str, Any], allowed: Allowed) -> 
     assert not allowed.keys() - found.keys(), "this no longer differs: remove it from the list"
 
 
-def test_the_transcript_is_long_and_its_names_are_unique():
-    for steps in (list_handshake_steps(), list_stateless_steps()):
-        assert len({step.name for step in steps}) == len(steps)
-    assert len(list_handshake_steps()) + len(list_stateless_steps()) >= 100
+def test_each_transcript_is_long_and_its_names_are_unique():
+    transcripts: list[Sequence[Step | HttpStep]] = [
+        list_handshake_steps(),
+        list_stateless_steps(),
+        list_http_handshake_steps(),
+        list_http_stateless_steps(),
+    ]
+    for names in ([step.name for step in steps] for steps in transcripts):
+        assert len(set(names)) == len(names) >= 100
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2020-01-01"])

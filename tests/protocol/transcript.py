@@ -272,6 +272,22 @@ def list_stateless_steps() -> list[Step]:
         request("bad capabilities", "tools/list", {"_meta": ENVELOPE | {f"{RESERVED}clientCapabilities": 5}}),
         request("a bad client", "tools/list", {"_meta": ENVELOPE | {f"{RESERVED}clientInfo": 5}}),
         request("a client", "prompts/list", {"_meta": ENVELOPE | {f"{RESERVED}clientInfo": CLIENT}}),
+        request(
+            "a client without a version",
+            "prompts/list",
+            {"_meta": ENVELOPE | {f"{RESERVED}clientInfo": {"name": "x"}}},
+        ),
+        request("no revision", "prompts/list", {"_meta": ENVELOPE | {key: None}}),
+        request("an empty revision", "prompts/list", {"_meta": ENVELOPE | {key: ""}}),
+        request("a call without an envelope", "tools/call", {"name": "agent_list"}),
+        request(
+            "a call of another revision",
+            "tools/call",
+            {"name": "agent_list", "_meta": ENVELOPE | {key: "2027-01-01"}},
+        ),
+        wrap(request("no more subscription", "resources/unsubscribe", {"uri": "deepwork://sessions"})),
+        request("an unknown method without an envelope", "foo/bar", {}),
+        wrap(request("tools with further parameters", "tools/list", {"x": 1})),
     ]
 
 
@@ -328,7 +344,10 @@ def list_http_handshake_steps() -> list[HttpStep]:
             "a call", call("x", "agent_register", {"name": "Ada", "runtime": "codex"}).message, keeps="ada"
         ),
         HttpStep("a read", call("x", "agent_get", {"id": "@ada"}).message),
-        HttpStep("an unknown method", {"jsonrpc": "2.0", "id": 2, "method": "foo"}),
+        *(
+            HttpStep(f"in a session: {step.name}", step.message, keeps=step.keeps)
+            for step in list_common_steps()
+        ),
         HttpStep("the end", method="DELETE"),
         HttpStep("after the end", ping),
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 PERSON_PREFIX = "human:"
 """Begins the callers that the dashboard builds. No agent's caller does: the name of a token has no colon, and
@@ -15,6 +15,16 @@ all others are `local`, `anonymous` or begin with `session:` or `client:`."""
 
 CANCELLED = "CANCELLED"
 """The code of a cancelled call. No error uses it, since no client would receive it."""
+
+
+class ReportProgress(Protocol):
+    """Takes how much is done, of how much if that is known, and a short sentence for people."""
+
+    def __call__(self, progress: float, total: float | None = None, message: str | None = None) -> None: ...
+
+
+def ignore_progress(progress: float, total: float | None = None, message: str | None = None) -> None:
+    """Report to nobody."""
 
 
 class ActionOutcome:
@@ -37,6 +47,8 @@ class Call:
     """Hash of the arguments of a call with a key; only the same arguments get the stored answer."""
     is_wanted: Callable[[], bool] = field(default=lambda: True, compare=False)
     """Returns False after the client cancelled the call."""
+    report_progress: ReportProgress = field(default=ignore_progress, compare=False)
+    """Tells the client how far the call is, if it wants to know; may be called often, and from any thread."""
     record: Callable[[Any], None] | None = field(default=None, compare=False)
     """Called at the end of each writing transaction of the call, to write its audit entry."""
     outcomes: list[ActionOutcome] | None = field(default=None, compare=False)

@@ -49,6 +49,8 @@ class ToolDeclaration:
     in the database it returns `InTransaction`. A tool that stores its effects elsewhere stores its answer
     with them, and raises `AlreadyAnswered` when an idempotency key is repeated.
     """
+    may_become_task: bool = False
+    """Whether a slow call may be answered with a task of MCP, which goes on while the client polls it."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def tool(
     for_people: bool = False,
     offered_on_read_only_server: bool = False,
     long_running: bool = False,
+    may_become_task: bool = False,
 ) -> Callable[[Method], Method]:
     """Declare a method as a tool. A tool with the scope `read` is read-only."""
     is_read_only = scope == "read" if read_only is None else read_only
@@ -118,6 +121,7 @@ def tool(
         for_people=for_people,
         offered_on_read_only_server=offered_on_read_only_server,
         long_running=long_running,
+        may_become_task=may_become_task,
     )
 
     def declare(method: Method) -> Method:

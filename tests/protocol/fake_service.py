@@ -18,6 +18,7 @@ class FakeService:
     """Offers `slow`, which reports progress, and nothing else."""
 
     name, version, instructions = "fake", "1", "Wait."
+    offers_tasks = True
 
     def __init__(self) -> None:
         self.may_end = threading.Event()
@@ -29,6 +30,12 @@ class FakeService:
 
     def is_long(self, request: Request) -> bool:
         return False
+
+    def may_become_task(self, request: Request) -> bool:
+        return True
+
+    def get_owner(self, request: Request) -> Any:
+        return request.caller
 
     def observe(self, request: Request) -> AbstractContextManager[object]:
         return nullcontext()

@@ -36,6 +36,7 @@ from protocol.transcript import (
 NEVER_CHANGES = "lists never change while a server runs, so we do not promise to announce changes"
 NOT_OFFERED = "a method that we do not offer is unknown, whatever its parameters"
 NO_UI = "we offer no user interface extension"
+TASKS = "FastMCP offers tasks only with another package"
 NO_LOGS = "we send no log messages, and this revision has no method to set their level"
 PROMISES = ("prompts.listChanged", "resources.listChanged", "resources.subscribe", "tools.listChanged")
 Allowed = dict[tuple[str, str], str]
@@ -46,7 +47,8 @@ IN_HANDSHAKE: Allowed = {
 }
 IN_STATELESS: Allowed = {
     **{("discovery", f"result.capabilities.{promise}"): NEVER_CHANGES for promise in PROMISES},
-    ("discovery", "result.capabilities.extensions"): NO_UI,
+    ("discovery", "result.capabilities.extensions.io.modelcontextprotocol/ui"): NO_UI,
+    ("discovery", "result.capabilities.extensions.io.modelcontextprotocol/tasks"): TASKS,
     ("discovery", "result.capabilities.logging"): NO_LOGS,
     ("a listener to nothing", "error.code"): NOT_OFFERED,
     ("a listener to nothing", "error.message"): NOT_OFFERED,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from deepwork.call import current_call
 from deepwork.errors import GitError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import hold_file_lock
@@ -50,6 +51,7 @@ _IGNORED_FOLDERS = frozenset(
 )
 _MAX_FILES = 50_000
 _MAX_SECONDS = 10.0
+_REPORT_EVERY = 1000
 _MIN_TRUSTED_AGE_NS = 2 * 10**9
 
 _Files = dict[str, str]
@@ -129,6 +131,8 @@ class ChecksumSnapshotStore:
                 unreadable.append(path)
                 continue
             files[path] = checksum
+            if len(files) % _REPORT_EVERY == 0:
+                current_call().report_progress(len(files), None, f"Read {len(files)} files")
             if now - status.st_mtime_ns > _MIN_TRUSTED_AGE_NS:  # newer: may change within the same timestamp
                 seen[path] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, checksum)
         self._cache = seen

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from deepwork.call import current_call, ignore_progress
 from deepwork.errors import GitError
 from deepwork.git.command import MAX_LISTING_BYTES, Git, check_hash
 
@@ -91,7 +92,10 @@ class PrivateIndex:
         """Add the files as they are now; return the paths that git cannot add."""
         refused: list[str] = []
         waiting = [paths[start : start + _BATCH_SIZE] for start in range(0, len(paths), _BATCH_SIZE)]
+        report = current_call().report_progress if len(waiting) > 1 else ignore_progress
         while waiting:
+            left = sum(map(len, waiting))
+            report(len(paths) - left, len(paths), f"Read {len(paths) - left} of {len(paths)} changed files")
             some = waiting.pop()
             try:
                 self.run("update-index", *_ADD_FLAGS, "-z", "--stdin", input=_to_input(some))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deepwork.call import ReportProgress, ignore_progress
 from deepwork.errors import InvalidInput, ReviewerError
 from deepwork.files.atomic import write_atomically
 from deepwork.files.paths import read_confined
@@ -113,6 +114,29 @@ class ReviewTask:
     target_file: str | None = None
 
 
+class ReviewCounter:
+    """Reports how many reviews of one call have started and finished."""
+
+    def __init__(self, total: int, report_progress: ReportProgress) -> None:
+        self._total, self._report_progress = total, report_progress
+        self._started = self._finished = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def count(self) -> Iterator[None]:
+        """Count the review that the block runs."""
+        with self._lock:
+            self._started += 1
+            self._report(f"Started review {self._started} of {self._total}")
+        yield
+        with self._lock:
+            self._finished += 1
+            self._report(f"Finished {self._finished} of {self._total} reviews")
+
+    def _report(self, message: str) -> None:
+        self._report_progress(self._finished, self._total, message)
+
+
 class QualityGate:
     """Runs an external reviewer, or writes instructions for a reviewer that the agent starts itself."""
 
@@ -126,12 +150,17 @@ class QualityGate:
         self._slots = threading.BoundedSemaphore(max_parallel)
 
     def evaluate_reviews(
-        self, submission: Submission, passed_before: set[str], is_wanted: IsWanted
+        self,
+        submission: Submission,
+        passed_before: set[str],
+        is_wanted: IsWanted,
+        report_progress: ReportProgress = ignore_progress,
     ) -> Outcome:
         """Run the reviews that have not passed before."""
         marked = [(task, compute_mark(submission, task)) for task in list_review_tasks(submission)]
         pending = [(task, each) for task, each in marked if each not in passed_before]
-        results = self._run_reviews(submission, [task for task, _ in pending], is_wanted)
+        counter = ReviewCounter(len(pending), report_progress)
+        results = self._run_reviews(submission, [task for task, _ in pending], is_wanted, counter)
         marks = frozenset(
             before
             for (task, before), result in zip(pending, results, strict=True)
@@ -144,14 +173,21 @@ class QualityGate:
         return SentBack("; ".join(result.feedback for result in failed), failed, marks)
 
     def _run_reviews(
-        self, submission: Submission, pending: Sequence[ReviewTask], is_wanted: IsWanted
+        self,
+        submission: Submission,
+        pending: Sequence[ReviewTask],
+        is_wanted: IsWanted,
+        counter: ReviewCounter,
     ) -> list[ReviewResult]:
         """Run reviews in parallel; return their results in order. The first error stops the others."""
         failures: list[ReviewerError] = []
 
         def run(task: ReviewTask) -> ReviewResult | None:
             try:
-                with self._acquire_slot(lambda: is_wanted() and not failures) as still_wanted:
+                with (
+                    self._acquire_slot(lambda: is_wanted() and not failures) as still_wanted,
+                    counter.count(),
+                ):
                     return self._run_review(submission, task, still_wanted)
             except ReviewerError as error:
                 failures.append(error)

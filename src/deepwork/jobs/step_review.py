@@ -66,7 +66,8 @@ class StepReviewService:
         if self._gate.cli is None:
             return self._request_self_review(session, submission)
         passed_before = self._find_passed(submission)
-        outcome = self._gate.evaluate_reviews(submission, passed_before, current_call().is_wanted)
+        call = current_call()
+        outcome = self._gate.evaluate_reviews(submission, passed_before, call.is_wanted, call.report_progress)
         self._record_outcome(session, outcome)
         return outcome
 

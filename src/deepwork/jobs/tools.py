@@ -100,7 +100,7 @@ class WorkflowTools:
 
         return self._state.start(create)
 
-    @tool("work", long_running=True)
+    @tool("work", long_running=True, may_become_task=True)
     def finished_step(
         self,
         outputs: SubmittedOutputs,

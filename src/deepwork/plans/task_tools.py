@@ -145,7 +145,7 @@ class TaskTools:
             self._save(tx, work, planned)
             return Done()
 
-    @tool("work", acts_as="agent_id", idempotent=True, for_people=True)
+    @tool("work", acts_as="agent_id", idempotent=True, for_people=True, may_become_task=True)
     def task_update_status(
         self,
         id: Id,

@@ -21,7 +21,14 @@ REVISION_HEADER = "mcp-protocol-version"
 METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
 
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY = {
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/cancel": "taskId",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tools/call": "name",
+}
 """By method, the parameter that the header `Mcp-Name` repeats."""
 
 

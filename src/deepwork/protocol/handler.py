@@ -21,6 +21,7 @@ from deepwork.protocol.messages import (
     to_json,
 )
 from deepwork.protocol.parameters import check_parameters
+from deepwork.protocol.progress import SignsOfLife
 from deepwork.protocol.revisions import (
     CACHEABLE_METHODS,
     HANDSHAKE_METHODS,
@@ -32,9 +33,11 @@ from deepwork.protocol.revisions import (
     SERVER_KEY,
     STATELESS_METHODS,
     STATELESS_REVISIONS,
+    TASKS_EXTENSION,
     UNSUPPORTED_REVISION,
 )
 from deepwork.protocol.service import Service
+from deepwork.protocol.tasks import Task, Tasks, knows_tasks, require_tasks
 
 log = logging.getLogger("deepwork")
 
@@ -54,6 +57,8 @@ class MessageHandler:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self.tasks = Tasks()
+        self._signs_of_life = SignsOfLife()
         self._methods: dict[str, Callable[[Request], Result]] = {
             "completion/complete": self._complete,
             "initialize": self._initialize,
@@ -65,6 +70,9 @@ class MessageHandler:
             "resources/read": lambda request: service.read_resource(request, request.params["uri"]),
             "resources/templates/list": lambda _: {"resourceTemplates": service.list_templates()},
             "server/discover": self._discover,
+            "tasks/cancel": self._cancel_task,
+            "tasks/get": lambda request: self._find_task(request).describe_fully(),
+            "tasks/update": self._update_task,
             "tools/call": self._call_tool,
             "tools/list": lambda request: {"tools": service.list_tools(request)},
         }
@@ -108,6 +116,9 @@ class MessageHandler:
         try:
             return None if request.is_cancelled else self._answer(request, headers)
         finally:
+            if request.progress is not None:
+                self._signs_of_life.forget(request.progress)
+                request.progress.end()
             if request.peer is not None:
                 request.peer.end(request)
 
@@ -148,7 +159,7 @@ class MessageHandler:
         check_envelope(request, headers)
         _require_method(request, STATELESS_METHODS)
         check_parameters(request.method, request.params, is_stateless=True)
-        result = {**self._methods[request.method](request), **self._stateless_fields}
+        result = {**self._stateless_fields, **self._methods[request.method](request)}
         return result | _NOT_TO_BE_KEPT if request.method in CACHEABLE_METHODS else result
 
     def _initialize(self, request: Request) -> Result:
@@ -163,9 +174,12 @@ class MessageHandler:
         }
 
     def _discover(self, _: Request) -> Result:
+        capabilities = {name: each for name, each in _CAPABILITIES.items() if name != "logging"}
+        if self._service.offers_tasks:
+            capabilities["extensions"] = {TASKS_EXTENSION: {}}
         return {
             "supportedVersions": STATELESS_REVISIONS,
-            "capabilities": {name: each for name, each in _CAPABILITIES.items() if name != "logging"},
+            "capabilities": capabilities,
             "instructions": self._service.instructions,
         }
 
@@ -173,6 +187,31 @@ class MessageHandler:
         return {"name": self._service.name, "version": self._service.version}
 
     def _call_tool(self, request: Request) -> Result:
+        if request.wants_progress and self._service.is_long(request):
+            self._signs_of_life.watch(request.begin_progress())
+        if request.is_stateless and knows_tasks(request) and self._service.may_become_task(request):
+            owner = self._service.get_owner(request)
+            return self.tasks.run(
+                request, owner, lambda: {**self._stateless_fields, **self._run_tool(request)}
+            )
+        return self._run_tool(request)
+
+    def _find_task(self, request: Request) -> Task:
+        if not self._service.offers_tasks:
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", request.method)
+        require_tasks(request)
+        return self.tasks.find(request.params["taskId"], self._service.get_owner(request))
+
+    def _cancel_task(self, request: Request) -> Result:
+        self._find_task(request).cancel()
+        return {}
+
+    def _update_task(self, request: Request) -> Result:
+        """Acknowledge the responses to questions; no task of ours asks any."""
+        self._find_task(request)
+        return {}
+
+    def _run_tool(self, request: Request) -> Result:
         answer = self._service.call_tool(
             request, request.params["name"], request.params.get("arguments") or {}
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deepwork.protocol.progress import Progress
 from deepwork.protocol.revisions import INVALID_PARAMS, REVISION_KEY
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -89,6 +90,8 @@ class Request:
     is_stateless: bool = False
     is_cancelled: bool = False
     """Whether the client no longer wants the answer; a service may look at it and stop early."""
+    progress: Progress | None = None
+    """Set when the work first reports something, and from the start for calls that may take minutes."""
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -104,12 +107,28 @@ class Request:
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Tell the client how far the request is, if it asked for that with a `progressToken`."""
-        token = self.meta.get("progressToken")
-        if token is None or self.notify is None or self.is_cancelled:
-            return
-        known = {"progressToken": token, "progress": progress, "total": total, "message": message}
-        params = {name: value for name, value in known.items() if value is not None}
-        self.notify(encode_notification("notifications/progress", params))
+        if self.can_report:
+            (self.progress or self.begin_progress()).report(progress, total, message)
+
+    @property
+    def can_report(self) -> bool:
+        """Whether progress reaches the client: by notifications, or as the status of a task."""
+        return self.progress is not None or self.wants_progress
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client asked for notifications, and can get them."""
+        return self.notify is not None and self.meta.get("progressToken") is not None
+
+    def begin_progress(self) -> Progress:
+        """Prepare to report, from any thread."""
+        self.progress = Progress(self._send_progress if self.wants_progress else None)
+        return self.progress
+
+    def _send_progress(self, params: Mapping[str, Any]) -> None:
+        if self.notify is not None and not self.is_cancelled:
+            named = {"progressToken": self.meta["progressToken"], **params}
+            self.notify(encode_notification("notifications/progress", named))
 
 
 def has_envelope(params: Mapping[str, Any]) -> bool:

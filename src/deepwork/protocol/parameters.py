@@ -75,6 +75,7 @@ def _is_context(value: Any) -> bool:
 _META: Mapping[str, Check] = {"progressToken?": _is_token}
 _ENVELOPE: Mapping[str, Check] = {CAPABILITIES_KEY: _is_object, f"{CLIENT_KEY}?": _is_client}
 _PAGE: Mapping[str, Check] = {"cursor?": _is_text}
+_TASK: Mapping[str, Check] = {"taskId": _is_text}
 _SHAPES: Mapping[str, Mapping[str, Check]] = {
     "completion/complete": {"ref": _is_reference, "argument": _is_argument, "context?": _is_context},
     "initialize": {"protocolVersion": _is_text, "capabilities": _is_object, "clientInfo": _is_client},
@@ -86,6 +87,9 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
     "resources/read": {"uri": _is_text},
     "resources/templates/list": _PAGE,
     "server/discover": {},
+    "tasks/cancel": _TASK,
+    "tasks/get": _TASK,
+    "tasks/update": {**_TASK, "inputResponses": _is_object},
     "tools/call": {"name": _is_text, "arguments?": _is_object},
     "tools/list": _PAGE,
 }

@@ -16,6 +16,7 @@ REVISION_KEY: Final = f"{_RESERVED}protocolVersion"
 CAPABILITIES_KEY: Final = f"{_RESERVED}clientCapabilities"
 CLIENT_KEY: Final = f"{_RESERVED}clientInfo"
 SERVER_KEY: Final = f"{_RESERVED}serverInfo"
+TASKS_EXTENSION: Final = f"{_RESERVED}tasks"
 
 _COMMON = frozenset(
     {
@@ -30,7 +31,7 @@ _COMMON = frozenset(
     }
 )
 HANDSHAKE_METHODS: Final = _COMMON | {"initialize", "logging/setLevel", "ping"}
-STATELESS_METHODS: Final = _COMMON | {"server/discover"}
+STATELESS_METHODS: Final = _COMMON | {"server/discover", "tasks/cancel", "tasks/get", "tasks/update"}
 CACHEABLE_METHODS: Final = frozenset(
     {
         "prompts/list",
@@ -50,6 +51,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 REQUEST_CANCELLED: Final = -32800
 HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
 
 HTTP_STATUS: Final = {
@@ -57,6 +59,7 @@ HTTP_STATUS: Final = {
     INVALID_REQUEST: 400,
     INVALID_PARAMS: 400,
     HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
     UNSUPPORTED_REVISION: 400,
     METHOD_NOT_FOUND: 404,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -41,12 +41,20 @@ class Service(Protocol):
     name: str
     version: str
     instructions: str
+    offers_tasks: bool
+    """Whether there is a tool whose calls may become tasks."""
 
     def is_quick(self, request: Request) -> bool:
         """Whether the answer takes a few milliseconds at most, so that a reader may compute it itself."""
 
     def is_long(self, request: Request) -> bool:
         """Whether the answer may take minutes."""
+
+    def may_become_task(self, request: Request) -> bool:
+        """Whether a slow call may be answered with a task."""
+
+    def get_owner(self, request: Request) -> Hashable:
+        """Return who may ask for the task that a call becomes."""
 
     def observe(self, request: Request) -> AbstractContextManager[object]:
         """Return a context that surrounds each request, for traces."""

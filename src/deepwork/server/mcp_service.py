@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -45,6 +45,7 @@ class McpService:
         self.tools = tools
         self.instructions = build_instructions({spec.toolset for spec in tools.values()})
         self._list_tools = cache(self._encode_tools)
+        self.offers_tasks = any(spec.declaration.may_become_task for spec in tools.values())
         self._is_local = "://" not in app.settings.database
 
     @cached_property
@@ -82,6 +83,16 @@ class McpService:
         """Whether a call runs programs, or waits for a lock."""
         spec = self._get_spec(request)
         return spec is not None and spec.declaration.long_running
+
+    def may_become_task(self, request: Request) -> bool:
+        """Whether a call's tool declares that it may be answered with a task."""
+        spec = self._get_spec(request)
+        return spec is not None and spec.declaration.may_become_task
+
+    def get_owner(self, request: Request) -> Hashable:
+        """Return the token of a request over HTTP; on stdio there is only one client."""
+        source: HttpCaller | None = request.caller
+        return None if source is None else source.scope.get("deepwork.owner")
 
     def _get_spec(self, request: Request) -> ToolSpec | None:
         """Return the tool of a call; its name may still be anything."""
@@ -149,6 +160,8 @@ class McpService:
     def _invoke(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
         if spec.declaration.long_running:  # it stops early once nobody waits for its answer
             call = replace(call, is_wanted=lambda: not request.is_cancelled)
+        if request.can_report:
+            call = replace(call, report_progress=request.report_progress)
         from deepwork.server.invocation import invoke  # noqa: PLC0415 - not before the first call
 
         return invoke(self.app.database, spec, arguments, call)

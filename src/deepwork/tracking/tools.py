@@ -265,7 +265,7 @@ class TrackTools:
 
         return InTransaction(start)
 
-    @tool("work", idempotent=True, long_running=True)
+    @tool("work", idempotent=True, long_running=True, may_become_task=True)
     def complete_task(
         self,
         task_id: Id,

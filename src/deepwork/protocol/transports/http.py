@@ -102,9 +102,14 @@ class StreamableHttp:
             session.end_stream()
 
     def cancel_all(self) -> None:
-        """Cancel the requests that are still running, because the server ends."""
+        """Cancel the requests and tasks that are still running, because the server ends."""
+        self._handler.tasks.end()
         for request in list(self._running):
             request.cancel()
+
+    def finish_within(self, seconds: float) -> bool:
+        """Wait for the calls that still run, but not for longer; return whether all have ended."""
+        return self._workers.finish_within(seconds)
 
     async def _handle_stateless(
         self, http: HttpRequest, pairs: list[tuple[str, str]], message: Message

@@ -69,9 +69,14 @@ class SseTransport:
             session.stream.put(None)
 
     def cancel_all(self) -> None:
-        """Cancel the requests that are still running, because the server ends."""
+        """Cancel the requests and tasks that are still running, because the server ends."""
+        self._handler.tasks.end()
         for session in list(self._sessions.values()):
             session.peer.cancel_all()
+
+    def finish_within(self, seconds: float) -> bool:
+        """Wait for the calls that still run, but not for longer; return whether all have ended."""
+        return self._workers.finish_within(seconds)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self._sessions) >= MAX_SESSIONS:

@@ -21,6 +21,8 @@ from deepwork.protocol.messages import Peer, Request
 from deepwork.protocol.transports.workers import Workers
 
 GRACE_SECONDS = 4.5
+NOTIFY_SECONDS = 1.0
+"""A notification is left out if the client does not read for so long."""
 _CHUNK = 1024 * 1024
 _ATOMIC = select.PIPE_BUF
 """A pipe that is writable takes this many bytes without blocking."""
@@ -52,7 +54,7 @@ class StdioSession:
     def __init__(self, handler: MessageHandler, responses: ResponseWriter) -> None:
         self._handler, self._responses = handler, responses
         self._workers, self._writer = Workers(handler), ThreadPoolExecutor(1, "deepwork-write")
-        self._peer = Peer(responses.write)
+        self._peer = Peer(lambda line: responses.try_write(line, NOTIFY_SECONDS))
 
     def receive(self, line: bytes) -> None:
         """Answer one line, here or in a worker."""
@@ -73,7 +75,8 @@ class StdioSession:
         self._peer.cancel_all()
 
     def finish(self) -> None:
-        """Wait until every request is answered."""
+        """Wait until every request is answered. Tasks are cancelled: nobody can ask for them any more."""
+        self._handler.tasks.end()
         self._workers.finish()
         self._writer.shutdown()
 
@@ -125,12 +128,12 @@ class ResponseWriter:
         with self._writing:
             self._write_all(line)
 
-    def try_write(self, line: bytes) -> bool:
-        """Write a line if that is possible without waiting."""
-        if len(line) > _ATOMIC or not self._writing.acquire(blocking=False):
+    def try_write(self, line: bytes, seconds: float = 0) -> bool:
+        """Write a line if that is possible without waiting, or without waiting longer than that."""
+        if len(line) > _ATOMIC or not self._writing.acquire(timeout=seconds):
             return False
         try:
-            _, is_writable, _ = select.select([], [self._descriptor], [], 0)
+            _, is_writable, _ = select.select([], [self._descriptor], [], seconds)
             if is_writable:
                 self._write_all(line)
             return bool(is_writable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -32,3 +33,11 @@ class Workers:
         """Wait until every request is answered."""
         self._threads.shutdown()
         self._long_threads.shutdown()
+        self._handler.tasks.finish()
+
+    def finish_within(self, seconds: float) -> bool:
+        """Wait until every request is answered, but not for longer; return whether they are."""
+        waiting = threading.Thread(target=self.finish, name="deepwork-finish", daemon=True)
+        waiting.start()
+        waiting.join(seconds)
+        return not waiting.is_alive()

@@ -78,7 +78,9 @@ async def serve_http(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     await server.serve(sockets=[socket])
-    _exit_soon(protocol)
+    _exit_soon()
+    if protocol is not None and not await end_calls(protocol):
+        os._exit(0)  # without closing the store, which a call still uses
 
 
 class HttpServer(uvicorn.Server):
@@ -96,11 +98,15 @@ class HttpServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _exit_soon(protocol: McpApp | None) -> None:
-    """Cancel what still runs, and exit even if a thread does not end; open transactions are rolled back."""
-    if protocol is not None:
-        protocol.cancel_all()
-    timer = threading.Timer(GRACE_SECONDS, os._exit, (0,))
+async def end_calls(protocol: McpApp, seconds: float = GRACE_SECONDS) -> bool:
+    """Cancel the calls that still run, and wait for them, but not longer; return whether all have ended."""
+    protocol.cancel_all()
+    return await asyncio.to_thread(protocol.finish_within, seconds)
+
+
+def _exit_soon() -> None:
+    """Exit even if a thread does not end; open transactions are rolled back."""
+    timer = threading.Timer(GRACE_SECONDS + 1, os._exit, (0,))
     timer.daemon = True
     timer.start()
 

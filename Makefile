@@ -29,8 +29,8 @@ test: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests, on SQLite and on a real P
 flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests three times under varied conditions, to find those that depend on chance.
 	@$(BIN)/python -P scripts/find_flaky.py $(ARGS)
 
-bench: $(READY) ## Measure speed relative to a bare echo server; ARGS=--save stores the result as the baseline.
-	@$(BIN)/python -P -c 'import sys; sys.path.insert(0, "benchmarks"); import run; run.main()' $(ARGS)
+bench: $(READY) ## Measure speed relative to floors in the same run; ARGS="--only calls" for some, --strict, --save.
+	@$(BIN)/python -m benchmarks.run $(ARGS)
 
 chaos: $(READY) ## Run the stress tests of claims at full size, with killed and paused agents: takes hours.
 	@DEEPWORK_CHAOS=long $(BIN)/python -m pytest tests/chaos/test_chaos_claims.py tests/chaos/test_chaos_team.py tests/chaos/test_chaos_restart.py --timeout=0 $(ARGS)

@@ -8,19 +8,27 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+from benchmarks.timing import read_memory_mb
+
+ECHO = Path(__file__).parent / "echo"
+RAW, BARE, COMMIT = (str(ECHO / f"{name}.py") for name in ("raw", "bare", "commit"))
+SERVE = ("-m", "deepwork", "serve", "--path")
+HELLO = ("echo", {"text": "hello"})
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
     "clientInfo": {"name": "bench", "version": "1"},
 }
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
 class Caller(Protocol):
     def call(self, tool: str, arguments: dict[str, Any]) -> Any: ...
-    def close(self) -> None: ...
 
 
 class StdioClient:
@@ -37,14 +45,28 @@ class StdioClient:
         self._request("initialize", INITIALIZE)
         self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        return _parse_content(self._request("tools/call", {"name": tool, "arguments": arguments}))
+        return parse_answer(self._request("tools/call", {"name": tool, "arguments": arguments}))
+
+    def send(self, tool: str, arguments: dict[str, Any]) -> None:
+        """Send a call without waiting for its answer."""
+        self._number += 1
+        asked = {"name": tool, "arguments": arguments}
+        self._write({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": asked})
+
+    def receive(self) -> Any:
+        """Wait for the next answer, which may belong to any call that was sent."""
+        assert self.process.stdout is not None
+        return parse_answer(json.loads(self.process.stdout.readline()))
 
     def get_memory_mb(self) -> float:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+        return read_memory_mb(self.process.pid)
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -69,7 +91,7 @@ class HttpServer:
     def __init__(self, *command: str) -> None:
         self.port = find_free_port()
         words = [word.replace("{port}", str(self.port)) for word in command]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-P", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         deadline = time.monotonic() + 30
@@ -82,8 +104,20 @@ class HttpServer:
                 return
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=20)
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+@contextmanager
+def open_http_servers(folder: Path) -> Iterator[tuple[HttpServer, HttpServer]]:
+    """Run the bare echo and deepwork over HTTP."""
+    bare = HttpServer(BARE, "{port}")
+    ours = HttpServer(*SERVE, str(folder), "--transport", "http", "--port", "{port}", "--rate-limit", "0")
+    try:
+        yield bare, ours
+    finally:
+        bare.close()
+        ours.close()
 
 
 class HttpClient:
@@ -91,13 +125,13 @@ class HttpClient:
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        self._headers = dict(HEADERS)
         self._number = 0
         self._request("initialize", INITIALIZE)
         self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        return _parse_content(self._request("tools/call", {"name": tool, "arguments": arguments}))
+        return parse_answer(self._request("tools/call", {"name": tool, "arguments": arguments}))
 
     def close(self) -> None:
         self._connection.close()
@@ -123,7 +157,7 @@ def find_free_port() -> int:
         return port
 
 
-def _parse_content(answer: Any) -> Any:
+def parse_answer(answer: Any) -> Any:
     result = answer["result"]
     if result.get("isError"):
         raise RuntimeError(result["content"][0]["text"])

@@ -1,71 +1,298 @@
-"""The tools to measure. To add a row, add a line: a tool, and its arguments for the n-th call."""
+"""What `make bench` measures: one list of sections, each with its rows, their floors and their targets.
+
+To add a row, add a line here, and let the section's function measure a value of the same name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from clients import Caller
-
-
-@dataclass(frozen=True)
-class Agents:
-    """Ids of the agents in the rows: Ada writes, Bob has 3 messages, Max has 30, Eve receives."""
-
-    ada: str
-    bob: str
-    max: str
-    eve: str
-
-    @classmethod
-    def register(cls, caller: Caller) -> Agents:
-        ids = [
-            caller.call("agent_register", {"name": name, "runtime": "custom"})["id"]
-            for name in ("Ada", "Bob", "Max", "Eve")
-        ]
-        for number in range(33):
-            caller.call(
-                "message_send",
-                {
-                    "sender_id": ids[0],
-                    "recipient_id": ids[1 if number < 3 else 2],
-                    "message_type": "query",
-                    "body": f"message {number}",
-                },
-            )
-        return cls(*ids)
+from benchmarks import (
+    calls,
+    commands,
+    growth,
+    http_crowds,
+    jobs,
+    large_plans,
+    memory,
+    reviews,
+    starts,
+    tracking,
+)
+from benchmarks.timing import Effort, Samples
 
 
 @dataclass(frozen=True)
 class Row:
-    """One tool and its target: the highest ratio of its median to the echo's; None if they are not comparable."""
+    """One figure: the median of what was measured, and its ratio to the floor."""
 
-    tool: str
-    arguments: Callable[[Agents, int], dict[str, Any]]
-    target: float | None
-    note: str = ""
+    name: str
+    floor: str = ""
+    """The row of the same section that it is compared with."""
+    target: float | None = None
+    """The highest ratio to the floor; the lowest if more is better. None: it is only measured."""
+    unit: str = "ms"
 
     @property
-    def name(self) -> str:
-        return f"{self.tool} {self.note}".strip()
+    def more_is_better(self) -> bool:
+        return self.unit == "/s"
 
 
-READ, WRITE = 1.6, 2.5
+@dataclass(frozen=True)
+class Section:
+    """Rows that are measured together, in turns with their floors."""
 
-ROWS = (
-    Row("agent_get", lambda agents, _: {"id": agents.ada}, READ),
-    Row("message_list", lambda agents, _: {"agent_id": agents.bob}, READ, "(3)"),
-    Row("message_list", lambda agents, _: {"agent_id": agents.max}, None, "(20)"),
-    Row("agent_heartbeat", lambda agents, _: {"agent_id": agents.ada}, WRITE),
-    Row(
-        "message_send",
-        lambda agents, n: {
-            "sender_id": agents.ada,
-            "recipient_id": agents.eve,
-            "message_type": "query",
-            "body": f"number {n}",
-        },
-        WRITE,
+    name: str
+    about: str
+    measure: Callable[[Effort], Samples]
+    rows: tuple[Row, ...]
+
+
+def compare(floor: str, targets: dict[str, float | None], unit: str = "ms") -> tuple[Row, ...]:
+    """Build a row for the floor, and one for each name with its target."""
+    return (Row(floor, unit=unit), *(Row(name, floor, most, unit) for name, most in targets.items()))
+
+
+def compare_sizes(small: str, large: str, names: tuple[str, ...]) -> tuple[Row, ...]:
+    """Build two rows for each name; the floor of the large one is the small one."""
+    pairs = ((f"{name} ({small})", f"{name} ({large})") for name in names)
+    return tuple(row for first, second in pairs for row in (Row(first), Row(second, first)))
+
+
+SECTIONS = (
+    Section(
+        "starts",
+        "From starting a server over stdio to its answer.",
+        starts.measure_starts,
+        compare(
+            "raw start",
+            {
+                "echo start": None,
+                "start to initialize": 4.5,
+                "start to first tools/call": 7.5,
+                "start to first tools/call, fresh project": 8.5,
+            },
+        ),
+    ),
+    Section(
+        "commands",
+        "Processor time of whole commands.",
+        commands.measure_commands,
+        compare(
+            "python -c pass",
+            {
+                "deepwork --version": 8,
+                "deepwork --help": 8,
+                "deepwork agents list": 8,
+                "deepwork plans list": 8,
+                "deepwork status": 8,
+            },
+            "CPU ms",
+        ),
+    ),
+    Section(
+        "hooks",
+        "How long a client waits for its hook, while a server runs.",
+        commands.measure_hooks,
+        compare("python -c pass, waited for", {"hook tool-use": 6, "hook tool-use, PostgreSQL": 6}),
+    ),
+    Section(
+        "calls",
+        "Single calls over stdio.",
+        calls.measure_stdio_calls,
+        (
+            *compare(
+                "raw call",
+                {
+                    "echo call": None,
+                    "agent_get": 5,
+                    "task_get": 5,
+                    "checkpoint_list": 5,
+                    "message_list (3)": 6,
+                    "message_list (20)": 15,
+                    "workflow_next_tasks (8)": 8,
+                    "workflow_progress (8)": 8,
+                    "task_load_context": 15,
+                    "task_load_context, heavy task": 25,
+                    "workflow_get_summary": 15,
+                },
+            ),
+            *compare(
+                "commit",
+                {
+                    "agent_heartbeat": 1.5,
+                    "checkpoint_add": 2,
+                    "message_send": 2,
+                    "task_update_status": 2.5,
+                    "task_claim": 2.5,
+                    "workflow_create": 2.5,
+                },
+            ),
+        ),
+    ),
+    Section(
+        "http",
+        "Single calls over HTTP.",
+        calls.measure_http_calls,
+        compare(
+            "echo call",
+            {
+                "agent_get": 0.4,
+                "task_get": 0.4,
+                "checkpoint_list": 0.4,
+                "message_list (3)": 0.4,
+                "message_list (20)": 0.6,
+                "workflow_next_tasks (8)": 0.5,
+                "workflow_progress (8)": 0.5,
+                "task_load_context": 0.6,
+                "task_load_context, heavy task": 1.0,
+                "workflow_get_summary": 0.6,
+                "agent_heartbeat": 1.0,
+                "checkpoint_add": 1.2,
+                "message_send": 1.2,
+                "task_update_status": 1.4,
+                "task_claim": 1.4,
+                "workflow_create": 1.4,
+            },
+        ),
+    ),
+    Section(
+        "crowds",
+        "Eight HTTP clients at once: calls per second, and tasks per second of the whole loop of a worker.",
+        http_crowds.measure_crowds,
+        compare(
+            "echo, 8 clients",
+            {
+                "reads, 8 clients": 4.5,
+                "heartbeats, 8 clients": 1.2,
+                "claims, 8 clients": 1.2,
+                "whole tasks, 8 clients": 0.2,
+            },
+            "/s",
+        ),
+    ),
+    Section(
+        "memory",
+        "Memory of servers after 20,000 calls.",
+        memory.measure_memory,
+        compare(
+            "raw memory", {"echo memory": None, "idle memory, stdio": 3.5, "idle memory, HTTP": 6.5}, "MB"
+        ),
+    ),
+    Section(
+        "footprint",
+        "What 10,000 tasks and 50,000 checkpoints occupy.",
+        memory.measure_footprint,
+        compare(
+            "raw memory",
+            {
+                "memory grown by 10,000 tasks, 50,000 checkpoints": 6,
+                "file of 10,000 tasks, 50,000 checkpoints": None,
+            },
+            "MB",
+        ),
+    ),
+    Section(
+        "set-plan",
+        "Storing large plans, in the server.",
+        large_plans.measure_set_plan,
+        tuple(
+            row
+            for size in large_plans.WRITTEN
+            for row in compare(f"raw executemany ({size:,})", {f"workflow_set_plan ({size:,})": 4})
+        ),
+    ),
+    Section(
+        "large-plans",
+        "Questions about 10,000 tasks, in the server.",
+        large_plans.measure_large_plans,
+        tuple(
+            row
+            for shape in large_plans.READ
+            for row in compare(
+                f"raw count (10,000 {shape})",
+                {f"next_tasks (10,000 {shape})": 12, f"progress (10,000 {shape})": 12},
+            )
+        ),
+    ),
+    Section(
+        "jobs",
+        "Projects with many jobs, and jobs with many steps, over stdio.",
+        jobs.measure_jobs,
+        compare(
+            "raw call",
+            {
+                **{f"get_workflows ({count} jobs), first": None for count in jobs.COUNTS},
+                **{f"get_workflows ({count} jobs)": None for count in jobs.COUNTS},
+                "start_workflow": None,
+                **{f"finished_step ({length} steps)": None for length in jobs.LENGTHS},
+            },
+        ),
+    ),
+    Section(
+        "reviews",
+        "Reviews of 200 changed files of 5,000, next to the git commands that find them.",
+        reviews.measure_reviews,
+        (
+            *compare(reviews.GIT, {reviews.FIRST: None, reviews.REVIEWS: 4, reviews.AGAIN: 4}),
+            *compare("raw call", {reviews.RULES: None}),
+        ),
+    ),
+    Section(
+        "tracking",
+        "Snapshots of working trees, next to two plain git diffs.",
+        tracking.measure_snapshots,
+        tuple(
+            row
+            for count, most in tracking.TARGETS.items()
+            for row in compare(
+                f"{tracking.PLAIN} ({count:,})",
+                {
+                    f"{tracking.FIRST} ({count:,})": None,
+                    f"{tracking.SNAPSHOT} ({count:,})": most,
+                    f"{tracking.AGAIN} ({count:,})": None,
+                },
+            )
+        ),
+    ),
+    Section(
+        "context",
+        "What was done by 10,000 tracked tasks, in the server.",
+        tracking.measure_context,
+        compare("raw count of tracked tasks", {"get_context (10,000 tasks)": None}),
+    ),
+    Section(
+        "growth-tasks",
+        "The same call on a plan of 100 and of 10,000 tasks.",
+        growth.measure_plan_growth,
+        compare_sizes(
+            "100 tasks",
+            "10,000 tasks",
+            (
+                "task_get",
+                "task_claim and task_release",
+                "checkpoint_add",
+                "workflow_next_tasks",
+                "workflow_progress",
+                "task_load_context",
+                "workflow_get_summary",
+                "task_get_available",
+            ),
+        ),
+    ),
+    Section(
+        "growth-claims",
+        "The same call while 1 and while 300 tasks are running.",
+        growth.measure_claim_growth,
+        compare_sizes("1 running", "300 running", ("task_claim", "task_update_status")),
+    ),
+    Section(
+        "growth-servers",
+        "The same call with 1 and with 50 servers on one file.",
+        growth.measure_server_growth,
+        compare_sizes(
+            "1 server", "50 servers", ("agent_get", "agent_heartbeat", "agent_heartbeat of all at once, each")
+        ),
     ),
 )

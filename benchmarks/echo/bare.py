@@ -21,7 +21,8 @@ def echo(text: str) -> dict[str, str]:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        uvicorn = {"log_level": "error", "timeout_keep_alive": 60}
+        # What uvicorn uses without further packages: a floor must not depend on what else is installed.
+        uvicorn = {"log_level": "error", "timeout_keep_alive": 60, "http": "h11", "loop": "asyncio"}
         mcp.run(
             "http",
             show_banner=False,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from clients import Caller, StdioClient
+from benchmarks.clients import HELLO, RAW, SERVE, Caller, StdioClient
+from benchmarks.timing import Effort, Samples, Work, measure_ms
 
 COUNTS = (1, 50, 500)
 LENGTHS = (5, 200)
-TARGETS = {"get_workflows (500 jobs)": 10.0, "finished_step (5 steps)": 6.0, "finished_step (200 steps)": 6.0}
-"""The highest ratio of a median to the echo's."""
+Steps = tuple[Work, Work, Work]
+"""What is done before a call, the call, and what is done after it; only the call is measured."""
 
 
 def write_job(root: Path, name: str, length: int) -> None:
@@ -73,47 +72,47 @@ class Runner:
             self._is_running = False
 
 
-def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, list[float]]:
-    """Measure milliseconds by row; the rows take turns with the echo."""
-    took: dict[str, list[float]] = {"bare echo (jobs)": []}
-    opened = []
-    work: dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]] = {}
+def measure_jobs(effort: Effort) -> Samples:
+    """Measure listing and running jobs, in turns with the raw echo."""
+    took: Samples = {}
+    with ExitStack() as stack:
+        raw = stack.enter_context(StdioClient(RAW))
+        work: dict[str, Steps] = {"raw call": (_skip, partial(raw.call, *HELLO), _skip)}
+        for number in COUNTS:
+            root = create_project(effort.folder / "jobs", number)
+            caller = stack.enter_context(StdioClient(*SERVE, str(root)))
+            listing = partial(caller.call, "get_workflows", {})
+            took[f"get_workflows ({number} jobs), first"] = [measure_ms(listing)]
+            work[f"get_workflows ({number} jobs)"] = (_skip, listing, _skip)
+        root = effort.make_folder("steps")
+        caller = stack.enter_context(StdioClient(*SERVE, str(root)))
+        return took | _measure_steps(work | _list_runs(caller, root), effort)
 
-    def nothing() -> None: ...
 
-    for number in COUNTS:
-        root = create_project(folder, number)
-        caller = StdioClient("-m", "deepwork", "serve", "--path", str(root))
-        opened.append(caller)
-        listing = partial(caller.call, "get_workflows", {})
-        took[f"get_workflows ({number} jobs), first"] = [_measure_ms(listing)]
-        work[f"get_workflows ({number} jobs)"] = (nothing, listing, nothing)
-    root = folder / "steps"
+def _list_runs(caller: Caller, root: Path) -> dict[str, Steps]:
     for length in LENGTHS:
         write_job(root, f"long_{length}", length)
     (root / "out.md").write_text("done")
-    caller = StdioClient("-m", "deepwork", "serve", "--path", str(root))
-    opened.append(caller)
     starter = Runner(caller, "long_5")
-    work["start_workflow"] = (nothing, starter.start, starter.abort)
+    work: dict[str, Steps] = {"start_workflow": (_skip, starter.start, starter.abort)}
     for length in LENGTHS:
         runner = Runner(caller, f"long_{length}")
-        work[f"finished_step ({length} steps)"] = (runner.prepare, runner.finish, nothing)
-    work["bare echo (jobs)"] = (nothing, lambda: echo.call("echo", {"text": "hello"}), nothing)
+        work[f"finished_step ({length} steps)"] = (runner.prepare, runner.finish, _skip)
+    return work
+
+
+def _measure_steps(work: dict[str, Steps], effort: Effort) -> Samples:
+    took: Samples = {name: [] for name in work}
+    rounds = max(1, effort.rounds // 3)
     for number in range(rounds + 1):  # the first round warms up
         for name, (before, call, after) in work.items():
-            for _ in range(count):
+            for _ in range(effort.calls):
                 before()
-                spent = _measure_ms(call)
+                spent = measure_ms(call)
                 after()
                 if number:
-                    took.setdefault(name, []).append(spent)
-    for each in opened:
-        each.close()
+                    took[name].append(spent)
     return took
 
 
-def _measure_ms(call: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    call()
-    return (time.perf_counter() - began) * 1000
+def _skip() -> None: ...

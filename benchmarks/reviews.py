@@ -6,24 +6,20 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clients import Caller, StdioClient
+from benchmarks.clients import HELLO, RAW, SERVE, StdioClient
+from benchmarks.timing import Effort, Samples, Work, measure_ms
 
 PARTS, AREAS = 25, 10
 CHANGED, TASKS = 200, 125
 INSTRUCTIONS = ".deepwork/tmp/review_instructions"
 
-GIT, ECHO = "git alone (reviews)", "stdio bare echo (reviews)"
-REVIEWS, RULES = f"stdio get_review_instructions ({CHANGED})", "stdio get_configured_reviews (50)"
+GIT = "git alone"
+REVIEWS, RULES = f"get_review_instructions ({CHANGED})", "get_configured_reviews (50)"
 FIRST, AGAIN = f"{REVIEWS}, first", f"{REVIEWS}, again"
-YARDSTICKS = dict.fromkeys([GIT, REVIEWS, FIRST, AGAIN], GIT)
-"""The row that another is compared with, if it is not the echo."""
-TARGETS = {REVIEWS: 4.0, AGAIN: 4.0, RULES: 5.0}
-"""The highest ratio of a median to its yardstick's."""
 
 # The git commands a review needs. Not imported from the program: it must not change its own yardstick.
 QUESTIONS = (
@@ -73,31 +69,26 @@ def create_repository(root: Path) -> Path:
     return root
 
 
-def measure(folder: Path, rounds: int, count: int, echo: Caller) -> dict[str, list[float]]:
-    """Measure milliseconds by row; the rows take turns with their yardsticks."""
+def measure_reviews(effort: Effort) -> Samples:
+    """Measure reviews call by call, since each takes long; the rows take turns with their floors."""
+    folder = effort.make_folder("reviews")
     root = create_repository(folder / "repository")
-    caller = StdioClient("-m", "deepwork", "serve", "--path", str(root))
-    nothing, forget = (lambda: None), partial(_put_aside, root / INSTRUCTIONS, folder)
-    review = partial(caller.call, "get_review_instructions", {})
-    took = {FIRST: [_measure_ms(review)]}
-    written = len(list((root / INSTRUCTIONS).iterdir()))
-    assert written == TASKS, f"{written} reviews instead of {TASKS}"
-    work: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-        ECHO: (nothing, lambda: echo.call("echo", {"text": "hello"})),
-        RULES: (nothing, partial(caller.call, "get_configured_reviews", {})),
-        GIT: (nothing, partial(_run_git_queries, root)),
-        REVIEWS: (forget, review),
-        AGAIN: (nothing, review),
-    }
-    few = max(1, count // 10)  # they take turns call by call, since each call takes long
-    for number in range((rounds + 1) * few):
-        for name, (before, call) in work.items():
-            for _ in range(10 if name in (ECHO, RULES) else 1):
-                before()
-                spent = _measure_ms(call)
-                if number >= few:  # the first round warms up
+    with StdioClient(RAW) as raw, StdioClient(*SERVE, str(root)) as caller:
+        forget = partial(_put_aside, root / INSTRUCTIONS, folder)
+        review = partial(caller.call, "get_review_instructions", {})
+        took = {FIRST: [measure_ms(review)]}
+        written = len(list((root / INSTRUCTIONS).iterdir()))
+        assert written == TASKS, f"{written} reviews instead of {TASKS}"
+        rules = partial(caller.call, "get_configured_reviews", {})
+        work: dict[str, Work] = {"raw call": partial(raw.call, *HELLO), RULES: rules}
+        work |= {GIT: partial(_run_git_queries, root), REVIEWS: review, AGAIN: review}
+        for number in range(effort.rounds + 3):
+            for name, call in work.items():
+                if name == REVIEWS:
+                    forget()
+                spent = measure_ms(call)
+                if number >= 3:  # the first rounds warm up
                     took.setdefault(name, []).append(spent)
-    caller.close()
     return took
 
 
@@ -157,9 +148,3 @@ def _commit(root: Path, message: str) -> None:
 
 def _git(root: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=root, check=True, stdout=subprocess.DEVNULL)
-
-
-def _measure_ms(call: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    call()
-    return (time.perf_counter() - began) * 1000

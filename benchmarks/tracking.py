@@ -5,38 +5,31 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deepwork.call import Call
-from deepwork.config import load_settings
+from benchmarks.echo.commit import connect
+from benchmarks.large_plans import open_application
+from benchmarks.timing import Effort, Samples, Work, measure_ms, take_turns
+
 from deepwork.git.command import Git
 from deepwork.git.snapshot import SnapshotStore
 from deepwork.names import new_id
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
 from deepwork.tracking.models import CallerType, TrackedTask, TrackedTaskStatus
 from deepwork.tracking.store import TrackStore
 
-FILES = (10_000, 100_000)
 CHANGED = 10
+TARGETS = {10_000: 2.0, 100_000: 2.5}
+"""By number of files, the highest ratio of a snapshot and its diff to two plain git diffs.
 
+The plain diffs see neither new files nor earlier changes.
+"""
 PLAIN, SNAPSHOT, AGAIN, FIRST = (
     "two plain diffs",
     "snapshot and diff",
     "snapshot, nothing new",
     "snapshot, first",
 )
-YARDSTICKS = {
-    f"{name} ({count:,})": f"{PLAIN} ({count:,})" for count in FILES for name in (SNAPSHOT, AGAIN, FIRST)
-}
-"""The row that another is compared with: two plain git diffs, which see neither new files nor earlier changes."""
-TARGETS = {f"{SNAPSHOT} (10,000)": 2.0, f"{SNAPSHOT} (100,000)": 2.5}
-"""The highest ratio of a median to its yardstick's."""
-
-CONTEXT_MS = 20.0
-"""The highest duration of `get_context` with 10,000 tasks in the server."""
 
 _YESTERDAY = time.time() - 24 * 3600
 
@@ -57,17 +50,24 @@ def create_repository(root: Path, count: int) -> str:
     return start
 
 
-def measure(folder: Path, rounds: int, count: int) -> dict[str, list[float]]:
-    """Measure milliseconds by row; the rows take turns with git's diffs on the same changes."""
+def measure_snapshots(effort: Effort) -> Samples:
+    took: Samples = {}
+    for count in TARGETS:
+        took |= _measure_tree(effort.folder / "tracking", max(1, effort.rounds * 3 // 5), count)
+    return took
+
+
+def _measure_tree(folder: Path, rounds: int, count: int) -> Samples:
+    """Measure one working tree; the rows take turns with git's diffs on the same changes."""
     root = folder / f"files-{count}"
     start = create_repository(root, count)
     snapshots = SnapshotStore(
         Git(root, environment={"PATH": os.environ["PATH"], "HOME": str(folder)}), root / ".deepwork/snapshots"
     )
-    began = time.perf_counter()
-    before = snapshots.take()
-    took: dict[str, list[float]] = {FIRST: [(time.perf_counter() - began) * 1000]}
-    work: dict[str, Callable[[], Any]] = {
+    kept: list[Any] = []
+    took: Samples = {FIRST: [measure_ms(lambda: kept.append(snapshots.take()))]}
+    [before] = kept
+    work: dict[str, Work] = {
         PLAIN: lambda: _run_plain_diffs(root, start),
         SNAPSHOT: lambda: snapshots.diff(before, snapshots.take()),
         AGAIN: snapshots.take,
@@ -75,23 +75,18 @@ def measure(folder: Path, rounds: int, count: int) -> dict[str, list[float]]:
     for number in range(rounds + 1):
         _change(root, number)
         for name, call in work.items():
-            began = time.perf_counter()
-            call()
+            spent = measure_ms(call)
             if number:  # the first round warms up
-                took.setdefault(name, []).append((time.perf_counter() - began) * 1000)
+                took.setdefault(name, []).append(spent)
     found = snapshots.diff(before, snapshots.take()).files
     assert len(found) == 2 * CHANGED, f"{len(found)} changes instead of {2 * CHANGED}"
     return {f"{name} ({count:,})": values for name, values in took.items()}
 
 
-def measure_context(folder: Path, count: int = 10_000) -> dict[str, list[float]]:
-    """Measure milliseconds of `get_context` in the server itself, with `count` tasks."""
-    folder.mkdir(parents=True)
-    app = Application(load_settings(folder, {"toolsets": ("tracking",)}, environment={}))
-
-    def ask(tool: str, **arguments: Any) -> Any:
-        return invoke(app.database, app.registry[tool], arguments, Call("bench", tool))
-
+def measure_context(effort: Effort, count: int = 10_000) -> Samples:
+    """Measure `get_context` in the server itself, in turns with counting the same tasks."""
+    folder = effort.make_folder("context")
+    app, ask = open_application(folder, toolsets=("tracking",))
     workflow = ask("start_workflow", name="large", objective="Weigh.")["workflow_id"]
     phases = [
         ask("start_phase", workflow_id=workflow, number=number, name=f"phase {number}")["phase_id"]
@@ -102,13 +97,16 @@ def measure_context(folder: Path, count: int = 10_000) -> dict[str, list[float]]
         for number in range(count):
             store.add_task(_build_task(workflow, phases[number % len(phases)], number, tx.now))
     parts = ["phase_summary", "tasks", "decisions", "milestones", "blockers"]
-    took = []
-    for _ in range(15):
-        began = time.perf_counter()
-        ask("get_context", workflow_id=workflow, include=parts)
-        took.append((time.perf_counter() - began) * 1000)
+    raw = connect(str(folder / ".deepwork/deepwork.db"))
+    counted = "SELECT phase_id, status, count(*) FROM tracked_tasks WHERE workflow_id = ? GROUP BY 1, 2"
+    work: dict[str, Work] = {
+        "raw count of tracked tasks": lambda: raw.execute(counted, (workflow,)).fetchall(),
+        "get_context (10,000 tasks)": lambda: ask("get_context", workflow_id=workflow, include=parts),
+    }
+    took = take_turns(work, effort.starts, calls=2)
+    raw.close()
     app.close()
-    return {f"get_context ({count:,} tasks)": took}
+    return took
 
 
 def _build_task(workflow: str, phase: str, number: int, now: int) -> TrackedTask:

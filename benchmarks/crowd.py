@@ -1,0 +1,125 @@
+"""Many HTTP clients at once, in one process.
+
+One thread serves all connections with `select`, writes prepared bytes and reads no more of an answer than its
+client needs. A request costs it less than a tenth of what the fastest server spends, and the same client measures
+the echo and deepwork, so the client is not what limits them.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import time
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from benchmarks.clients import HEADERS, INITIALIZE, parse_answer
+
+Calls = Generator[tuple[str, dict[str, Any]], "Answer", None]
+"""A client: yields a tool and its arguments, and is sent the answer."""
+
+
+class Answer:
+    """The body of an answer, parsed only on demand."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def parse(self) -> Any:
+        return parse_answer(json.loads(self._body))
+
+
+class Connection:
+    """A session over one connection that is kept alive."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._number = 0
+        self._received = self._answered = b""
+        self._head = self._build_head(HEADERS)
+        self._start_session()
+
+    def send_call(self, tool: str, arguments: dict[str, Any]) -> None:
+        self._number += 1
+        asked = {"name": tool, "arguments": arguments}
+        self._send({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": asked})
+
+    def receive(self) -> bytes | None:
+        """Read what has arrived; return the body once it is complete."""
+        got = self.socket.recv(262_144)
+        assert got, "The server closed the connection."
+        self._received += got
+        self._answered, separator, body = self._received.partition(b"\r\n\r\n")
+        if not separator or len(body) < int(_get_header(self._answered, b"content-length") or 0):
+            return None
+        self._received = b""
+        assert self._answered.startswith((b"HTTP/1.1 200", b"HTTP/1.1 202")), self._answered
+        assert b'"isError":true' not in body, body
+        return body
+
+    def _start_session(self) -> None:
+        self._send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INITIALIZE})
+        self._wait()
+        if session := _get_header(self._answered, b"mcp-session-id"):
+            self._head = self._build_head(HEADERS | {"Mcp-Session-Id": session.decode()})
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self._wait()
+
+    def _wait(self) -> None:
+        while self.receive() is None:
+            pass
+
+    def _build_head(self, headers: dict[str, str]) -> bytes:
+        host, port = self.socket.getpeername()
+        lines = [f"{name}: {value}" for name, value in ({"Host": f"{host}:{port}"} | headers).items()]
+        return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "Content-Length: "]).encode()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        body = json.dumps(message).encode()
+        self.socket.sendall(self._head + str(len(body)).encode() + b"\r\n\r\n" + body)
+
+
+class Crowd:
+    """Connections to one server."""
+
+    def __init__(self, port: int, size: int) -> None:
+        self._connections = [Connection(port) for _ in range(size)]
+
+    def run(self, clients: Iterable[Calls]) -> float:
+        """Run the clients at once, each on its own connection; return the seconds it took."""
+        waiting = selectors.DefaultSelector()
+        began = time.perf_counter()
+        for connection, calls in zip(self._connections, clients, strict=True):
+            connection.send_call(*next(calls))
+            waiting.register(connection.socket, selectors.EVENT_READ, (connection, calls))
+        while waiting.get_map():
+            for key, _ in waiting.select():
+                connection, calls = key.data
+                if (body := connection.receive()) is None:
+                    continue
+                try:
+                    connection.send_call(*calls.send(Answer(body)))
+                except StopIteration:
+                    waiting.unregister(connection.socket)
+        waiting.close()
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.socket.close()
+
+
+def repeat_call(tool: str, arguments: dict[str, Any], count: int) -> Calls:
+    """Make the same call again and again."""
+    for _ in range(count):
+        yield tool, arguments
+
+
+def _get_header(head: bytes, wanted: bytes) -> bytes:
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == wanted:
+            return value.strip()
+    return b""

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks.clients import HELLO, RAW, SERVE, Caller, StdioClient
+from benchmarks.clients import COMMIT, HELLO, RAW, SERVE, Caller, StdioClient
 from benchmarks.timing import Effort, Samples, Work, measure_ms
 
 COUNTS = (1, 50, 500)
@@ -76,8 +76,11 @@ def measure_jobs(effort: Effort) -> Samples:
     """Measure listing and running jobs, in turns with the raw echo."""
     took: Samples = {}
     with ExitStack() as stack:
-        raw = stack.enter_context(StdioClient(RAW))
-        work: dict[str, Steps] = {"raw call": (_skip, partial(raw.call, *HELLO), _skip)}
+        floors = {"raw call": (RAW,), "commit": (COMMIT, str(effort.make_folder("jobs") / "floor.db"))}
+        work: dict[str, Steps] = {}
+        for name, command in floors.items():
+            floor = stack.enter_context(StdioClient(*command))
+            work[name] = (_skip, partial(floor.call, *HELLO), _skip)
         for number in COUNTS:
             root = create_project(effort.folder / "jobs", number)
             caller = stack.enter_context(StdioClient(*SERVE, str(root)))

@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-from benchmarks.rows import Row, Section
+from benchmarks.rows import SECTIONS, Row, Section
 from benchmarks.timing import Samples
 
 Figure = dict[str, Any]
@@ -90,6 +90,16 @@ def compare_with_baseline(before: Iterable[Figure], now: Iterable[Figure]) -> st
     if not slower:
         return "\nNothing is slower than the baseline."
     return "\nSlower than the baseline:\n" + "\n".join(slower)
+
+
+def replace_sections(before: Sequence[Figure], now: Sequence[Figure]) -> list[Figure]:
+    """Return the figures of both; those of the sections that were measured now replace the others."""
+    measured = {figure["section"] for figure in now}
+    both = [*(figure for figure in before if figure.get("section") not in measured), *now]
+    order = [section.name for section in SECTIONS]
+    return sorted(
+        (each for each in both if each.get("section") in order), key=lambda each: order.index(each["section"])
+    )
 
 
 def _is_slower(row: Figure, old: float) -> bool:

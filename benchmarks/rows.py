@@ -220,14 +220,19 @@ SECTIONS = (
         "jobs",
         "Projects with many jobs, and jobs with many steps, over stdio.",
         jobs.measure_jobs,
-        compare(
-            "raw call",
-            {
-                **{f"get_workflows ({count} jobs), first": None for count in jobs.COUNTS},
-                **{f"get_workflows ({count} jobs)": None for count in jobs.COUNTS},
-                "start_workflow": None,
-                **{f"finished_step ({length} steps)": None for length in jobs.LENGTHS},
-            },
+        (
+            *compare(
+                "raw call",
+                {
+                    **{f"get_workflows ({count} jobs), first": None for count in jobs.COUNTS},
+                    "get_workflows (1 jobs)": 10,
+                    "get_workflows (50 jobs)": 20,
+                    "get_workflows (500 jobs)": 150,
+                },
+            ),
+            *compare(
+                "commit", {"start_workflow": 8, "finished_step (5 steps)": 8, "finished_step (200 steps)": 12}
+            ),
         ),
     ),
     Section(
@@ -236,7 +241,7 @@ SECTIONS = (
         reviews.measure_reviews,
         (
             *compare(reviews.GIT, {reviews.FIRST: None, reviews.REVIEWS: 4, reviews.AGAIN: 4}),
-            *compare("raw call", {reviews.RULES: None}),
+            *compare("raw call", {reviews.RULES: 20}),
         ),
     ),
     Section(
@@ -260,7 +265,7 @@ SECTIONS = (
         "context",
         "What was done by 10,000 tracked tasks, in the server.",
         tracking.measure_context,
-        compare("raw count of tracked tasks", {"get_context (10,000 tasks)": None}),
+        compare("raw count of tracked tasks", {"get_context (10,000 tasks)": 3}),
     ),
     Section(
         "growth-tasks",

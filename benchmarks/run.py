@@ -23,6 +23,7 @@ from benchmarks.report import (
     format_misses,
     format_table,
     is_missed,
+    replace_sections,
 )
 from benchmarks.rows import SECTIONS, Section
 from benchmarks.timing import Effort
@@ -32,29 +33,30 @@ BASELINE = Path(__file__).parent / "baseline.json"
 
 def main(words: Sequence[str] | None = None) -> int:
     options = _parse_options(words)
-    sections = [section for section in SECTIONS if re.search(options.only, section.name)]
     if options.list:
         print("\n".join(f"{section.name:<16}{section.about}" for section in SECTIONS))
         return 0
     with tempfile.TemporaryDirectory(prefix="deepwork-bench-") as folder:
         effort = Effort(Path(folder), options.rounds, options.calls, options.starts)
-        figures = [figure for section in sections for figure in _measure(section, effort)]
+        figures = [figure for section in options.sections for figure in _measure(section, effort)]
     return report(figures, options)
 
 
 def report(figures: list[Figure], options: argparse.Namespace) -> int:
     """Print and save the figures; return the exit code."""
-    found = {"python": platform.python_version(), "rows": figures}
-    text = json.dumps(found, indent=1) + "\n"
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(text)
+    _write_figures(options.json, figures)
     print(format_table(figures))
     print(format_misses(figures))
+    before = json.loads(options.baseline.read_text())["rows"] if options.baseline.exists() else []
+    print(compare_with_baseline(before, figures))
     if options.save:
-        options.baseline.write_text(text)
-    elif options.baseline.exists():
-        print(compare_with_baseline(json.loads(options.baseline.read_text())["rows"], figures))
+        _write_figures(options.baseline, replace_sections(before, figures))
     return int(options.strict and any(map(is_missed, figures)))
+
+
+def _write_figures(path: Path, figures: list[Figure]) -> None:
+    path.write_text(json.dumps({"python": platform.python_version(), "rows": figures}, indent=1) + "\n")
 
 
 def _measure(section: Section, effort: Effort) -> list[Figure]:
@@ -71,13 +73,17 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="List the sections and exit.")
     parser.add_argument("--strict", action="store_true", help="Exit with 1 if a target is missed.")
-    parser.add_argument("--save", action="store_true", help="Make this run the baseline.")
+    parser.add_argument("--save", action="store_true", help="Put the measured sections into the baseline.")
     parser.add_argument("--rounds", type=int, default=Effort.rounds)
     parser.add_argument("--calls", type=int, default=Effort.calls, help="Calls of each row in a round.")
     parser.add_argument("--starts", type=int, default=Effort.starts, help="Starts of each process.")
     parser.add_argument("--json", type=Path, default=Path("reports/bench.json"))
     parser.add_argument("--baseline", type=Path, default=BASELINE)
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    options.sections = [section for section in SECTIONS if re.search(options.only, section.name)]
+    if not options.sections:
+        parser.error("no section has such a name; --list lists them")
+    return options
 
 
 if __name__ == "__main__":

@@ -1,0 +1,160 @@
+"""`make bench` itself: its rows, its exit code and its table. What it measures is not asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import run
+from benchmarks.report import (
+    build_figures,
+    compare_with_baseline,
+    format_misses,
+    format_table,
+    is_missed,
+    replace_sections,
+)
+from benchmarks.rows import SECTIONS, Row, Section
+from benchmarks.timing import Effort, Samples, take_turns
+
+ROOT = Path(__file__).parents[2]
+
+
+def build_section(samples: Samples, *rows: Row) -> Section:
+    return Section("calls", "Calls.", lambda _: samples, rows)
+
+
+def build_rows(samples: Samples, *rows: Row) -> list[dict[str, Any]]:
+    return list(build_figures(build_section(samples, *rows), samples))
+
+
+SLOW = Row("slow", "floor", 2)
+BUSY = Row("busy", "floor", 2, "/s")
+SAMPLES = {"floor": [1.0, 2.0, 9.0], "slow": [5.0], "busy": [5.0]}
+
+
+def test_sections_and_their_rows_have_unique_names():
+    for names in ([each.name for each in SECTIONS], *([row.name for row in each.rows] for each in SECTIONS)):
+        assert len(names) == len(set(names))
+
+
+def test_the_floor_of_a_row_is_a_row_of_the_same_section_and_unit():
+    for section in SECTIONS:
+        units = {row.name: row.unit for row in section.rows}
+        for row in section.rows:
+            assert not row.floor or units[row.floor] == row.unit, row
+            assert row.target is None or row.floor, row
+
+
+def test_a_figure_is_a_median_and_its_ratio_to_the_median_of_the_floor():
+    floor, slow = build_rows(SAMPLES, Row("floor"), SLOW, BUSY)[:2]
+
+    assert floor == {"section": "calls", "name": "floor", "unit": "ms", "value": 2.0}
+    assert (slow["value"], slow["ratio"], slow["target"]) == (5.0, 2.5, 2)
+
+
+def test_a_time_must_not_exceed_its_target_and_a_rate_must_reach_it():
+    _, slow, busy = build_rows(SAMPLES, Row("floor"), SLOW, BUSY)
+
+    assert is_missed(slow)
+    assert not is_missed(busy)
+    assert not is_missed({**slow, "ratio": 2})
+    assert is_missed({**busy, "ratio": 1.99})
+
+
+def test_a_measured_value_without_a_row_is_an_error():
+    with pytest.raises(ValueError, match="no row unknown"):
+        build_rows({"floor": [1.0], "unknown": [1.0]}, Row("floor"))
+
+
+def test_a_row_that_cannot_be_measured_here_is_left_out():
+    assert [figure["name"] for figure in build_rows({"floor": [1.0]}, Row("floor"), SLOW)] == ["floor"]
+
+
+def test_the_table_marks_what_missed_its_target():
+    figures = build_rows(SAMPLES, Row("floor"), SLOW, BUSY)
+
+    floor, slow, busy = format_table(figures).splitlines()[-3:]
+    assert floor.split() == ["floor", "2.00", "ms"]
+    assert slow.split() == ["slow", "5.00", "ms", "2.50", "≤", "2", "MISSED"]
+    assert busy.split() == ["busy", "5.00", "/s", "2.50", "≥", "2"]
+    assert format_misses(figures).splitlines()[1:] == [
+        "1 of 2 targets are missed:",
+        "  calls: slow: 2.50 times floor, target ≤ 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("unit", "now", "is_named"),
+    [("ms", 2.6, True), ("ms", 2.4, False), ("/s", 1.5, True), ("/s", 1.7, False)],
+)
+def test_a_ratio_that_is_a_quarter_worse_than_the_baseline_is_named(unit: str, now: float, is_named: bool):
+    before = {"section": "calls", "name": "a row", "unit": unit, "floor": "floor", "value": 1, "ratio": 2.0}
+
+    assert ("a row" in compare_with_baseline([before], [before | {"ratio": now}])) == is_named
+
+
+def test_saving_some_sections_keeps_the_others_of_the_baseline():
+    old = [{"section": name, "name": "old"} for name in ("no longer", "calls", "starts")]
+
+    kept = replace_sections(old, [{"section": "calls", "name": "new"}])
+
+    assert [(each["section"], each["name"]) for each in kept] == [("starts", "old"), ("calls", "new")]
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 0), (["--strict"], 1)])
+def test_a_missed_target_ends_with_1_only_when_strict(
+    words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run, "SECTIONS", (build_section(SAMPLES, Row("floor"), SLOW, BUSY),))
+    files = ["--json", str(tmp_path / "bench.json"), "--baseline", str(tmp_path / "baseline.json")]
+
+    assert run.main([*words, *files]) == code
+    assert len(json.loads((tmp_path / "bench.json").read_text())["rows"]) == 3
+
+
+def test_only_sections_that_match_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(_: Effort) -> Samples:
+        raise AssertionError("not selected")
+
+    chosen = build_section(SAMPLES, Row("floor"), SLOW, BUSY)
+    monkeypatch.setattr(run, "SECTIONS", (Section("jobs", "Jobs.", fail, ()), chosen))
+    files = ["--json", str(tmp_path / "bench.json"), "--baseline", str(tmp_path / "baseline.json"), "--save"]
+
+    assert run.main(["--only", "^calls$", *files]) == 0
+    saved = json.loads((tmp_path / "baseline.json").read_text())["rows"]
+    assert [each["name"] for each in saved] == ["floor", "slow", "busy"]
+
+
+def test_a_pattern_that_matches_nothing_is_an_error(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        run.main(["--only", "nothing-like-this"])
+
+    assert ended.value.code == 2
+    assert "--list" in capsys.readouterr().err
+
+
+def test_rows_take_turns_and_warming_up_is_not_counted():
+    called: list[str] = []
+
+    took = take_turns({"a": lambda: called.append("a"), "b": lambda: called.append("b")}, rounds=2, calls=2)
+
+    assert "".join(called) == "aabb" * 3
+    assert {name: len(values) for name, values in took.items()} == {"a": 4, "b": 4}
+
+
+@pytest.mark.parametrize("section", ["calls", "crowds", "commands", "set-plan", "growth-claims"])
+def test_a_section_measures_every_row_with_the_real_program(section: str, tmp_path: Path):
+    """The least that can be measured; the other sections take longer."""
+    [rows] = [each.rows for each in SECTIONS if each.name == section]
+    words = ["--only", f"^{section}$", "--rounds", "1", "--calls", "1", "--starts", "1"]
+    files = ["--json", str(tmp_path / "bench.json"), "--baseline", str(tmp_path / "baseline.json")]
+
+    subprocess.run([sys.executable, "-m", "benchmarks.run", *words, *files], cwd=ROOT, check=True)
+
+    figures = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert [figure["name"] for figure in figures] == [row.name for row in rows]

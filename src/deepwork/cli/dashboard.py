@@ -31,10 +31,8 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
 
     It uses the same store as the project's servers, however they are started. Ctrl-C stops it.
     """
-    import anyio
-
     from deepwork.server.application import Application
-    from deepwork.server.http.serving import serve_http
+    from deepwork.server.http.serving import run_http_server
 
     settings = load_command_settings(path, **flags)
     start_logging(settings.server_log_level, log_format)
@@ -43,6 +41,6 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     try:
         with app.database.reading():  # fail here rather than on the page if the store cannot be read
             pass
-        anyio.run(serve_http, app, None, webbrowser.open if opens else None)
+        run_http_server(app, None, webbrowser.open if opens else None)
     finally:
         app.close()

@@ -88,8 +88,6 @@ def _serve(app: Application, handler: MessageHandler) -> None:
 
         serve_stdio(handler)
     else:
-        import anyio  # noqa: PLC0415 - not over stdio
+        from deepwork.server.http.serving import run_http_server  # noqa: PLC0415 - not over stdio
 
-        from deepwork.server.http.serving import serve_http  # noqa: PLC0415 - not over stdio
-
-        anyio.run(serve_http, app, handler)
+        run_http_server(app, handler)

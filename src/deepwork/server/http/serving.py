@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
 
+import anyio
 import uvicorn
 
 from deepwork.config import Settings
@@ -25,6 +26,7 @@ from deepwork.server.http.addresses import (
     require_safe_address,
 )
 from deepwork.server.http.asgi import McpApp, create_asgi_app, create_mcp_app
+from deepwork.server.http.fast import choose_http_protocol, get_loop_options
 from deepwork.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
 from deepwork.server.http.owner_token import load_token
 from deepwork.server.http.policy import AccessPolicy
@@ -34,6 +36,13 @@ GRACE_SECONDS = 3
 PING_SECONDS = 20
 USUAL_PORT = 80  # clients omit this port in the Host header
 KEEP_ALIVE_SECONDS = 30  # agents think for a while between two calls
+
+
+def run_http_server(
+    app: Application, handler: MessageHandler | None, on_ready: Callable[[str], object] | None = None
+) -> None:
+    """Run `serve_http` in a new event loop."""
+    anyio.run(serve_http, app, handler, on_ready, backend_options=get_loop_options())
 
 
 async def serve_http(
@@ -59,6 +68,7 @@ async def serve_http(
     server = HttpServer(
         uvicorn.Config(
             asgi_app,
+            http=choose_http_protocol(),
             log_config=None,
             access_log=False,
             lifespan="on",

@@ -1,0 +1,51 @@
+"""Uses the extra `fast` where it is installed: httptools parses requests, uvloop is the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from typing import Literal
+
+from deepwork.server.http.limits import MAX_HEADERS
+
+
+def get_loop_options() -> dict[str, bool]:
+    """Return the options of `anyio.run`."""
+    return {"use_uvloop": find_spec("uvloop") is not None}
+
+
+def choose_http_protocol() -> type[asyncio.Protocol] | Literal["h11"]:
+    """Choose how uvicorn parses requests."""
+    return "h11" if find_spec("httptools") is None else _build_httptools_protocol()
+
+
+def _build_httptools_protocol() -> type[asyncio.Protocol]:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415 - may not be installed
+
+    class BoundedHttpProtocol(HttpToolsProtocol):
+        """Refuses long headers and trailers with 400: h11 has a setting for that, httptools has none."""
+
+        _unparsed = 0
+        """How many bytes have arrived since the headers or a part of the body were complete."""
+
+        def data_received(self, data: bytes) -> None:
+            self._unparsed += len(data)
+            super().data_received(data)
+            if self._unparsed > MAX_HEADERS and not self.transport.is_closing():
+                self.send_400_response("The headers are too long.")
+
+        def on_headers_complete(self) -> None:
+            self._unparsed = 0
+            if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADERS:
+                raise ValueError("The headers are too long.")  # httptools refuses the request
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._unparsed = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._unparsed = 0
+            super().on_message_complete()
+
+    return BoundedHttpProtocol

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -132,8 +131,12 @@ class SignInPageMiddleware:
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wants_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get("accept", "")
+        wants_page = scope["type"] == "http" and _accepts_html(scope)
         await self.app(scope, receive, _replace_unauthorized(send) if wants_page else send)
+
+
+def _accepts_html(scope: Scope) -> bool:
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 def _replace_unauthorized(send: Send) -> Send:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 from urllib.parse import parse_qs
 
 import anyio
 import anyio.to_thread
-from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepwork.access.models import Token
@@ -38,6 +38,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+_HEADER_PAIRS = {name.lower().encode(): value.encode() for name, value in HEADERS.items()}
 
 _CODE_BY_STATUS = {
     401: Code.UNAUTHORIZED,
@@ -190,14 +192,23 @@ async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refu
 
 
 def _read_request(scope: Scope) -> RequestInfo:
-    tokens = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")
+    query = scope.get("query_string")
+    tokens = parse_qs(query.decode("latin-1")).get("token") if query else None
     return RequestInfo(
         method=scope.get("method", "GET"),
         path=scope["path"],
-        headers=HTTPConnection(scope).headers,
+        headers=_read_headers(scope["headers"]),
         query_token=tokens[0] if tokens else None,
         is_websocket=scope["type"] == "websocket",
     )
+
+
+def _read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Read the headers, whose names ASGI has in lower case; of a repeated header the first counts."""
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+    return headers
 
 
 def _get_declared_size(request: RequestInfo) -> int:
@@ -230,13 +241,11 @@ def _add_security_headers(send: Send) -> Send:
 
     async def guarded(message: Message) -> None:
         if message["type"] in {"http.response.start", "websocket.http.response.start"}:
-            given = {name.lower() for name, _ in message.get("headers", [])}
-            more = [
-                (n.lower().encode(), v.encode())
-                for n, v in HEADERS.items()
-                if n.lower().encode() not in given
-            ]
-            message = {**message, "headers": [*message.get("headers", []), *more]}
+            headers = message.get("headers", ())
+            # A response may have its own value, for example of Cache-Control.
+            given = {name.lower() for name, _ in headers}
+            more = [pair for pair in _HEADER_PAIRS.items() if pair[0] not in given]
+            message = {**message, "headers": [*headers, *more]}
         await send(message)
 
     return guarded

@@ -388,6 +388,11 @@ def get_runtime_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / f"deepwork-{os.getuid()}"
 
 
+def get_connection_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that the PostgreSQL driver reads, and the home of its password file."""
+    return {key: value for key, value in sorted(environment.items()) if key.startswith("PG") or key == "HOME"}
+
+
 def _find_given_value(
     option: Option, flags: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, Any]
 ) -> tuple[Any, str] | None:

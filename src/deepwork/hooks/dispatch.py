@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 
 from deepwork.config import Settings
-from deepwork.database.existing_store import open_existing_store
 from deepwork.hooks.context import HookContext
 from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE, HookEvent
 
@@ -16,12 +15,24 @@ _MODULES = {SESSION_START: "session_start", TOOL_USE: "tool_use", STOP: "stop"}
 
 def dispatch_event(kind: str, settings: Settings, event: HookEvent) -> str:
     """Return the text to print; empty if there is nothing to say or no store."""
-    context = HookContext(settings, event)
-    if kind != SESSION_START and not event.tool and not context.has_known_session:
+    if kind != SESSION_START and not event.tool and not HookContext(settings, event).has_known_session:
         return ""  # most calls of most sessions: do not open the store for them, least of all a remote one
+    if "://" in settings.database_location:
+        from deepwork.hooks.server_client import ask_server  # noqa: PLC0415 - not for files
+
+        answer = ask_server(kind, settings, event)
+        if answer is not None:
+            return answer
+    return handle_event(kind, settings, event)
+
+
+def handle_event(kind: str, settings: Settings, event: HookEvent) -> str:
+    """Handle the event in this process: open the store and return the text to print."""
+    from deepwork.database.existing_store import open_existing_store  # noqa: PLC0415 - a server may have it open
+
     with open_existing_store(settings.database_location, STORE_WAIT_SECONDS) as store:
         if store is None:
             return ""
         module = import_module(f"deepwork.hooks.{_MODULES[kind]}")
-        text: str = module.handle_event(context, store)
+        text: str = module.handle_event(HookContext(settings, event), store)
         return text

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepwork.config import Settings, find_project, find_unknown_keys, load_settings
 from deepwork.errors import DeepworkError
@@ -20,6 +20,9 @@ from deepwork.observability.tracing import start_tracing
 from deepwork.protocol.handler import MessageHandler, get_request_id
 from deepwork.server.application import Application
 from deepwork.server.mcp_service import McpService
+
+if TYPE_CHECKING:
+    from deepwork.hooks.listener import HookListener
 
 _VALUES = {
     f"--{name.replace('_', '-')}": name
@@ -75,11 +78,25 @@ def run_server(settings: Settings, log_format: str) -> None:
     end_tracing = start_tracing(os.environ)
     app = Application(settings)
     set_stack_source(app.describe_stack)
+    listener = _start_hook_listener(settings)
     try:
         _serve(app, MessageHandler(McpService(app)))
     finally:
+        if listener is not None:
+            listener.close()
         app.close()
         end_tracing()
+
+
+def _start_hook_listener(settings: Settings) -> HookListener | None:
+    """Answer hooks if the store is on PostgreSQL: opening it takes them longer than asking us."""
+    if "://" not in settings.database_location:
+        return None
+    from deepwork.hooks.listener import HookListener  # noqa: PLC0415 - most stores are files
+
+    listener = HookListener(settings)
+    listener.start()
+    return listener
 
 
 def _serve(app: Application, handler: MessageHandler) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from deepwork.agents.tools import AgentTools
-from deepwork.cli.framework.tool_commands import ToolGroup
-from deepwork.messages.tools import MessageTools
+from deepwork.cli.framework.tool_commands import ToolGroup, load_tools
 
 agents = ToolGroup(
-    "agents", lambda: [AgentTools], "agent_", "Registered agents, and whether they are online."
+    "agents",
+    load_tools("deepwork.agents.tools:AgentTools"),
+    "agent_",
+    "Registered agents, and whether they are online.",
 )
-messages = ToolGroup("messages", lambda: [MessageTools], "message_", "Messages between agents.")
+messages = ToolGroup(
+    "messages", load_tools("deepwork.messages.tools:MessageTools"), "message_", "Messages between agents."
+)

@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepwork.call import Call
 from deepwork.cli.framework.documents import DocumentParam, ProblemPath, TextParam
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options
 from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
-from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
-from deepwork.plans.diagrams import render_mermaid, render_text
-from deepwork.plans.inputs import Plan, PlannedTask, TaskPlan
-from deepwork.plans.models import SourceType
-from deepwork.plans.plan_tools import PlanTools
-from deepwork.plans.rules import graph
-from deepwork.plans.stores.plan_store import PlanStore
-from deepwork.plans.stores.task_store import TaskStore
-from deepwork.plans.task_tools import TaskTools
-from deepwork.server.application import Application
-from deepwork.server.invocation import invoke
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, load_tools
 
+if TYPE_CHECKING:
+    from deepwork.plans.inputs import Plan
+    from deepwork.server.application import Application
+
+SOURCE_TYPES = ("prompt", "github_issue", "linear", "jira", "custom", "template")
+"""The values of `plans.models.SourceType`, whose import would slow down every command."""
 _INPUT_HELP = "as YAML or JSON from FILE; without FILE or with `-`, from standard input"
 
 
-def _build_document_argument(field: str, form: Any, **how: Any) -> dict[str, click.Parameter]:
+def _build_document_argument(field: str, form: Callable[[], Any], **how: Any) -> dict[str, click.Parameter]:
     """Build an argument that takes a document from a file or standard input."""
     return {field: click.Argument([field], default="-", type=DocumentParam(form, **how), metavar="[FILE|-]")}
 
 
+def _load_plan_type() -> Any:
+    from deepwork.plans.inputs import Plan
+
+    return Plan
+
+
+def _load_task_list_type() -> Any:
+    return list[_load_task_type()]  # type: ignore[misc]
+
+
+def _load_task_type() -> Any:
+    from deepwork.plans.inputs import PlannedTask
+
+    return PlannedTask
+
+
+def _load_steps_type() -> Any:
+    from deepwork.plans.inputs import TaskPlan
+
+    return TaskPlan
+
+
 def _find_plan_problems(plan: Plan) -> Iterator[tuple[ProblemPath, str]]:
+    from deepwork.plans.rules import graph
+
     for problem in graph.find_problems([task.to_outline() for task in plan.tasks]):
         where = () if problem.place is None else (problem.place,)
         yield ("tasks", *where), problem.message
@@ -49,7 +68,7 @@ def _choose_format(arguments: dict[str, Any], as_json: bool) -> dict[str, Any]:
 _SOURCE_OPTIONS: dict[str, click.Parameter] = {
     "source_type": click.Option(
         ["--source-type"],
-        type=click.Choice(list(SourceType), case_sensitive=False),
+        type=click.Choice(SOURCE_TYPES, case_sensitive=False),
         help="The kind of source. Default: prompt.",
         default="prompt",
     ),
@@ -68,22 +87,22 @@ _FORMAT_OPTION = click.Option(
 
 plans = ToolGroup(
     "plans",
-    lambda: [PlanTools],
+    load_tools("deepwork.plans.plan_tools:PlanTools"),
     "workflow_",
     "Plans: workflows, their tasks and their progress.",
     {
         "create": CommandOverrides(_SOURCE_OPTIONS),
         "set-plan": CommandOverrides(
-            _build_document_argument("plan", Plan, check=_find_plan_problems),
+            _build_document_argument("plan", _load_plan_type, check=_find_plan_problems),
             f"The plan is read {_INPUT_HELP}: a mapping with summary, approach and tasks; a task has name, "
             "description, sequence, depends_on, parallel_group, estimated_complexity, files_likely_affected.",
         ),
         "add-task": CommandOverrides(
-            _build_document_argument("task", PlannedTask),
+            _build_document_argument("task", _load_task_type),
             f"The task is read {_INPUT_HELP}: a mapping with name, description, depends_on and so on.",
         ),
         "replan": CommandOverrides(
-            _build_document_argument("tasks", list[PlannedTask], inner="tasks"),
+            _build_document_argument("tasks", _load_task_list_type, inner="tasks"),
             f"The tasks are read {_INPUT_HELP}: a list, or a mapping with `tasks`.",
         ),
         "get-summary": CommandOverrides(render=_render_summary),
@@ -95,16 +114,16 @@ plans = ToolGroup(
 
 tasks = ToolGroup(
     "tasks",
-    lambda: [TaskTools],
+    load_tools("deepwork.plans.task_tools:TaskTools"),
     "task_",
     "Tasks of plans: claim, update and complete them.",
     {
         "set-plan": CommandOverrides(
-            _build_document_argument("plan", TaskPlan),
+            _build_document_argument("plan", _load_steps_type),
             f"The plan is read {_INPUT_HELP}: a mapping with approach and steps.",
         ),
         "replan": CommandOverrides(
-            _build_document_argument("new_plan", TaskPlan),
+            _build_document_argument("new_plan", _load_steps_type),
             f"The plan is read {_INPUT_HELP}: a mapping with approach and steps.",
         ),
         "load-context": CommandOverrides(render=render_json),
@@ -131,32 +150,41 @@ def show_plan(
     id: str, drawn: bool, mermaid: bool, history: bool, limit: int, as_json: bool, path: str, **place: Any
 ) -> None:
     """Show a workflow and its tasks, or draw it."""
+    from deepwork.server.application import Application
+
     app = Application(load_command_settings(path, **place))
     try:
         if drawn or mermaid:
-            _print_drawing(app, id, render_text if drawn else render_mermaid, as_json=as_json)
+            _print_drawing(app, id, as_text=drawn, as_json=as_json)
         else:
             _print_plan(app, id, {"include_history": history, "task_limit": limit}, as_json=as_json)
     finally:
         app.close()
 
 
-def _print_drawing(app: Application, id: str, draw: Any, *, as_json: bool) -> None:
+def _print_drawing(app: Application, id: str, *, as_text: bool, as_json: bool) -> None:
+    from deepwork.plans.diagrams import render_mermaid, render_text
+    from deepwork.plans.stores.plan_store import PlanStore
+    from deepwork.plans.stores.task_store import TaskStore
+
     with app.database.reading() as tx:
         workflow, nodes = PlanStore(tx).get(id), TaskStore(tx).list_nodes(id)
-    drawing = draw(nodes)
+    drawing = render_text(nodes) if as_text else render_mermaid(nodes)
     if as_json:
         print_answer(
             {"id": id, "name": workflow.name, "status": workflow.status, "drawing": drawing}, as_json=True
         )
         return
-    if draw is render_text:
+    if as_text:
         print(to_printable(f"{workflow.name}: {workflow.status.replace('_', ' ')}"))
     for line in drawing.splitlines():
         print(to_printable(line))
 
 
 def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:
+    from deepwork.call import Call
+    from deepwork.server.invocation import invoke
+
     spec = app.build_toolset("plans")["workflow_get"]
     answer = invoke(app.database, spec, {"id": id, "include_tasks": True, **wanted}, Call("local", spec.name))
     if as_json:

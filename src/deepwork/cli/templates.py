@@ -119,7 +119,10 @@ templates = ToolGroup(
         "create": CommandOverrides(
             {
                 "template": click.Argument(
-                    ["template"], required=False, type=DocumentParam(_TemplateFileType), metavar="[FILE|-]"
+                    ["template"],
+                    required=False,
+                    type=DocumentParam(lambda: _TemplateFileType),
+                    metavar="[FILE|-]",
                 )
             },
             "Give either --from-workflow-id, or tasks and variables as YAML or JSON in a file or, with `-`, "

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from pydantic import TypeAdapter, ValidationError
 
 from deepwork.errors import DefinitionError
-from deepwork.server.argument_errors import format_problem
 
 if TYPE_CHECKING:
     from deepwork.files.yaml import YamlDocument
@@ -32,8 +30,10 @@ class DocumentParam(click.ParamType[Any]):
 
     name = "file"
 
-    def __init__(self, form: Any, *, check: DocumentCheck | None = None, inner: str = "") -> None:
-        """`inner`: a key of the document under which the wanted value may also be found."""
+    def __init__(
+        self, form: Callable[[], Any], *, check: DocumentCheck | None = None, inner: str = ""
+    ) -> None:
+        """`form`: returns the type. `inner`: a key under which the wanted value may also be found."""
         self._form, self._check, self._inner = form, check, inner
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -52,8 +52,10 @@ class DocumentParam(click.ParamType[Any]):
         return data
 
     def _find_problems(self, data: Any) -> Iterator[tuple[ProblemPath, str]]:
+        from pydantic import TypeAdapter, ValidationError
+
         try:
-            read = TypeAdapter(self._form).validate_python(data)
+            read = TypeAdapter(self._form()).validate_python(data)
         except ValidationError as error:
             for problem in error.errors(include_url=False):
                 yield problem["loc"], _format_problem(dict(problem))
@@ -171,4 +173,6 @@ def _format_problem(problem: dict[str, Any]) -> str:
         return f"The key `{problem['loc'][-1]}` is unknown."
     if not problem["loc"]:
         return f"{problem['msg']}."
+    from deepwork.server.argument_errors import format_problem
+
     return format_problem(problem, ())

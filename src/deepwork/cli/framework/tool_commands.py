@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,6 +91,16 @@ class ToolGroup(CommandGroup):
         listed = [sorted(each, key=len) for each in names.values()]
         found = [(each, self.get_command(ctx, each[0])) for each in listed]
         return sorted((", ".join(each), format_short_help(made)) for each, made in found if made is not None)
+
+
+def load_tools(*places: str) -> Callable[[], Sequence[type[Tools]]]:
+    """Return a function that imports the classes at `module:Class`; a command imports only its own tools."""
+
+    def load() -> list[type[Tools]]:
+        words = [place.split(":") for place in places]
+        return [getattr(import_module(module), name) for module, name in words]
+
+    return load
 
 
 def to_command_name(tool: str, prefix: str) -> str:

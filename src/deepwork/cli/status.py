@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,10 @@ from deepwork.database.opening import open_engine
 from deepwork.hooks import failure_log
 
 if TYPE_CHECKING:
-    from deepwork.dashboard.home import Home, Need
-    from deepwork.dashboard.runs import RunLine
     from deepwork.events.log import Event
 
 NEEDS_SHOWN = 10
+RUNS_SHOWN = 20
 ROWS_SHOWN = 20
 EVENTS_SHOWN = 5
 
@@ -61,33 +60,37 @@ def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
 
 def build_status(settings: Settings, engine: Engine) -> dict[str, Any]:
     """Build the answer from one consistent read of the store."""
-    from deepwork.dashboard.endpoints import NoParameters, ReadContext
-    from deepwork.dashboard.home import read_home
-    from deepwork.events.log import EventStore
+    from deepwork.database.transaction import Database
+    from deepwork.events.log import EventStore, append_events
     from deepwork.overview.current_work_store import CurrentWorkStore
-    from deepwork.server.application import Application
+    from deepwork.overview.needs import count_runs, list_needs
+    from deepwork.overview.run_lines import build_run_lines, list_latest_runs
+    from deepwork.overview.run_store import ACTIVE_STATUSES, RunStore
 
     # Before we open the store ourselves, because we would be listed too.
     servers = list(_list_processes(engine.list_other_processes()))
-    engine.close()
-    app = Application(settings)
+    # Not through `Application`, which imports the tools.
+    database = Database(engine, append_events)
     try:
-        with app.database.reading() as tx:
-            home = read_home(ReadContext(tx, app.presence, {}), NoParameters())
-            store = CurrentWorkStore(tx)
+        with database.reading() as tx:
+            needs, needs_total = list_needs(tx)
+            runs = RunStore(tx)
+            running = build_run_lines(tx, list_latest_runs(runs, ACTIVE_STATUSES, RUNS_SHOWN))
+            counts = count_runs(runs)
+            store, log = CurrentWorkStore(tx), EventStore(tx)
             held, unread = store.list_claims(ROWS_SHOWN), store.list_inboxes(ROWS_SHOWN)
             steps = {row["id"]: row["step_id"] for row in store.list_active_jobs(ROWS_SHOWN)}
-            events = EventStore(tx).list_after(home.last_seq - EVENTS_SHOWN, EVENTS_SHOWN)
+            events = log.list_after(log.get_last_seq() - EVENTS_SHOWN, EVENTS_SHOWN)
     finally:
-        app.close()
+        database.close()
     return {
         "project": str(settings.project_root),
         "store": engine.address,
         "servers": servers,
-        "needs_you_total": home.needs_you_total,
-        "needs_you": [_build_need(need) for need in home.needs_you[:NEEDS_SHOWN]],
-        "counts": home.counts.model_dump(mode="json"),
-        **_group_runs(home, steps),
+        "needs_you_total": needs_total,
+        "needs_you": [_build_need(need) for need in needs[:NEEDS_SHOWN]],
+        "counts": counts,
+        **_group_runs(running, steps),
         "held": held,
         "unread": unread,
         "events": [_build_event(event) for event in events],
@@ -108,32 +111,35 @@ def _list_processes(others: Iterable[str] | None) -> Iterator[str]:
         yield " ".join([name, *filter(None, words[after + 1 :])])[:200]
 
 
-def _build_need(need: Need) -> dict[str, Any]:
-    return {"kind": need.kind, "what": need.title, "run": need.run.name, "id": need.id, "since": need.since}
+def _build_need(need: Mapping[str, Any]) -> dict[str, Any]:
+    run = need["run"]["name"]
+    return {"kind": need["kind"], "what": need["title"], "run": run, "id": need["id"], "since": need["since"]}
 
 
-def _group_runs(home: Home, steps: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+def _group_runs(
+    running: Iterable[Mapping[str, Any]], steps: Mapping[str, str]
+) -> dict[str, list[dict[str, Any]]]:
     by_kind: dict[str, list[dict[str, Any]]] = {"job": [], "plan": [], "track": []}
-    for run in home.running:
-        at = {"step": steps.get(run.id)} if run.kind == "job" else {}
-        by_kind[run.kind].append(_build_run(run, at))
+    for run in running:
+        at = {"step": steps.get(run["id"])} if run["kind"] == "job" else {}
+        by_kind[run["kind"]].append(_build_run(run, at))
     return {"sessions": by_kind["job"], "plans": by_kind["plan"], "tracked": by_kind["track"]}
 
 
-def _build_run(run: RunLine, at: dict[str, Any]) -> dict[str, Any]:
-    tasks = run.tasks
+def _build_run(run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
+    tasks = run["tasks"]
     return {
-        "id": run.id,
-        "name": run.name,
-        "status": run.status,
+        "id": run["id"],
+        "name": run["name"],
+        "status": run["status"],
         **at,
-        "done": tasks.done,
-        "total": tasks.total,
-        "running": tasks.running,
-        "failed": tasks.failed,
-        "blockers": run.blockers,
-        "updated": run.updated_at,
-        "objective": run.objective,
+        "done": tasks["done"],
+        "total": tasks["total"],
+        "running": tasks["running"],
+        "failed": tasks["failed"],
+        "blockers": run["blockers"],
+        "updated": run["updated_at"],
+        "objective": run["objective"],
     }
 
 

@@ -9,12 +9,13 @@ from deepwork.dashboard import offered_actions
 from deepwork.dashboard.endpoints import Endpoint, NoParameters, ReadContext, RestAnswer
 from deepwork.dashboard.offered_actions import Act
 from deepwork.dashboard.runs import RunLine, build_run_lines
-from deepwork.dashboard.sessions import SessionPart, build_session_part, parse_session_row
+from deepwork.dashboard.sessions import SessionPart, build_session_part
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
-from deepwork.overview.run_event_store import RunEventStore
+from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.overview.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind
+from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, parse_session_row
 from deepwork.plans.models import StatusCount as PlanTally
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -26,8 +27,6 @@ from deepwork.workspaces.models import WorkspaceStatus
 from deepwork.workspaces.responses import WorkspaceView
 from deepwork.workspaces.store import WorkspaceStore
 
-MAX_ACTIVE_SESSIONS = 200
-MAX_REVIEWS = 500
 MAX_WORKSPACES = 200
 MAX_HISTORY = 50
 

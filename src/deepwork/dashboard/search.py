@@ -13,9 +13,9 @@ from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
 from deepwork.overview.issue_decision_store import MAX_SEARCH_WORDS
 from deepwork.overview.run_search_store import RunSearchStore
-from deepwork.plans.responses import truncate_to_line
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.text_budget.lines import truncate_to_line
 
 MAX_PER_KIND = 20
 _MAX_EXCERPT = 160

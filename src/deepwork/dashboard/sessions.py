@@ -2,69 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from deepwork.dashboard.endpoints import RestAnswer
-from deepwork.database.engine import Row, row_parser
-
-
-@dataclass(frozen=True)
-class SessionRow:
-    """A session, parsed from its row."""
-
-    id: str
-    name: str
-    goal: str
-    status: str
-    step_id: str
-    data: Mapping[str, Any]
-    updated_at: int
-    created_seq: int = 0
-
-    @property
-    def entries(self) -> list[list[str]]:
-        """The step ids of each entry; steps of one entry run concurrently."""
-        return [list(entry["steps"]) for entry in self.data["entries"]]
-
-    @property
-    def steps(self) -> list[str]:
-        return [step for entry in self.entries for step in entry]
-
-    def get_progress(self, step: str) -> Mapping[str, Any]:
-        progress: Mapping[str, Any] = self.data["step_progress"].get(step, {})
-        return progress
-
-    def get_step_status(self, step: str) -> str:
-        """Return the status of a step; `needs_work` if it failed its review."""
-        progress = self.get_progress(step)
-        if progress.get("completed_at"):
-            return "completed"
-        has_started = step in self.entries[self.data.get("current_entry_index", 0)] or progress.get(
-            "started_at"
-        )
-        if not has_started:
-            return "pending"
-        if self.status != "active":
-            return self.status
-        return "needs_work" if progress.get("quality_attempts") else "in_progress"
-
-
-@row_parser
-def parse_session_row(row: Row) -> SessionRow:
-    """Parse a row into a session."""
-    return SessionRow(
-        row["id"],
-        row["name"],
-        row["goal"],
-        row["status"],
-        row["step_id"],
-        json.loads(row["data"]),
-        row["updated_at"],
-        row.get("created_seq", 0),
-    )
+from deepwork.database.engine import Row
+from deepwork.overview.session_rows import SessionRow
 
 
 class Criterion(RestAnswer):

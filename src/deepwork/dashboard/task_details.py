@@ -15,22 +15,22 @@ from deepwork.dashboard.issues_and_decisions import (
     list_task_issues,
 )
 from deepwork.dashboard.offered_actions import Act
-from deepwork.dashboard.run_details import MAX_REVIEWS
 from deepwork.dashboard.runs import RunRef, find_run_refs
-from deepwork.dashboard.sessions import build_step_view, group_attempts, parse_session_row
+from deepwork.dashboard.sessions import build_step_view, group_attempts
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.overview.changed_file_store import ChangedFileStore
 from deepwork.overview.related_task_store import RelatedTaskStore
-from deepwork.overview.run_event_store import RunEventStore
+from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.overview.run_store import JOB, RunStore
+from deepwork.overview.session_rows import parse_session_row
 from deepwork.plans.responses import CheckpointView, PlanTaskView
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
-from deepwork.tracking.context import STALE_MS
 from deepwork.tracking.note_store import NoteStore
 from deepwork.tracking.responses import MilestoneView, TrackedTaskView
+from deepwork.tracking.staleness import STALE_MS
 from deepwork.tracking.store import TrackStore
 
 MAX_RECORDS = 200

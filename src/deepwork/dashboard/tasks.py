@@ -19,16 +19,16 @@ from deepwork.dashboard.endpoints import (
     encode_cursor,
 )
 from deepwork.dashboard.run_details import get_run_row
-from deepwork.dashboard.sessions import SessionRow, parse_session_row
 from deepwork.database.engine import Row
 from deepwork.overview.run_store import PLAN, TRACK
+from deepwork.overview.session_rows import SessionRow, parse_session_row
 from deepwork.overview.task_row_store import TaskRowStore
 from deepwork.plans.models import Node, TaskStatus
 from deepwork.plans.rules.graph import Graph
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import parse_timestamp
-from deepwork.tracking.context import STALE_MS
+from deepwork.tracking.staleness import STALE_MS
 
 MAX_ROWS = 20_000
 MAX_IMPLIED_EDGES = 2_000

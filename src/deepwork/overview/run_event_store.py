@@ -10,6 +10,8 @@ from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.timestamps import format_timestamp
 
+MAX_REVIEWS = 500
+
 
 class RunEventStore:
     """Reads the event log by run."""

@@ -99,6 +99,15 @@ class RunStore:
         found: int = self._tx.fetch_value(sql)
         return found
 
+    def count_blockers(self, ids: Sequence[str]) -> dict[str, int]:
+        """Count the open blockers of these runs; runs without any are left out."""
+        sql = """
+            SELECT workflow_id, count(*) AS blockers FROM issues
+             WHERE workflow_id IN :ids AND requires_human_review AND resolved_at IS NULL GROUP BY workflow_id
+        """
+        rows = self._tx.fetch_all(sql, ids=list(ids))
+        return {row["workflow_id"]: row["blockers"] for row in rows}
+
     def find_names(self, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return kind and name by run id, with one statement for each kind."""
         found: dict[str, tuple[str, str]] = {}

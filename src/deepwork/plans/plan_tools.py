@@ -37,7 +37,6 @@ from deepwork.plans.responses import (
     TaskRemoved,
     WorkflowCreated,
     WorkflowLine,
-    truncate_to_line,
 )
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import check_workflow_transition
@@ -47,6 +46,7 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.text_budget import tokens
+from deepwork.text_budget.lines import truncate_to_line
 from deepwork.tool_declarations import Traits, WhenFalse, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 

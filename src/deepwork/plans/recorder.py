@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Checkpoint, PlanChange, PlanEvent, Task, Workflow
-from deepwork.plans.responses import CheckpointView, PlanTaskView, PlanView, truncate_to_line
+from deepwork.plans.responses import CheckpointView, PlanTaskView, PlanView
 from deepwork.plans.rules.transitions import derive_workflow_status
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.text_budget.lines import truncate_to_line
 
 _MAX_REASON_LENGTH = 500
 

@@ -18,17 +18,7 @@ from deepwork.plans.models import (
     TaskStatus,
     Workflow,
 )
-
-_MAX_LINE_LENGTH = 200
-
-
-def truncate_to_line(text: str | None, longest: int = _MAX_LINE_LENGTH) -> str | None:
-    """Return the beginning of the text on one line, for lists."""
-    if text is None:
-        return None
-    line = " ".join(text[: longest * 2].split())
-    return line if len(line) <= longest and len(text) <= longest * 2 else f"{line[: longest - 1]}…"
-
+from deepwork.text_budget.lines import truncate_to_line
 
 RefusalReason = Literal["claimed", "blocked", "limit", "workflow", "files", "offline"]
 

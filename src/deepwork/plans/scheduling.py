@@ -17,7 +17,6 @@ from deepwork.plans.responses import (
     NextTask,
     NextTasks,
     ProgressView,
-    truncate_to_line,
 )
 from deepwork.plans.rules.file_overlaps import OverlapIndex
 from deepwork.plans.rules.graph import recommend_count
@@ -26,6 +25,7 @@ from deepwork.plans.rules.transitions import derive_released_status
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.queue_store import QueueOrder, QueueStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.text_budget.lines import truncate_to_line
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 200

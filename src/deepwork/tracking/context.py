@@ -29,10 +29,8 @@ from deepwork.tracking.responses import (
     TrackedWorkflowView,
     counts_to_dict,
 )
+from deepwork.tracking.staleness import STALE_MS
 from deepwork.tracking.store import TrackStore
-
-STALE_MS = 30 * 60 * 1000
-"""A running task without any call about it for this long is marked stale."""
 
 Position = tuple[int, int]
 """A time and the creation sequence, or a position in a plan and 0."""

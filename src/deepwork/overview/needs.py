@@ -1,0 +1,221 @@
+"""What waits for a person, and how many runs there are, as plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from deepwork.database.engine import Row
+from deepwork.database.transaction import Transaction
+from deepwork.overview.attention_store import AttentionStore
+from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
+from deepwork.overview.run_store import ACTIVE_STATUSES, KINDS, RunStore
+from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, SessionRow, parse_session_row
+from deepwork.text_budget.lines import truncate_to_line
+from deepwork.timestamps import format_timestamp
+from deepwork.tracking.staleness import STALE_MS
+
+MAX_NEEDS = 100
+REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000
+"""Tasks that ended longer ago no longer ask for a review."""
+_MAX_DETAIL = 500
+
+Need = dict[str, Any]
+"""Something that waits for a person: kind, id, title, detail, run, task, agent_name, since.
+
+A lost claim also has the `agent_id` of its former holder.
+"""
+Runs = Mapping[str, Mapping[str, str]]
+"""Id, kind and name of runs, by id."""
+
+
+def count_runs(store: RunStore) -> dict[str, int]:
+    """Count runs by state; each run counts once."""
+    by_kind = {kind: store.count_by_status(kind) for kind in KINDS}
+    blocked = store.count_blocked()
+    active = sum(by_kind[kind].get(word, 0) for kind in KINDS for word in ACTIVE_STATUSES[kind])
+    completed = sum(by_kind[kind].get("completed", 0) for kind in KINDS)
+    total = sum(sum(each.values()) for each in by_kind.values())
+    return {
+        "running": active - blocked,
+        "blocked": blocked,
+        "completed": completed,
+        "failed": total - active - completed,
+        "total": total,
+    }
+
+
+def list_needs(tx: Transaction) -> tuple[list[Need], int]:
+    """List what needs a person, most urgent kind first and newest first within a kind; and the total."""
+    store = AttentionStore(tx)
+    blockers, blockers_total = store.list_blockers(MAX_NEEDS)
+    reviews, reviews_total = store.list_reviews(tx.now - REVIEW_PERIOD_MS, MAX_NEEDS)
+    failed, failed_total = store.list_failed_tracked(MAX_NEEDS)
+    planned, planned_total = store.list_failed_planned(MAX_NEEDS)
+    stale, stale_total = store.list_stale(tx.now - STALE_MS, MAX_NEEDS)
+    lost, lost_total = store.list_lost_claims(MAX_NEEDS)
+    paused, paused_total = store.list_paused_plans(MAX_NEEDS)
+    gates = list(_list_gate_needs(tx))
+    # A failed task that also asks for a review is listed once.
+    to_review = {row["id"] for row in reviews}
+    twice = sum(row["id"] in to_review for row in failed)
+    about = [row["workflow_id"] for row in [*blockers, *reviews, *failed, *planned, *stale, *lost]]
+    runs = {id: _build_run(id, *found) for id, found in RunStore(tx).find_names(about).items()}
+    found = [
+        *(_build_blocker_need(row, runs) for row in blockers),
+        *gates,
+        *(_build_review_need(row, runs) for row in reviews),
+        *(_build_failed_tracked_need(row, runs) for row in failed if row["id"] not in to_review),
+        *(_build_failed_planned_need(row, runs) for row in planned),
+        *(_build_lost_claim_need(row, runs) for row in lost),
+        *(_build_stale_need(row, runs) for row in stale),
+        *(_build_paused_plan_need(row) for row in paused),
+    ]
+    total = (
+        blockers_total
+        + len(gates)
+        + reviews_total
+        + failed_total
+        - twice
+        + planned_total
+        + lost_total
+        + stale_total
+        + paused_total
+    )
+    return found[:MAX_NEEDS], total
+
+
+def _build_blocker_need(row: Row, runs: Runs) -> Need:
+    return _build_need(
+        kind="blocker",
+        title=_format_detail(row["description"]),
+        detail=_format_detail(f"Tried: {row['resolution']}"),
+        since=format_timestamp(row["created_at"]),
+        agent_name=row["agent_name"],
+        **_build_common_fields(row, runs, task_id=row["task_id"], task_name=row["task_name"]),
+    )
+
+
+def _build_review_need(row: Row, runs: Runs) -> Need:
+    outcome = json.loads(row["outcome"])
+    reason = outcome.get("manual_review_reason") or outcome.get("summary") or ""
+    return _build_need(
+        kind="manual_review",
+        title=f"Review {row['name']}",
+        detail=_format_detail(reason),
+        since=format_timestamp(row["completed_at"]),
+        agent_name=row["agent_name"],
+        **_build_common_fields(row, runs),
+    )
+
+
+def _build_failed_tracked_need(row: Row, runs: Runs) -> Need:
+    how = "failed" if row["status"] == "failed" else "was only partly done"
+    return _build_need(
+        kind="failed_task",
+        title=f"{row['name']} {how}",
+        detail=_format_detail(json.loads(row["outcome"]).get("summary") or ""),
+        since=format_timestamp(row["completed_at"]),
+        agent_name=row["agent_name"],
+        **_build_common_fields(row, runs),
+    )
+
+
+def _build_failed_planned_need(row: Row, runs: Runs) -> Need:
+    return _build_need(
+        kind="failed_task",
+        title=f"{row['name']} failed",
+        detail=_format_detail(row["error"] or ""),
+        since=format_timestamp(row["updated_at"]),
+        **_build_common_fields(row, runs),
+    )
+
+
+def _build_stale_need(row: Row, runs: Runs) -> Need:
+    return _build_need(
+        kind="stale_task",
+        title=f"{row['name']} is silent",
+        detail="No sign of life since then.",
+        since=format_timestamp(row["last_sign_at"]),
+        agent_name=row["agent_name"],
+        **_build_common_fields(row, runs),
+    )
+
+
+def _build_lost_claim_need(row: Row, runs: Runs) -> Need:
+    return _build_need(
+        kind="lost_claim",
+        title=f"{row['agent_name']} left {row['name']}",
+        detail="The claim expired; any agent can claim the task now.",
+        since=format_timestamp(row["until"] or row["last_heartbeat"]),
+        agent_name=row["agent_name"],
+        agent_id=row["who"],
+        **_build_common_fields(row, runs),
+    )
+
+
+def _build_paused_plan_need(row: Row) -> Need:
+    return _build_need(
+        kind="waiting_plan",
+        id=row["id"],
+        title=f"{row['name']} is paused",
+        detail=_format_detail(row["reason"] or ""),
+        run=_build_run(row["id"], "plan", row["name"]),
+        since=format_timestamp(row["updated_at"]),
+    )
+
+
+def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
+    """List the job sessions whose current step failed its review."""
+    active = [parse_session_row(row) for row in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
+    held = [session for session in active if session.get_step_status(session.step_id) == "needs_work"]
+    reviews = RunEventStore(tx).list_reviews([session.id for session in held], MAX_REVIEWS) if held else []
+    for session in held:
+        yield _build_gate_need(session, [event for event in reviews if event["workflow_id"] == session.id])
+
+
+def _build_gate_need(session: SessionRow, reviews: Sequence[Row]) -> Need:
+    of_step = [event for event in reviews if event["data"].get("step_id", "") == session.step_id]
+    at = of_step[-1]["ts"] if of_step else None
+    tried = session.get_progress(session.step_id).get("quality_attempts") or 0
+    reason = _join_feedback(event for event in of_step if event["ts"] == at)
+    task_id = f"{session.id}/{session.step_id}"
+    return _build_need(
+        kind="gate",
+        id=task_id,
+        title=f"{session.step_id} did not pass its review",
+        detail=_format_detail(reason or f"Reviewed {tried} time(s)."),
+        run=_build_run(session.id, "job", session.name),
+        task={"id": task_id, "name": session.step_id},
+        since=at or format_timestamp(session.updated_at),
+    )
+
+
+def _join_feedback(events: Iterable[Row]) -> str:
+    """Join the feedback of the reviews of one attempt that failed."""
+    failed = [event["data"] for event in events if event["type"] == "review:failed"]
+    return "; ".join(data.get("feedback") or "" for data in failed)
+
+
+def _build_need(**fields: Any) -> Need:
+    return {"task": None, "agent_name": None, **fields}
+
+
+def _build_run(id: str, kind: str, name: str) -> dict[str, str]:
+    return {"id": id, "kind": kind, "name": name}
+
+
+def _build_common_fields(
+    row: Row, runs: Runs, task_id: str | None = None, task_name: str | None = None
+) -> dict[str, Any]:
+    run_id = row["workflow_id"]
+    return {
+        "id": row["id"],
+        "run": runs.get(run_id) or _build_run(run_id, "job", run_id),
+        "task": {"id": task_id or row["id"], "name": task_name or row["name"]},
+    }
+
+
+def _format_detail(text: str) -> str:
+    return truncate_to_line(text, _MAX_DETAIL) or ""

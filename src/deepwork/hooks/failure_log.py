@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from deepwork.hooks.session_memory import FOLDER
-
+FOLDER = "hooks"
+"""The folder next to the store in which hooks keep their files."""
 MAX_LOG = 64 * 1024
 _KEPT_BYTES = MAX_LOG // 2
 _MAX_LINE_LENGTH = 400

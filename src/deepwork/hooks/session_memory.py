@@ -13,10 +13,10 @@ from typing import Any
 
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import FileLock
+from deepwork.hooks.failure_log import FOLDER
 from deepwork.hooks.identity import SessionRecord
 from deepwork.hooks.protocol import HookEvent
 
-FOLDER = "hooks"
 MAX_RECORDS = 100
 FRESH_SECONDS = 24 * 3600
 """A session without events for longer is not a candidate for resuming."""

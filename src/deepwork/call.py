@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -74,11 +73,16 @@ def current_call() -> Call:
     return _current.get()
 
 
-@contextmanager
-def use_call(call: Call) -> Iterator[None]:
+class use_call:  # noqa: N801 - used like a function
     """Make this the current call inside the block."""
-    token = _current.set(call)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_call", "_token")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._call)
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)

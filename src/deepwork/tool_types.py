@@ -16,6 +16,7 @@ MAX_NAME = 200
 MAX_TEXT = 1024 * 1024
 MAX_LIST = 10_000
 MAX_DEPTH = 64
+_SHORT = 4096
 _MAX_LIST_BY_PATH = {"plan.tasks": 20_000, "template.tasks": 20_000, "tasks": 20_000}
 MAX_INTEGER = 2**53
 
@@ -67,7 +68,7 @@ def check_input(arguments: dict[str, Any]) -> None:
 
     Runs before every tool, so that both databases receive the same values.
     """
-    if _is_obviously_valid(arguments):
+    if _are_short(arguments) or _is_obviously_valid(arguments):
         return
     for path, value, depth in _walk_values(arguments):
         if depth > MAX_DEPTH:
@@ -80,6 +81,18 @@ def check_input(arguments: dict[str, Any]) -> None:
             raise InvalidInput(f"`{path}` is outside ±2**53, the range in which JSON numbers are exact.")
         elif isinstance(value, float) and value - value != 0:
             raise InvalidInput(f"`{path}` is {value}, which is not a JSON number.")
+
+
+def _are_short(arguments: dict[str, Any]) -> bool:
+    """Fast path for most calls: a few short ASCII strings, numbers and flags; False if in doubt."""
+    texts = [*arguments]
+    for value in arguments.values():
+        if type(value) is str:
+            texts.append(value)
+        elif not _is_valid_scalar(value):
+            return False
+    joined = "".join(texts)
+    return len(joined) <= _SHORT and joined.isascii() and "\0" not in joined
 
 
 def _is_obviously_valid(arguments: dict[str, Any]) -> bool:

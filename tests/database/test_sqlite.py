@@ -4,6 +4,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,50 @@ def test_waking_other_processes_removes_only_dead_sockets(tmp_path: Path, monkey
 
     assert not socket.exists()
     assert precious.read_text() == "mine"
+
+
+def test_there_is_no_folder_for_hints_while_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setattr("deepwork.database.wakeups.get_runtime_folder", lambda: runtime)
+    hints = WakeupChannel(tmp_path / "deepwork.db")
+    one, other = hints.open_receiver(), hints.open_receiver()
+    assert one is not None
+    assert other is not None
+
+    hints.close_receiver(one)
+    assert hints._folder.exists()
+    hints.send()
+    assert other.recv(16)
+    hints.close_receiver(other)
+
+    assert not hints._folder.exists()
+    again = hints.open_receiver()
+    assert again is not None
+    hints.close_receiver(again)
+
+
+def test_a_refused_call_keeps_its_connection_and_a_failed_statement_does_not(tmp_path: Path):
+    def insert_then(act: Callable[[], object]) -> None:
+        with engine.writing() as used:
+            used.execute("INSERT INTO lost_leases (who, what, lost_at) VALUES ('a', 'b', 1)")
+            act()
+            used.execute("no statement")
+
+    engine = SQLite(tmp_path / "deepwork.db")
+    engine.prepare()
+    [connection] = engine._writers
+
+    with pytest.raises(KeyError):
+        insert_then(dict[str, int]().popitem)
+    assert list(engine._writers) == [connection]
+    with pytest.raises(Exception, match="syntax"):
+        insert_then(lambda: None)
+
+    assert list(engine._writers) == []
+    with engine.reading() as used:
+        assert used.execute("SELECT * FROM lost_leases").fetchall() == []
+    engine.close()
 
 
 def test_no_process_is_woken_through_a_planted_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

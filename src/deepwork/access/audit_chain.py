@@ -11,6 +11,10 @@ from typing import Any
 
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead
 
+# `json.dumps` would create an encoder for every call.
+_dump_json = json.JSONEncoder(separators=(",", ":")).encode
+_dump_sorted_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+
 MAX_IDS = 20
 DONE, REPEATED = "done", "repeated"
 _ENTITY_ID_PATTERN = re.compile(r"(wf|tk|cp|ws|rp|tmpl|ag|msg|thr|tw|ph|tt|dc|is|ml|rv)_[0-9a-z]{12}")
@@ -30,7 +34,7 @@ class ChainVerdict:
 def serialize_entry(entry: AuditEntry) -> str:
     """Serialise an entry to JSON, identically in Python and in SQL."""
     # Not `astuple`, which copies every value and takes longer than everything else here.
-    return json.dumps(list(vars(entry).values()), separators=(",", ":"))
+    return _dump_json(list(vars(entry).values()))
 
 
 def compute_chain(before: str, seq: int, entry: AuditEntry) -> str:
@@ -63,14 +67,12 @@ def _is_linked(before: str, link: ChainedEntry) -> bool:
 
 def summarize_arguments(parameters: Iterable[str], given: Mapping[str, Any]) -> str:
     """Serialise the names of known arguments, and values that are ids; never free text."""
-    return json.dumps(
-        {name: _extract_ids(given[name]) for name in parameters if name in given}, separators=(",", ":")
-    )
+    return _dump_json({name: _extract_ids(given[name]) for name in parameters if name in given})
 
 
 def compute_digest(given: Mapping[str, Any]) -> str:
     """Hash the arguments, so that someone who knows them can prove which they were."""
-    return sha256(json.dumps(given, sort_keys=True, separators=(",", ":"), default=str).encode()).hexdigest()
+    return sha256(_dump_sorted_json(given).encode()).hexdigest()
 
 
 def classify_outcome(answer: Any) -> str:

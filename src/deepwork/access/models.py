@@ -19,8 +19,10 @@ class Scope(CaseInsensitiveEnum):
 
     def covers(self, needed: Scope) -> bool:
         """Return whether this scope includes the needed one."""
-        order = list(Scope)
-        return order.index(self) >= order.index(needed)
+        return _RANKS[self] >= _RANKS[needed]
+
+
+_RANKS = {scope: rank for rank, scope in enumerate(Scope)}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deepwork.access.audit_chain import compute_chain, serialize_entry
+from deepwork.access.audit_chain import serialize_entry
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, Scope, Token
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
@@ -83,17 +83,17 @@ class AuditStore:
     def append(self, entry: AuditEntry) -> None:
         """Append the entry to the chain; must be the last write of a transaction.
 
-        The head's row stays locked until the commit, so that entries are chained in numeric order.
+        The head's row stays locked until the commit, so that entries are chained in numeric order. The
+        database computes the hash, because it knows the head once it has locked it.
         """
+        content = serialize_entry(entry)
         if self._tx.row_lock:
-            # Others may append concurrently: the database computes the hash once it has locked the head.
-            self._tx.execute(_APPEND_SQL, content=serialize_entry(entry), **vars(entry))
+            self._tx.execute(_APPEND_SQL, content=content, **vars(entry))
             return
-        # There is only one writer at a time, so we compute it here.
-        head = self.get_head()
-        link = ChainedEntry(head.seq + 1, entry, compute_chain(head.chain, head.seq + 1, entry))
-        self._tx.execute("UPDATE audit_head SET seq = :seq, chain = :chain", seq=link.seq, chain=link.chain)
-        self._tx.insert("audit", {"seq": link.seq, **vars(entry), "chain": link.chain})
+        # SQLite cannot change two tables with one statement.
+        row = self._tx.fetch_one(_EXTEND_CHAIN_SQL, content=content) or {}
+        head = _parse_head(row)
+        self._tx.insert("audit", {"seq": head.seq, **vars(entry), "chain": head.chain})
 
     def get_head(self) -> ChainHead:
         """Return the stored end of the chain."""
@@ -123,6 +123,11 @@ _ENTRY_COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
 _AUDIT_COLUMNS = f"seq, {_ENTRY_COLUMNS}, chain"
 _FIRST_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit ORDER BY seq LIMIT :limit"
 _NEXT_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE seq > :last ORDER BY seq LIMIT :limit"
+_EXTEND_CHAIN_SQL = """
+    UPDATE audit_head
+       SET seq = seq + 1, chain = sha256_hex(chain || ':' || (seq + 1) || ':' || :content)
+    RETURNING seq, chain
+"""
 _APPEND_SQL = f"""
     WITH head AS (
         UPDATE audit_head

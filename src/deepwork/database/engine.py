@@ -70,6 +70,9 @@ class Engine(Protocol):
     def reading(self) -> AbstractContextManager[Connection]:
         """Open a read-only transaction with one consistent snapshot of the data."""
 
+    def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
+        """Execute a statement of the driver's form that returns rows."""
+
     def now(self, connection: Connection) -> int:
         """Return the database's time in Unix milliseconds, so that leases of all machines use one clock."""
 

@@ -7,7 +7,7 @@ that a few statements need.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from deepwork.database.engine import Connection, Engine
+    from deepwork.database.engine import Connection, Cursor, Engine
 else:
     try:
         from pysqlite3 import dbapi2 as sqlite3
@@ -116,6 +116,9 @@ class _ExistingSQLite:
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+    def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
+        return connection.execute(sql, values)
 
     def now(self, _: Connection) -> int:
         return time.time_ns() // 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deepwork.database import fulltext, schema
-from deepwork.database.engine import Connection
+from deepwork.database.engine import Connection, Cursor
 from deepwork.database.statements import format_percent_placeholder
 from deepwork.database.table_store import PostgreSQLTableStore
 from deepwork.errors import Code, StorageError
@@ -146,6 +146,9 @@ class PostgreSQL:
         with self._open_transaction(_BEGIN_READ_SQL) as connection:
             yield connection  # type: ignore[misc]
             _roll_back(connection)
+
+    def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
+        return connection.execute(sql, values)
 
     def now(self, connection: Connection) -> int:
         row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now")

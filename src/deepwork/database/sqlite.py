@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
-from operator import itemgetter
+from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database import fulltext, schema
-from deepwork.database.engine import Connection, Row
+from deepwork.database.engine import Connection, Cursor, Row
 from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.processes import find_processes_with_open
 from deepwork.database.statements import format_colon_placeholder
@@ -36,6 +38,9 @@ else:
 
 WRITE_TIMEOUT = 30.0
 LARGE_WAL = 64 * 1024 * 1024
+_CACHED_STATEMENTS = 1000
+"""Prepared statements that a connection keeps. Our stores have several hundred; the driver's default is 128,
+and preparing one again takes longer than executing it."""
 _FILE_HEADER = b"SQLite format 3\0"
 
 _PRAGMAS = (
@@ -99,22 +104,17 @@ class SQLite:
                     self._back_up(connection, version)
                     self._migrate()
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        with (
-            self._write_lock.hold(timeout=WRITE_TIMEOUT),
-            self._borrow_connection(self._writers) as connection,
-        ):
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
+    def writing(self) -> AbstractContextManager[Connection]:
+        return _Session(self, self._writers, self._write_lock)
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        with self._borrow_connection(self._readers) as connection:
-            connection.execute("BEGIN")
-            yield connection
-            connection.execute("COMMIT")
+    def reading(self) -> AbstractContextManager[Connection]:
+        return _Session(self, self._readers)
+
+    def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
+        cursor: Any = connection.cursor()
+        cursor.row_factory = _get_row_factory(sql)
+        found: Cursor = cursor.execute(sql, values)
+        return found
 
     def now(self, connection: Connection) -> int:  # noqa: ARG002 - one machine, one clock
         return time.time_ns() // 1_000_000
@@ -226,10 +226,7 @@ class SQLite:
     @contextmanager
     def _borrow_connection(self, idle: deque[sqlite3.Connection]) -> Iterator[Any]:
         """Yield an idle or new connection; closes it after an error."""
-        try:
-            connection = idle.pop()
-        except IndexError:
-            connection = self._connect(query_only=idle is self._readers)
+        connection = self.take_connection(idle)
         try:
             yield connection
         except BaseException:
@@ -237,11 +234,23 @@ class SQLite:
             raise
         idle.append(connection)
 
+    def take_connection(self, idle: deque[sqlite3.Connection]) -> sqlite3.Connection:
+        """Return an idle or new connection, which its user puts back or closes."""
+        try:
+            return idle.pop()
+        except IndexError:
+            return self._connect(query_only=idle is self._readers)
+
     def _connect(self, *, query_only: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path, isolation_level=None, check_same_thread=False, timeout=WRITE_TIMEOUT
+            self.path,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=WRITE_TIMEOUT,
+            cached_statements=_CACHED_STATEMENTS,
         )
         connection.row_factory = _to_dict
+        connection.create_function("sha256_hex", 1, _hash_text, deterministic=True)
         for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
             connection.execute(pragma)
         return connection
@@ -294,6 +303,59 @@ class SQLite:
         return backups[-1].name if backups else None
 
 
+class _Session:
+    """A transaction on a connection of its own. A class, because a generator takes several times as long."""
+
+    __slots__ = ("_connection", "_engine", "_idle", "_lock")
+
+    def __init__(self, engine: SQLite, idle: deque[sqlite3.Connection], lock: FileLock | None = None) -> None:
+        """`lock` excludes other writers; a reader needs none."""
+        self._engine, self._idle, self._lock = engine, idle, lock
+
+    def __enter__(self) -> Any:
+        if self._lock is not None:
+            self._lock.acquire(WRITE_TIMEOUT)
+        try:
+            self._connection = self._engine.take_connection(self._idle)
+            self._execute("BEGIN" if self._lock is None else "BEGIN IMMEDIATE")
+        except BaseException:
+            self._release()
+            raise
+        return self._connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._execute("COMMIT")
+            elif not self._roll_back(error):
+                return
+            self._idle.append(self._connection)
+        finally:
+            self._release()
+
+    def _execute(self, sql: str) -> None:
+        try:
+            self._connection.execute(sql)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _roll_back(self, error: BaseException) -> bool:
+        """Undo the changes; closes the connection and returns False if its state is unknown."""
+        if isinstance(error, Exception) and not isinstance(error, sqlite3.Error):
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+                return True
+        self._connection.close()
+        return False
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
 def read_version(connection: Any) -> str | None:
     """Return the schema version of the file; None for a new one."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
@@ -334,8 +396,27 @@ def _build_error(reason: str, name: str, backup: str | None) -> StorageError:
     return StorageError(f"{name} failed ({reason}); nothing was changed.")
 
 
-_get_column_name = itemgetter(0)
-
-
 def _to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
-    return dict(zip(map(_get_column_name, cursor.description), values, strict=True))
+    return dict(zip(_list_columns(cursor), values, strict=True))
+
+
+@lru_cache(maxsize=_CACHED_STATEMENTS)
+def _get_row_factory(sql: str) -> Callable[[sqlite3.Cursor, tuple[Any, ...]], Row]:  # noqa: ARG001 - the cache's key
+    """Return a function that makes dictionaries of one statement's rows, and reads its columns only once."""
+    columns: list[str] = []
+
+    def to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
+        nonlocal columns
+        if len(columns) != len(values):  # first use, or a migration added a column
+            columns = _list_columns(cursor)
+        return dict(zip(columns, values, strict=True))
+
+    return to_dict
+
+
+def _hash_text(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _list_columns(cursor: sqlite3.Cursor) -> list[str]:
+    return [column[0] for column in cursor.description]

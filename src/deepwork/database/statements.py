@@ -33,9 +33,12 @@ def prepare_statement(
     sql: str, values: Mapping[str, Any], placeholder: Placeholder
 ) -> tuple[str, Mapping[str, Any]]:
     """Return the statement and its values in the driver's form, with lists expanded."""
-    lists = tuple([(name, len(value)) for name, value in values.items() if isinstance(value, _LIST_TYPES)])
-    if not lists:
+    for value in values.values():
+        if isinstance(value, _LIST_TYPES):
+            break
+    else:  # the common case
         return _translate(sql, (), placeholder), values
+    lists = tuple([(name, len(value)) for name, value in values.items() if isinstance(value, _LIST_TYPES)])
     spread = dict(values)
     for name, length in lists:
         spread.update(zip(_list_item_names(name, length), spread.pop(name), strict=True))

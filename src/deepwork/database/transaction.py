@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from types import TracebackType
 from typing import Any
 
 from deepwork.call import ActionOutcome, current_call
@@ -70,11 +71,11 @@ class Transaction:
 
     def fetch_one(self, sql: str, /, **values: Any) -> Row | None:
         """Return the first row, if there is one."""
-        return self._execute(sql, values).fetchone()
+        return self._query(sql, values).fetchone()
 
     def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
         """Return all rows."""
-        return self._execute(sql, values).fetchall()
+        return self._query(sql, values).fetchall()
 
     def fetch_value(self, sql: str, /, **values: Any) -> Any:
         """Return the first column of the first row, if there is one."""
@@ -93,8 +94,11 @@ class Transaction:
     def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Execute a statement once for each row of values."""
         if rows:
-            text, _ = statements.prepare_statement(sql, rows[0], self._engine.placeholder)
-            self._connection.cursor().executemany(text, rows)
+            text, values = statements.prepare_statement(sql, rows[0], self._engine.placeholder)
+            if len(rows) == 1:  # the common case, which drivers execute faster
+                self._connection.execute(text, values)
+            else:
+                self._connection.cursor().executemany(text, rows)
 
     def update(self, table: str, id: str, changes: Mapping[str, Any]) -> None:
         """Update columns of the row with this id."""
@@ -115,6 +119,10 @@ class Transaction:
         """
         self._after_commit.append(action)
 
+    def notify_listeners(self) -> None:
+        """Notify listeners as part of the transaction, if its database can."""
+        self._engine.notify_in_transaction(self._connection)
+
     def run_after_commit(self) -> None:
         """Run the actions in the order in which they were added; the current call collects their outcomes."""
         outcomes = current_call().outcomes
@@ -125,6 +133,10 @@ class Transaction:
 
     def _execute(self, sql: str, values: Mapping[str, Any]) -> Cursor:
         return self._connection.execute(*statements.prepare_statement(sql, values, self._engine.placeholder))
+
+    def _query(self, sql: str, values: Mapping[str, Any]) -> Cursor:
+        text, spread = statements.prepare_statement(sql, values, self._engine.placeholder)
+        return self._engine.query(self._connection, text, spread)
 
 
 EventLog = Callable[[Transaction, Sequence[PendingEvent]], None]
@@ -155,87 +167,145 @@ class Database:
         """
         self._subscribers.append((event_types, handler))
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self) -> AbstractContextManager[Transaction]:
         """Open a transaction; commits, together with its events, when the block ends without an error.
 
         Inside `join_transaction` it joins the outer transaction: the block's end commits nothing then.
         """
-        if outer := _joined.get():
-            yield outer
-            return
-        with self._translate_errors():
-            self._prepare()
-            with self.engine.writing() as connection:
-                tx = Transaction(connection, self.engine, self._clock)
-                yield tx
-                if tx.pending_events:
-                    self._record(tx, tx.pending_events)
-                    self.engine.notify_in_transaction(connection)
-                if note := current_call().record:
-                    note(tx)  # after the events: both locks are always taken in this order
-        if tx.pending_events:
-            self.engine.notify_after_commit()
-            self._add_handlers(tx)
-        tx.run_after_commit()
+        return nullcontext(outer) if (outer := _joined.get()) else _WriteBlock(self, self.engine.writing())
 
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
+    def reading(self) -> AbstractContextManager[Transaction]:
         """Open a read-only transaction: one consistent snapshot, without waiting for writers."""
-        if outer := _joined.get():
-            yield outer
-            return
-        with self._translate_errors():
-            self._prepare()
-            with self.engine.reading() as connection:
-                yield Transaction(connection, self.engine, self._clock)
+        return nullcontext(outer) if (outer := _joined.get()) else _ReadBlock(self, self.engine.reading())
 
     def listen(self) -> Listener:
         """Start listening for events of any process."""
-        with self._translate_errors():
-            self._prepare()
+        try:
+            self.prepare()
             return self.engine.listen()
+        except Exception as error:
+            raise self.translate_error(error) from error
 
     def close(self) -> None:
         self.engine.close()
 
-    def _add_handlers(self, tx: Transaction) -> None:
-        for event_types, handler in self._subscribers:
-            if events := [event for event in tx.pending_events if event.type in event_types]:
-                tx.after_commit(partial(handler, events))
-
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Create or migrate the schema before the first transaction."""
         if not self.is_prepared:
             with self._preparing:
                 if not self.is_prepared:
                     self.engine.prepare()
                     self.is_prepared = True
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except UnreadableRow as error:
-            raise StorageError(
+    def open(self, connection: Connection) -> Transaction:
+        """Return a transaction that uses this connection."""
+        return Transaction(connection, self.engine, self._clock)
+
+    def record_changes(self, tx: Transaction) -> None:
+        """Store the events of a transaction that is about to commit, and the audit entry of its call."""
+        if tx.pending_events:
+            self._record(tx, tx.pending_events)
+            tx.notify_listeners()
+        if note := current_call().record:
+            note(tx)  # after the events: both locks are always taken in this order
+
+    def announce_changes(self, tx: Transaction) -> None:
+        """Notify listeners of the events of a committed transaction, then run the actions after it."""
+        if tx.pending_events:
+            self.engine.notify_after_commit()
+            for event_types, handler in self._subscribers:
+                if events := [event for event in tx.pending_events if event.type in event_types]:
+                    tx.after_commit(partial(handler, events))
+        tx.run_after_commit()
+
+    def translate_error(self, error: Exception) -> Exception:
+        """Return the error that callers get: a StorageError if the store failed, otherwise this one."""
+        if isinstance(error, UnreadableRow):
+            return StorageError(
                 f"{self.engine.name} has a row that cannot be read; nothing was changed.",
                 suggestion="Run `deepwork doctor`, then restore the newest backup.",
-            ) from error
+            )
+        return self.engine.to_storage_error(error) or error
+
+
+class _ReadBlock:
+    """A read-only transaction for a `with` block. A class, because a generator takes longer to enter."""
+
+    __slots__ = ("_database", "_session", "_tx")
+
+    def __init__(self, database: Database, session: AbstractContextManager[Connection]) -> None:
+        self._database, self._session = database, session
+
+    def __enter__(self) -> Transaction:
+        try:
+            self._database.prepare()
+            self._tx = self._database.open(self._session.__enter__())
         except Exception as error:
-            if explained := self.engine.to_storage_error(error):
-                raise explained from error
+            self._raise_translated(error)
             raise
+        return self._tx
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._end(kind, error, trace)
+        except Exception as failure:
+            self._raise_translated(failure)
+            raise
+        if isinstance(error, Exception):
+            self._raise_translated(error)
+
+    def _end(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.__exit__(kind, error, trace)
+
+    def _raise_translated(self, error: Exception) -> None:
+        """Raise a StorageError if the store failed; other errors are left to the caller."""
+        if (translated := self._database.translate_error(error)) is not error:
+            raise translated from error
 
 
-@contextmanager
-def join_transaction(tx: Transaction) -> Iterator[None]:
+class _WriteBlock(_ReadBlock):
+    """A transaction for a `with` block; commits when the block ends without an error."""
+
+    __slots__ = ()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if error is None:
+            self._database.announce_changes(self._tx)
+
+    def _end(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                self._database.record_changes(self._tx)
+            except BaseException as failure:
+                self._session.__exit__(type(failure), failure, failure.__traceback__)
+                raise
+        self._session.__exit__(kind, error, trace)
+
+
+class join_transaction:  # noqa: N801 - used like a function
     """Make every transaction opened inside the block join this one.
 
     A call has one commit, although the tool opens transactions itself: with an idempotency key, the key,
     the effect and the answer must be stored together, and the audit entry must contain the answer's outcome.
     So the commit, and the actions after it, may come only after the tool has returned its answer.
     """
-    token = _joined.set(tx)
-    try:
-        yield
-    finally:
-        _joined.reset(token)
+
+    __slots__ = ("_token", "_tx")
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def __enter__(self) -> None:
+        self._token = _joined.set(self._tx)
+
+    def __exit__(self, *error: object) -> None:
+        _joined.reset(self._token)

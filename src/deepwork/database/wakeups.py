@@ -29,42 +29,65 @@ class WakeupChannel:
         self._folder = get_runtime_folder() / digest
 
     def send(self) -> None:
-        """Wake all listeners; a lost hint only delays a listener until its next poll."""
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            _require_owned(self._folder.parent)
+        """Wake all listeners; a lost hint only delays a listener until its next poll.
+
+        While nobody listens there is no folder, so that most commits cost one system call here.
+        """
+        with suppress(OSError):
             _require_owned(self._folder)
-            sender.setblocking(False)
-            for target in self._folder.iterdir():
-                self._send_to(sender, target)
+            _require_owned(self._folder.parent)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                for target in self._folder.iterdir():
+                    self._send_to(sender, target)
 
     def open_receiver(self) -> socket.socket | None:
         """Open a socket for hints; None if that is not possible."""
+        for _ in range(2):
+            with suppress(FileNotFoundError):  # the last listener has just removed the folder
+                return self._bind_receiver()
+        return None
+
+    def close_receiver(self, receiver: socket.socket) -> None:
+        """Close a socket for hints; the last listener removes the folder."""
+        path = receiver.getsockname()
+        receiver.close()
+        Path(path).unlink(missing_ok=True)
+        self._remove_folder()
+
+    def _bind_receiver(self) -> socket.socket | None:
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             for folder in (self._folder.parent, self._folder):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 _require_owned(folder)
             receiver.bind(str(self._folder / f"{os.getpid()}-{next(_numbers)}"))
-        except OSError:
+        except OSError as error:
             receiver.close()
+            if isinstance(error, FileNotFoundError):
+                raise
             return None
         receiver.setblocking(False)
         return receiver
 
-    @staticmethod
-    def _send_to(sender: socket.socket, target: Path) -> None:
+    def _remove_folder(self) -> None:
+        with suppress(OSError):  # others still listen
+            self._folder.rmdir()
+
+    def _send_to(self, sender: socket.socket, target: Path) -> None:
         try:
             sender.sendto(b"!", str(target))
         except ConnectionRefusedError:  # its process exited without cleaning up
             if stat.S_ISSOCK(target.lstat().st_mode):
                 target.unlink()
+                self._remove_folder()
         except OSError:  # its queue is full, so it is already awake
             pass
 
 
 def _require_owned(folder: Path) -> None:
     """Reject a folder that another user could have created or can write to."""
-    status = folder.lstat()
+    status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise PermissionError(folder)
 
@@ -74,6 +97,7 @@ class SQLiteListener:
 
     def __init__(self, hints: WakeupChannel, connection: Any) -> None:
         self._connection = connection
+        self._hints = hints
         self._receiver = hints.open_receiver()
         self._seen = self._read_data_version()
 
@@ -90,9 +114,7 @@ class SQLiteListener:
     def close(self) -> None:
         self._connection.close()
         if self._receiver is not None:
-            path = self._receiver.getsockname()
-            self._receiver.close()
-            Path(path).unlink(missing_ok=True)
+            self._hints.close_receiver(self._receiver)
 
     def _sleep(self, seconds: float) -> None:
         if self._receiver is None:

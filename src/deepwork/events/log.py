@@ -78,7 +78,9 @@ def truncate_texts(data: Any) -> Any:
 
 
 def _build_row(seq: int, event: PendingEvent, now: int) -> Row:
-    data = _dump_json(truncate_texts(dict(event.data)))
+    data = _dump_json(dict(event.data))
+    if len(data) > MAX_TEXT:  # otherwise no text in it can be too long
+        data = _dump_json(truncate_texts(dict(event.data)))
     if len(data) > MAX_DATA:
         data = _dump_json(_drop_large_values(event.data) | {"truncated": True})
     return {"seq": seq, "type": event.type, "workflow_id": event.workflow_id, "ts": now, "data": data}
@@ -89,8 +91,7 @@ def _drop_large_values(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if len(_dump_json(value)) <= MAX_TEXT}
 
 
-def _dump_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+_dump_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @row_parser

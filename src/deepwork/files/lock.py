@@ -14,6 +14,7 @@ from deepwork.files.os_errors import format_path, to_storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,24 +35,23 @@ class FileLock:
         self._path = path
         self._reset()
 
-    @contextmanager
     def hold(
         self, timeout: float = 30.0, while_waiting: Callable[[], object] | None = None
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Hold the lock while the block runs; raises StorageError after `timeout` seconds.
 
         `while_waiting` is called several times a second, and may raise to end the wait.
         """
+        return _Holding(self, timeout, while_waiting)
+
+    def acquire(self, timeout: float, while_waiting: Callable[[], object] | None = None) -> None:
+        """Acquire the lock for a block that ends with `release`; raises like `hold`."""
         try:
             self._acquire_in_steps(time.monotonic() + timeout, while_waiting)
         except TimeoutError:
             raise self._build_timeout_error(timeout) from None
         except OSError as error:
             raise to_storage_error("lock", self._path, error) from error
-        try:
-            yield
-        finally:
-            self._release()
 
     def _reset(self) -> None:
         self._process = os.getpid()
@@ -92,7 +92,8 @@ class FileLock:
         finally:
             self._thread_queue.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Release the lock."""
         if self._files is not None and self._process == os.getpid():
             self._files.unlock()
             self._thread_lock.release()
@@ -131,6 +132,21 @@ class FileLock:
             suggestion="Find its holder with `lsof`, stop that program if it hangs, then call again.",
             recoverable=True,
         )
+
+
+class _Holding:
+    """A block that holds the lock. A class, because a generator takes several times as long."""
+
+    __slots__ = ("_lock", "_timeout", "_while_waiting")
+
+    def __init__(self, lock: FileLock, timeout: float, while_waiting: Callable[[], object] | None) -> None:
+        self._lock, self._timeout, self._while_waiting = lock, timeout, while_waiting
+
+    def __enter__(self) -> None:
+        self._lock.acquire(self._timeout, self._while_waiting)
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -13,7 +15,14 @@ def find_repository(folder: Path) -> Path | None:
 
 def find_tree_root(folder: Path) -> Path | None:
     """Return the root of the working tree that contains the folder."""
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    # Not `Path.exists`, which takes several times as long: every change of a task asks this.
+    return next((each for each, mark in _list_marks(folder) if os.path.exists(mark)), None)  # noqa: PTH110
+
+
+@lru_cache
+def _list_marks(folder: Path) -> list[tuple[Path, str]]:
+    """List the folder and its parents, each with the path that exists if it is the root of a working tree."""
+    return [(each, f"{each}/.git") for each in (folder, *folder.parents)]
 
 
 def find_main_tree(root: Path) -> Path | None:

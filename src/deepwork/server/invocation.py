@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from deepwork.access import rules
@@ -19,6 +18,7 @@ from deepwork.database.idempotency import KeyStore, compute_digest, find_answer,
 from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import MAX_ECHOED, Code, DeepworkError, NotAllowed, NotFound, StorageError
 from deepwork.observability.calls import CallRecorder
+from deepwork.records import copy_with
 from deepwork.server.registry import ToolSpec
 from deepwork.tool_declarations import InTransaction
 
@@ -42,7 +42,7 @@ def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any
     record = AuditRecord(call, spec.parameter_names, given)
     digest = "" if call.key is None else compute_digest(given)
     outcomes: list[ActionOutcome] = []
-    call = replace(call, record=record, digest=digest, outcomes=outcomes)
+    call = copy_with(call, record=record, digest=digest, outcomes=outcomes)
     with use_call(call):
         try:
             answer = _invoke_changing(database, spec, given, call, record)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 from deepwork.agents import rules
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentEvent
-from deepwork.agents.responses import AgentView
+from deepwork.agents.responses import AgentView, build_agent_payload
 from deepwork.agents.store import AgentStore
 from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import StorageError
+from deepwork.records import copy_with
 
 log = logging.getLogger("deepwork")
 
@@ -25,21 +25,30 @@ class Presence:
         self._database = database
         self._is_read_only = is_read_only
         self.lease_ms = lease_seconds * 1000
+        self._oldest_heartbeat = 0
+        """No living agent has an older heartbeat, so none can fall silent until a lease after it."""
 
     def record_sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
-        """Record a write in the agent's name: renew its leases, apply `changes`, and return the agent.
+        """Record a write in the agent's name: renew its leases, apply `changes`, and return the agent."""
+        self.renew_leases(tx, agent)
+        return self.save_alive(tx, agent, **changes)
+
+    def renew_leases(self, tx: Transaction, agent: Agent) -> None:
+        """Begin a sign of life: renew the agent's leases. The call ends it with `save_alive`."""
+        rules.require_registered(agent)
+        LeaseStore(tx, self.lease_ms).renew(agent.id)
+
+    def save_alive(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
+        """Save that the agent is alive, with these changes, and return it.
 
         Emits `agent:updated` only if others can see a difference.
         """
-        rules.require_registered(agent)
-        alive = replace(agent, last_heartbeat=tx.now, silent_since=None, **changes)
+        alive = copy_with(agent, last_heartbeat=tx.now, silent_since=None, **changes)
         if rules.has_visible_change(agent, alive, tx.now, self.lease_ms):
-            alive = replace(alive, updated_at=tx.now)
+            alive = copy_with(alive, updated_at=tx.now)
             self.emit(tx, AgentEvent.UPDATED, alive)
         AgentStore(tx).save(agent, alive)
-        if agent.last_heartbeat != tx.now:  # already renewed in this millisecond
-            LeaseStore(tx, self.lease_ms).renew(agent.id)
-            self.emit_newly_silent(tx)
+        self.emit_newly_silent(tx)
         return alive
 
     def record_read(self, agent: Agent, now: int) -> None:
@@ -59,8 +68,15 @@ class Presence:
 
     def emit_newly_silent(self, tx: Transaction) -> None:
         """Emit `agent:updated` once for every agent that fell silent."""
-        for agent in AgentStore(tx).mark_newly_silent(self.get_alive_since(tx)):
+        alive_since = self.get_alive_since(tx)
+        if alive_since <= self._oldest_heartbeat:
+            return
+        store = AgentStore(tx)
+        silent = store.mark_newly_silent(alive_since)
+        for agent in silent:
             self.emit(tx, AgentEvent.UPDATED, agent)
+        if not silent:  # otherwise this transaction may yet be undone
+            self._oldest_heartbeat = store.find_oldest_heartbeat(tx.now)
 
     def get_alive_since(self, tx: Transaction) -> int:
         """Return the start of the current lease: an agent whose last heartbeat is older is offline."""
@@ -72,4 +88,4 @@ class Presence:
 
     def emit(self, tx: Transaction, event: AgentEvent, agent: Agent) -> None:
         """Emit an event with the agent's current state."""
-        tx.emit(event, self.build_view(tx, agent).model_dump(mode="json"))
+        tx.emit(event, build_agent_payload(agent, tx.now, self.lease_ms))

@@ -48,6 +48,15 @@ _COPIED_FIELDS = (
 )
 
 
+_PAYLOAD_FIELDS = tuple(AgentView.model_fields)
+
+
+def build_agent_payload(agent: Agent, now: int, lease_ms: int) -> dict[str, Any]:
+    """Build the payload of an event: what `AgentView` shows, several times as fast."""
+    fields = vars(agent) | {"status": rules.get_status(agent, now, lease_ms)}
+    return {name: value for name in _PAYLOAD_FIELDS if (value := fields[name]) is not None}
+
+
 class AgentRegistered(Answer):
     id: str
     name: str

@@ -10,6 +10,7 @@ from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
+from deepwork.records import build_record
 
 
 class AgentStore:
@@ -85,12 +86,18 @@ class AgentStore:
         sql = f"""
             UPDATE agents SET silent_since = :now
              WHERE id IN (SELECT id FROM agents
-                           WHERE silent_since IS NULL AND unregistered_at IS NULL
-                             AND last_heartbeat < :alive_since AND said <> 'offline'{self._tx.free_rows})
+                           WHERE {_COUNTS_AS_ALIVE_CONDITION}
+                             AND last_heartbeat < :alive_since{self._tx.free_rows})
             RETURNING {_COLUMNS}
         """
         rows = self._tx.fetch_all(sql, now=self._tx.now, alive_since=alive_since)
         return [_from_row(row) for row in rows]
+
+    def find_oldest_heartbeat(self, otherwise: int) -> int:
+        """Return the oldest heartbeat of an agent that counts as alive; `otherwise` if there is none."""
+        sql = f"SELECT min(last_heartbeat) FROM agents WHERE {_COUNTS_AS_ALIVE_CONDITION}"
+        oldest: int | None = self._tx.fetch_value(sql)
+        return otherwise if oldest is None else min(oldest, otherwise)
 
     def _select(self, id: str, kind: str, lock: str) -> Agent:
         if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM agents WHERE id = :id{lock}", id=id)) is None:
@@ -102,6 +109,7 @@ _CREATED_AFTER_CONDITION = (
     "(created_at, created_seq) > (SELECT created_at, created_seq FROM agents WHERE id = :after)"
 )
 _COLUMNS = ", ".join(Agent.__dataclass_fields__)
+_COUNTS_AS_ALIVE_CONDITION = "silent_since IS NULL AND unregistered_at IS NULL AND said <> 'offline'"
 
 # A silent agent is offline without any write; must agree with `rules.get_status`.
 _CURRENT_STATUS_SQL = (
@@ -122,11 +130,9 @@ def _encode_json(values: Row) -> Row:
 
 @row_parser
 def _from_row(row: Row) -> Agent:
-    read = {
-        "runtime": Runtime(row["runtime"]),
-        "role": Role(row["role"]),
-        "said": AgentStatus(row["said"]),
-        "capabilities": tuple(json.loads(row["capabilities"])),
-        "metadata": json.loads(row["metadata"]),
-    }
-    return Agent(**(row | read))
+    row["runtime"] = Runtime(row["runtime"])
+    row["role"] = Role(row["role"])
+    row["said"] = AgentStatus(row["said"])
+    row["capabilities"] = tuple(json.loads(row["capabilities"]))
+    row["metadata"] = json.loads(row["metadata"])
+    return build_record(Agent, row)

@@ -44,6 +44,15 @@ class MessageView(Answer):
         return cls(**vars(message) | {"body": text[:MAX_LISTED_BODY] + "…"}, truncated=True)
 
 
+_PAYLOAD_FIELDS = tuple(name for name in MessageView.model_fields if name != "truncated")
+
+
+def build_message_payload(message: Message) -> dict[str, Any]:
+    """Build the payload of an event: what `MessageView` shows, several times as fast."""
+    fields = vars(message)
+    return {name: value for name in _PAYLOAD_FIELDS if (value := fields[name]) is not None}
+
+
 class Sent(Answer):
     id: str
     thread_id: str

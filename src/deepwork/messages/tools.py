@@ -23,7 +23,15 @@ from deepwork.messages.models import (
     MessageType,
     Priority,
 )
-from deepwork.messages.responses import Broadcast, Marked, MessageList, MessageView, Sent, UnreadCount
+from deepwork.messages.responses import (
+    Broadcast,
+    Marked,
+    MessageList,
+    MessageView,
+    Sent,
+    UnreadCount,
+    build_message_payload,
+)
 from deepwork.messages.store import MessageStore
 from deepwork.names import new_id
 from deepwork.tool_declarations import Traits, WhenFalse, tool
@@ -258,7 +266,7 @@ class MessageTools:
 
     def _emit(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
         for message in messages:
-            tx.emit(event, MessageView.from_message(message).model_dump(mode="json"), message.workflow_id)
+            tx.emit(event, build_message_payload(message), message.workflow_id)
 
 
 def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:

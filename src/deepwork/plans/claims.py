@@ -7,8 +7,8 @@ several agents are locked in the order of their ids. That rules out deadlocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentStatus, Lease
@@ -27,6 +27,7 @@ from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.records import copy_with
 
 _MAX_NAMED_TASKS = 3
 
@@ -55,7 +56,10 @@ class _ActiveTasks:
 
 
 class ClaimService:
-    """Grants, renews, releases and reclaims claims on tasks."""
+    """Grants, renews, releases and reclaims claims on tasks.
+
+    Use it in a `with` block where an agent acts: its end saves the agent, unless a change has saved it.
+    """
 
     def __init__(
         self, tx: Transaction, presence: Presence, workspaces: WorkspaceProvider | None = None
@@ -68,6 +72,16 @@ class ClaimService:
         self._tasks = TaskStore(tx)
         self._queue = QueueStore(tx)
         self._leases = LeaseStore(tx, presence.lease_ms)
+        self._unsaved: Agent | None = None
+        """The acting agent, until it is saved: its leases are renewed already."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Save that the acting agent is alive, unless a change of the agent has saved it."""
+        if error is None and self._unsaved is not None:
+            self._save_agent(self._unsaved)
 
     # Claiming and releasing
 
@@ -75,19 +89,18 @@ class ClaimService:
         """Claim the task for the agent, or return the reason why that is not possible."""
         workflow = self._plans.get_for_update_by_task(task_id)
         agent = self._agents.get_for_update(agent_id)
-        has_left = agent.unregistered_at is not None
-        if not has_left:  # before reclaiming: an agent that calls is not silent
-            agent = self._presence.record_sign_of_life(self._tx, agent)
+        if agent.unregistered_at is None:
+            self._begin_sign_of_life(agent)
         self.reclaim_expired(workflow)
         task = self._tasks.get_for_update(task_id)
         _require_unfinished(task)
         lease = self._leases.find(task_id)
         # Expired leases were reclaimed above, unless the holder is renewing its lease right now.
         holder = lease.who if lease else None
-        if holder not in (None, agent_id):
+        if holder not in (None, agent.id):
             return _build_refusal("claimed", f"Agent {holder!r} holds the task.", already_claimed_by=holder)
-        if has_left:
-            return _build_refusal("offline", f"Agent {agent_id!r} has unregistered; register again.")
+        if agent.unregistered_at is not None:
+            return _build_refusal("offline", f"Agent {agent.id!r} has unregistered; register again.")
         if lease and holder:
             return self._add_workspace(workflow, task, _build_grant(lease))
         others = self._find_active_tasks(workflow, task)
@@ -152,9 +165,8 @@ class ClaimService:
         task = self._tasks.get_for_update(task_id)
         actor = self._lock_actor(task, agent_id)
         if actor:
-            actor = self._presence.record_sign_of_life(self._tx, actor)
-        own, last = self._tasks.find_last_epochs(task_id, actor.id) if actor else (None, None)
-        lease = self._leases.find(task_id)
+            self._begin_sign_of_life(actor)
+        own, last, lease = self._tasks.get_claim_history(task_id, actor.id if actor else None)
         holder = lease.who if lease and lease.until >= self._tx.now else None
         is_stale = epoch is not None and (lease is None or lease.epoch != epoch)
         if is_stale or (own is not None and own != last):
@@ -169,8 +181,8 @@ class ClaimService:
             task = self._reclaim_task(workflow, task, lease.who)
         return LockedTask(workflow, task, actor, holder, was_last_holder=own is not None)
 
-    def claim_on_start(self, work: LockedTask) -> None:
-        """Claim a task for the agent that starts it without claiming it first.
+    def claim_on_start(self, work: LockedTask) -> Task:
+        """Claim a task for the agent that starts it without claiming it first, and return the task.
 
         Without a lease the task would stay started forever if the agent went silent. What `claim` would
         refuse is refused here too. An agent whose lease expired may continue if no other agent took over; the
@@ -178,28 +190,40 @@ class ClaimService:
         """
         task, agent = work.task, work.actor
         if agent is None or work.holder is not None:
-            return
+            return task
         if work.was_last_holder:
             lease = self._leases.resume(task.id, agent.id)
-            self._assign(task, agent, lease or self._leases.take(task.id, agent.id))
-            return
+            return self._assign(task, agent, lease or self._leases.take(task.id, agent.id))
         if refusal := self._find_refusal(work.workflow, task, self._find_active_tasks(work.workflow, task)):
             raise NotAllowed(
                 f"Task {task.name!r} cannot be started now. {refusal.message}",
                 suggestion="Find a task with {tool:workflow_next_tasks} and claim it with {tool:task_claim}.",
                 recoverable=True,
             )
-        self._assign(task, agent, self._leases.take(task.id, agent.id))
+        return self._assign(task, agent, self._leases.take(task.id, agent.id))
 
     def end_claim(self, task: Task) -> None:
         """End the lease on a task that needs no holder any more, and free its agent for another."""
-        lease = self._leases.find(task.id)
-        if lease is None or lease.who is None:
+        holder, actor = task.claimed_by, self._unsaved
+        if holder is None or not self._leases.release(task.id, holder):
             return
-        agent = self._agents.get_for_update(lease.who)
-        self._leases.release(task.id, agent.id)
+        agent = actor if actor and actor.id == holder else self._agents.get_for_update(holder)
         if agent.unregistered_at is None:
             self._update_agent_after_release(agent)
+
+    # The acting agent
+
+    def _begin_sign_of_life(self, agent: Agent) -> None:
+        """Renew the agent's leases: before any is reclaimed, because an agent that calls is not silent."""
+        self._presence.renew_leases(self._tx, agent)
+        self._unsaved = agent
+
+    def _save_agent(self, agent: Agent, **changes: Any) -> None:
+        if self._unsaved is not None and self._unsaved.id == agent.id:
+            self._unsaved = None
+        else:
+            self._presence.renew_leases(self._tx, agent)
+        self._presence.save_alive(self._tx, agent, **changes)
 
     # Helpers
 
@@ -231,13 +255,13 @@ class ClaimService:
     def _grant(
         self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[ActiveTask]
     ) -> Claimed:
-        lease = self._assign(task, agent, self._leases.take(task.id, agent.id, is_free=True))
+        lease = self._leases.take(task.id, agent.id, is_free=True)
+        self._assign(task, agent, lease)
         PlanRecorder(self._tx, agent.id).update_workflow_status(workflow, any_started=True, may_be_done=False)
-        return _build_grant(lease).model_copy(
-            update={
-                "warning": " ".join(_list_warnings(task, conflicts)) or None,
-                "conflicts_with": [other.id for other in conflicts] or None,
-            }
+        return _build_grant(
+            lease,
+            warning=" ".join(_list_warnings(task, conflicts)) or None,
+            conflicts_with=[other.id for other in conflicts] or None,
         )
 
     def _add_workspace(self, workflow: Workflow, task: Task, claimed: Claimed) -> Claimed:
@@ -248,15 +272,15 @@ class ClaimService:
         place = self._workspaces.provide_for_task(self._tx, workflow, task, others=others)
         return claimed if place is None else claimed.revise(place)
 
-    def _assign(self, task: Task, agent: Agent, lease: Lease | None) -> Lease:
+    def _assign(self, task: Task, agent: Agent, lease: Lease | None) -> Task:
         assert lease is not None, "the workflow is locked, and nobody held the task"
         self._tasks.record_claim(task.id, lease.epoch, agent.id)
         # A claim restarts a failed task: from `pending` it can be reported completed or failed again.
         status = TaskStatus.PENDING if task.status is TaskStatus.FAILED else task.status
-        claimed = replace(task, claimed_by=agent.id, status=status)
-        PlanRecorder(self._tx, agent.id).save_task(task, claimed, event=PlanEvent.TASK_CLAIMED)
-        self._presence.record_sign_of_life(self._tx, agent, said=AgentStatus.BUSY, current_task_id=task.id)
-        return lease
+        claimed = copy_with(task, claimed_by=agent.id, status=status)
+        saved = PlanRecorder(self._tx, agent.id).save_task(task, claimed, event=PlanEvent.TASK_CLAIMED)
+        self._save_agent(agent, said=AgentStatus.BUSY, current_task_id=task.id)
+        return saved
 
     def _reclaim_task(self, workflow: Workflow, task: Task, loser: str | None) -> Task:
         self._leases.release_as_lost(task.id, loser)
@@ -273,15 +297,15 @@ class ClaimService:
     def _requeue(self, workflow: Workflow, task: Task, reason: str, *, by_whom: str) -> Task:
         status = task.status if workflow.status.is_final else derive_released_status(task.status)
         return PlanRecorder(self._tx, by_whom).save_task(
-            task, replace(task, status=status, claimed_by=None), reason, event=PlanEvent.TASK_RELEASED
+            task, copy_with(task, status=status, claimed_by=None), reason, event=PlanEvent.TASK_RELEASED
         )
 
     def _update_agent_after_release(self, agent: Agent) -> None:
         """Point the agent at another task it holds, or set it to online."""
         if current := self._leases.find_held(agent.id, agent.current_task_id):
-            self._presence.record_sign_of_life(self._tx, agent, current_task_id=current)
+            self._save_agent(agent, current_task_id=current)
         else:
-            self._presence.record_sign_of_life(self._tx, agent, said=AgentStatus.ONLINE, current_task_id=None)
+            self._save_agent(agent, said=AgentStatus.ONLINE, current_task_id=None)
 
     def _lock_actor(self, task: Task, agent_id: str | None) -> Agent | None:
         """Return the agent that acts, locked together with the task's holder in order of id."""
@@ -331,8 +355,9 @@ def _list_warnings(task: Task, conflicts: Sequence[ActiveTask]) -> Iterator[str]
         yield f"It was {task.status} without a claim: someone may be working on it."
 
 
-def _build_grant(lease: Lease) -> Claimed:
-    return Claimed(success=True, claim_epoch=lease.epoch, lease_expires_at=lease.until)
+def _build_grant(lease: Lease | None, **more: Any) -> Claimed:
+    assert lease is not None, "the workflow is locked, and nobody held the task"
+    return Claimed(success=True, claim_epoch=lease.epoch, lease_expires_at=lease.until, **more)
 
 
 def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.agents.presence import Presence
@@ -34,6 +33,7 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
+from deepwork.records import copy_with
 from deepwork.tool_declarations import Preset, Traits, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
 
@@ -126,15 +126,15 @@ class TaskTools:
         claim_epoch: ClaimEpoch = None,
     ) -> Done:
         """Set a task's plan; a pending task moves to planning."""
-        with self._database.transaction() as tx:
-            work = self._lock_for_change(tx, id, agent_id, claim_epoch)
+        with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
+            work = self._lock_for_change(claims, id, agent_id, claim_epoch)
             if not (work.task.status.can_start or work.task.status is TaskStatus.PLANNING):
                 raise NotAllowed(
                     f"Task {work.task.name!r} is {work.task.status}; a plan is set before work starts.",
                     suggestion="Change the plan of a started task with {tool:task_replan}.",
                 )
             fields = plan.model_dump(exclude_none=True)
-            planned = replace(
+            planned = copy_with(
                 self._apply_status(tx, work, TaskStatus.PLANNING),
                 plan=check_object("plan", fields),
                 context=check_object("context", {**work.task.context, **(context or {})}),
@@ -142,7 +142,7 @@ class TaskTools:
             self._add_checkpoint(
                 tx, work, CheckpointType.PLAN, plan.approach or "The task was planned.", detail=fields
             )
-            self._save(tx, work, planned)
+            self._save(tx, claims, work, planned)
             return Done()
 
     @tool("work", acts_as="agent_id", idempotent=True, for_people=True, may_become_task=True)
@@ -157,17 +157,17 @@ class TaskTools:
         claim_epoch: ClaimEpoch = None,
     ) -> Done:
         """Set a task's status; completed, failed and skipped end its claim."""
-        with self._database.transaction() as tx:
+        with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
             check_object("outcome_detail", outcome_detail or {})
-            work = self._lock_for_change(tx, id, agent_id, claim_epoch, repeats=status)
+            work = self._lock_for_change(claims, id, agent_id, claim_epoch, repeats=status)
             moved = self._apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
                 return Done()
             if moved.status is TaskStatus.FAILED:
-                moved = replace(moved, error=error, outcome_detail=outcome_detail)
+                moved = copy_with(moved, error=error, outcome_detail=outcome_detail)
             elif moved.status.is_done:
-                moved = replace(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
-            self._save(tx, work, moved, reason=error or outcome)
+                moved = copy_with(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
+            self._save(tx, claims, work, moved, reason=error or outcome)
             return Done()
 
     @tool("work", acts_as="agent_id")
@@ -180,8 +180,8 @@ class TaskTools:
         claim_epoch: ClaimEpoch = None,
     ) -> Replan:
         """Replace the plan of a failed or running task; a checkpoint records the old one."""
-        with self._database.transaction() as tx:
-            work = self._lock_for_change(tx, id, agent_id, claim_epoch)
+        with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
+            work = self._lock_for_change(claims, id, agent_id, claim_epoch)
             task = work.task
             if not (task.status.is_running or task.status is TaskStatus.FAILED):
                 raise NotAllowed(
@@ -199,10 +199,12 @@ class TaskTools:
             is_its_own = work.actor is not None and work.holder == work.actor.id and task.status.is_running
             task = TaskStore(tx).get(id)
             status = task.status if is_its_own else TaskStatus.PENDING
-            planned = replace(task, plan=fields, status=status, outcome=None, outcome_detail=None, error=None)
+            planned = copy_with(
+                task, plan=fields, status=status, outcome=None, outcome_detail=None, error=None
+            )
             if not is_its_own:
-                ClaimService(tx, self._presence).end_claim(task)
-                planned = replace(planned, claimed_by=None, finished_at=None)
+                claims.end_claim(task)
+                planned = copy_with(planned, claimed_by=None, finished_at=None)
             self._create_recorder(tx, work).save_task(task, planned, reason)
             return Replan(checkpoint_id=checkpoint_id)
 
@@ -218,11 +220,9 @@ class TaskTools:
         claim_epoch: ClaimEpoch = None,
     ) -> CheckpointAdded:
         """Record progress, a decision or an error, so that any agent can continue the task."""
-        with self._database.transaction() as tx:
+        with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
             check_object("detail", detail or {})
-            work = ClaimService(tx, self._presence).lock_for_change(
-                task_id, agent_id, claim_epoch, is_checkpoint=True
-            )
+            work = claims.lock_for_change(task_id, agent_id, claim_epoch, is_checkpoint=True)
             checkpoint = CheckpointStore(tx).add(
                 work.task,
                 type,
@@ -282,8 +282,8 @@ class TaskTools:
     @tool("work", acts_as="agent_id", idempotent=True)
     def task_claim(self, task_id: Id, agent_id: Id) -> Claimed:
         """Claim a task for an agent unless another holds it; any call by the agent renews the claim."""
-        with self._database.transaction() as tx:
-            return ClaimService(tx, self._presence, self._workspaces).claim(task_id, agent_id)
+        with self._database.transaction() as tx, ClaimService(tx, self._presence, self._workspaces) as claims:
+            return claims.claim(task_id, agent_id)
 
     @tool("work", acts_as="agent_id", for_people=True)
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:
@@ -309,7 +309,7 @@ class TaskTools:
 
     def _lock_for_change(
         self,
-        tx: Transaction,
+        claims: ClaimService,
         id: str,
         agent_id: str | None,
         claim_epoch: int | None,
@@ -320,7 +320,7 @@ class TaskTools:
         Reporting the status that the task already has is allowed even when the workflow is over, so that
         repeated calls do not fail.
         """
-        work = ClaimService(tx, self._presence).lock_for_change(id, agent_id, claim_epoch)
+        work = claims.lock_for_change(id, agent_id, claim_epoch)
         if repeats is None or work.task.status is not repeats:
             require_open(work.workflow)
         return work
@@ -350,7 +350,7 @@ class TaskTools:
         if status is None:
             return task
         begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)
-        return replace(
+        return copy_with(
             task,
             status=status,
             attempts=task.attempts + begins,
@@ -365,17 +365,23 @@ class TaskTools:
             return tx.now
         return TaskStore(tx).find_claim_time(work.task.id) or tx.now
 
-    def _save(self, tx: Transaction, work: LockedTask, changed: Task, reason: str | None = None) -> None:
+    def _save(
+        self,
+        tx: Transaction,
+        claims: ClaimService,
+        work: LockedTask,
+        changed: Task,
+        reason: str | None = None,
+    ) -> None:
         """Save the change and its consequences for the claim, the dependents and the workflow."""
-        claims, status = ClaimService(tx, self._presence), changed.status
+        before, status = work.task, changed.status
         if status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS):
-            claims.claim_on_start(work)
-        before = TaskStore(tx).get(work.task.id)
-        changed = replace(changed, checkpoints=before.checkpoints, claimed_by=before.claimed_by)
+            before = claims.claim_on_start(work)
+            changed = copy_with(changed, claimed_by=before.claimed_by)
         is_over = status.is_done or status is TaskStatus.FAILED
         if is_over or status is TaskStatus.PENDING:
             claims.end_claim(before)
-            changed = replace(changed, claimed_by=None)
+            changed = copy_with(changed, claimed_by=None)
         recorder = self._create_recorder(tx, work)
         recorder.save_task(before, changed, reason)
         if text := "\n".join(filter(None, [changed.outcome, changed.error] if is_over else [])):
@@ -404,7 +410,7 @@ def _record_completion(tx: Transaction, workflow: Workflow, task: Task) -> Workf
     if task.status is not TaskStatus.COMPLETED:
         return workflow
     spent = max(0, tx.now - (task.started_at or tx.now))
-    counted = replace(
+    counted = copy_with(
         workflow,
         completed_tasks=workflow.completed_tasks + 1,
         completed_ms=workflow.completed_ms + spent,

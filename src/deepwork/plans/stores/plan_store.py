@@ -11,6 +11,7 @@ from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
 from deepwork.plans.models import FileConflicts, PlanChange, PlanStatus, SourceType, Workflow
 from deepwork.plans.stores.task_rows import build_not_found
+from deepwork.records import build_record
 
 
 class PlanStore:
@@ -73,9 +74,9 @@ class PlanStore:
         """Add an entry to the workflow's history. Entries are numbered, so the workflow must be locked."""
         sql = """
             INSERT INTO plan_history (workflow_id, number, task_id, what, before, after, reason, by_whom, at)
-            SELECT :workflow_id, coalesce(max(number), 0) + 1, :task_id, :what, :before, :after, :reason,
-                   :by_whom, :at
-              FROM plan_history WHERE workflow_id = :workflow_id
+            VALUES (:workflow_id,
+                    (SELECT coalesce(max(number), 0) + 1 FROM plan_history WHERE workflow_id = :workflow_id),
+                    :task_id, :what, :before, :after, :reason, :by_whom, :at)
         """
         self._tx.execute(sql, at=self._tx.now, **vars(change))
 
@@ -108,11 +109,9 @@ def _serialize(values: Row) -> Row:
 @row_parser
 def _read_workflow(row: Row) -> Workflow:
     plan = row["initial_plan"]
-    read = {
-        "source_type": SourceType(row["source_type"]),
-        "status": PlanStatus(row["status"]),
-        "file_conflicts": FileConflicts(row["file_conflicts"]),
-        "auto_create_workspaces": bool(row["auto_create_workspaces"]),
-        "initial_plan": None if plan is None else json.loads(plan),
-    }
-    return Workflow(**(row | read))
+    row["source_type"] = SourceType(row["source_type"])
+    row["status"] = PlanStatus(row["status"])
+    row["file_conflicts"] = FileConflicts(row["file_conflicts"])
+    row["auto_create_workspaces"] = bool(row["auto_create_workspaces"])
+    row["initial_plan"] = None if plan is None else json.loads(plan)
+    return build_record(Workflow, row)

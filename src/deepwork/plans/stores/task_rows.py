@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from deepwork.database.engine import Row, row_parser
 from deepwork.errors import NotFound
 from deepwork.plans.models import Task, TaskStatus
+from deepwork.records import build_record
 
 COLUMNS = ", ".join(Task.__dataclass_fields__)
 
@@ -36,7 +37,7 @@ def read_task(row: Row) -> Task:
     row["context"] = json.loads(row["context"])
     row["plan"] = json.loads(plan) if plan else None
     row["outcome_detail"] = json.loads(detail) if detail else None
-    return Task(**row)
+    return build_record(Task, row)
 
 
 def diff_columns(before: Task, after: Task) -> Row:

@@ -8,7 +8,9 @@ it is SQL, so that 10,000 tasks need not be read. `queue_store` has the queries 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from deepwork.agents.models import Lease
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
@@ -27,6 +29,17 @@ from deepwork.plans.stores.task_rows import (
 )
 
 _NO_LIMIT = 1_000_000
+
+
+class ClaimHistory(NamedTuple):
+    """What is known about the claims on a task."""
+
+    own_epoch: int | None
+    """The epoch of the agent's last claim."""
+    last_epoch: int | None
+    """The epoch of the last claim by any agent."""
+    lease: Lease | None
+    """The lease, expired or not."""
 
 
 class TaskStore:
@@ -70,8 +83,8 @@ class TaskStore:
     def list_open_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
         """Return the first dependencies that are not done, and how many there are in all."""
         if task.is_explicit:
-            open_ones = self._list_named_dependencies(task, OPEN, limit)
-            return open_ones, task.open_dependencies
+            count = task.open_dependencies
+            return self._list_named_dependencies(task, OPEN, limit) if count else [], count
         found = self._list_open_in_previous_level(task, limit)
         return found, self._count_previous_level(task, OPEN) if len(found) == limit else len(found)
 
@@ -232,14 +245,15 @@ class TaskStore:
         moment: int | None = self._tx.fetch_value(sql, id=task_id)
         return moment
 
-    def find_last_epochs(self, task_id: str, agent_id: str) -> tuple[int | None, int | None]:
-        """Return the epoch of the agent's last claim on the task, and that of the last claim by any agent."""
+    def get_claim_history(self, task_id: str, agent_id: str | None) -> ClaimHistory:
+        """Return the lease on the task, and the epochs of the last claims by this agent and by any."""
         sql = """
-            SELECT max(CASE WHEN agent_id = :agent_id THEN epoch END) AS own, max(epoch) AS last
-              FROM plan_claims WHERE task_id = :task_id
+            SELECT own, last, what, who, epoch, until
+              FROM (SELECT max(CASE WHEN agent_id = :agent_id THEN epoch END) AS own, max(epoch) AS last
+                      FROM plan_claims WHERE task_id = :task_id) AS claims
+              LEFT JOIN leases ON what = :task_id
         """
-        row = self._tx.fetch_one(sql, task_id=task_id, agent_id=agent_id)
-        return (row["own"], row["last"]) if row else (None, None)
+        return _read_claim_history(self._tx.fetch_one(sql, task_id=task_id, agent_id=agent_id) or {})
 
     # Status
 
@@ -334,6 +348,12 @@ class TaskStore:
             sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses)
         )
         return number
+
+
+@row_parser
+def _read_claim_history(row: Row) -> ClaimHistory:
+    lease = row["what"] and Lease(row["what"], row["who"], row["epoch"], row["until"])
+    return ClaimHistory(row["own"], row["last"], lease)
 
 
 @row_parser

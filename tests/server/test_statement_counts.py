@@ -1,0 +1,118 @@
+"""How many SQL statements the tools execute that agents call most.
+
+A statement more is a slower call, on PostgreSQL by a round trip. Lower a number when you save a statement.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from application import LEASE_MS, Clock, call_tool
+from deepwork.server.application import Application
+from statement_counter import count_statements
+
+STATEMENTS = {
+    "agent_heartbeat": 6,
+    "message_send": 10,
+    "task_claim": 17,
+    "task_update_status in_progress": 13,
+    "checkpoint_add": 13,
+    "task_update_status completed": 18,
+}
+"""By tool, on SQLite; PostgreSQL appends the audit entry with one statement less."""
+
+
+@pytest.fixture
+def agents(app: Application) -> list[str]:
+    return [call_tool(app, "agent_register", name=name, runtime="custom")["id"] for name in ("a", "b")]
+
+
+def create_tasks(app: Application, *tasks: dict[str, Any]) -> list[str]:
+    """Create a plan whose tasks wait for nothing, and return their ids."""
+    workflow = call_tool(
+        app,
+        "workflow_create",
+        name="release",
+        source_type="prompt",
+        source_content="Release it.",
+        max_parallel_tasks=1000,
+    )["id"]
+    call_tool(app, "workflow_set_plan", id=workflow, plan={"summary": "In steps.", "tasks": list(tasks)})
+    listed = call_tool(app, "workflow_get", id=workflow, include_tasks=True, task_limit=1000)
+    return [task["id"] for task in listed["tasks"]]
+
+
+def name_task(number: int, *files: str) -> dict[str, Any]:
+    return {"name": f"task {number}", "sequence": 1, "files_likely_affected": list(files)}
+
+
+def count_in_loop(app: Application, clock: Clock, agents: list[str], task: str) -> dict[str, int]:
+    """Do one task as an agent does, and count the statements of each call."""
+    agent, other = agents
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("agent_heartbeat", {"agent_id": agent}),
+        (
+            "message_send",
+            {"sender_id": agent, "recipient_id": other, "message_type": "query", "body": "Ready?"},
+        ),
+        ("task_claim", {"task_id": task, "agent_id": agent}),
+        ("task_update_status", {"id": task, "status": "in_progress", "agent_id": agent}),
+        ("checkpoint_add", {"task_id": task, "type": "progress", "summary": "Half.", "agent_id": agent}),
+        ("task_update_status", {"id": task, "status": "completed", "outcome": "Done.", "agent_id": agent}),
+    ]
+    counts = {}
+    for tool, arguments in calls:
+        clock.advance(seconds=1)
+        with count_statements() as counter:
+            call_tool(app, tool, **arguments)
+        counts[f"{tool} {arguments.get('status', '')}".strip()] = counter.count
+    return counts
+
+
+def test_the_calls_of_a_worker_execute_few_statements(
+    app: Application, clock: Clock, agents: list[str], location: str
+):
+    first, second, _ = create_tasks(app, *(name_task(number, f"src/{number}.py") for number in range(3)))
+    count_in_loop(app, clock, agents, first)  # starts the workflow, and looks for silent agents
+
+    counts = count_in_loop(app, clock, agents, second)
+
+    saved = 1 if "://" in location else 0
+    assert counts == {tool: count - saved for tool, count in STATEMENTS.items()}
+
+
+def test_one_call_saves_the_acting_agent_once(app: Application, agents: list[str], clock: Clock):
+    first, second = create_tasks(app, name_task(1), name_task(2))
+    call_tool(app, "task_claim", task_id=first, agent_id=agents[0])
+    clock.advance(seconds=1)
+
+    with count_statements() as claim:
+        call_tool(app, "task_claim", task_id=second, agent_id=agents[0])
+    with count_statements() as refused:
+        call_tool(app, "task_claim", task_id=second, agent_id=agents[1])
+    with count_statements() as completed:
+        call_tool(
+            app, "task_update_status", id=second, status="completed", outcome="Done.", agent_id=agents[0]
+        )
+
+    for counter in (claim, refused, completed):
+        assert len([sql for sql in counter.statements if sql.startswith("UPDATE agents SET")]) == 1
+
+
+def test_agents_are_not_searched_for_silence_before_a_lease_can_have_ended(
+    app: Application, agents: list[str], clock: Clock
+):
+    def count_searches() -> int:
+        with count_statements() as counter:
+            call_tool(app, "agent_heartbeat", agent_id=agents[0])
+        return len([sql for sql in counter.statements if "silent_since = :now" in sql])
+
+    count_searches()
+
+    assert count_searches() == 0
+    clock.advance(seconds=LEASE_MS / 1000)
+    assert count_searches() == 0
+    clock.advance(seconds=1)
+    assert count_searches() == 1

@@ -10,6 +10,7 @@ import pytest
 
 from application import LEASE_MS
 from deepwork.errors import Code, DeepworkError, NotAllowed
+from deepwork.plans.rules.file_overlaps import ActiveTask, find_overlapping
 from plans.world import Plan, World, expect_error
 
 
@@ -267,6 +268,50 @@ def test_files_are_free_again_when_their_task_ends(world: World):
     plan.set_status("api", "completed")
 
     assert plan.claim("route", world.register_agent())["success"]
+
+
+LIKELY_FILES: list[list[str]] = [
+    ["src/api/routes.py"],
+    ["src/api"],
+    ["src/api/"],
+    ["./src"],
+    ["/src/api/routes.py"],
+    [" src/api "],
+    ["src/apis"],
+    ["src/api/routes.py/more"],
+    ["SRC/api"],
+    ["src//api"],
+    ["docs/größe.md"],
+    ["docs/a b.md", "docs"],
+    ["src/*.py"],
+    ["**/routes.py"],
+    ["src/{api,web}/routes.py"],
+    ["src/[ab]pi"],
+    ["src/[api"],
+    ["a%b"],
+    ["a_b", "axb"],
+    [""],
+    [],
+    [f"many/{number}.py" for number in range(100)],
+    ["many/7.py", "src/api/x.py", "other/1", "other/2", "other/3"],
+]
+
+
+def test_the_database_finds_the_same_conflicts_as_the_rules(world: World):
+    names = [f"task {number}" for number in range(len(LIKELY_FILES))]
+    files = dict(zip(names, LIKELY_FILES, strict=True))
+    plan = world.create_plan(
+        *({"name": name, "files_likely_affected": files[name], "depends_on": []} for name in names),
+        max_parallel_tasks=100,
+    )
+    agent, claimed = world.register_agent(), list[str]()
+
+    for name in names:
+        found = plan.claim(name, agent).get("conflicts_with", [])
+
+        others = [ActiveTask(plan[other], other, tuple(files[other])) for other in claimed]
+        assert found == [other.id for other in find_overlapping(tuple(files[name]), others)], name
+        claimed.append(name)
 
 
 # Released

@@ -22,6 +22,7 @@ STATEMENTS = {
     "task_update_status completed": 18,
 }
 """By tool, on SQLite; PostgreSQL appends the audit entry with one statement less."""
+MANY = 300
 
 
 @pytest.fixture
@@ -81,6 +82,23 @@ def test_the_calls_of_a_worker_execute_few_statements(
 
     saved = 1 if "://" in location else 0
     assert counts == {tool: count - saved for tool, count in STATEMENTS.items()}
+
+
+def test_a_claim_reads_no_files_of_running_tasks_that_it_cannot_conflict_with(
+    app: Application, agents: list[str]
+):
+    tasks = [name_task(number, f"src/{number}.py", f"tests/test_{number}.py") for number in range(MANY + 1)]
+    *running, last = create_tasks(app, *tasks)
+    for task in running:
+        call_tool(app, "task_claim", task_id=task, agent_id=agents[0])
+
+    with count_statements() as counter:
+        claimed = call_tool(app, "task_claim", task_id=last, agent_id=agents[1])
+
+    assert claimed["success"]
+    assert "conflicts_with" not in claimed
+    assert counter.count <= STATEMENTS["task_claim"]
+    assert counter.rows < 10
 
 
 def test_one_call_saves_the_acting_agent_once(app: Application, agents: list[str], clock: Clock):

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from deepwork.database.fulltext import FullText
+from deepwork.database.json_texts import JsonTexts
 from deepwork.database.statements import Placeholder
 from deepwork.database.tables import TableStore
 from deepwork.errors import StorageError
@@ -52,6 +53,8 @@ class Engine(Protocol):
     """Like `row_lock`, but skips rows locked by other transactions."""
     full_text: FullText
     """The full-text search clauses."""
+    json_texts: JsonTexts
+    """The clauses for texts in JSON columns."""
 
     @property
     def name(self) -> str:

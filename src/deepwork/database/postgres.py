@@ -15,7 +15,7 @@ from psycopg import conninfo, errors, pq
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from deepwork.database import fulltext, schema
+from deepwork.database import fulltext, json_texts, schema
 from deepwork.database.engine import Connection, Cursor
 from deepwork.database.statements import format_percent_placeholder
 from deepwork.database.table_store import PostgreSQLTableStore
@@ -79,6 +79,7 @@ class PostgreSQL:
     row_lock = " FOR NO KEY UPDATE"  # still allows inserting rows that refer to this one
     free_rows = " FOR NO KEY UPDATE SKIP LOCKED"
     full_text = fulltext.POSTGRES
+    json_texts = json_texts.POSTGRES
 
     def __init__(self, url: str) -> None:
         try:

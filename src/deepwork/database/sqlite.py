@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from deepwork.database import fulltext, schema
+from deepwork.database import fulltext, json_texts, schema
 from deepwork.database.engine import Connection, Cursor, Row
 from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.processes import find_processes_with_open
@@ -61,6 +61,7 @@ class SQLite:
     placeholder = staticmethod(format_colon_placeholder)
     row_lock = free_rows = ""  # there is only one writer at a time
     full_text = fulltext.SQLITE
+    json_texts = json_texts.SQLITE
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)

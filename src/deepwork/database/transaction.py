@@ -15,6 +15,7 @@ from deepwork.call import ActionOutcome, current_call
 from deepwork.database import statements
 from deepwork.database.engine import Connection, Cursor, Engine, Listener, Row, UnreadableRow
 from deepwork.database.fulltext import FullText
+from deepwork.database.json_texts import JsonTexts
 from deepwork.errors import StorageError
 
 Clock = Callable[[], int]
@@ -59,6 +60,11 @@ class Transaction:
     def full_text(self) -> FullText:
         """The full-text search clauses of this database."""
         return self._engine.full_text
+
+    @property
+    def json_texts(self) -> JsonTexts:
+        """The clauses of this database for texts in JSON columns."""
+        return self._engine.json_texts
 
     @property
     def caller(self) -> str:

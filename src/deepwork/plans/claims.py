@@ -21,7 +21,7 @@ from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed, RefusalReason
-from deepwork.plans.rules.file_overlaps import ActiveTask, find_overlapping
+from deepwork.plans.rules.file_overlaps import ActiveTask, build_path_query, find_overlapping
 from deepwork.plans.rules.transitions import derive_released_status
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
@@ -228,11 +228,15 @@ class ClaimService:
     # Helpers
 
     def _find_active_tasks(self, workflow: Workflow, task: Task) -> _ActiveTasks:
-        """Find the other active tasks; their files are read only if they can conflict with this one's."""
+        """Find the other active tasks; files are read only of those that can conflict with this one."""
         if not task.files or workflow.file_conflicts is FileConflicts.IGNORE:
             return _ActiveTasks(self._queue.count_active(workflow.id, excluding=task.id), [])
-        others = self._queue.list_active_files(workflow.id, excluding=task.id)
-        return _ActiveTasks(len(others), find_overlapping(task.files, others))
+        if wanted := build_path_query(task.files):
+            others, count = self._queue.find_active_with_paths(workflow.id, wanted, excluding=task.id)
+        else:
+            others = self._queue.list_active_files(workflow.id, excluding=task.id)
+            count = len(others)
+        return _ActiveTasks(count, find_overlapping(task.files, others))
 
     def _find_refusal(self, workflow: Workflow, task: Task, others: _ActiveTasks) -> Claimed | None:
         if not workflow.status.hands_out_tasks:

@@ -16,6 +16,8 @@ from deepwork.plans.models import Task
 
 _MAX_GLOBS = 1000
 """How many globs of a set are compared, since each pair is compared separately."""
+_MAX_QUERIED_PATHS = 64
+"""How many paths of a task are looked up in the database, each with a condition of its own."""
 _GLOB_CHARS = frozenset("*?[]{}\\")
 
 
@@ -33,6 +35,24 @@ def find_overlapping(files: tuple[str, ...], others: Iterable[ActiveTask]) -> li
         return []
     own = _build_file_set(files)
     return [other for other in others if other.files and own.overlaps(_build_file_set(other.files))]
+
+
+class PathQuery(NamedTuple):
+    """Which plain paths overlap with a task's files."""
+
+    names: list[str]
+    """Its paths and the folders that contain them."""
+    prefixes: list[str]
+    """The beginnings of paths inside its paths, if these are folders."""
+
+
+def build_path_query(files: tuple[str, ...]) -> PathQuery | None:
+    """Return which plain paths overlap with these files; None if they are globs, or too many to ask for."""
+    own = _build_file_set(files)
+    if own.has_globs or len(own.paths) > _MAX_QUERIED_PATHS:
+        return None
+    paths = sorted(own.paths)
+    return PathQuery(sorted(own.paths | own.folders), [f"{path}/" for path in paths])
 
 
 class OverlapIndex:
@@ -59,25 +79,27 @@ class FileSet:
     def __init__(self, named: Iterable[str]) -> None:
         names = {cleaned for name in named if (cleaned := _normalize(name))}
         self._globs = sorted(name for name in names if _is_glob(name))[:_MAX_GLOBS]
-        self._paths = {name for name in names if not _is_glob(name)}
-        self._folders = {folder for path in self._paths for folder in _list_parents(path)}
+        self.paths = {name for name in names if not _is_glob(name)}
+        self.folders = {folder for path in self.paths for folder in _list_parents(path)}
+
+    @property
+    def has_globs(self) -> bool:
+        return bool(self._globs)
 
     def overlaps(self, other: FileSet) -> bool:
         """Whether some file could be in both sets; may return True too often."""
         return (
-            not self._paths.isdisjoint(other._paths)
-            or not self._paths.isdisjoint(other._folders)
-            or not self._folders.isdisjoint(other._paths)
-            or (
-                bool(self._globs) and _has_overlapping_pair(self._globs, other._paths_as_globs + other._globs)
-            )
-            or (bool(other._globs) and _has_overlapping_pair(other._globs, self._paths_as_globs))
+            not self.paths.isdisjoint(other.paths)
+            or not self.paths.isdisjoint(other.folders)
+            or not self.folders.isdisjoint(other.paths)
+            or (self.has_globs and _has_overlapping_pair(self._globs, other._paths_as_globs + other._globs))
+            or (other.has_globs and _has_overlapping_pair(other._globs, self._paths_as_globs))
         )
 
     @cached_property
     def _paths_as_globs(self) -> list[str]:
         """The paths as globs that match only themselves."""
-        return [escape(path) for path in self._paths]
+        return [escape(path) for path in self.paths]
 
 
 @lru_cache(maxsize=4096)

@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from deepwork.database.engine import Row, row_parser
+from deepwork.database.json_texts import JsonTexts
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Task, TaskStatus, parse_likely_files
-from deepwork.plans.rules.file_overlaps import ActiveTask
+from deepwork.plans.rules.file_overlaps import ActiveTask, PathQuery
 from deepwork.plans.stores.task_rows import COLUMNS, DONE, LEVEL_BEFORE, OPEN, RUNNING, UNBLOCKED, read_task
 
 
@@ -70,6 +71,25 @@ class QueueStore:
         )
         rows = self._tx.fetch_all(sql, workflow_id=workflow_id, running=RUNNING, beside=excluding)
         return [_read_active_task(row) for row in rows]
+
+    def find_active_with_paths(
+        self, workflow_id: str, wanted: PathQuery, *, excluding: str
+    ) -> tuple[list[ActiveTask], int]:
+        """Return the active tasks that may change these paths, in plan order, and count all active ones.
+
+        Tasks with globs or unusual paths are always among them: only `file_overlaps` can compare those.
+        """
+        prefixes = _pad(wanted.prefixes)
+        row = self._tx.fetch_one(
+            _build_path_sql(self._tx.json_texts, len(prefixes)),
+            workflow_id=workflow_id,
+            running=RUNNING,
+            beside=excluding,
+            names=_pad(wanted.names),
+            **{f"prefix_{place}": prefix for place, prefix in enumerate(prefixes)},
+        )
+        ids, count = _read_ids_and_count(row or {})
+        return self._list_files(ids) if ids else [], count
 
     def list_expired_claims(self, workflow_id: str) -> list[tuple[str, str | None]]:
         """Return the claimed tasks whose lease has expired, with their last holders; locks these leases."""
@@ -158,6 +178,10 @@ class QueueStore:
 
     # Helpers
 
+    def _list_files(self, ids: Sequence[str]) -> list[ActiveTask]:
+        sql = "SELECT id, name, context FROM plan_tasks WHERE id IN :ids ORDER BY sequence, position"
+        return [_read_active_task(row) for row in self._tx.fetch_all(sql, ids=ids)]
+
     def _list_dependency_names(
         self, tasks: Sequence[Task], statuses: Sequence[str], each: int
     ) -> dict[str, list[str]]:
@@ -233,6 +257,30 @@ _READY_IN_ALL_WORKFLOWS_SQL = f"""
     )
 """
 """Every ready task of the workflows that hand out tasks."""
+
+
+@lru_cache
+def _build_path_sql(clauses: JsonTexts, prefixes: int) -> str:
+    """Build the query of `find_active_with_paths` for this number of prefixes."""
+    files = clauses.texts.format(column="context", key="files_likely_affected")
+    within = "".join(
+        f" OR substr(value, 1, length(:prefix_{place})) = :prefix_{place}" for place in range(prefixes)
+    )
+    match = f"EXISTS (SELECT 1 FROM {files} WHERE {clauses.is_unusual_path} OR value IN :names{within})"
+    return f"""
+        SELECT count(*) AS count, {clauses.joined.format(text=f"CASE WHEN {match} THEN id END")} AS ids
+          FROM plan_tasks WHERE id IN {_ACTIVE_IDS_SQL} AND id <> :beside
+    """
+
+
+def _pad(values: list[str]) -> list[str]:
+    """Repeat the last value until their number is a power of two, so that there are few statements."""
+    return values + values[-1:] * ((1 << (len(values) - 1).bit_length()) - len(values)) if values else values
+
+
+@row_parser
+def _read_ids_and_count(row: Row) -> tuple[list[str], int]:
+    return (row["ids"] or "").split(), int(row["count"])
 
 
 @row_parser

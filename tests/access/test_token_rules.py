@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import pytest
 
 from application import make_app
-from deepwork.access import rules
-from deepwork.access.models import Scope, Token
+from deepwork.access import rules, scopes
+from deepwork.access.models import Token
+from deepwork.access.scopes import Scope
 from deepwork.access.tools import TokenTools
 from deepwork.server.registry import ToolSpec, list_specs
 from deepwork.tool_declarations import Traits
@@ -40,7 +41,7 @@ def test_a_tool_is_read_only_if_and_only_if_it_needs_no_more_than_read(registry:
 
 def test_even_listing_tokens_needs_the_scope_admin():
     for spec in list_specs(TokenTools):
-        assert rules.get_required_scope(spec.declaration, {}) is Scope.ADMIN
+        assert scopes.get_required_scope(spec.declaration, {}) is Scope.ADMIN
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_even_listing_tokens_needs_the_scope_admin():
 def test_a_call_requires_the_declared_scope(
     registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], scope: str
 ):
-    assert rules.get_required_scope(registry[tool].declaration, arguments) == scope
+    assert scopes.get_required_scope(registry[tool].declaration, arguments) == scope
 
 
 @pytest.mark.parametrize("force", ["true", "yes", 1, 1.0, "on", "1", "TRUE", 0, None])
@@ -67,7 +68,7 @@ def test_no_spelling_of_true_bypasses_the_rule(registry: dict[str, ToolSpec], fo
     """A value that a tool would accept as true needs the scope of true."""
     given = {"id": "wf_1", "status": "failed", "force": force}
 
-    assert rules.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
+    assert scopes.get_required_scope(registry["workflow_update_status"].declaration, given) is Scope.ADMIN
 
 
 @pytest.mark.parametrize("mark_read", [None, "no", 0, "false", [], True])
@@ -75,7 +76,7 @@ def test_no_other_spelling_of_false_lowers_the_scope(registry: dict[str, ToolSpe
     """Only a value that is certainly false lowers the scope."""
     given = {"id": "msg_1", "mark_read": mark_read}
 
-    assert rules.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
+    assert scopes.get_required_scope(registry["message_get"].declaration, given) is Scope.WORK
 
 
 def test_a_scope_includes_those_before_it():
@@ -85,11 +86,11 @@ def test_a_scope_includes_those_before_it():
 
 
 def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, ToolSpec]):
-    assert rules.is_offered_to(Scope.READ, registry["agent_list"].declaration)
-    assert rules.is_offered_to(Scope.READ, registry["message_get"].declaration)
-    assert not rules.is_offered_to(Scope.READ, registry["message_send"].declaration)
-    assert rules.is_offered_to(Scope.WORK, registry["workflow_update_status"].declaration)
-    assert not rules.is_offered_to(Scope.WORK, registry["repository_register"].declaration)
+    assert scopes.is_offered_to(Scope.READ, registry["agent_list"].declaration)
+    assert scopes.is_offered_to(Scope.READ, registry["message_get"].declaration)
+    assert not scopes.is_offered_to(Scope.READ, registry["message_send"].declaration)
+    assert scopes.is_offered_to(Scope.WORK, registry["workflow_update_status"].declaration)
+    assert not scopes.is_offered_to(Scope.WORK, registry["repository_register"].declaration)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_tool_is_offered_if_any_call_of_it_is_covered(registry: dict[str, Tool
 def test_the_acting_agent_is_read_from_the_declared_argument(
     registry: dict[str, ToolSpec], tool: str, arguments: dict[str, Any], named: str | None
 ):
-    assert rules.find_acting_agent(registry[tool].declaration, arguments) == named
+    assert scopes.find_acting_agent(registry[tool].declaration, arguments) == named
 
 
 def test_every_changing_tool_that_takes_an_agent_acts_for_it(registry: dict[str, ToolSpec]):

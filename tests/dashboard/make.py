@@ -9,7 +9,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from application import Clock, call_tool
-from deepwork.access.models import Scope
+from deepwork.access.scopes import Scope
 from deepwork.access.tools import TokenTools
 from deepwork.server.application import Application
 from deepwork.server.http.asgi import create_asgi_app

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from application import Clock, call_tool, list_events, make_app
 from dashboard.make import HOST, World, create_client, create_token, make_everything, read
-from deepwork.access import rules
+from deepwork.access import scopes
 from deepwork.server.application import Application
 from deepwork.server.http.asgi import list_actions
 
@@ -144,7 +144,7 @@ def test_each_action_needs_the_scope_of_its_tool(app: Application, tool: str, sc
 
     answer = act(page, tool)
 
-    needed = rules.get_required_scope(app.registry[tool].declaration, {})
+    needed = scopes.get_required_scope(app.registry[tool].declaration, {})
     assert needed == "work"
     if scope == "read":
         assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")

@@ -19,8 +19,8 @@ from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
 from access.make import call_token_tool, list_entries, make_token
 from application import make_app
-from deepwork.access.models import Scope
-from deepwork.access.rules import get_required_scope, parse_token
+from deepwork.access.rules import parse_token
+from deepwork.access.scopes import Scope, get_required_scope
 from deepwork.access.token_cache import CACHE_SECONDS
 from deepwork.server.application import Application
 from http_tests.http_server import PATIENCE_SECONDS, HttpServer

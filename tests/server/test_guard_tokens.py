@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from deepwork.access.models import Scope, Token
+from deepwork.access.models import Token
 from deepwork.access.rules import format_token, hash_secret
+from deepwork.access.scopes import Scope
 from deepwork.access.token_cache import TokenCache
 from deepwork.errors import StorageError
 from deepwork.server.http.guard import Guard

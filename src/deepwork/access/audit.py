@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import socket
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -70,4 +70,4 @@ class AuditRecord:
 
 @cache
 def _get_host() -> str:
-    return socket.gethostname()
+    return os.uname().nodename

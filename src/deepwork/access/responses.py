@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from deepwork.access.models import Scope, Token
+from deepwork.access.models import Token
+from deepwork.access.scopes import Scope
 from deepwork.answers import Answer
 
 

@@ -1,46 +1,18 @@
-"""The scope each call needs, the agents it may act for, and the format of tokens."""
+"""The format of tokens."""
 
 from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
 
-from deepwork.access.models import OWNER, Scope
-from deepwork.tool_declarations import ToolDeclaration
+from deepwork.access.models import OWNER
 
 _RESERVED_NAMES = frozenset({OWNER, "local", "anonymous"})  # callers that have no named token
 _TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TOKEN_ID_PATTERN = re.compile(r"[0-9a-z]{12}")
 _TOKEN_PATTERN = re.compile(rf"dw_({_TOKEN_ID_PATTERN.pattern})_([A-Za-z0-9_-]{{43}})")
 _PLACEHOLDER_DIGEST = "0" * 64
-
-
-def get_required_scope(tool: ToolDeclaration, arguments: Mapping[str, Any]) -> Scope:
-    """Return the scope that a call of the tool with these arguments needs."""
-    rule = tool.when_false
-    if rule and arguments.get(rule.argument, rule.default) is False:
-        return Scope(rule.scope)
-    return Scope(tool.scope)
-
-
-def is_offered_to(scope: Scope, tool: ToolDeclaration) -> bool:
-    """Whether the scope covers any call of the tool."""
-    lowest = tool.when_false.scope if tool.when_false else tool.scope
-    return scope.covers(Scope(lowest))
-
-
-def find_acting_agent(tool: ToolDeclaration, arguments: Mapping[str, Any]) -> str | None:
-    """Return the id of the agent on whose behalf the call is made, if it names one."""
-    agent_id = arguments.get(tool.acts_as) if tool.acts_as else None
-    return agent_id if isinstance(agent_id, str) else None
-
-
-def may_act_for(registered_by: str, caller: str, scope: Scope) -> bool:
-    """Return whether a caller may act for an agent: its own, or any with the scope `admin`."""
-    return registered_by == caller or scope is Scope.ADMIN
 
 
 def is_token_name(text: str) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deepwork.access.audit_chain import serialize_entry
-from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, Scope, Token
+from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, Token
+from deepwork.access.scopes import Scope
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction

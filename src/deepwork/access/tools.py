@@ -6,8 +6,9 @@ import secrets
 from typing import Annotated, ClassVar
 
 from deepwork.access import rules
-from deepwork.access.models import Scope, Token
+from deepwork.access.models import Token
 from deepwork.access.responses import NewToken, Revoked, Tokens, TokenView
+from deepwork.access.scopes import Scope
 from deepwork.access.store import TokenStore
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed

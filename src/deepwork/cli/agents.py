@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from deepwork.cli.framework.tool_commands import ToolGroup, load_tools
+from deepwork.cli.framework.tool_commands import ToolGroup
 
 agents = ToolGroup(
     "agents",
-    load_tools("deepwork.agents.tools:AgentTools"),
+    ["deepwork.agents.tools:AgentTools"],
     "agent_",
     "Registered agents, and whether they are online.",
 )
 messages = ToolGroup(
-    "messages", load_tools("deepwork.messages.tools:MessageTools"), "message_", "Messages between agents."
+    "messages", ["deepwork.messages.tools:MessageTools"], "message_", "Messages between agents."
 )

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -23,22 +22,13 @@ from deepwork.jobs.definitions.graph import render_mermaid, render_text
 from deepwork.jobs.definitions.models import JOB_FILE, Job, JobWorkflow
 from deepwork.jobs.definitions.skeleton import write_skeleton
 
-if TYPE_CHECKING:
-    from deepwork.server.registry import Tools
-
-
-def _job_tools() -> list[type[Tools]]:
-    from deepwork.jobs.tools import WorkflowTools
-
-    return [WorkflowTools]
-
 
 def options(command: Function) -> Function:
     """Add --path and --json. There is no --db: jobs are files."""
     return project_option(json_option(command))
 
 
-@click.group(cls=ToolGroup, tools=_job_tools, only={"get_workflows"})
+@click.group(cls=ToolGroup, tools=["deepwork.jobs.tools:WorkflowTools"], only={"get_workflows"})
 def jobs() -> None:
     """Jobs: list, validate, create and draw them."""
     # Every answer here contains the problems, so keep them out of the log.

@@ -10,7 +10,7 @@ import click
 from deepwork.cli.framework.documents import DocumentParam, ProblemPath, TextParam
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options
 from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
-from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, load_tools
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 
 if TYPE_CHECKING:
     from deepwork.plans.inputs import Plan
@@ -87,7 +87,7 @@ _FORMAT_OPTION = click.Option(
 
 plans = ToolGroup(
     "plans",
-    load_tools("deepwork.plans.plan_tools:PlanTools"),
+    ["deepwork.plans.plan_tools:PlanTools"],
     "workflow_",
     "Plans: workflows, their tasks and their progress.",
     {
@@ -114,7 +114,7 @@ plans = ToolGroup(
 
 tasks = ToolGroup(
     "tasks",
-    load_tools("deepwork.plans.task_tools:TaskTools"),
+    ["deepwork.plans.task_tools:TaskTools"],
     "task_",
     "Tasks of plans: claim, update and complete them.",
     {

@@ -15,7 +15,6 @@ from deepwork.cli.framework.output import print_answer, render_json, to_printabl
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
-from deepwork.jobs.tools import WorkflowTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
@@ -42,7 +41,7 @@ def options(command: Function) -> Function:
 
 @click.group(
     cls=ToolGroup,
-    tools=lambda: [WorkflowTools],
+    tools=["deepwork.jobs.tools:WorkflowTools"],
     only={
         "start_workflow",
         "finished_step",

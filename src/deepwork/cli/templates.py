@@ -14,7 +14,6 @@ from deepwork.plans.models import Node
 from deepwork.templates.inputs import Definition
 from deepwork.templates.models import parse_task
 from deepwork.templates.rules import normalize_placeholders
-from deepwork.templates.tools import TemplateTools
 
 
 class _TemplateFileType(Definition):
@@ -110,7 +109,7 @@ _TEMPLATE_ARGUMENT: dict[str, click.Parameter] = {
 
 templates = ToolGroup(
     "templates",
-    lambda: [TemplateTools],
+    ["deepwork.templates.tools:TemplateTools"],
     "template_",
     "Reusable plan templates.",
     {

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from deepwork.access.models import Scope
+from deepwork.access.scopes import Scope
 from deepwork.access.tools import TokenTools
 from deepwork.call import Call
 from deepwork.cli.framework.command_groups import CommandGroup

@@ -13,9 +13,6 @@ from deepwork.cli.framework.output import print_answer, render_lines, to_printab
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
-from deepwork.tracking.context_tools import ContextTools
-from deepwork.tracking.log_tools import LogTools
-from deepwork.tracking.tools import TrackTools
 
 _ALL_SECTIONS = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
 _SECTION_TABLES = {
@@ -90,7 +87,11 @@ _INCLUDE_OPTION = {
 
 track = ToolGroup(
     "track",
-    lambda: [TrackTools, LogTools, ContextTools],
+    [
+        "deepwork.tracking.tools:TrackTools",
+        "deepwork.tracking.log_tools:LogTools",
+        "deepwork.tracking.context_tools:ContextTools",
+    ],
     "",
     "Record work as it happens: workflows, phases, tasks and decisions.",
     {

@@ -7,7 +7,6 @@ from typing import Any
 
 from deepwork.cli.framework.output import to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
-from deepwork.workspaces.tools import RepositoryTools, WorkspaceTools
 
 
 def _render_merge_check(answer: dict[str, Any]) -> list[str]:
@@ -31,9 +30,14 @@ def _render_conflicts(answer: dict[str, Any]) -> Iterator[str]:
 
 workspaces = ToolGroup(
     "workspaces",
-    lambda: [WorkspaceTools],
+    ["deepwork.workspaces.tools:WorkspaceTools"],
     "workspace_",
     "Workspaces: git worktrees for parallel tasks.",
     {"check": CommandOverrides(render=_render_merge_check)},
 )
-repos = ToolGroup("repos", lambda: [RepositoryTools], "repository_", "Repositories that plans are about.")
+repos = ToolGroup(
+    "repos",
+    ["deepwork.workspaces.tools:RepositoryTools"],
+    "repository_",
+    "Repositories that plans are about.",
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -84,7 +83,7 @@ def decode_header(value: str | None) -> str | None:
     if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:
-        return base64.b64decode(value[len("=?base64?") : -len("?=")], validate=True).decode()
+        return binascii.a2b_base64(value[len("=?base64?") : -len("?=")], strict_mode=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepwork.access import rules
+from deepwork.access import scopes
 from deepwork.access.audit import AuditRecord
 from deepwork.access.audit_chain import REPEATED, classify_outcome
-from deepwork.access.models import Scope
+from deepwork.access.scopes import Scope
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Answer, read_answer, to_json_value
 from deepwork.call import ActionOutcome, AlreadyAnswered, Call, is_person, use_call
@@ -58,7 +58,7 @@ def _invoke_recorded(database: Database, spec: ToolSpec, given: Mapping[str, Any
 
 def require_scope(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> None:
     """Raise if the caller's token does not cover the tool; the error names only the missing scope."""
-    needed = rules.get_required_scope(spec.declaration, given)
+    needed = scopes.get_required_scope(spec.declaration, given)
     if not Scope(call.scope).covers(needed):
         raise NotAllowed(
             f"This call needs the scope {needed}.",
@@ -73,12 +73,12 @@ def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str
     is_release_by_person = spec.name == "task_release" and is_person(call.caller)
     if is_release_by_person or Scope(call.scope) is Scope.ADMIN:
         return
-    agent_id = rules.find_acting_agent(spec.declaration, arguments)
+    agent_id = scopes.find_acting_agent(spec.declaration, arguments)
     if agent_id is None:
         return
     with database.reading() as tx:
         registered_by = _find_registrar(tx, agent_id)
-    if registered_by is not None and not rules.may_act_for(registered_by, call.caller, Scope(call.scope)):
+    if registered_by is not None and not scopes.may_act_for(registered_by, call.caller, Scope(call.scope)):
         raise NotAllowed(
             f"Agent {agent_id[:MAX_ECHOED]!r} was registered with another token.",
             code=Code.UNAUTHORIZED,
@@ -171,7 +171,7 @@ def error_to_dict(error: Exception, doing: str) -> dict[str, str | bool]:
     """Convert an error to the dictionary callers see; internal errors show only an id to find in the log."""
     if isinstance(error, DeepworkError):
         return error.to_dict()
-    error_id = secrets.token_hex(4)
+    error_id = os.urandom(4).hex()
     log.error("%s failed (error %s)", doing, error_id, exc_info=error)
     return {
         "code": Code.INTERNAL_ERROR.value,

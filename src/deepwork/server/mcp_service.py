@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -10,8 +9,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from deepwork import __version__
-from deepwork.access.models import Scope
-from deepwork.access.rules import is_offered_to
+from deepwork.access.scopes import Scope, is_offered_to
 from deepwork.call import Call
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.observability import tracing
@@ -151,6 +149,8 @@ class McpService:
     def _find_tool(self, name: str) -> ToolSpec:
         if (spec := self.tools.get(name)) is not None:
             return spec
+        import difflib  # noqa: PLC0415 - only for a mistake
+
         close = difflib.get_close_matches(name, list(self.tools), n=1)
         raise InvalidInput(
             f"There is no tool {name[:200]!r}." + (f" Did you mean {close[0]}?" if close else ""),

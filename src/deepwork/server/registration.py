@@ -31,7 +31,7 @@ from mcp.types import (
 )
 from pydantic import PrivateAttr
 
-from deepwork.access.rules import is_offered_to
+from deepwork.access.scopes import is_offered_to
 from deepwork.protocol.messages import Request, RequestError
 from deepwork.protocol.service import HttpCaller, ToolAnswer
 from deepwork.server.mcp_service import McpService, get_scope

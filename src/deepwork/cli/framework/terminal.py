@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TextIO
 
@@ -22,4 +21,6 @@ def supports_rich_output() -> bool:
 
 def get_width() -> int:
     """Return the terminal's width in columns."""
+    import shutil  # only tables need it
+
     return shutil.get_terminal_size((80, 24)).columns

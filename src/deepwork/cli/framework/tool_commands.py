@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,7 @@ from deepwork.cli.framework.output import print_answer
 
 if TYPE_CHECKING:
     from deepwork.server.application import Application
-    from deepwork.server.registry import Tools, ToolSpec
+    from deepwork.server.registry import ToolSpec
     from deepwork.tool_declarations import Preset
 
 
@@ -42,7 +41,7 @@ class ToolGroup(CommandGroup):
     def __init__(
         self,
         name: str | None = None,
-        tools: Callable[[], Sequence[type[Tools]]] = list,
+        tools: Sequence[str] = (),
         prefix: str = "",
         help: str | None = None,
         overrides: Mapping[str, CommandOverrides] | None = None,
@@ -51,18 +50,18 @@ class ToolGroup(CommandGroup):
         aliases: Mapping[str, str] | None = None,
         **group: Any,
     ) -> None:
-        """`tools`: called when first needed. `only`: include only these tools. `aliases`: more names."""
+        """`tools`: the paths of classes of tools. `only`: include only these. `aliases`: more names."""
         super().__init__(name, help=help, **group)
         self._tools, self._only, self._prefix = tools, only, prefix
         self._overrides, self._aliases = overrides or {}, aliases or {}
 
     @cached_property
     def _specs(self) -> dict[str, tuple[ToolSpec, Preset | None]]:
-        from deepwork.server.registry import list_specs
+        from deepwork.server.registry import describe_class
 
         made: dict[str, tuple[ToolSpec, Preset | None]] = {}
-        for tools in self._tools():
-            found = [spec for spec in list_specs(tools) if not self._only or spec.name in self._only]
+        for tools in map(describe_class, self._tools):
+            found = [spec for spec in tools.specs if not self._only or spec.name in self._only]
             verbs = {to_command_name(spec.name, self._prefix): spec for spec in found}
             made |= {name: (spec, None) for name, spec in verbs.items()}
             friendly = {**tools.traits.aliases, **self._aliases}
@@ -91,16 +90,6 @@ class ToolGroup(CommandGroup):
         listed = [sorted(each, key=len) for each in names.values()]
         found = [(each, self.get_command(ctx, each[0])) for each in listed]
         return sorted((", ".join(each), format_short_help(made)) for each, made in found if made is not None)
-
-
-def load_tools(*places: str) -> Callable[[], Sequence[type[Tools]]]:
-    """Return a function that imports the classes at `module:Class`; a command imports only its own tools."""
-
-    def load() -> list[type[Tools]]:
-        words = [place.split(":") for place in places]
-        return [getattr(import_module(module), name) for module, name in words]
-
-    return load
 
 
 def to_command_name(tool: str, prefix: str) -> str:

@@ -9,7 +9,8 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from deepwork.access import rules
-from deepwork.access.models import OWNER, Scope, Token
+from deepwork.access.models import OWNER, Token
+from deepwork.access.scopes import Scope
 
 OPEN_PATHS = frozenset({"/health"})
 MCP_PATHS = ("/mcp", "/sse", "/messages")

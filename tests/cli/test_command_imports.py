@@ -38,7 +38,7 @@ def test_status_imports_no_tools_and_no_validation(tmp_path: Path):
     assert not imported & {*NEVER, *heavy}
 
 
-def test_agents_list_imports_only_its_own_tools(tmp_path: Path):
+def test_agents_list_imports_no_plans_jobs_or_dashboard(tmp_path: Path):
     run_deepwork(tmp_path, "agents", "register", "Ada", "codex")
     imported = list_imported(tmp_path, "agents", "list")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
-from deepwork.plans.models import Checkpoint, CheckpointType, Task, TaskStatus
+from deepwork.plans.models import Checkpoint, CheckpointType, RelatedTask, TaskStatus
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
 from deepwork.text_budget.tokens import estimate_tokens
 from effort import measure_effort
@@ -44,9 +44,9 @@ def make_checkpoint(number: int, **given: Any) -> Checkpoint:
     return Checkpoint(**(ordinary | given))
 
 
-def make_done_task(number: int, **given: Any) -> Task:
+def make_done_task(number: int, **given: Any) -> RelatedTask:
     ordinary = {"id": f"tk_{number:012d}", "name": f"task {number}", "outcome": f"outcome {number}"}
-    return make_task(**(ordinary | {"status": TaskStatus.COMPLETED} | given))
+    return RelatedTask(**(ordinary | {"status": TaskStatus.COMPLETED} | given))
 
 
 def make_source(**given: Any) -> ContextSource:
@@ -333,7 +333,7 @@ def test_truncated_sections_are_listed_in_one_entry_when_the_budget_is_small():
 
 
 def test_a_dependency_without_an_outcome_shows_its_status():
-    waiting = [make_task(id="tk_2", name="draw", status=TaskStatus.IN_PROGRESS)]
+    waiting = [RelatedTask(id="tk_2", name="draw", status=TaskStatus.IN_PROGRESS)]
 
     answer = build_context(make_source(dependencies=waiting, dependencies_total=1), ContextOptions(), 8000)
 

@@ -164,6 +164,34 @@ def test_the_measured_ends_of_a_text_fit_the_budget(text: str, room: int):
     assert head == len(text) or estimate_tokens(text[: head + 70]) > room
 
 
+_PIECES = [" ", "  ", " " * 70, "price", "Zq", "x" * 70, "n", "\\", "\n", "\r", "\t", ".", '"', "},{", "'", "7", "42", "é",
+           "日本", "。", "“", "…", "\u00a0", "😀"]  # fmt: skip
+_JOINED_PIECES = st.lists(st.sampled_from(_PIECES), max_size=20).map("".join)
+
+
+@given(_JOINED_PIECES)
+def test_a_text_costs_what_its_pieces_cost(text: str):
+    assert estimate_tokens(text) == tokens.sum_pieces(text)
+
+
+@given(_JOINED_PIECES, st.integers(0, 30))
+def test_the_beginning_that_fits_is_as_long_as_possible(text: str, room: int):
+    head = measure_head(text, room)
+
+    assert tokens.sum_pieces(text[:head]) <= room + 2
+    assert head == len(text) or tokens.sum_pieces(text[: head + 70]) > room
+
+
+def test_only_so_many_words_are_remembered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tokens, "_MAX_REMEMBERED_WORDS", 3)
+    costs = tokens._WordCosts()
+
+    found = [costs[word] for word in ("one", "two", "three", "four", "long" * 30)]
+
+    assert found == [tokens.sum_pieces(f" {word}") for word in ("one", "two", "three", "four", "long" * 30)]
+    assert set(costs) == {"four"}
+
+
 def test_a_megabyte_is_estimated_quickly():
     text = TEXTS["code"] * (2**20 // len(TEXTS["code"]))
 

@@ -18,7 +18,15 @@ from deepwork.call import current_call
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.plans.interfaces import WorkspaceProvider
-from deepwork.plans.models import CheckpointType, FileConflicts, PlanEvent, Task, TaskStatus, Workflow
+from deepwork.plans.models import (
+    CheckpointType,
+    FileConflicts,
+    PlanEvent,
+    RelatedTask,
+    Task,
+    TaskStatus,
+    Workflow,
+)
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed, RefusalReason
 from deepwork.plans.rules.file_overlaps import ActiveTask, build_path_query, find_overlapping
@@ -368,6 +376,6 @@ def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:
     return Claimed(success=False, reason=reason, message=message, **more)
 
 
-def _format_names(tasks: Sequence[Task | ActiveTask], count: int) -> str:
+def _format_names(tasks: Sequence[RelatedTask | ActiveTask], count: int) -> str:
     names = ", ".join(repr(task.name) for task in tasks[:_MAX_NAMED_TASKS])
     return names + (f" and {count - _MAX_NAMED_TASKS} more" if count > _MAX_NAMED_TASKS else "")

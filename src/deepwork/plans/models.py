@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from deepwork.names import CaseInsensitiveEnum
 
@@ -171,6 +171,18 @@ class Task:
     def required_capabilities(self) -> frozenset[str]:
         """The capabilities an agent needs to claim it."""
         return frozenset(_parse_strings(self.context.get("required_capabilities")))
+
+
+class RelatedTask(NamedTuple):
+    """A task reduced to what is shown with another one; a tuple, because hundreds are read at once."""
+
+    id: str
+    name: str
+    status: TaskStatus
+    description: str = ""
+    outcome: str | None = None
+    outcome_detail: Mapping[str, Any] | None = None
+    error: str | None = None
 
 
 def parse_likely_files(context: Mapping[str, object]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepwork.plans.models import Checkpoint, Task, Workflow
+from deepwork.plans.models import Checkpoint, RelatedTask, Task, Workflow
 from deepwork.text_budget.json_shortening import count_json_tokens
 from deepwork.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
 from deepwork.text_budget.token_budget import (
@@ -16,6 +16,7 @@ from deepwork.text_budget.token_budget import (
     ListSection,
     Section,
     fit_sections,
+    show_sections,
 )
 
 MIN_TOKENS = 200
@@ -50,12 +51,12 @@ class ContextSource:
     checkpoints: Sequence[Checkpoint]
     """Newest last."""
     checkpoints_total: int
-    prior_tasks: Sequence[Task]
+    prior_tasks: Sequence[RelatedTask]
     """Most relevant first."""
     prior_total: int
-    siblings: Sequence[Task]
+    siblings: Sequence[RelatedTask]
     siblings_total: int
-    dependencies: Sequence[Task]
+    dependencies: Sequence[RelatedTask]
     dependencies_total: int
     blocked: bool = False
 
@@ -63,22 +64,35 @@ class ContextSource:
 def build_context(source: ContextSource, options: ContextOptions, max_tokens: int) -> dict[str, Any]:
     """Build the task's context; as compact JSON it costs at most `max_tokens`.
 
-    `truncated` lists what is missing and the tool call that returns it. Fitting the sections is repeated with
-    a smaller budget until the whole answer fits, because separators and truncations add to its cost.
+    `truncated` lists what is missing and the tool call that returns it. Usually everything fits, which needs
+    only one count. Otherwise fitting the sections is repeated with a smaller budget until the whole answer
+    fits, because separators and truncations add to its cost.
     """
     sections = list(_build_sections(source, options))
     skeleton = _build_skeleton(source, options)
+    if (shown := show_sections(sections, max_tokens)) is not None:
+        answer = _assemble_answer(source, skeleton, sections, shown, max_tokens)
+        if (total := _count_tokens_with_estimate(answer)) <= max_tokens:
+            return answer | {"token_estimate": total}
     reserve = _build_combined_truncation(source, [section.name for section in sections], max_tokens)
     room = max_tokens - count_json_tokens(skeleton | {"truncated": [reserve]})
     while True:
         fitted = fit_sections(sections, room)
-        truncations = _list_truncations(source, fitted, max_tokens)
-        answer = _fill_skeleton(skeleton, sections, fitted) | (
-            {"truncated": truncations} if truncations else {}
-        )
+        answer = _assemble_answer(source, skeleton, sections, fitted, max_tokens)
         if (over := (total := _count_tokens_with_estimate(answer)) - max_tokens) <= 0 or room <= 0:
             return answer | {"token_estimate": total}
         room -= over
+
+
+def _assemble_answer(
+    source: ContextSource,
+    skeleton: dict[str, Any],
+    sections: Sequence[Section],
+    fitted: Sequence[FittedSection],
+    max_tokens: int,
+) -> dict[str, Any]:
+    truncations = _list_truncations(source, fitted, max_tokens)
+    return _fill_skeleton(skeleton, sections, fitted) | ({"truncated": truncations} if truncations else {})
 
 
 def _fill_skeleton(
@@ -195,7 +209,7 @@ def _select_plan_fields(workflow: Workflow) -> dict[str, Any]:
     return {key: plan[key] for key in ("approach", "risks", "assumptions") if plan.get(key)}
 
 
-def _build_dependency_section(source: ContextSource) -> ListSection[Task]:
+def _build_dependency_section(source: ContextSource) -> ListSection[RelatedTask]:
     name = "dependency_outcomes"
     how = f"task_check_dependencies(task_id={source.task.id!r})"
     total = source.dependencies_total
@@ -251,7 +265,7 @@ def _format_checkpoint_call(checkpoint: Checkpoint) -> str:
     return f"checkpoint_list(task_id={checkpoint.task_id!r}, since_sequence={checkpoint.sequence - 1})"
 
 
-def _build_prior_task_section(source: ContextSource, *, in_full: bool) -> ListSection[Task]:
+def _build_prior_task_section(source: ContextSource, *, in_full: bool) -> ListSection[RelatedTask]:
     how = f"workflow_get(id={source.workflow.id!r}, include_tasks=true)"
     build_item = _build_full_prior_task_item if in_full else _build_prior_task_item
     return ListSection(
@@ -259,7 +273,7 @@ def _build_prior_task_section(source: ContextSource, *, in_full: bool) -> ListSe
     )
 
 
-def _build_sibling_section(source: ContextSource) -> ListSection[Task]:
+def _build_sibling_section(source: ContextSource) -> ListSection[RelatedTask]:
     name = "sibling_tasks"
     how = f"workflow_get(id={source.workflow.id!r}, include_tasks=true)"
     return ListSection(
@@ -267,18 +281,18 @@ def _build_sibling_section(source: ContextSource) -> ListSection[Task]:
     )
 
 
-def _build_dependency_item(task: Task) -> ListItem:
+def _build_dependency_item(task: RelatedTask) -> ListItem:
     outcome = task.outcome or task.error or f"({task.status})"
     return _build_task_item(task, task_id=task.id, task_name=task.name, outcome=outcome)
 
 
-def _build_prior_task_item(task: Task) -> ListItem:
+def _build_prior_task_item(task: RelatedTask) -> ListItem:
     return _build_task_item(
         task, id=task.id, name=task.name, outcome=task.outcome or "", status=task.status.value
     )
 
 
-def _build_full_prior_task_item(task: Task) -> ListItem:
+def _build_full_prior_task_item(task: RelatedTask) -> ListItem:
     detail = {
         "description": task.description,
         "outcome_detail": dict(task.outcome_detail or {}),
@@ -289,11 +303,11 @@ def _build_full_prior_task_item(task: Task) -> ListItem:
     )
 
 
-def _build_sibling_item(task: Task) -> ListItem:
+def _build_sibling_item(task: RelatedTask) -> ListItem:
     brief = shorten_to_sentence(task.outcome or task.error or task.description, _MAX_BRIEF_TOKENS)
     summary = {"brief_summary": brief} if brief else {}
     return _build_task_item(task, id=task.id, name=task.name, status=task.status.value, **summary)
 
 
-def _build_task_item(task: Task, **value: Any) -> ListItem:
+def _build_task_item(task: RelatedTask, **value: Any) -> ListItem:
     return ListItem(value, _FIXED_FIELDS, f"task_get(id={task.id!r})")

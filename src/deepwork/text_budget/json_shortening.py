@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from deepwork.text_budget.text_shortening import shorten_text
-from deepwork.text_budget.tokens import estimate_tokens, fits
+from deepwork.text_budget.tokens import estimate_if_fits, estimate_tokens
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_DEPTH = 6
@@ -28,11 +28,33 @@ def count_json_tokens(value: Any) -> int:
     return estimate_tokens(to_compact_json(value))
 
 
+def count_if_fits(value: Any, max_tokens: int) -> int | None:
+    """Return what the value costs unshortened if that is at most `max_tokens`.
+
+    A value that is far too large is not read to its end.
+    """
+    if estimate_length(value, 16 * max_tokens) > 16 * max_tokens:
+        return None
+    return estimate_if_fits(to_compact_json(value), max_tokens)
+
+
 def fits_whole(value: Any, max_tokens: int) -> bool:
-    """Whether the value fits unshortened; a value that is far too large is not read to its end."""
-    return _estimate_size(value, 16 * max_tokens) <= 16 * max_tokens and fits(
-        to_compact_json(value), max_tokens
-    )
+    """Whether the value fits unshortened."""
+    return count_if_fits(value, max_tokens) is not None
+
+
+class MeasuredValue:
+    """A JSON value whose cost is computed only once."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._tokens: int | None = None
+
+    def count_if_fits(self, max_tokens: int) -> int | None:
+        """Return what the value costs unshortened if that is at most `max_tokens`."""
+        if self._tokens is None:
+            self._tokens = count_if_fits(self._value, max_tokens)
+        return self._tokens if self._tokens is not None and self._tokens <= max_tokens else None
 
 
 def shorten_json(value: Any, max_tokens: int, shorten: Callable[[str, int], str] = shorten_text) -> Any:
@@ -47,6 +69,22 @@ def shorten_json(value: Any, max_tokens: int, shorten: Callable[[str, int], str]
             return small
         room = min(room * max_tokens // spent, room - 1 - room // 32)
     return type(value)()
+
+
+def estimate_length(value: Any, limit: int) -> int:
+    """Estimate the length of the value as JSON, reading little more than `limit` characters."""
+    length, waiting = 0, [value]
+    while waiting and length <= limit:
+        inner = waiting.pop()
+        length += 4
+        if isinstance(inner, str):
+            length += len(inner)
+        elif isinstance(inner, dict):
+            length += sum(map(len, islice(inner, limit)))
+            waiting += islice(inner.values(), limit)
+        elif isinstance(inner, list):
+            waiting += inner[:limit]
+    return length
 
 
 def compute_share(room: int, waiting: int) -> int:
@@ -71,7 +109,7 @@ def _shorten_dict(value: dict[str, Any], room: int, depth: int) -> dict[str, Any
     """Shorten entries, small ones first, so that their unused shares go to the large ones."""
     names = list(islice(value, room // _MIN_TOKENS))
     kept: dict[str, Any] = {}
-    for done, name in enumerate(sorted(names, key=lambda name: _estimate_size(value[name], room))):
+    for done, name in enumerate(sorted(names, key=lambda name: estimate_length(value[name], room))):
         share = room // (len(names) - done) - count_json_tokens(name) - _QUOTE_TOKENS
         if share > 0:
             kept[name] = _shorten_value(value[name], share, depth)
@@ -88,19 +126,3 @@ def _shorten_list(value: list[Any], room: int, depth: int) -> list[Any]:
         kept.append(_shorten_value(value[len(kept)], compute_share(room, left_out), depth))
         room -= count_json_tokens(kept[-1]) + 1
     return [*kept, f"and {left_out} more"] if left_out else kept
-
-
-def _estimate_size(value: Any, limit: int) -> int:
-    """Estimate the length of the value as JSON, reading little more than `limit` characters."""
-    weight, waiting = 0, [value]
-    while waiting and weight <= limit:
-        inner = waiting.pop()
-        weight += 4
-        if isinstance(inner, str):
-            weight += len(inner)
-        elif isinstance(inner, dict):
-            weight += sum(map(len, islice(inner, limit)))
-            waiting += islice(inner.values(), limit)
-        elif isinstance(inner, list):
-            waiting += inner[:limit]
-    return weight

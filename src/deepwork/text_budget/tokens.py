@@ -31,7 +31,10 @@ _PIECE_PATTERN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_SPACES_PATTERN = re.compile(" {1,63}(?= )")
 _MAX_PIECE_LENGTH = 192
+_MAX_REMEMBERED_WORD = 80
+_MAX_REMEMBERED_WORDS = 2**14
 _WORD_PART_PATTERN = re.compile("[A-Z]*[a-z]+|[A-Z]+")  # of a word such as getName
 _CROSS_PART_PATTERN = re.compile(
     "aN|d[BT]|gL|iT|k[BJ]|mA|nP|oS|u[CD]|x[A-F]|zM"
@@ -43,25 +46,63 @@ _SPLIT_LETTERS_PATTERN = re.compile(  # letters that are not one token in both v
 
 
 def estimate_tokens(text: str) -> int:
-    """Return an upper bound for the number of tokens in the text."""
-    return sum(map(_estimate_piece, _PIECE_PATTERN.findall(text)))
+    """Return an upper bound for the number of tokens in the text.
+
+    No piece contains a space other than at its beginning, so the text is read word by word, and the cost of
+    most words is known from earlier texts. Of several spaces, all but the last are a piece of their own.
+    """
+    first, *words = text.split(" ")
+    spaces = _SPACES_PATTERN.findall(text) if "  " in text else ()
+    # Each of these spaces is also an empty word.
+    superfluous = sum([len(run) * _WORD_COSTS[""] - _estimate_piece(run) for run in spaces])
+    return sum_pieces(first) + sum(map(_WORD_COSTS.__getitem__, words)) - superfluous
 
 
-def fits(text: str, max_tokens: int) -> bool:
-    """Whether the text costs at most `max_tokens`; far longer text is not read to its end."""
+def estimate_if_fits(text: str, max_tokens: int) -> int | None:
+    """Return what the text costs if that is at most `max_tokens`; far longer text is not read to its end."""
     glimpse = 3 * max_tokens + _MAX_PIECE_LENGTH
+    if glimpse < len(text):
+        # Whole words at the beginning never cost more than the text.
+        words = text[: max(0, text.rfind(" ", 0, glimpse))].rstrip(" ")
+        if estimate_tokens(words) > max_tokens:
+            return None
     while glimpse < len(text):
         # The last piece may be cut in two, and then costs more than when it is whole.
         if estimate_tokens(text[:glimpse]) > max_tokens + _MAX_PIECE_LENGTH:
-            return False
+            return None
         glimpse *= 4
-    return estimate_tokens(text) <= max_tokens
+    return cost if (cost := estimate_tokens(text)) <= max_tokens else None
+
+
+def fits(text: str, max_tokens: int) -> bool:
+    """Whether the text costs at most `max_tokens`."""
+    return estimate_if_fits(text, max_tokens) is not None
+
+
+def sum_pieces(text: str) -> int:
+    """Add up what the pieces of the text cost."""
+    return sum(map(_estimate_piece, _PIECE_PATTERN.findall(text)))
+
+
+class _WordCosts(dict[str, int]):
+    """What words cost after a space, computed when first needed; forgets all when there are too many."""
+
+    def __missing__(self, word: str) -> int:
+        cost = sum_pieces(f" {word}")
+        if len(word) <= _MAX_REMEMBERED_WORD:
+            if len(self) >= _MAX_REMEMBERED_WORDS:
+                self.clear()
+            self[word] = cost
+        return cost
+
+
+_WORD_COSTS = _WordCosts()
 
 
 def measure_head(text: str, max_tokens: int) -> int:
     """Count the leading characters that cost at most `max_tokens`."""
-    length = 0
-    for match in _PIECE_PATTERN.finditer(text):
+    length, max_tokens = _skip_words(text, max_tokens)
+    for match in _PIECE_PATTERN.finditer(text, length):
         piece = match.group()
         if (cost := _estimate_piece(piece)) > max_tokens:
             return length + _measure_longest_part((piece[:size] for size in range(len(piece))), max_tokens)
@@ -83,12 +124,29 @@ def measure_tail(text: str, max_tokens: int) -> int:
     return length
 
 
+def _skip_words(text: str, max_tokens: int) -> tuple[int, int]:
+    """Return the length of the first words that fit, and how many tokens are left for what follows."""
+    start = text[: 4 * max_tokens]
+    if "  " in start:
+        return 0, max_tokens
+    first, *words = start.split(" ")[:-1] or [""]  # the last word may be cut in two
+    length, left = len(first), max_tokens - sum_pieces(first)
+    if left < 0:
+        return 0, max_tokens
+    for word in words:
+        if (cost := _WORD_COSTS[word]) > left:
+            break
+        length += 1 + len(word)
+        left -= cost
+    return length, left
+
+
 def _measure_longest_part(parts: Iterable[str], max_tokens: int) -> int:
     """Return the length of the longest part that fits; in scripts without spaces, pieces are long."""
     return max((len(part) for part in parts if _estimate_piece(part) <= max_tokens), default=0)
 
 
-@lru_cache(maxsize=2**14)
+@lru_cache(maxsize=2**13)
 def _estimate_piece(piece: str) -> int:
     text = piece.removeprefix(" ")  # a word's first token begins with the space before it
     if known := _load_known()[0].get(text if text.isalpha() else piece):

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deepwork.database.engine import Row, row_parser
 from deepwork.errors import NotFound
-from deepwork.plans.models import Task, TaskStatus
+from deepwork.plans.models import RelatedTask, Task, TaskStatus
 from deepwork.records import build_record
 
 COLUMNS = ", ".join(Task.__dataclass_fields__)
+RELATED_COLUMNS = ", ".join(RelatedTask._fields)
 
 DONE = ("completed", "skipped")
 OPEN = ("pending", "failed", "planning", "in_progress", "paused")
@@ -38,6 +39,21 @@ def read_task(row: Row) -> Task:
     row["plan"] = json.loads(plan) if plan else None
     row["outcome_detail"] = json.loads(detail) if detail else None
     return build_record(Task, row)
+
+
+@row_parser
+def read_related_task(row: Row) -> RelatedTask:
+    """Build a task, reduced to what is shown with another one, from its row."""
+    detail = row["outcome_detail"]
+    return RelatedTask(
+        row["id"],
+        row["name"],
+        TaskStatus(row["status"]),
+        row["description"],
+        row["outcome"],
+        json.loads(detail) if detail else None,
+        row["error"],
+    )
 
 
 def diff_columns(before: Task, after: Task) -> Row:

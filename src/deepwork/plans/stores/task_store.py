@@ -14,17 +14,19 @@ from deepwork.agents.models import Lease
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
-from deepwork.plans.models import Node, StatusCount, Task, TaskStatus
+from deepwork.plans.models import Node, RelatedTask, StatusCount, Task, TaskStatus
 from deepwork.plans.stores.task_rows import (
     COLUMNS,
     DONE,
     LEVEL_BEFORE,
     OPEN,
+    RELATED_COLUMNS,
     UNBLOCKED,
     batch_ids,
     build_capability_rows,
     build_not_found,
     diff_columns,
+    read_related_task,
     read_task,
 )
 
@@ -80,7 +82,18 @@ class TaskStore:
         """Whether the task waits for another."""
         return task.open_dependencies > 0 or bool(self._list_open_in_previous_level(task, 1))
 
-    def list_open_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
+    def find_level_before(self, task: Task) -> tuple[int | None, bool]:
+        """Return the next lower sequence of the task's plan, and whether a task of it is open."""
+        sql = f"""
+            SELECT level, EXISTS (SELECT 1 FROM plan_tasks
+                                   WHERE workflow_id = :workflow_id AND sequence = level AND status IN :open)
+                   AS is_open
+              FROM (SELECT {LEVEL_BEFORE} AS level) AS previous
+        """
+        row = self._tx.fetch_one(sql, workflow_id=task.workflow_id, sequence=task.sequence, open=OPEN)
+        return (row["level"], bool(row["is_open"])) if row else (None, False)
+
+    def list_open_dependencies(self, task: Task, limit: int) -> tuple[list[RelatedTask], int]:
         """Return the first dependencies that are not done, and how many there are in all."""
         if task.is_explicit:
             count = task.open_dependencies
@@ -88,7 +101,7 @@ class TaskStore:
         found = self._list_open_in_previous_level(task, limit)
         return found, self._count_previous_level(task, OPEN) if len(found) == limit else len(found)
 
-    def list_done_dependencies(self, task: Task, limit: int) -> tuple[list[Task], int]:
+    def list_done_dependencies(self, task: Task, limit: int) -> tuple[list[RelatedTask], int]:
         """Return the first dependencies that are done, and how many there are in all."""
         if task.is_explicit:
             sql = "SELECT count(*) FROM plan_dependencies WHERE task_id = :id"
@@ -278,28 +291,35 @@ class TaskStore:
         rows = self._tx.fetch_all(sql, id=workflow_id, levels=list(free_levels), limit=limit)
         return [read_task(row) for row in rows]
 
-    def list_siblings(self, task: Task, limit: int) -> tuple[list[Task], int]:
+    def list_siblings(self, task: Task, limit: int) -> tuple[list[RelatedTask], int]:
         """Return other tasks of its parallel group, and how many there are."""
         if task.parallel_group is None:
             return [], 0
         values = {"workflow_id": task.workflow_id, "group": task.parallel_group, "id": task.id}
         condition = "workflow_id = :workflow_id AND parallel_group = :group AND id <> :id"
-        sql = f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition} ORDER BY sequence, position LIMIT :limit"
+        sql = (
+            f"SELECT {RELATED_COLUMNS} FROM plan_tasks WHERE {condition}"
+            " ORDER BY sequence, position LIMIT :limit"
+        )
         rows = self._tx.fetch_all(sql, limit=limit, **values)
-        total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
-        return [read_task(row) for row in rows], total
+        total = len(rows)
+        if total == limit:
+            total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
+        return [read_related_task(row) for row in rows], total
 
-    def list_prior(self, task: Task, limit: int) -> tuple[list[Task], int]:
+    def list_prior(self, task: Task, limit: int) -> tuple[list[RelatedTask], int]:
         """Return tasks of lower sequences, most recently finished first, and how many there are."""
         values = {"workflow_id": task.workflow_id, "sequence": task.sequence}
         condition = "workflow_id = :workflow_id AND sequence < :sequence"
         sql = (
-            f"SELECT {COLUMNS} FROM plan_tasks WHERE {condition}"
+            f"SELECT {RELATED_COLUMNS} FROM plan_tasks WHERE {condition}"
             " ORDER BY coalesce(finished_at, 0) DESC, sequence DESC, position DESC LIMIT :limit"
         )
         rows = self._tx.fetch_all(sql, limit=limit, **values)
-        total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
-        return [read_task(row) for row in rows], total
+        total = len(rows)
+        if total == limit:
+            total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
+        return [read_related_task(row) for row in rows], total
 
     def find_by_ids(self, ids: Sequence[str]) -> dict[str, Task]:
         """Return the tasks with these ids, by id; ids that do not exist are left out."""
@@ -315,29 +335,29 @@ class TaskStore:
             raise build_not_found(id)
         return read_task(row)
 
-    def _list_named_dependencies(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
+    def _list_named_dependencies(self, task: Task, statuses: Sequence[str], limit: int) -> list[RelatedTask]:
         sql = f"""
-            SELECT {COLUMNS} FROM plan_tasks
+            SELECT {RELATED_COLUMNS} FROM plan_tasks
              WHERE id IN (SELECT depends_on_id FROM plan_dependencies WHERE task_id = :id)
                AND status IN :statuses ORDER BY sequence, position LIMIT :limit
         """
         rows = self._tx.fetch_all(sql, id=task.id, statuses=list(statuses), limit=limit)
-        return [read_task(row) for row in rows]
+        return [read_related_task(row) for row in rows]
 
-    def _list_open_in_previous_level(self, task: Task, limit: int) -> list[Task]:
+    def _list_open_in_previous_level(self, task: Task, limit: int) -> list[RelatedTask]:
         return [] if task.is_explicit else self._list_previous_level(task, OPEN, limit)
 
-    def _list_previous_level(self, task: Task, statuses: Sequence[str], limit: int) -> list[Task]:
+    def _list_previous_level(self, task: Task, statuses: Sequence[str], limit: int) -> list[RelatedTask]:
         """Return tasks of the next lower sequence with one of these statuses."""
         sql = f"""
-            SELECT {COLUMNS} FROM plan_tasks
+            SELECT {RELATED_COLUMNS} FROM plan_tasks
              WHERE workflow_id = :workflow_id AND status IN :statuses AND sequence = {LEVEL_BEFORE}
              ORDER BY position LIMIT :limit
         """
         rows = self._tx.fetch_all(
             sql, workflow_id=task.workflow_id, sequence=task.sequence, statuses=list(statuses), limit=limit
         )
-        return [read_task(row) for row in rows]
+        return [read_related_task(row) for row in rows]
 
     def _count_previous_level(self, task: Task, statuses: Sequence[str]) -> int:
         sql = (

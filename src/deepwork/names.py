@@ -21,6 +21,12 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{encode_letters(os.urandom(12))}"
 
 
+def new_ids(prefix: str, count: int) -> list[str]:
+    """Return new ids, many times as fast as one by one."""
+    letters = os.urandom(12 * count).translate(_LETTER_TABLE).decode()
+    return [f"{prefix}_{letters[start : start + 12]}" for start in range(0, 12 * count, 12)]
+
+
 def encode_letters(noise: bytes) -> str:
     """Encode the first twelve bytes, random or from a hash, as letters and digits."""
     return noise[:12].translate(_LETTER_TABLE).decode()

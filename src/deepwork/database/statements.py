@@ -85,6 +85,13 @@ def build_insert(table: str, columns: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=256)
+def build_positional_insert(table: str, columns: tuple[str, ...], placeholder: Placeholder) -> str:
+    """Build an INSERT in the driver's form, with values in the order of the columns."""
+    mark = "?" if placeholder is format_colon_placeholder else "%s"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"  # noqa: S608
+
+
+@lru_cache(maxsize=256)
 def build_update(table: str, columns: tuple[str, ...]) -> str:
     """Build an UPDATE of these columns for the row `:id`; names come from our stores, never from a caller."""
     changes = ", ".join(f"{column} = :{column}" for column in columns)

@@ -97,6 +97,12 @@ class Transaction:
         if rows:
             self.execute_many(statements.build_insert(table, tuple(rows[0])), rows)
 
+    def insert_tuples(self, table: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert many rows whose values are in the order of the columns; the fastest way for thousands."""
+        if rows:
+            sql = statements.build_positional_insert(table, columns, self._engine.placeholder)
+            self._connection.cursor().executemany(sql, rows)
+
     def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Execute a statement once for each row of values."""
         if rows:

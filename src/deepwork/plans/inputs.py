@@ -34,14 +34,14 @@ class PlannedTask(_Input):
         """Convert to an outline; `after` adds further tasks that it waits for."""
         depends_on = self.depends_on if after is None else [*(self.depends_on or ()), *after]
         return Outline(
-            name=self.name,
-            description=self.description,
-            sequence=self.sequence,
-            parallel_group=self.parallel_group,
-            depends_on=None if depends_on is None else tuple(depends_on),
-            estimated_complexity=self.estimated_complexity,
-            files_likely_affected=tuple(self.files_likely_affected or ()),
-            required_capabilities=tuple(self.required_capabilities or ()),
+            self.name,
+            self.description,
+            self.sequence,
+            self.parallel_group,
+            None if depends_on is None else tuple(depends_on),
+            self.estimated_complexity,
+            tuple(self.files_likely_affected or ()),
+            tuple(self.required_capabilities or ()),
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
-from deepwork.names import new_id
+from deepwork.names import new_ids
 from deepwork.plans.models import Node, Outline, PlanEvent, PlanStatus, Task, Workflow
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.rules import graph
@@ -63,7 +63,7 @@ class Planner:
         require_planned(workflow)
         existing = self._tasks.list_nodes(workflow.id)
         if not has_sequence:
-            outline = replace(outline, sequence=_choose_sequence(outline, existing))
+            outline = outline._replace(sequence=_choose_sequence(outline, existing))
         graph.validate_outlines([outline], existing=existing)
         [task] = self._store.list_from_position(workflow.id, self._add_tasks(workflow, [outline], existing))
         self._recorder.record_history(workflow.id, task.id, "created", reason=f"task {task.name!r} was added")
@@ -143,21 +143,23 @@ class Planner:
         """Store the outlines as tasks, and return the position of the first."""
         ids = {node.name: node.id for node in existing}
         # Sorted in plan order, so that inserting them appends to the database index.
-        new_ids = sorted(new_id("tk") for _ in outlines)
-        ids |= dict(zip((outline.name.strip() for outline in outlines), new_ids, strict=True))
+        own_ids = sorted(new_ids("tk", len(outlines)))
+        ids |= dict(zip([outline.name.strip() for outline in outlines], own_ids, strict=True))
         done = {node.id for node in existing if node.status.is_done}
         first = self._store.get_last_position(workflow.id) + 1 if existing else 1
         tasks: list[NewTask] = []
         edges: list[tuple[str, str]] = []
-        for place, outline in enumerate(outlines, start=first):
-            own = ids[outline.name.strip()]
-            named = [] if not outline.depends_on else _resolve_names(outline.depends_on, ids)
-            tasks.append(NewTask(own, place, outline, sum(other not in done for other in named)))
+        for place, (own, outline) in enumerate(zip(own_ids, outlines, strict=True), start=first):
+            named = _resolve_names(outline.depends_on, ids) if outline.depends_on else []
+            open_count = len(named) - sum([other in done for other in named]) if done else len(named)
+            tasks.append(NewTask(own, place, outline, open_count))
             edges += [(own, other) for other in named]
         self._store.add_tasks(workflow.id, tasks, edges)
         self._search.add(
-            SearchEntry(task.id, workflow.id, f"{task.outline.name}\n{task.outline.description}")
-            for task in tasks
+            [
+                SearchEntry(own, workflow.id, f"{outline.name}\n{outline.description}")
+                for own, outline in zip(own_ids, outlines, strict=True)
+            ]
         )
         return first
 
@@ -174,7 +176,7 @@ def require_planned(workflow: Workflow) -> None:
 
 def _resolve_names(names: Sequence[str], ids: Mapping[str, str]) -> list[str]:
     """Return the ids of the tasks with these names, without duplicates."""
-    return list(dict.fromkeys(ids[name.strip()] for name in names))
+    return list(dict.fromkeys([ids[name.strip()] for name in names]))
 
 
 def _choose_sequence(outline: Outline, existing: Sequence[Node]) -> int:
@@ -188,7 +190,7 @@ def _choose_sequence(outline: Outline, existing: Sequence[Node]) -> int:
 def _shift_sequences(outlines: Sequence[Outline], lowest: int) -> list[Outline]:
     """Shift the outlines so that none of them comes before the sequence `lowest`."""
     shift = max(0, lowest - min((each.sequence for each in outlines), default=lowest))
-    return [replace(each, sequence=each.sequence + shift) for each in outlines]
+    return [each._replace(sequence=each.sequence + shift) for each in outlines]
 
 
 def _find_current_sequence(existing: Sequence[Node]) -> int:

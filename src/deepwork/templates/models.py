@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from deepwork.names import CaseInsensitiveEnum
@@ -75,7 +75,7 @@ def task_to_dict(task: Outline) -> dict[str, Any]:
 
     An empty `depends_on` stays: it means no dependencies, while a missing one means the default order.
     """
-    fields = asdict(task)
+    fields = task._asdict()
     return {
         key: value
         for key, value in fields.items()

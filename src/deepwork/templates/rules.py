@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from deepwork.errors import Code, InvalidInput
 from deepwork.files.problems import find_nearest, format_list, format_value
@@ -169,8 +169,7 @@ def _map_texts(task: Outline, change: Callable[[str], str]) -> Outline:
     def map_all(texts: Collection[str]) -> tuple[str, ...]:
         return tuple(text for text in map(change, texts) if text.strip())
 
-    return replace(
-        task,
+    return task._replace(
         name=change(task.name),
         description=change(task.description),
         parallel_group=change(task.parallel_group or "").strip() or None,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.plans.models import Outline, Task, TaskStatus
 from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capability_rows, read_task
@@ -14,6 +13,7 @@ from deepwork.plans.stores.task_rows import COLUMNS, OPEN, batch_ids, build_capa
 _HAS_NOTES_CONDITION = (  # recovery checkpoints do not count: deepwork adds them itself
     "EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = plan_tasks.id AND c.type <> 'recovery')"
 )
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class NewTask(NamedTuple):
@@ -34,16 +34,15 @@ class PlanningStore:
     def add_tasks(self, workflow_id: str, tasks: Sequence[NewTask], edges: Iterable[tuple[str, str]]) -> None:
         """Store new tasks and their edges: pairs of a task and one it waits for."""
         now = self._tx.now
-        self._tx.insert_many("plan_tasks", [_to_row(workflow_id, task, now) for task in tasks])
-        needs = [build_capability_rows(task.id, task.outline.required_capabilities) for task in tasks]
+        self._tx.insert_tuples("plan_tasks", _NEW_COLUMNS, [_to_values(workflow_id, it, now) for it in tasks])
+        able = [task for task in tasks if task.outline.required_capabilities]
+        needs = [build_capability_rows(task.id, task.outline.required_capabilities) for task in able]
         self._tx.insert_many("plan_capabilities", [row for rows in needs for row in rows])
         self.add_edges(edges)
 
     def add_edges(self, edges: Iterable[tuple[str, str]]) -> None:
         """Store edges: pairs of a task and one it waits for."""
-        self._tx.insert_many(
-            "plan_dependencies", [{"task_id": task, "depends_on_id": other} for task, other in edges]
-        )
+        self._tx.insert_tuples("plan_dependencies", ("task_id", "depends_on_id"), list(edges))
 
     def list_from_position(self, workflow_id: str, position: int) -> list[Task]:
         """Return the tasks from this position on, in plan order."""
@@ -99,35 +98,41 @@ class PlanningStore:
         return number or 0
 
 
-def _to_row(workflow_id: str, task: NewTask, now: int) -> Row:
-    """Build the row of a new task, without the columns that start empty."""
+_NEW_COLUMNS = (
+    *("id", "workflow_id", "position", "name", "description", "sequence", "parallel_group", "is_explicit"),
+    *("open_dependencies", "context", "status", "attempts", "checkpoints", "created_at", "updated_at"),
+)
+"""The columns of a new task, without those that start empty."""
+
+
+def _to_values(workflow_id: str, task: NewTask, now: int) -> tuple[Any, ...]:
     outline = task.outline
-    return {
-        "id": task.id,
-        "workflow_id": workflow_id,
-        "position": task.position,
-        "name": outline.name.strip(),
-        "description": outline.description,
-        "status": "pending",
-        "sequence": outline.sequence,
-        "parallel_group": outline.parallel_group,
-        "is_explicit": outline.depends_on is not None,
-        "open_dependencies": task.open_dependencies,
-        "context": _serialize_context(outline),
-        "attempts": 0,
-        "checkpoints": 0,
-        "created_at": now,
-        "updated_at": now,
-    }
+    return (
+        task.id,
+        workflow_id,
+        task.position,
+        outline.name.strip(),
+        outline.description,
+        outline.sequence,
+        outline.parallel_group,
+        outline.depends_on is not None,
+        task.open_dependencies,
+        _serialize_context(outline),
+        "pending",
+        0,
+        0,
+        now,
+        now,
+    )
 
 
 def _serialize_context(outline: Outline) -> str:
-    """Serialize the hints of the outline; uses a fast encoder, as a plan may have 20,000 tasks."""
-    hints = {
-        "estimated_complexity": outline.estimated_complexity,
-        "files_likely_affected": outline.files_likely_affected,
-        "required_capabilities": outline.required_capabilities,
-    }
-    return json.dumps(
-        {name: value for name, value in hints.items() if value}, ensure_ascii=False, separators=(",", ":")
-    )
+    """Serialize the hints of the outline."""
+    hints: dict[str, Any] = {}
+    if outline.estimated_complexity:
+        hints["estimated_complexity"] = outline.estimated_complexity
+    if outline.files_likely_affected:
+        hints["files_likely_affected"] = outline.files_likely_affected
+    if outline.required_capabilities:
+        hints["required_capabilities"] = outline.required_capabilities
+    return _ENCODER.encode(hints) if hints else "{}"

@@ -14,14 +14,18 @@ _UNSPACED_SCRIPT_PATTERN = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]|[\U00020000-\U0003ffff])"
 )
 _WORD_PATTERN = re.compile(r"[^\W_]+")
-_ASCII_FOLDING = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+_ASCII_FOLDING = bytes.maketrans(
+    bytes(range(128)),
+    "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128)).encode(),
+)
 _ACCENT_PATTERN = re.compile("[\u0300-\u036f]")
 
 
 def split_words(text: str) -> list[str]:
     """Return the words of the text; of long text, those at its beginning."""
     if text.isascii():  # the common case, where only letter case needs folding
-        return [word[:_MAX_WORD_LENGTH] for word in text[:_MAX_TEXT_LENGTH].translate(_ASCII_FOLDING).split()]
+        words = text[:_MAX_TEXT_LENGTH].encode().translate(_ASCII_FOLDING).decode().split()
+        return [word[:_MAX_WORD_LENGTH] for word in words]
     return [
         word[:_MAX_WORD_LENGTH]
         for word in _WORD_PATTERN.findall(

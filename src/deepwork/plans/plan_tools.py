@@ -33,7 +33,6 @@ from deepwork.plans.responses import (
     Summary,
     TaskAdded,
     TaskLine,
-    TaskRelations,
     TaskRemoved,
     WorkflowCreated,
     WorkflowLine,
@@ -45,6 +44,7 @@ from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.plans.task_relations import load_task_relations
 from deepwork.text_budget import tokens
 from deepwork.text_budget.lines import truncate_to_line
 from deepwork.tool_declarations import Traits, WhenFalse, tool
@@ -56,9 +56,6 @@ if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
 Parallelism = Annotated[int, Field(ge=1, le=10_000, description="1 = one after another")]
 
 _MAX_HISTORY_LINES = 50
-_MAX_DEPENDENCIES = 100
-_MAX_DEPENDENCIES_IN_LIST = 10
-_MAX_SUMMARIZED_TASKS = 50
 
 
 class PlanTools:
@@ -327,27 +324,6 @@ class PlanTools:
         return self._repositories.locate(repository_path)
 
 
-def load_task_relations(tx: Transaction, tasks: Sequence[Task]) -> TaskRelations:
-    """Load the facts about these tasks that are not in their rows."""
-    store = TaskStore(tx)
-    levels = {id: Levels(store.count_by_status(id)) for id in {task.workflow_id for task in tasks}}
-    previous = {sequence: before for level in levels.values() for sequence, before in level.previous.items()}
-    waiting = {
-        task.id
-        for task in tasks
-        if task.status is TaskStatus.PENDING and levels[task.workflow_id].is_blocked(task)
-    }
-    explicit = [task.id for task in tasks if task.is_explicit]
-    most = _MAX_DEPENDENCIES if len(tasks) == 1 else _MAX_DEPENDENCIES_IN_LIST
-    return TaskRelations(
-        blocked=waiting,
-        names=store.list_dependency_names(explicit, most),
-        counts=store.count_dependencies(explicit),
-        holders=store.find_holders([task.id for task in tasks if task.claimed_by]),
-        previous=previous,
-    )
-
-
 def _build_task_views(
     tx: Transaction, tasks: Sequence[Task], *, in_full: bool
 ) -> list[TaskLine | PlanTaskView]:
@@ -387,19 +363,21 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
     store, scheduler = TaskStore(tx), Scheduler(tx)
     running, expired = scheduler.list_active(workflow.id)
     levels = Levels(store.count_by_status(workflow.id)).with_released(expired)
-    ready, ready_total = scheduler.list_ready(workflow, levels, expired, include_failed=False)
+    counts, most = levels.by_status, summaries.MAX_TASKS_PER_SECTION
+    ready, ready_total = scheduler.list_ready(
+        workflow, levels, expired, include_failed=False, max_considered=most
+    )
+    failed, done = [TaskStatus.FAILED], [TaskStatus.COMPLETED, TaskStatus.SKIPPED]
     return summaries.WorkflowOverview(
         workflow=workflow,
-        by_status=levels.by_status,
-        running=running[:_MAX_SUMMARIZED_TASKS],
-        holders=store.find_holders([task.id for task in running]),
-        ready=ready[:_MAX_SUMMARIZED_TASKS],
+        by_status=counts,
+        running=running,
+        holders=store.find_holders([task.id for task in running[:most] if task.claimed_by]),
+        ready=ready[:most],
         ready_total=ready_total,
-        blocked=store.list_blocked(workflow.id, levels.free, _MAX_SUMMARIZED_TASKS),
-        failed=store.list_by_status(workflow.id, [TaskStatus.FAILED], _MAX_SUMMARIZED_TASKS),
-        done=store.list_by_status(
-            workflow.id, [TaskStatus.COMPLETED, TaskStatus.SKIPPED], _MAX_SUMMARIZED_TASKS, newest_first=True
-        ),
+        blocked=store.list_blocked(workflow.id, levels.free, most) if counts[TaskStatus.BLOCKED] else [],
+        failed=store.list_by_status(workflow.id, failed, most) if counts[TaskStatus.FAILED] else [],
+        done=store.list_by_status(workflow.id, done, most, newest_first=True) if levels.any_done else [],
     )
 
 

@@ -16,7 +16,7 @@ _STATUS_MARKS = {
     TaskStatus.PENDING: "[ ]",
 }
 _RUNNING_MARK = "[~]"
-_MAX_TASKS_PER_SECTION = 12
+MAX_TASKS_PER_SECTION = 12
 """How many tasks of each kind are listed individually."""
 _MAX_LINE_TOKENS = 40
 _MAX_PLAN_TOKENS = 120
@@ -49,7 +49,7 @@ def build_summary(overview: WorkflowOverview) -> dict[str, Any]:
         "total_tasks": sum(overview.by_status.values()),
         "tasks_by_status": {status.value: count for status, count in overview.by_status.items()},
         **{
-            kind: [_summarize_task(task, overview.holders) for task in tasks[:_MAX_TASKS_PER_SECTION]]
+            kind: [_summarize_task(task, overview.holders) for task in tasks[:MAX_TASKS_PER_SECTION]]
             for kind, tasks, _ in _group_tasks(overview)
         },
     }
@@ -85,12 +85,12 @@ def _group_tasks(overview: WorkflowOverview) -> Iterator[tuple[str, Sequence[Tas
 
 
 def _render_bullets(tasks: Sequence[Task], count: int, holders: Mapping[str, str]) -> Iterator[str]:
-    for task in tasks[:_MAX_TASKS_PER_SECTION]:
+    for task in tasks[:MAX_TASKS_PER_SECTION]:
         line = _summarize_task(task, holders)
         who = f" ({line['assigned_agent_id']})" if "assigned_agent_id" in line else ""
         outcome = f": {line['outcome']}" if "outcome" in line else ""
         yield f"- {_STATUS_MARKS.get(task.status, _RUNNING_MARK)} {line['name']} `{task.id}`{who}{outcome}"
-    if (more := count - min(len(tasks), _MAX_TASKS_PER_SECTION)) > 0:
+    if (more := count - min(len(tasks), MAX_TASKS_PER_SECTION)) > 0:
         yield f"- and {more} more"
 
 

@@ -12,7 +12,6 @@ from deepwork.errors import NotAllowed
 from deepwork.plans.claims import ClaimService, LockedTask
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
-from deepwork.plans.plan_tools import load_task_relations
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
     AvailableTasks,
@@ -33,6 +32,7 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
+from deepwork.plans.task_relations import load_task_relations
 from deepwork.records import copy_with
 from deepwork.tool_declarations import Preset, Traits, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Text, check_object

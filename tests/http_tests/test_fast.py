@@ -44,6 +44,12 @@ def test_headers_of_usual_length_are_accepted(served: HttpServer):
     assert send_bytes(served, HEALTH + b"X-Long: " + b"x" * 8000 + b"\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
+def test_spaces_around_the_value_of_a_header_do_not_belong_to_it(served: HttpServer):
+    asked = b"GET /health HTTP/1.1\r\nHost: \t 127.0.0.1:PORT \t \r\n\r\n"
+
+    assert send_bytes(served, asked).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize(
     "parts",
     [

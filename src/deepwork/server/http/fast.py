@@ -23,7 +23,7 @@ def _build_httptools_protocol() -> type[asyncio.Protocol]:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415 - may not be installed
 
     class BoundedHttpProtocol(HttpToolsProtocol):
-        """Refuses long headers and trailers with 400: h11 has a setting for that, httptools has none."""
+        """Reads headers as h11 does: refuses long ones with 400, and leaves out spaces after a value."""
 
         _unparsed = 0
         """How many bytes have arrived since the headers or a part of the body were complete."""
@@ -33,6 +33,9 @@ def _build_httptools_protocol() -> type[asyncio.Protocol]:
             super().data_received(data)
             if self._unparsed > MAX_HEADERS and not self.transport.is_closing():
                 self.send_400_response("The headers are too long.")
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            super().on_header(name, value.rstrip(b" \t"))
 
         def on_headers_complete(self) -> None:
             self._unparsed = 0

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from deepwork.protocol.messages import JsonText, Request, RequestError, to_json
-from deepwork.protocol.revisions import INVALID_PARAMS
+from deepwork.protocol.revisions import INTERNAL_ERROR, INVALID_PARAMS
 from deepwork.protocol.service import ToolAnswer
 
 RED_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -39,13 +39,33 @@ def write_log(_: Request) -> ToolAnswer:
     return ToolAnswer("done")
 
 
+def wait(request: Request, seconds: float) -> None:
+    """Wait so long, or until the client cancels."""
+    end = time.monotonic() + seconds
+    while not request.is_cancelled and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def wait_until_cancelled(request: Request) -> ToolAnswer:
     request.report_progress(0)
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while not request.is_cancelled and time.monotonic() < give_up:
-        time.sleep(0.01)
+    wait(request, PATIENCE_SECONDS)
     CANCELLED.append(request.is_cancelled)
     return ToolAnswer("too late")
+
+
+def compute_slowly(request: Request) -> ToolAnswer:
+    wait(request, request.params["arguments"]["seconds"])
+    return ToolAnswer("computed", is_error=request.is_cancelled)
+
+
+def fail_late(request: Request) -> ToolAnswer:
+    wait(request, 1)
+    return ToolAnswer("This job always fails.", is_error=True)
+
+
+def break_late(request: Request) -> ToolAnswer:
+    wait(request, 1)
+    raise RequestError(INTERNAL_ERROR, "This job always breaks.")
 
 
 TOOLS: dict[str, Callable[[Request], ToolAnswer]] = {
@@ -62,9 +82,15 @@ TOOLS: dict[str, Callable[[Request], ToolAnswer]] = {
     "test_tool_with_logging": write_log,
     "test_error_handling": lambda _: ToolAnswer("This tool always fails.", is_error=True),
     "json_schema_2020_12_tool": lambda _: ToolAnswer("done"),
+    "greet": lambda request: ToolAnswer(f"Hello, {request.params['arguments']['name']}!"),
+    "slow_compute": compute_slowly,
+    "failing_job": fail_late,
+    "protocol_error_job": break_late,
+    "confirm_delete": lambda _: ToolAnswer("deleted without a question"),
     "wait_until_cancelled": wait_until_cancelled,
     "list_cancelled": lambda _: ToolAnswer(to_json(CANCELLED)),
 }
+MAY_BECOME_TASKS = {"slow_compute", "failing_job", "protocol_error_job"}
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 FULL_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -115,12 +141,19 @@ class FixtureService:
     """Offers the fixtures; nothing of deepwork."""
 
     name, version, instructions = "fixtures", "1", "Test the protocol."
+    offers_tasks = True
 
     def is_quick(self, request: Request) -> bool:
         return request.method != "tools/call"
 
     def is_long(self, request: Request) -> bool:
         return False
+
+    def may_become_task(self, request: Request) -> bool:
+        return request.params["name"] in MAY_BECOME_TASKS
+
+    def get_owner(self, request: Request) -> None:
+        """All requests come from the same client."""
 
     def observe(self, request: Request) -> AbstractContextManager[object]:
         return nullcontext()

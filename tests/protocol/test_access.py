@@ -448,4 +448,4 @@ def test_no_token_is_in_the_log_the_audit_log_or_the_process_list(
 
     for secret in (*map(get_secret, tokens.values()), OWNER):
         assert secret not in told
-    assert "agent_register by the-work" in served.read_log()
+    assert "tool=agent_register" in served.read_log()

@@ -102,7 +102,16 @@ def _format_stack(answer: Any) -> str:
 
 async def work(project: Path, programs: Path) -> Any:
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    arguments = [*DEEPWORK[1:], "serve", "--path", str(project), "--external-runner", "claude"]
+    arguments = [
+        *DEEPWORK[1:],
+        "serve",
+        "--log-level",
+        "warning",
+        "--path",
+        str(project),
+        "--external-runner",
+        "claude",
+    ]
     async with Client(StdioTransport(DEEPWORK[0], arguments, env=environment, keep_alive=False)) as client:
         agent = Agent(client, project)
         await agent.start("Invite everybody to the party", "announce")

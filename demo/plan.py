@@ -50,7 +50,16 @@ PLAN = {
 
 def build_transport(project: Path) -> StdioTransport:
     """Build the transport to a new server process on the project's store."""
-    arguments = [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "plans,agents"]
+    arguments = [
+        *DEEPWORK[1:],
+        "serve",
+        "--log-level",
+        "warning",
+        "--path",
+        str(project),
+        "--toolsets",
+        "plans,agents",
+    ]
     environment = {**os.environ, "DEEPWORK_LEASE_SECONDS": str(LEASE_SECONDS)}
     return StdioTransport(DEEPWORK[0], arguments, env=environment, keep_alive=False)
 

@@ -93,7 +93,7 @@ class Agent:
 
 
 async def work(project: Path) -> list[int]:
-    arguments = [*DEEPWORK[1:], "serve", "--path", str(project)]
+    arguments = [*DEEPWORK[1:], "serve", "--log-level", "warning", "--path", str(project)]
     transport = StdioTransport(DEEPWORK[0], arguments, env=dict(os.environ), keep_alive=False)
     async with Client(transport) as client:
         agent = Agent(client, project)

@@ -30,7 +30,7 @@ def build_transport(project: Path) -> StdioTransport:
     """Build the transport to a new server process on the project's store."""
     return StdioTransport(
         DEEPWORK[0],
-        [*DEEPWORK[1:], "serve", "--path", str(project), "--toolsets", "tracking"],
+        [*DEEPWORK[1:], "serve", "--log-level", "warning", "--path", str(project), "--toolsets", "tracking"],
         keep_alive=False,
     )
 

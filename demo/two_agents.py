@@ -40,7 +40,13 @@ class AgentClient:
 
 
 def connect_client(project: str) -> Client[Any]:
-    return Client(StdioTransport(DEEPWORK[0], [*DEEPWORK[1:], "serve", "--path", project], keep_alive=False))
+    return Client(
+        StdioTransport(
+            DEEPWORK[0],
+            [*DEEPWORK[1:], "serve", "--log-level", "warning", "--path", project],
+            keep_alive=False,
+        )
+    )
 
 
 async def hold_conversation(project: str) -> None:

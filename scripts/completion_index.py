@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import sys
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 import click
+from scripts.json_lines import render_json
 
 from deepwork.cli.main import deepwork
 from deepwork.cli.shell_completion import INDEX
 
+_DEPTH_OF_COMMANDS = 4
 _KINDS = {
     "agent_id": "agent",
     "sender_id": "agent",
@@ -85,4 +90,4 @@ def _infer_path_kind(parameter: click.Parameter) -> str:
 
 
 if __name__ == "__main__":
-    INDEX.write_text(json.dumps(build_index(deepwork), indent=1) + "\n", encoding="utf-8")
+    INDEX.write_text(render_json(build_index(deepwork), _DEPTH_OF_COMMANDS), encoding="utf-8")

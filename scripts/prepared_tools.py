@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+
+from scripts.json_lines import render_json
 
 from deepwork.server.application import ALL_TOOL_CLASSES
 from deepwork.server.prepared_tools import SCHEMAS_FILE, TOOLS_FILE, compute_checksum
@@ -31,19 +38,11 @@ def build_schemas() -> dict[str, Any]:
 
 def render(data: dict[str, Any]) -> str:
     """Render JSON with one line for each tool, so that changes are easy to review."""
-    text = json.dumps(data, indent=1, ensure_ascii=False, default=sorted)
-    shallow = json.loads(text)
-    return _render_level(shallow, _DEPTH_OF_TOOLS if "classes" in data else _DEPTH_OF_TOOLS - 2) + "\n"
+    values = json.loads(json.dumps(data, default=sorted))
+    return render_json(values, _DEPTH_OF_TOOLS if "classes" in data else _DEPTH_OF_TOOLS - 2)
 
 
 _DEPTH_OF_TOOLS = 4
-
-
-def _render_level(value: Any, depth: int) -> str:
-    if depth == 0 or not isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    lines = [f"{json.dumps(key)}:{_render_level(each, depth - 1)}" for key, each in value.items()]
-    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def _describe_class(path: str) -> dict[str, Any]:

@@ -47,12 +47,7 @@ class Settings:
     quality_gate_timeout: int = 120
     quality_gate_max_attempts: int = 3
     max_parallel_reviews: int = 4
-    log_level: str = ""
-
-    @property
-    def server_log_level(self) -> str:
-        """The lowest level that a server logs: by default `info`, which has a line for each tool call."""
-        return self.log_level or "info"
+    log_level: str = "info"
 
     @property
     def state_folder(self) -> Path:

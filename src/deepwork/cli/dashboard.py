@@ -35,7 +35,7 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     from deepwork.server.http.serving import run_http_server
 
     settings = load_command_settings(path, **flags)
-    start_logging(settings.server_log_level, log_format)
+    start_logging(settings.log_level, log_format)
     app = Application(settings)
     set_stack_source(app.describe_stack)
     try:

@@ -31,7 +31,6 @@ from deepwork.reviews.catalog import RuleCatalog
 from deepwork.reviews.discovery import RuleFinder
 from deepwork.reviews.models import RuleSet
 from deepwork.reviews.planner import ReviewPlan, resolve_path
-from deepwork.reviews.tools import ReviewTools
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
@@ -39,7 +38,7 @@ _STDIN_TIMEOUT_SECONDS = 3.0
 _EXIT_REVIEW_DUE, _EXIT_UNKNOWN = 1, 2
 
 
-@click.group(cls=ToolGroup, tools=lambda: [ReviewTools], invoke_without_command=True)
+@click.group(cls=ToolGroup, tools=["deepwork.reviews.tools:ReviewTools"], invoke_without_command=True)
 @click.pass_context
 @place_options
 @click.option(

@@ -71,7 +71,7 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any] | None:
 
 def run_server(settings: Settings, log_format: str) -> None:
     """Run the server until its client leaves or a signal arrives."""
-    start_logging(settings.server_log_level, log_format)
+    start_logging(settings.log_level, log_format)
     for key in find_unknown_keys(settings.project_root):
         logging.getLogger("deepwork").warning("config.yml has an unknown key %r.", key)
     set_request_id_source(get_request_id)

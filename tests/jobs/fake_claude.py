@@ -96,7 +96,7 @@ BEHAVIOURS = {
 def _start_child(folder: Path) -> None:
     """Start a child that outlives this process, and write its pid atomically."""
     child = subprocess.Popen(["sleep", "600"])
-    beside = folder / ".child.pid"
+    beside = folder / f".child-{child.pid}"  # reviewers run at the same time
     beside.write_text(str(child.pid))
     beside.rename(folder / "child.pid")
 

@@ -8,6 +8,7 @@ from typing import Any
 from fastmcp import FastMCP
 
 from deepwork.config import load_settings
+from deepwork.observability.calls import set_stack_source
 from deepwork.server.application import Application
 from deepwork.server.mcp_service import McpService
 from deepwork.server.registration import register_service
@@ -48,6 +49,7 @@ def _unless_default(value: int) -> int | None:
 
 def build_server(app: Application) -> FastMCP:
     """Build the server of an application."""
+    set_stack_source(app.describe_stack)
     service = McpService(app)
     mcp = FastMCP(
         service.name,

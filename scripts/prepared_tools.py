@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from deepwork.server.application import ALL_TOOL_CLASSES
 from deepwork.server.prepared_tools import SCHEMAS_FILE, TOOLS_FILE, compute_checksum
 from deepwork.server.registry import ToolSpec, import_class, list_specs
 from deepwork.server.tool_models import describe_parameters
-from deepwork.tool_declarations import ToolDeclaration, Traits
 
 
 def build_tools() -> dict[str, Any]:
@@ -49,14 +47,14 @@ def _describe_class(path: str) -> dict[str, Any]:
     tools = import_class(path)
     specs = list_specs(tools)
     return {
-        "traits": _drop_defaults(tools.traits, Traits),
+        "traits": _drop_defaults(tools.traits),
         "tools": {spec.name: _describe_tool(spec) for spec in specs},
     }
 
 
 def _describe_tool(spec: ToolSpec) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "declaration": _drop_defaults(spec.declaration, ToolDeclaration),
+        "declaration": _drop_defaults(spec.declaration),
         "description": spec.description,
         "parameters": describe_parameters(spec.parameters),
     }
@@ -68,10 +66,18 @@ def _build_schemas(spec: ToolSpec) -> dict[str, Any]:
     return {"input": spec.input_schema, **output}
 
 
-def _drop_defaults(value: Any, kind: type[Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass that differ from their defaults."""
-    defaults = {each.name: each.default for each in fields(kind)}
-    return {name: each for name, each in asdict(value).items() if each != defaults[name] and each != {}}
+def _drop_defaults(value: Any) -> dict[str, Any]:
+    """Return the fields of a named tuple that differ from their defaults, those of its fields included."""
+    given = {
+        name: each for name, each in value._asdict().items() if each != value._field_defaults.get(name, ...)
+    }
+    return {name: _to_json(each) for name, each in given.items()}
+
+
+def _to_json(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return _drop_defaults(value)
+    return {key: _to_json(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 if __name__ == "__main__":

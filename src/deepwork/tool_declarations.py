@@ -7,15 +7,13 @@ dashboard offers, how a call is committed and which agent it acts for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 ScopeName = Literal["read", "work", "admin"]
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class WhenFalse:
+class WhenFalse(NamedTuple):
     """A narrower scope for calls in which an argument is exactly `False`.
 
     Only `False` itself counts: a tool accepts several spellings of true, and none may get past the scope.
@@ -26,8 +24,7 @@ class WhenFalse:
     scope: ScopeName
 
 
-@dataclass(frozen=True)
-class ToolDeclaration:
+class ToolDeclaration(NamedTuple):
     """The traits of one tool."""
 
     scope: ScopeName
@@ -53,18 +50,17 @@ class ToolDeclaration:
     """Whether a slow call may be answered with a task of MCP, which goes on while the client polls it."""
 
 
-@dataclass(frozen=True)
 class InTransaction(Generic[Answer]):
     """The rest of a long-running call: the transaction that stores its effects and builds its answer.
 
     It runs once for each idempotency key, in one commit with the key and the answer.
     """
 
-    work: Callable[[], Answer]
+    def __init__(self, work: Callable[[], Answer]) -> None:
+        self.work = work
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """A friendly verb of the command line: another verb with some of its arguments fixed."""
 
     verb: str
@@ -74,8 +70,7 @@ class Preset:
     """Further arguments of that verb that do not apply here."""
 
 
-@dataclass(frozen=True)
-class Traits:
+class Traits(NamedTuple):
     """What the tools of one class have in common."""
 
     toolset: str
@@ -85,9 +80,9 @@ class Traits:
     It then begins before the tool and ends after it, so that the audit log can record the answer. Other tools
     open transactions of their own, between runs of other programs.
     """
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = {}
     """Friendly verbs of the command line, beside the one derived from the tool's name."""
-    presets: Mapping[str, Preset] = field(default_factory=dict)
+    presets: Mapping[str, Preset] = {}
     """Friendly verbs that fix some arguments, such as `tasks done` for a status."""
 
 

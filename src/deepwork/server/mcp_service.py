@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, cached_property, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from deepwork import __version__
@@ -65,6 +66,13 @@ class McpService:
         from deepwork.server.resources import ResourceReader  # noqa: PLC0415
 
         return ResourceReader(self.app, self.tools)
+
+    @cached_property
+    def _invocation(self) -> ModuleType:
+        """What calls tools, imported with the first call."""
+        from deepwork.server import invocation  # noqa: PLC0415
+
+        return invocation
 
     def is_quick(self, request: Request) -> bool:
         """Whether a request only reads from a local store, and runs no program.
@@ -142,9 +150,7 @@ class McpService:
             answer = self._invoke(request, spec, arguments, call)
             return build_tool_answer(answer)
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
-            from deepwork.server.invocation import error_to_dict  # noqa: PLC0415 - not before the first call
-
-            return ToolAnswer(to_json(error_to_dict(error, name)), is_error=True)
+            return ToolAnswer(to_json(self._invocation.error_to_dict(error, name)), is_error=True)
 
     def _find_tool(self, name: str) -> ToolSpec:
         if (spec := self.tools.get(name)) is not None:
@@ -162,9 +168,7 @@ class McpService:
             call = replace(call, is_wanted=lambda: not request.is_cancelled)
         if request.can_report:
             call = replace(call, report_progress=request.report_progress)
-        from deepwork.server.invocation import invoke  # noqa: PLC0415 - not before the first call
-
-        return invoke(self.app.database, spec, arguments, call)
+        return self._invocation.invoke(self.app.database, spec, arguments, call)
 
     def list_prompts(self) -> list[dict[str, Any]]:
         return [prompt.to_dict() for prompt in self.prompts.values()]
@@ -210,9 +214,7 @@ class McpService:
         try:
             return work(build_call(name, request))
         except Exception as error:  # noqa: BLE001 - callers get every error in the same format
-            from deepwork.server.invocation import error_to_dict  # noqa: PLC0415 - not before the first call
-
-            details = error_to_dict(error, name)
+            details = self._invocation.error_to_dict(error, name)
             tracing.mark_failed(str(details["code"]))
             code = INVALID_PARAMS if isinstance(error, DeepworkError) else INTERNAL_ERROR
             raise RequestError(code, str(details["message"]), details) from None
@@ -266,4 +268,4 @@ def _to_read_only(spec: ToolSpec) -> ToolSpec:
     """In read-only mode no tool changes anything: the scope `read` suffices and no audit record is needed."""
     if spec.read_only:
         return spec
-    return replace(spec, declaration=replace(spec.declaration, scope="read", when_false=None, read_only=True))
+    return replace(spec, declaration=spec.declaration._replace(scope="read", when_false=None, read_only=True))

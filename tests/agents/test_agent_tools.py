@@ -89,6 +89,20 @@ def test_the_next_write_emits_one_event_for_an_agent_that_fell_silent(app: Appli
     assert (news.data["id"], news.data["status"]) == (silent, "offline")
 
 
+def test_a_silent_agent_is_noticed_although_the_first_call_after_it_failed(app: Application, clock: Clock):
+    register_agent(app, "silent")
+    other = register_agent(app, "other")
+    call_tool(app, "agent_heartbeat", agent_id=other)
+    clock.advance(seconds=LEASE_MS / 1000 + 1)
+    with pytest.raises(NotFound):
+        call_tool(app, "message_send", sender_id=other, recipient_id="ag_x", message_type="query", body="?")
+
+    call_tool(app, "agent_heartbeat", agent_id=other)
+
+    silent = [event.data for event in list_events(app) if event.data.get("status") == "offline"]
+    assert [agent["name"] for agent in silent] == ["silent"]
+
+
 def test_a_heartbeat_brings_a_silent_agent_back_and_lists_its_lost_claims(app: Application, clock: Clock):
     first, second = register_agent(app), register_agent(app)
     with app.database.transaction() as tx:

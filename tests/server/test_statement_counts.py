@@ -134,3 +134,4 @@ def test_agents_are_not_searched_for_silence_before_a_lease_can_have_ended(
     assert count_searches() == 0
     clock.advance(seconds=1)
     assert count_searches() == 1
+    assert count_searches() == 0

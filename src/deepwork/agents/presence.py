@@ -48,7 +48,8 @@ class Presence:
             alive = copy_with(alive, updated_at=tx.now)
             self.emit(tx, AgentEvent.UPDATED, alive)
         AgentStore(tx).save(agent, alive)
-        self.emit_newly_silent(tx)
+        if self._oldest_heartbeat < self.get_alive_since(tx):
+            self.emit_newly_silent(tx)
         return alive
 
     def record_read(self, agent: Agent, now: int) -> None:
@@ -68,15 +69,14 @@ class Presence:
 
     def emit_newly_silent(self, tx: Transaction) -> None:
         """Emit `agent:updated` once for every agent that fell silent."""
-        alive_since = self.get_alive_since(tx)
-        if alive_since <= self._oldest_heartbeat:
-            return
         store = AgentStore(tx)
-        silent = store.mark_newly_silent(alive_since)
-        for agent in silent:
+        for agent in store.mark_newly_silent(self.get_alive_since(tx)):
             self.emit(tx, AgentEvent.UPDATED, agent)
-        if not silent:  # otherwise this transaction may yet be undone
-            self._oldest_heartbeat = store.find_oldest_heartbeat(tx.now)
+        oldest = store.find_oldest_heartbeat(tx.now)
+        tx.after_commit(lambda: self._remember_oldest_heartbeat(oldest))
+
+    def _remember_oldest_heartbeat(self, moment: int) -> None:
+        self._oldest_heartbeat = moment
 
     def get_alive_since(self, tx: Transaction) -> int:
         """Return the start of the current lease: an agent whose last heartbeat is older is offline."""

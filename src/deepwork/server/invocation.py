@@ -89,7 +89,7 @@ def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str
 def _invoke_read_only(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> Any:
     with use_call(call):
         require_scope(spec, given, call)
-        return to_json_value(spec.method(**spec.validate_arguments(given)))
+        return _to_json(spec.method(**spec.validate_arguments(given)))
 
 
 def _invoke_changing(
@@ -105,7 +105,7 @@ def _invoke_changing(
     def work() -> Any:
         nonlocal has_worked
         has_worked = True
-        return to_json_value(spec.method(**arguments))
+        return _to_json(spec.method(**arguments))
 
     if not spec.one_transaction or spec.declaration.offered_on_read_only_server:
         return run_once(database, call, work)
@@ -127,8 +127,8 @@ def _invoke_long_running(database: Database, spec: ToolSpec, arguments: Mapping[
     except AlreadyAnswered as earlier:
         return earlier.answer
     if isinstance(answer, InTransaction):
-        return run_once(database, call, lambda: to_json_value(answer.work()))
-    return to_json_value(answer)
+        return run_once(database, call, lambda: _to_json(answer.work()))
+    return _to_json(answer)
 
 
 def _revise_answer(
@@ -165,6 +165,11 @@ def _find_registrar(tx: Transaction, agent_id: str) -> str | None:
         return AgentStore(tx).get(agent_id).registered_by
     except NotFound:  # the tool raises its own error
         return None
+
+
+def _to_json(answer: Any) -> Any:
+    """Convert an answer to JSON values; a tool that returns a dictionary has built it from such values."""
+    return answer if type(answer) is dict else to_json_value(answer)
 
 
 def error_to_dict(error: Exception, doing: str) -> dict[str, str | bool]:

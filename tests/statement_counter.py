@@ -30,6 +30,7 @@ def count_statements() -> Iterator[StatementCounter]:
         patch.object(Transaction, "_execute", _record(counter, Transaction._execute)),
         patch.object(Transaction, "_query", _record(counter, Transaction._query)),
         patch.object(Transaction, "execute_many", _record(counter, Transaction.execute_many)),
+        patch.object(Transaction, "insert_tuples", _record_insert(counter, Transaction.insert_tuples)),
         patch.object(Transaction, "fetch_all", _count_rows(counter, Transaction.fetch_all)),
         patch.object(Transaction, "fetch_one", _count_rows(counter, Transaction.fetch_one)),
     ):
@@ -43,6 +44,15 @@ def _record(counter: StatementCounter, execute: Any) -> Any:
         return execute(tx, sql, values)
 
     return execute_recorded
+
+
+def _record_insert(counter: StatementCounter, insert: Any) -> Any:
+    def insert_recorded(tx: Transaction, table: str, columns: Any, rows: Any) -> None:
+        if rows:
+            counter.statements.append(f"INSERT INTO {table}")
+        insert(tx, table, columns, rows)
+
+    return insert_recorded
 
 
 def _count_rows(counter: StatementCounter, fetch: Any) -> Any:

@@ -84,7 +84,8 @@ def test_the_installed_server_answers_over_stdio_and_finds_its_data_files(
     deepwork: Installation, tmp_path: Path
 ):
     environment = deepwork.environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
-    with StdioServer(tmp_path, command=[str(deepwork.program)], environment=environment) as wire:
+    command = [deepwork.program]
+    with StdioServer(tmp_path, "--log-level", "warning", command=command, environment=environment) as wire:
         agent = wire.call("agent_register", {"name": "Ada", "runtime": "codex"})
         templates = wire.call("template_list")["templates"]
         jobs = wire.call("get_workflows")
@@ -95,6 +96,17 @@ def test_the_installed_server_answers_over_stdio_and_finds_its_data_files(
     assert "deepwork_jobs" in str(jobs)
     assert errors.count("pip install 'deepwork[otel]'") == 1
     assert len(errors.splitlines()) == 1, errors
+
+
+def test_the_installed_tools_are_described_by_prepared_data(deepwork: Installation):
+    question = (
+        "from deepwork.server.prepared_tools import find_prepared_class as find;"
+        "print(len(find('deepwork.agents.tools:AgentTools').tools))"
+    )
+    python = deepwork.folder / "bin" / "python"
+    asked = subprocess.run([python, "-P", "-c", question], capture_output=True, text=True, check=True)
+
+    assert int(asked.stdout) == 6
 
 
 def test_the_installed_dashboard_shows_its_page(deepwork: Installation, tmp_path: Path):

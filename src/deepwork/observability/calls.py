@@ -11,12 +11,23 @@ from typing import Self
 from deepwork.call import CANCELLED, Call
 from deepwork.errors import Code, DeepworkError
 from deepwork.observability import tracing
+from deepwork.observability.call_log import CallLog
 from deepwork.observability.counters import COUNTERS
 
 log = logging.getLogger("deepwork.calls")
 
 GetStack = Callable[[str], list[str]]
 _get_stack: GetStack = lambda _: []  # noqa: E731 - replaced by servers
+
+
+_call_log: CallLog | None = None
+"""Where servers with a text log write these lines; None means through `logging`."""
+
+
+def set_call_log(call_log: CallLog | None) -> None:
+    """Set where the lines of calls are written."""
+    global _call_log  # noqa: PLW0603 - there is one log for the process
+    _call_log = call_log
 
 
 def set_stack_source(get_stack: GetStack) -> None:
@@ -51,6 +62,12 @@ class CallRecorder:
 
     def _log_outcome(self, seconds: float, code: str | None) -> None:
         stack = _get_stack(self._call.caller)
+        message = (
+            f"tool={self._tool} stack=[{', '.join(stack)}] ms={seconds * 1000:.1f} outcome={code or 'ok'}"
+        )
+        if _call_log is not None:
+            _call_log.write(message)
+            return
         facts = {
             "tool": self._tool,
             "caller": self._call.caller,
@@ -60,14 +77,7 @@ class CallRecorder:
         }
         if code:
             facts["code"] = code
-        log.info(
-            "tool=%s stack=[%s] ms=%.1f outcome=%s",
-            self._tool,
-            ", ".join(stack),
-            seconds * 1000,
-            code or "ok",
-            extra={"facts": facts},
-        )
+        log.info("%s", message, extra={"facts": facts})
 
 
 def get_error_code(error: BaseException) -> str:

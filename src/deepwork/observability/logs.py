@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from deepwork.call import current_call
+from deepwork.observability.call_log import CallLog
+from deepwork.observability.calls import set_call_log
 
 FORMATS = ("text", "json")
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -22,6 +24,7 @@ def start_logging(level: str, format: str) -> None:
     """Send all log records to standard error in this format."""
     if format == "text":
         logging.basicConfig(stream=sys.stderr, level=level.upper(), format=TEXT)
+        set_call_log(CallLog(sys.stderr.fileno()) if sys.stderr is not None else None)
         return
     handler = JsonHandler(sys.stderr)
     logging.basicConfig(handlers=[handler], level=level.upper())

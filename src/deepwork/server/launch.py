@@ -78,8 +78,11 @@ def run_server(settings: Settings, log_format: str) -> None:
     end_tracing = start_tracing(os.environ)
     app = Application(settings)
     set_stack_source(app.describe_stack)
-    listener = _start_hook_listener(settings)
+    listener = None
     try:
+        if "://" in settings.database_location:
+            app.database  # noqa: B018 - a missing driver is reported now, not by the first call
+            listener = _start_hook_listener(settings)
         _serve(app, MessageHandler(McpService(app)))
     finally:
         if listener is not None:
@@ -88,10 +91,8 @@ def run_server(settings: Settings, log_format: str) -> None:
         end_tracing()
 
 
-def _start_hook_listener(settings: Settings) -> HookListener | None:
-    """Answer hooks if the store is on PostgreSQL: opening it takes them longer than asking us."""
-    if "://" not in settings.database_location:
-        return None
+def _start_hook_listener(settings: Settings) -> HookListener:
+    """Answer hooks: opening a store on PostgreSQL takes them longer than asking us."""
     from deepwork.hooks.listener import HookListener  # noqa: PLC0415 - most stores are files
 
     listener = HookListener(settings)

@@ -23,7 +23,8 @@ from deepwork.protocol.transports.workers import Workers
 GRACE_SECONDS = 4.5
 NOTIFY_SECONDS = 1.0
 """A notification is left out if the client does not read for so long."""
-_CHUNK = 1024 * 1024
+_CHUNK = 64 * 1024
+"""The capacity of a pipe; a larger buffer would only take time to allocate."""
 _ATOMIC = select.PIPE_BUF
 """A pipe that is writable takes this many bytes without blocking."""
 

@@ -17,6 +17,7 @@ from deepwork.files.repositories import find_main_tree, find_tree_root
 
 STATE_FOLDER = ".deepwork"
 TMP_FOLDER = f"{STATE_FOLDER}/tmp"  # noqa: S108 - a folder of the project
+PLATFORMS: Final = ("claude", "codex", "cursor", "gemini", "opencode", "vscode", "windsurf", "zed", "generic")
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,12 @@ def _parse_database(value: Any) -> str:
     return text
 
 
-def _parse_first_word(value: Any) -> str:
-    return _parse_words(value)[0] if value else "claude"
+def _parse_platforms(value: Any) -> str:
+    """Return the first platform, the only one that a server writes for."""
+    names = _parse_words(value)
+    if not set(names) <= set(PLATFORMS):
+        raise ValueError
+    return names[0] if names else "claude"
 
 
 def _build_choice_parser(*words: str) -> Callable[[Any], str]:
@@ -231,8 +236,8 @@ OPTIONS: Final = (
     ),
     Option(
         "platform",
-        _parse_first_word,
-        "a name such as claude",
+        _parse_platforms,
+        f"{', '.join(PLATFORMS[:-1])} or {PLATFORMS[-1]}",
         "Which client to write review tasks for.",
         ("platforms",),
     ),

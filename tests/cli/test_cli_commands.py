@@ -108,3 +108,9 @@ def test_events_are_followed_as_they_happen(tmp_path: Path):
     tail.send_signal(signal.SIGINT)
     assert tail.wait(timeout=60) == 130
     tail.stdout.close()
+
+
+def test_the_help_of_serve_names_the_platforms(tmp_path: Path):
+    shown = " ".join(run_deepwork(tmp_path, "serve", "--help").out.split())
+
+    assert "One of claude, codex, cursor, gemini, opencode, vscode, windsurf, zed, generic." in shown

@@ -240,7 +240,7 @@ def test_overlapping_files_are_a_warning(world: World):
 
     assert answer["success"]
     assert answer["conflicts_with"] == [plan["api"]]
-    assert "'api'" in answer["warning"]
+    assert answer["warning"] == "Its files overlap with those of 'api': src/api/routes.py."
     assert "warning" in plan.claim("folder", world.register_agent())
     assert plan.claim("docs", world.register_agent())["conflicts_with"] == [plan["route"]]
 

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from deepwork.plans.models import parse_likely_files
-from deepwork.plans.rules.file_overlaps import ActiveTask, FileSet, OverlapIndex, find_overlapping
+from deepwork.plans.rules.file_overlaps import (
+    ActiveTask,
+    FileSet,
+    OverlapIndex,
+    find_overlapping,
+    list_shared_files,
+)
 from plans.make import make_task
 
 FREE: list[object] = ["a.py", ["a.py", 1, None, "b"], [], 7, {"a": 1}, None]
@@ -52,6 +58,23 @@ def test_overlapping_file_sets_are_detected(one: str, other: str):
 def test_separate_file_sets_do_not_overlap(one: str, other: str):
     assert not FileSet([one]).overlaps(FileSet([other]))
     assert not FileSet([other]).overlaps(FileSet([one]))
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "shared"),
+    [
+        (("src/a.py", "b"), ("./src/a.py", "c"), ["src/a.py"]),
+        (("src",), ("src/a.py", "src/b.py"), ["src/a.py", "src/b.py"]),
+        (("src/a.py",), ("src",), ["src/a.py"]),
+        (("**/*.md", "x.py"), ("docs/a.md",), ["docs/a.md"]),
+        (("src/*.py", "x.py"), ("src/a*",), ["src/*.py"]),
+        (("src",), ("src/",), ["src"]),
+    ],
+)
+def test_shared_files_are_named_as_exactly_as_possible(
+    own: tuple[str, ...], theirs: tuple[str, ...], shared: list[str]
+):
+    assert list_shared_files(own, theirs) == shared
 
 
 def test_a_task_overlaps_neither_with_itself_nor_with_a_task_without_files():

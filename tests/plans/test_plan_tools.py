@@ -69,11 +69,13 @@ def test_every_source_type_is_accepted(world: World, source: str):
         {"name": ""},
         {"name": " "},
         {"name": "x" * 201},
-        {"source_content": ""},
+        {"source_content": 1},
         {"source_type": "telepathy"},
         {"colour": "red"},
         {"repository_path": ""},
         {"repository_path": "~nobody-of-that-name/x"},
+        {"repository_paths": ["a", "b"]},
+        {"repository_paths": "a"},
     ],
 )
 def test_an_invalid_workflow_is_an_input_error(world: World, bad: dict[str, Any]):
@@ -86,6 +88,27 @@ def test_a_repository_path_is_relative_to_the_project(world: World):
 
     root = Path(world.app.settings.project_root)
     assert world.call("workflow_get", id=id)["repository_path"] == str(root / "other")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"repository_paths": ["sub/../other", "other"]},
+        {"repository_path": "other", "repository_paths": ["other"]},
+        {"repository_path": "other", "repository_paths": []},
+    ],
+)
+def test_a_repository_can_be_named_in_a_list(world: World, given: dict[str, Any]):
+    id = world.create_workflow(**given)
+
+    root = Path(world.app.settings.project_root)
+    assert world.call("workflow_get", id=id)["repository_path"] == str(root / "other")
+
+
+def test_a_request_may_be_empty(world: World):
+    id = world.create_workflow(source_content="")
+
+    assert world.call("workflow_get", id=id)["source_content"] == ""
 
 
 def test_a_creation_repeated_under_one_key_creates_one_workflow(world: World):

@@ -463,7 +463,7 @@ def test_the_name_of_a_template_file_cannot_be_reused(app: Application, tmp_path
 
     error = expect_error(app, "template_create", name="release", template={"tasks": [{"name": "a"}]})
 
-    assert error.code is Code.DUPLICATE_TEMPLATE
+    assert (error.code, error.recoverable) == (Code.DUPLICATE_TEMPLATE, True)
     assert "file:project:r" in error.message
 
 

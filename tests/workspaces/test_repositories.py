@@ -130,7 +130,18 @@ def test_a_template_is_applied_to_the_given_repository(app: Application, tmp_pat
     assert call_tool(app, "workflow_get", id=id)["repository_path"] == str(tmp_path / "other")
 
 
-def test_in_the_global_store_each_project_sees_its_own_plans(
+def test_a_template_is_applied_to_the_only_repository_of_a_list(app: Application, tmp_path: Path):
+    create_repository(tmp_path / "other")
+
+    id = call_tool(
+        app, "template_apply", template_id="bugfix", workflow_name="W", repository_paths=["other"],
+        variables={"bug": "x"},
+    )["workflow_id"]  # fmt: skip
+
+    assert call_tool(app, "workflow_get", id=id)["repository_path"] == str(tmp_path / "other")
+
+
+def test_in_the_global_store_plans_of_all_projects_are_listed(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -140,8 +151,13 @@ def test_in_the_global_store_each_project_sees_its_own_plans(
     mine, _ = create_plan(one)
     theirs, _ = create_plan(two)
 
-    assert [each["id"] for each in call_tool(one, "workflow_list")["workflows"]] == [mine]
-    assert [each["id"] for each in call_tool(two, "workflow_list")["workflows"]] == [theirs]
+    listed = call_tool(one, "workflow_list")["workflows"]
+    assert {each["id"]: each["repository_path"] for each in listed} == {
+        mine: str(tmp_path / "one"), theirs: str(tmp_path / "two"),
+    }  # fmt: skip
+    assert [each["id"] for each in call_tool(one, "workflow_list", repository_path=".")["workflows"]] == [
+        mine
+    ]
     assert call_tool(two, "workflow_list", repository_path="*")["total"] == 2
     assert call_tool(two, "workflow_get", id=mine)["repository_path"] == str(tmp_path / "one")
     agent = call_tool(one, "agent_register", name="Ada", runtime="codex")["id"]

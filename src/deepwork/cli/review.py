@@ -23,7 +23,7 @@ from deepwork.cli.framework.output import print_answer, to_printable
 from deepwork.cli.framework.progress import ProgressBar
 from deepwork.cli.framework.tool_commands import ToolGroup
 from deepwork.cli.main import print_error
-from deepwork.config import build_child_environment
+from deepwork.config import PLATFORMS, build_child_environment
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.git.command import Git
 from deepwork.reviews import rendering, rules
@@ -45,7 +45,7 @@ _EXIT_REVIEW_DUE, _EXIT_UNKNOWN = 1, 2
     "--files", multiple=True, metavar="FILE", help="Review these files; `-` reads names from stdin."
 )
 @click.option("--base-ref", metavar="REF", help="Compare with this branch, tag or commit.")
-@click.option("--platform", metavar="NAME", help="Output format: claude, codex, gemini, opencode, generic.")
+@click.option("--platform", metavar="NAME", help=f"Output format: {', '.join(PLATFORMS)}.")
 @click.option("--again", is_flag=True, help="Include reviews that already passed.")
 @click.option("--check", is_flag=True, help="Exit code 1 if a review is due, 2 if unknown.")
 @json_option

@@ -8,7 +8,7 @@ import click
 
 from deepwork.cli.framework.logs import log_format_option
 from deepwork.cli.framework.options import load_command_settings, place_options
-from deepwork.config import OPTIONS
+from deepwork.config import OPTIONS, PLATFORMS
 
 _OPTION_HELP = {option.name: option.help for option in OPTIONS}
 
@@ -27,7 +27,7 @@ _OPTION_HELP = {option.name: option.help for option in OPTIONS}
 @click.option("--output-schemas", is_flag=True, help=_OPTION_HELP["output_schemas"])
 @click.option("--no-quality-gate", is_flag=True, help="Do not review the outputs of steps.")
 @click.option("--external-runner", metavar="NAME", help=_OPTION_HELP["external_runner"])
-@click.option("--platform", metavar="NAME", help=_OPTION_HELP["platform"])
+@click.option("--platform", metavar="NAME", help=f"{_OPTION_HELP['platform']} One of {', '.join(PLATFORMS)}.")
 @click.option("--log-level", metavar="LEVEL", help=_OPTION_HELP["log_level"])
 @log_format_option
 def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> None:

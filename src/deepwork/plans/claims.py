@@ -29,7 +29,12 @@ from deepwork.plans.models import (
 )
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed, RefusalReason
-from deepwork.plans.rules.file_overlaps import ActiveTask, build_path_query, find_overlapping
+from deepwork.plans.rules.file_overlaps import (
+    ActiveTask,
+    build_path_query,
+    find_overlapping,
+    list_shared_files,
+)
 from deepwork.plans.rules.transitions import derive_released_status
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
@@ -37,7 +42,7 @@ from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.records import copy_with
 
-_MAX_NAMED_TASKS = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -251,7 +256,7 @@ class ClaimService:
             return _build_refusal(
                 "workflow", f"Workflow {workflow.name!r} is {workflow.status}; its tasks cannot be claimed."
             )
-        open_ones, count = self._tasks.list_open_dependencies(task, _MAX_NAMED_TASKS)
+        open_ones, count = self._tasks.list_open_dependencies(task, _MAX_NAMED)
         if count:
             return _build_refusal("blocked", f"It waits for {_format_names(open_ones, count)}.")
         if others.count >= workflow.max_parallel_tasks:
@@ -362,7 +367,10 @@ def _require_unfinished(task: Task) -> None:
 
 def _list_warnings(task: Task, conflicts: Sequence[ActiveTask]) -> Iterator[str]:
     if conflicts:
-        yield f"Its files overlap with those of {_format_names(conflicts, len(conflicts))}."
+        theirs = tuple(name for other in conflicts for name in other.files)
+        shared = list_shared_files(task.files, theirs)
+        names = _format_names(conflicts, len(conflicts))
+        yield f"Its files overlap with those of {names}: {_format_first(shared)}."
     if task.status.is_running:
         yield f"It was {task.status} without a claim: someone may be working on it."
 
@@ -377,5 +385,9 @@ def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:
 
 
 def _format_names(tasks: Sequence[RelatedTask | ActiveTask], count: int) -> str:
-    names = ", ".join(repr(task.name) for task in tasks[:_MAX_NAMED_TASKS])
-    return names + (f" and {count - _MAX_NAMED_TASKS} more" if count > _MAX_NAMED_TASKS else "")
+    return _format_first([repr(task.name) for task in tasks[:_MAX_NAMED]], count)
+
+
+def _format_first(names: Sequence[str], count: int | None = None) -> str:
+    more = (len(names) if count is None else count) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

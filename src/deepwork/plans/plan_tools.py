@@ -11,7 +11,7 @@ from deepwork.agents.presence import Presence
 from deepwork.answers import Done
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Database, Transaction
-from deepwork.errors import NotFound
+from deepwork.errors import InvalidInput, NotFound
 from deepwork.names import new_id
 from deepwork.plans import summary as summaries
 from deepwork.plans.claims import ClaimService
@@ -76,7 +76,7 @@ class PlanTools:
         has_many_projects: bool = False,
         file_conflicts: FileConflicts = FileConflicts.WARN,
     ) -> None:
-        """`has_many_projects`: the store is shared by projects, so lists default to this project."""
+        """`has_many_projects`: the store is shared by projects, so lists name the project of each plan."""
         self._database = database
         self._presence = presence
         self._repositories = repositories
@@ -88,16 +88,17 @@ class PlanTools:
         self,
         name: Name,
         source_type: SourceType,
-        source_content: Annotated[Text, Field(description="The prompt or issue itself")],
+        source_content: Annotated[str, Field(description="The prompt or issue itself")],
         source_ref: Annotated[str | None, Field(description="URL or identifier")] = None,
         repository_path: Annotated[str | None, Field(description="Default: this project")] = None,
+        repository_paths: list[str] | None = None,
         max_parallel_tasks: Parallelism = 1,
         auto_create_workspaces: Annotated[
             bool, Field(description="A worktree for each parallel task")
         ] = False,
     ) -> WorkflowCreated:
         """Create a workflow for a request; next, set its plan."""
-        located = self._repositories.locate(repository_path)
+        located = self._locate_repository(repository_path, repository_paths or ())
         with self._database.transaction() as tx:
             self._repositories.ensure_known(tx, located)
             workflow = Planner(tx).create(
@@ -154,7 +155,7 @@ class PlanTools:
     @tool("read")
     def workflow_list(
         self,
-        repository_path: Annotated[str | None, Field(description="`*`: all repositories")] = None,
+        repository_path: str | None = None,
         status: list[PlanStatus] | None = None,
         limit: Limit200 = 20,
         offset: Annotated[int, Field(ge=0)] = 0,
@@ -165,9 +166,9 @@ class PlanTools:
             found, total = PlanStore(tx).list_matching(
                 statuses=status, repository_path=located, limit=limit, offset=offset
             )
-            return PlanList(
-                workflows=[WorkflowLine.from_workflow(workflow) for workflow in found], total=total
-            )
+            with_repository = located is None and self._has_many_projects
+            lines = [WorkflowLine.from_workflow(each, with_repository=with_repository) for each in found]
+            return PlanList(workflows=lines, total=total)
 
     @tool("work")
     def workflow_set_plan(self, id: Id, plan: Plan) -> PlanSet:
@@ -319,9 +320,18 @@ class PlanTools:
 
     def _resolve_repository_filter(self, repository_path: str | None) -> str | None:
         """Return the repository whose plans a list shows; None for all."""
-        if repository_path == "*" or (repository_path is None and not self._has_many_projects):
-            return None
-        return self._repositories.locate(repository_path)
+        return None if repository_path in (None, "*") else self._repositories.locate(repository_path)
+
+    def _locate_repository(self, repository_path: str | None, listed: Sequence[str]) -> str:
+        """Return the repository of a new plan, which is named once or in a list."""
+        given = listed if repository_path is None else (repository_path, *listed)
+        located = {self._repositories.locate(path) for path in given or (None,)}
+        if len(located) > 1:
+            raise InvalidInput(
+                f"`repository_paths` names {len(located)} repositories; a plan is for one.",
+                suggestion="Create a workflow for each repository.",
+            )
+        return located.pop()
 
 
 def _build_task_views(

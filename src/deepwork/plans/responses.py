@@ -39,10 +39,13 @@ class WorkflowLine(Answer):
     source_type: SourceType
     created_at: int
     updated_at: int
+    repository_path: str | None = None
+    """Only in lists of several repositories."""
 
     @classmethod
-    def from_workflow(cls, workflow: Workflow) -> Self:
-        return cls(**{name: getattr(workflow, name) for name in cls.model_fields})
+    def from_workflow(cls, workflow: Workflow, *, with_repository: bool = False) -> Self:
+        names = cls.model_fields if with_repository else cls.model_fields.keys() - {"repository_path"}
+        return cls(**{name: getattr(workflow, name) for name in names})
 
 
 class PlanList(Answer):

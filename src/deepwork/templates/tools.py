@@ -100,6 +100,7 @@ class TemplateTools:
         workflow_name: Name,
         variables: Annotated[dict[str, str] | None, Field(description="Values by name")] = None,
         repository_path: Annotated[str | None, Field(description="Default: this project")] = None,
+        repository_paths: list[str] | None = None,
         max_parallel_tasks: Parallelism = 1,
     ) -> TemplateApplied:
         """Create a workflow with the plan of a template, ready to work on."""
@@ -113,6 +114,7 @@ class TemplateTools:
                 source_content=rules.render_source(template, workflow_name, plan.values),
                 source_ref=template.id,
                 repository_path=repository_path,
+                repository_paths=repository_paths,
                 max_parallel_tasks=max_parallel_tasks,
             )
             details = {"approach": template.description or ""}
@@ -129,6 +131,7 @@ class TemplateTools:
                 f"Template {template.name!r} already exists{where}.",
                 code=Code.DUPLICATE_TEMPLATE,
                 suggestion="Choose another name.",
+                recoverable=True,
             )
         tx.emit(TemplateEvent.CREATED, TemplateView.from_template(template).model_dump(mode="json"))
 

@@ -37,6 +37,15 @@ def find_overlapping(files: tuple[str, ...], others: Iterable[ActiveTask]) -> li
     return [other for other in others if other.files and own.overlaps(_build_file_set(other.files))]
 
 
+def list_shared_files(files: tuple[str, ...], theirs: tuple[str, ...]) -> list[str]:
+    """Return what the two have in common, sorted; of a folder or glob and a path in it, the path."""
+    own, other = _build_file_set(files), _build_file_set(theirs)
+    shared = {name for name in own.paths if other.overlaps(FileSet([name]))}
+    shared |= {name for name in other.paths if own.overlaps(FileSet([name]))}
+    folders = {folder for path in shared for folder in _list_parents(path)}
+    return sorted(shared - folders) or [name for name in files if other.overlaps(FileSet([name]))]
+
+
 class PathQuery(NamedTuple):
     """Which plain paths overlap with a task's files."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from application import call_tool, make_app
 from deepwork.errors import Code
+from deepwork.files.state import make_state_folder
 from deepwork.server.application import Application
 from tracking.make import (
     complete_task,
@@ -108,6 +109,24 @@ def test_a_rename_is_a_deletion_an_addition_and_a_pair(app: Application, shop: P
 
     assert get_changed_files(answer) == {"added": ["src/basket.py"], "deleted": ["src/cart.py"]}
     assert answer["renamed"] == [{"from": "src/cart.py", "to": "src/basket.py", "similarity": 100}]
+    shown = call_tool(app, "get_task_diff", task_id=id)["files"]
+    assert {each["path"]: (each["added"], each["removed"]) for each in shown} == {
+        "src/basket.py": (20, 0), "src/cart.py": (0, 20),
+    }  # fmt: skip
+
+
+def test_the_ignore_file_of_deepwork_is_not_a_change_of_the_project(app: Application, shop: Path):
+    commit(shop, "track the state folder", **{".gitignore": "/deepwork.db*\n"})
+    make_state_folder(shop / ".deepwork")
+    write_files(shop, note_txt="mine\n")
+    assert ".deepwork/.gitignore" in run_git(shop, "ls-files", "--others", "--exclude-standard")
+    id = create_task(app, create_workflow_and_phase(app))
+    write_files(shop, b_txt="changed\n")
+
+    answer = complete_task(app, id)
+
+    assert answer["preexisting"] == ["note.txt"]
+    assert get_changed_files(answer) == {"modified": ["b.txt"]}
 
 
 def test_a_binary_file_is_listed_and_marked_in_the_diff(app: Application, shop: Path):

@@ -80,14 +80,22 @@ class TreeSnapshotStore:
         if before.tree == after.tree:
             found = SnapshotDiff()
         else:
-            flags = ("--numstat",) if counted else ()
             trees = check_hash(before.tree), check_hash(after.tree)
             try:
-                output = self._index.run(*_DIFF_COMMAND, "-M", "-l200", *flags, *trees, env=DIFF_ENVIRONMENT)
+                found = self._diff_contents(trees, counted=counted)
             except GitError:  # too large to compare, or contents are missing in a partial clone
-                output = self._index.run(*_DIFF_COMMAND, "--no-renames", *trees)
-            found = parse_raw_diff(output)
+                found = parse_raw_diff(self._index.run(*_DIFF_COMMAND, "--no-renames", *trees))
         return add_listed_changes(before, after, found)
+
+    def _diff_contents(self, trees: tuple[str, str], *, counted: bool) -> SnapshotDiff:
+        flags = ("--numstat",) if counted else ()
+        output = self._index.run(*_DIFF_COMMAND, "-M", "-l200", *flags, *trees, env=DIFF_ENVIRONMENT)
+        found = parse_raw_diff(output)
+        if not counted or not found.renamed:
+            return found
+        # Git counts the lines that differ between the two names; we list a deletion and an addition.
+        output = self._index.run(*_DIFF_COMMAND, "--no-renames", *flags, *trees, env=DIFF_ENVIRONMENT)
+        return replace(found, files=parse_raw_diff(output).files)
 
     def get_patch(self, before: Snapshot, after: Snapshot, path: str, max_bytes: int) -> Patch:
         trees = check_hash(before.tree), check_hash(after.tree)

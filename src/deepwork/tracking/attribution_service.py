@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from deepwork.config import STATE_FOLDER
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import DeepworkError
 from deepwork.git.snapshot_types import (
@@ -168,7 +169,7 @@ class AttributionService:
             preexisting=tuple(
                 _to_text(change.path)
                 for change in snapshots.list_uncommitted(first)
-                if change.path not in changed
+                if change.path not in changed and not _is_own_file(change)
             ),
             warnings=(*ended.warnings, *_list_history_warnings(progress)),
         )
@@ -232,6 +233,11 @@ def _add_details(
         before_tree=first.before.tree,
         after_tree=last.after.tree,
     )
+
+
+def _is_own_file(change: FileChange) -> bool:
+    """Whether it is the .gitignore that deepwork wrote itself and nobody has committed yet."""
+    return change.before is None and f"/{change.path}".endswith(f"/{STATE_FOLDER}/.gitignore")
 
 
 def _to_text(path: str) -> str:

@@ -12,6 +12,7 @@ from application import LEASE_MS, NOW, Clock, call_tool, list_event_types, list_
 from deepwork.agents.leases import LeaseStore
 from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, NotFound
 from deepwork.server.application import Application
+from deepwork.setup.clients import BY_NAME
 
 
 def test_a_new_agent_is_online(app: Application):
@@ -51,6 +52,14 @@ def test_enum_values_are_case_insensitive(app: Application):
     id = register_agent(app, runtime="CLAUDE_CODE", role="Coordinator")
 
     assert call_tool(app, "agent_get", id=id)["runtime"] == "claude_code"
+
+
+@pytest.mark.parametrize("name", [*BY_NAME, *(name.replace("-", "_") for name in BY_NAME)])
+def test_a_runtime_can_be_spelled_as_in_setup(app: Application, name: str):
+    id = register_agent(app, runtime=name)
+
+    assert call_tool(app, "agent_get", id=id)["runtime"] == name.replace("-", "_")
+    assert [each["id"] for each in call_tool(app, "agent_list", runtime=name)["agents"]] == [id]
 
 
 def test_a_heartbeat_returns_when_the_next_one_is_due(app: Application, clock: Clock):

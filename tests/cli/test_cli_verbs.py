@@ -140,3 +140,11 @@ def test_only_definitions_and_settings_reach_git(tmp_path: Path):
         ".deepwork/config.yml",
         ".deepwork/jobs/a/job.yml",
     }
+
+
+def test_a_word_of_several_can_be_written_with_hyphens(tmp_path: Path):
+    assert run_deepwork(tmp_path, "agents", "register", "Ada", "claude-code").code == 0
+
+    assert '"runtime":"claude_code"' in run_deepwork(tmp_path, "agents", "list", "--json").out.replace(
+        " ", ""
+    )

@@ -153,8 +153,8 @@ def test_a_plan_can_be_json_in_a_file_or_in_the_argument(tmp_path: Path):
         ("summary: s\ntasks:\n  - name: a\n    sequence: -1\n", "p.yml:4: `tasks[0].sequence`: input should be greater than or equal to 0, not -1."),
         ("summary: s\ntasks: []\n", "p.yml:2: The plan has no tasks."),
         ("summary: s\ntasks:\n  - name: a\n  - name: b\n    depends_on: [x]\n", "p.yml:4: Task 'b' depends on 'x', which is not in the plan."),
-        ("- a\n", "p.yml:1: Input should be a valid dictionary or instance of Plan."),
-        ("", "p.yml:1: Input should be a valid dictionary or instance of Plan."),
+        ("- a\n", 'p.yml:1: It must be an object, not ["a"].'),
+        ("", "p.yml:1: It must be an object, not null."),
     ],
 )  # fmt: skip
 def test_problems_of_a_plan_are_reported_by_line(tmp_path: Path, text: str, said: str):

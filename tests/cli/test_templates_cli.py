@@ -91,7 +91,7 @@ def test_a_template_is_created_from_a_workflow(tmp_path: Path):
 def test_problems_are_reported(tmp_path: Path):
     (tmp_path / "r.yml").write_text("tasks:\n  - name: a\nvariables:\n  - name: 3\n")
 
-    assert "r.yml:4: `variables[0].name`: input should be a valid string" in (
+    assert "r.yml:4: `variables[0].name` must be a string" in (
         run_deepwork(tmp_path, "templates", "create", "ours", "r.yml").err
     )
     assert "'version' is not of the form name=value" in (

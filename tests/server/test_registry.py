@@ -88,11 +88,12 @@ def test_every_description_is_one_short_line(registry: dict[str, ToolSpec]):
     [
         ({}, "`name` is missing. `runtime` is missing."),
         ({"name": "a", "runtime": "codex", "nmae": 1}, "There is no parameter `nmae`. Did you mean `name`?"),
-        ({"name": 5, "runtime": "codex"}, "`name`: input should be a valid string, not 5."),
+        ({"name": 5, "runtime": "codex"}, "`name` must be a string, not 5."),
         ({"name": "", "runtime": "codex"}, "`name`: string should have at least 1 character, not ''."),
-        ({"name": "a", "runtime": "cobol"}, "`runtime` must be 'claude_code', 'codex', 'opencode' or 'custom', not 'cobol'."),
-        ({"name": "a", "runtime": "codex", "capabilities": ["x", 3]}, "`capabilities[1]`: input should be a valid string, not 3."),
-        ({"name": "a", "runtime": "codex", "metadata": "no"}, "`metadata`: input should be a valid dictionary, not 'no'."),
+        ({"name": "a", "runtime": "cobol"}, "`runtime` must be 'claude_code', 'codex', 'opencode', 'cursor', 'vscode', 'gemini', 'windsurf', 'zed', 'claude_desktop' or 'custom', not 'cobol'."),
+        ({"name": "a", "runtime": "codex", "capabilities": ["x", 3]}, "`capabilities[1]` must be a string, not 3."),
+        ({"name": "a", "runtime": "codex", "metadata": "no"}, "`metadata` must be an object, not 'no'."),
+        ({"name": None, "runtime": "codex", "capabilities": {"a": True}}, '`name` must be a string, not null. `capabilities` must be a list, not {"a": true}.'),
     ],
 )  # fmt: skip
 def test_invalid_arguments_are_named_in_the_error(
@@ -103,6 +104,26 @@ def test_invalid_arguments_are_named_in_the_error(
 
     assert refused.value.message == said
     assert "agent_register" in refused.value.suggestion
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "said"),
+    [
+        ("complete_task", {"task_id": "tt_1", "status": "success", "outcome": "done"}, "`outcome` must be an object, not 'done'."),
+        ("workflow_set_plan", {"id": "wf_1", "plan": {"summary": "s", "tasks": [1]}}, "`plan.tasks[0]` must be an object, not 1."),
+        ("workflow_list", {"limit": 1.5}, "`limit` must be a whole number, not 1.5."),
+        ("workflow_list", {"offset": "x"}, "`offset` must be a whole number, not 'x'."),
+        ("workflow_get", {"id": "wf_1", "include_tasks": "maybe"}, "`include_tasks` must be true or false, not 'maybe'."),
+        ("workflow_get_summary", {"id": "wf_1", "format": "xml"}, "`format` must be 'json' or 'markdown', not 'xml'."),
+    ],
+)  # fmt: skip
+def test_errors_use_the_words_of_json(
+    registry: dict[str, ToolSpec], tool: str, given: dict[str, Any], said: str
+):
+    with pytest.raises(InvalidInput) as refused:
+        registry[tool].validate_arguments(given)
+
+    assert refused.value.message == said
 
 
 def test_many_problems_are_truncated_and_counted(registry: dict[str, ToolSpec]):

@@ -353,7 +353,7 @@ def test_a_value_must_be_text(app: Application):
 
     error = expect_error(app, "template_apply", template_id="release", workflow_name="W", variables={"x": 1})
 
-    assert error.message == "`variables.x`: input should be a valid string, not 1."
+    assert error.message == "`variables.x` must be a string, not 1."
 
 
 def test_values_that_make_task_names_equal_are_refused_and_nothing_is_created(app: Application):

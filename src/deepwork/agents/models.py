@@ -28,10 +28,28 @@ class Role(CaseInsensitiveEnum):
 
 
 class Runtime(CaseInsensitiveEnum):
+    """The client that an agent runs in: those that `deepwork setup` configures, and any other."""
+
     CLAUDE_CODE = "claude_code"
     CODEX = "codex"
     OPENCODE = "opencode"
+    CURSOR = "cursor"
+    VSCODE = "vscode"
+    GEMINI = "gemini"
+    WINDSURF = "windsurf"
+    ZED = "zed"
+    CLAUDE_DESKTOP = "claude_desktop"
     CUSTOM = "custom"
+
+    @classmethod
+    def _missing_(cls, value: object) -> CaseInsensitiveEnum | None:
+        """Accept the spelling of `setup` too: `claude-code`."""
+        return super()._missing_(normalize_runtime(value) if isinstance(value, str) else value)
+
+
+def normalize_runtime(name: str) -> str:
+    """Return the name of a runtime as it is stored."""
+    return name.strip().lower().replace("-", "_")
 
 
 class AgentEvent(CaseInsensitiveEnum):

@@ -8,7 +8,15 @@ from typing import Annotated, Any, ClassVar
 from deepwork.agents import rules
 from deepwork.agents.interfaces import TaskDirectory
 from deepwork.agents.leases import LeaseStore
-from deepwork.agents.models import Agent, AgentEvent, AgentStatus, LivingStatus, Role, Runtime
+from deepwork.agents.models import (
+    Agent,
+    AgentEvent,
+    AgentStatus,
+    LivingStatus,
+    Role,
+    Runtime,
+    normalize_runtime,
+)
 from deepwork.agents.presence import Presence
 from deepwork.agents.responses import AgentList, AgentRegistered, AgentView, Heartbeat, Unregistered
 from deepwork.agents.store import AgentStore
@@ -136,7 +144,7 @@ class AgentTools:
             agents, total = AgentStore(tx).list_matching(
                 statuses=status,
                 role=role,
-                runtime=runtime and runtime.lower(),
+                runtime=runtime and normalize_runtime(runtime),
                 alive_since=self._presence.get_alive_since(tx),
                 limit=limit,
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from deepwork.agents.models import Agent, AgentStatus, Role
+from deepwork.agents.models import Agent, AgentStatus, Role, normalize_runtime
 from deepwork.agents.responses import AgentView
 from deepwork.agents.store import AgentStore
 from deepwork.dashboard import offered_actions
@@ -99,7 +99,7 @@ def read_agents(context: ReadContext, query: AgentQuery) -> Agents:
     found, total = AgentStore(context.tx).list_matching(
         statuses=[query.status] if query.status else None,
         role=query.role,
-        runtime=query.runtime and query.runtime.lower(),
+        runtime=query.runtime and normalize_runtime(query.runtime),
         alive_since=context.presence.get_alive_since(context.tx),
         limit=query.limit + 1,
         after=query.cursor,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.agents import rules as agent_rules
 from deepwork.agents.interfaces import TaskDirectory
-from deepwork.agents.models import Agent, LivingStatus
+from deepwork.agents.models import Agent, LivingStatus, normalize_runtime
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.call import current_call
@@ -238,7 +238,7 @@ class MessageTools:
         agents, _ = AgentStore(tx).list_matching(
             statuses=[wanted.status] if wanted and wanted.status else list(LivingStatus),
             role=wanted.role if wanted else None,
-            runtime=wanted.runtime.lower() if wanted and wanted.runtime else None,
+            runtime=normalize_runtime(wanted.runtime) if wanted and wanted.runtime else None,
             alive_since=self._presence.get_alive_since(tx),
             limit=MAX_LIST,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,24 @@ from deepwork.errors import InvalidInput
 
 MAX_NAMED = 5
 MAX_SHOWN = 60
+
+_OBJECT, _WHOLE_NUMBER = "an object", "a whole number"
+_WANTED = {
+    "string_type": "a string",
+    "list_type": "a list",
+    "dict_type": _OBJECT,
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "int_type": _WHOLE_NUMBER,
+    "int_parsing": _WHOLE_NUMBER,
+    "int_from_float": _WHOLE_NUMBER,
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "none_required": "null",
+}
+"""Words of JSON for the types of pydantic's errors, which speak of Python."""
 
 
 def build_argument_error(tool: str, error: ValidationError, parameters: Sequence[str]) -> InvalidInput:
@@ -34,10 +53,12 @@ def format_problem(problem: dict[str, Any], parameters: Sequence[str]) -> str:
     if kind == "extra_forbidden":
         close = difflib.get_close_matches(path, parameters, n=1)
         return f"There is no parameter `{path}`." + (f" Did you mean `{close[0]}`?" if close else "")
-    if kind == "enum":
-        return f"`{path}` must be {problem['ctx']['expected']}, not {_format_value(problem['input'])}."
+    given = _format_value(problem["input"])
+    wanted = problem["ctx"]["expected"] if kind in ("enum", "literal_error") else _WANTED.get(kind)
+    if wanted:
+        return f"{f'`{path}`' if path else 'It'} must be {wanted}, not {given}."
     message = problem["msg"][0].lower() + problem["msg"][1:]
-    return f"`{path}`: {message}, not {_format_value(problem['input'])}."
+    return f"`{path}`: {message}, not {given}."
 
 
 def _format_path(location: tuple[str | int, ...]) -> str:
@@ -54,5 +75,5 @@ def _format_path(location: tuple[str | int, ...]) -> str:
 
 
 def _format_value(value: Any) -> str:
-    text = repr(value)
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

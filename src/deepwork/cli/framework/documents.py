@@ -171,8 +171,6 @@ def _format_problems(text: _SourceText, problems: list[tuple[ProblemPath, str]])
 def _format_problem(problem: dict[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
         return f"The key `{problem['loc'][-1]}` is unknown."
-    if not problem["loc"]:
-        return f"{problem['msg']}."
     from deepwork.server.argument_errors import format_problem
 
     return format_problem(problem, ())

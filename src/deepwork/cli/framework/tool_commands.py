@@ -246,10 +246,18 @@ def _build_remarks(shape: dict[str, Any]) -> Iterator[str]:
 def _choose_type(shape: dict[str, Any]) -> click.ParamType[Any]:
     shape = shape["items"] if shape.get("type") == "array" else shape
     if "enum" in shape:
-        return click.Choice(shape["enum"], case_sensitive=False)
+        return WordChoice(shape["enum"], case_sensitive=False)
     if shape.get("type") in ("integer", "number"):
         return click.INT if shape["type"] == "integer" else click.FLOAT
     return JsonParam() if shape.get("type") == "object" else click.STRING
+
+
+class WordChoice(click.Choice[str]):
+    """Words of an enum, which may be written with `-` for `_`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        is_known = value in self.choices or not isinstance(value, str)
+        return super().convert(value if is_known else value.replace("-", "_"), param, ctx)
 
 
 class JsonParam(click.ParamType[Any]):

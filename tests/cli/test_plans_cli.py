@@ -129,7 +129,8 @@ def test_a_plan_can_be_read_from_standard_input(tmp_path: Path, words: tuple[str
         "tasks_created": 4,
         "parallelizable_groups": 1,
         "status": "ready",
-    }
+        "warning": "max_parallel_tasks is 1: tasks that could run in parallel wait for it; raise it to let them.",
+    }  # fmt: skip
 
 
 def test_a_plan_can_be_json_in_a_file_or_in_the_argument(tmp_path: Path):

@@ -11,7 +11,7 @@ from scripts import tools_page
 
 import deepwork
 from deepwork.cli.main import COMMANDS
-from deepwork.config import OPTIONS
+from deepwork.config import OPTIONS, load_settings
 from deepwork.errors import Code
 from deepwork.names import CaseInsensitiveEnum
 
@@ -53,6 +53,19 @@ def test_the_settings_page_names_every_setting_with_its_variable():
 
     for option in OPTIONS:
         assert f"| `{option.key}` | `{option.environment_variable}` |" in text
+
+
+def test_the_example_of_the_settings_page_turns_nothing_off(tmp_path: Path):
+    [example] = re.findall(
+        r"```yaml title=\"\.deepwork/config\.yml\"\n(.+?)```", (DOCS / "settings.md").read_text(), re.DOTALL
+    )
+    (tmp_path / ".deepwork").mkdir()
+    (tmp_path / ".deepwork/config.yml").write_text(example)
+
+    settings = load_settings(tmp_path, environment={})
+
+    assert (settings.toolsets, settings.tools, settings.exclude_tools) == (("all",), (), ())
+    assert not settings.read_only
 
 
 def test_the_command_line_page_names_every_command():

@@ -192,7 +192,31 @@ def test_a_plan_creates_its_tasks_and_makes_the_workflow_ready(world: World):
         approach="Step by step.",
     )  # fmt: skip
 
+    warning = answer.pop("warning")
     assert answer == {"workflow_id": id, "tasks_created": 3, "parallelizable_groups": 2, "status": "ready"}
+    assert warning.startswith("max_parallel_tasks is 1: tasks that could run in parallel wait for it;")
+
+
+@pytest.mark.parametrize(
+    ("limit", "tasks"),
+    [
+        (2, [{"name": "a"}, {"name": "b"}]),
+        (1, [{"name": "a"}, {"name": "b", "sequence": 2}]),
+        (1, [{"name": "a"}, {"name": "b", "depends_on": ["a"]}, {"name": "c", "depends_on": ["b"]}]),
+    ],
+)
+def test_a_plan_that_the_limit_does_not_slow_down_has_no_warning(
+    world: World, limit: int, tasks: list[dict[str, Any]]
+):
+    id = world.create_workflow(max_parallel_tasks=limit)
+
+    assert "warning" not in set_plan(world, id, *tasks)
+
+
+def test_a_plan_of_independent_tasks_warns_that_they_wait_for_the_limit(world: World):
+    answer = set_plan(world, world.create_workflow(), *({"name": name, "depends_on": []} for name in "ab"))
+
+    assert answer["warning"].startswith("max_parallel_tasks is 1")
 
 
 def test_a_task_of_a_plan_is_stored_as_given(world: World):

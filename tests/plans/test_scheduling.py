@@ -171,6 +171,19 @@ def test_the_recommended_count_is_the_parallel_limit_minus_active_tasks(world: W
     assert plan.get_next_tasks()["recommended_count"] == 0, "never negative"
 
 
+def test_tasks_that_wait_for_the_default_limit_are_counted_in_a_warning(world: World):
+    plan = world.create_plan("a", "b", "c", {"name": "last", "sequence": 2}, max_parallel_tasks=1)
+
+    assert "2 tasks wait only for it" in plan.get_next_tasks()["warning"]
+    plan.set_status("a", "completed")
+    plan.claim("b", world.register_agent())
+    assert "1 task waits only for it" in plan.get_next_tasks()["warning"]
+    plan.set_status("c", "skipped")
+    assert "warning" not in plan.get_next_tasks()
+    plan.set_status("b", "completed")
+    assert "warning" not in plan.get_next_tasks()
+
+
 def test_no_more_tasks_are_recommended_than_available(world: World):
     assert world.create_plan("a", max_parallel_tasks=9).get_next_tasks()["recommended_count"] == 1
 

@@ -37,6 +37,7 @@ from deepwork.plans.responses import (
     WorkflowCreated,
     WorkflowLine,
 )
+from deepwork.plans.rules.graph import warn_of_sequential_plan
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import check_workflow_transition
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
@@ -183,6 +184,7 @@ class PlanTools:
                 tasks_created=len(outlines),
                 parallelizable_groups=len(groups),
                 status=workflow.status,
+                warning=warn_of_sequential_plan(outlines, workflow.max_parallel_tasks),
             )
 
     @tool("work")

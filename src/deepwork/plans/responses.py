@@ -254,6 +254,7 @@ class PlanSet(Answer):
     tasks_created: int
     parallelizable_groups: int
     status: PlanStatus
+    warning: str | None = None
 
 
 class TaskAdded(Answer):
@@ -344,6 +345,7 @@ class NextTasks(Answer):
     workflow_status: PlanStatus
     all_complete: bool
     reason: str | None = None
+    warning: str | None = None
 
 
 class AvailableTask(Answer):

@@ -19,7 +19,7 @@ from deepwork.plans.responses import (
     ProgressView,
 )
 from deepwork.plans.rules.file_overlaps import OverlapIndex
-from deepwork.plans.rules.graph import recommend_count
+from deepwork.plans.rules.graph import recommend_count, warn_of_waiting_tasks
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import derive_released_status
 from deepwork.plans.stores.plan_store import PlanStore
@@ -78,6 +78,7 @@ class Scheduler:
             reason=None
             if is_given_out
             else f"The workflow is {workflow.status}; its tasks cannot be claimed.",
+            warning=warn_of_waiting_tasks(free - room, workflow.max_parallel_tasks) if is_given_out else None,
         )
 
     def build_progress(self, workflow: Workflow, *, limit: int) -> ProgressView:

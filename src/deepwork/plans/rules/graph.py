@@ -143,6 +143,29 @@ def recommend_count(available: int, *, max_parallel: int, running: int) -> int:
     return max(0, min(available, max_parallel - running))
 
 
+def warn_of_sequential_plan(outlines: Sequence[Outline], max_parallel: int) -> str | None:
+    """Return that tasks will wait for a limit of 1 only, which is the default and easily overlooked."""
+    if max_parallel > 1 or not _can_run_in_parallel(outlines):
+        return None
+    return "max_parallel_tasks is 1: tasks that could run in parallel wait for it; raise it to let them."
+
+
+def warn_of_waiting_tasks(waiting: int, max_parallel: int) -> str | None:
+    """Return how many tasks could start now if the limit was not 1."""
+    if max_parallel > 1 or waiting < 1:
+        return None
+    tasks = "1 task waits" if waiting == 1 else f"{waiting} tasks wait"
+    return f"max_parallel_tasks is 1: {tasks} only for it; raise it to run them in parallel."
+
+
+def _can_run_in_parallel(outlines: Sequence[Outline]) -> bool:
+    """Return whether some tasks wait for the same tasks, and so not for each other."""
+    waits_for: list[object] = [
+        each.sequence if each.depends_on is None else frozenset(each.depends_on) for each in outlines
+    ]
+    return len(set(waits_for)) < len(waits_for)
+
+
 def validate_outlines(outlines: Sequence[Outline], *, existing: Sequence[Node] = ()) -> None:
     """Raise an error that lists every problem if the outlines are not a valid plan."""
     found = find_problems(outlines, existing=existing)

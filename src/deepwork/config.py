@@ -195,7 +195,10 @@ OPTIONS: Final = (
         in_file=False,
     ),
     Option(
-        "port", _build_integer_parser(1, 65_535), "a whole number from 1 to 65535", "The port to listen on."
+        "port",
+        _build_integer_parser(0, 65_535),
+        "a whole number from 0 to 65535",
+        "The port to listen on; 0 chooses a free one.",
     ),
     Option(
         "token",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import re
@@ -178,3 +179,21 @@ def _is_there(file: Path) -> bool:
 def test_a_configured_token_is_not_printed(tmp_path: Path, token: str):
     with Dashboard(tmp_path, token=token) as dashboard:
         assert (dashboard.token in dashboard.read_log()) is (not token)
+
+
+def test_port_0_chooses_a_free_port_and_prints_it(tmp_path: Path):
+    command = [*quick.build_command(), "dashboard", "--path", str(tmp_path), "--port", "0"]
+    environment = {**os.environ, "DEEPWORK_TOKEN": ""}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        printed = process.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)(/\?token=\S+)", printed)
+        assert found, printed
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=PATIENCE_SECONDS)
+        connection.request("GET", found[2])
+        answer = connection.getresponse()
+        connection.close()
+        process.terminate()
+
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    assert answer.headers["set-cookie"].startswith(f"deepwork_{found[1]}=")

@@ -55,13 +55,14 @@ async def serve_http(
     settings = app.settings
     address = require_safe_address(settings.host, has_token=bool(settings.token))
     make_state_folder(settings.token_file.parent)
+    socket = bind_socket(address, settings.port)
+    settings = replace(settings, port=socket.getsockname()[1])  # the system chose one if it was 0
     policy = build_policy(settings, address)
     if handler is None:
         policy = replace(policy, mcp_needs_token=True)
     redact_tokens_in_logs(policy.token)
     protocol = None if handler is None else create_mcp_app(app, handler)
     asgi_app = create_asgi_app(app, protocol, policy)
-    socket = bind_socket(address, settings.port)
     _print_addresses(settings, policy, address, has_mcp=handler is not None)
     if on_ready is not None:
         on_ready(f"{format_url(address, settings.port)}/?token={policy.token}")

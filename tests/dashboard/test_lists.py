@@ -30,7 +30,14 @@ def test_home_lists_items_that_need_a_person_and_running_and_recent_runs(world: 
     assert home["needs_you_total"] == 6
     assert {run["name"] for run in home["running"]} == {"Payments", "Release", "Later", "letter/main"}
     assert [run["name"] for run in home["recent"]] == ["Docs"]
-    assert home["counts"] == {"running": 3, "blocked": 1, "completed": 1, "failed": 0, "total": 5}
+    assert home["counts"] == {
+        "running": 3,
+        "blocked": 1,
+        "blockers": 1,
+        "completed": 1,
+        "failed": 0,
+        "total": 5,
+    }
     assert home["last_seq"] > 0
 
 
@@ -82,7 +89,7 @@ def test_settled_items_need_no_person(world: World, app: Application, page: Test
 
     assert [need["kind"] for need in read(page, "/home")["needs_you"]] == ["manual_review"]
     assert read(page, "/home")["counts"] == {
-        "running": 1, "blocked": 0, "completed": 1, "failed": 3, "total": 5,
+        "running": 1, "blocked": 0, "blockers": 0, "completed": 1, "failed": 3, "total": 5,
     }  # fmt: skip
     clock.advance(seconds=8 * 24 * 3600)
     assert needs(page, "manual_review") == []
@@ -102,7 +109,24 @@ def test_an_empty_store_has_an_empty_home(page: TestClient):
     home = read(page, "/home")
 
     assert (home["needs_you"], home["running"], home["recent"]) == ([], [], [])
-    assert home["counts"] == {"running": 0, "blocked": 0, "completed": 0, "failed": 0, "total": 0}
+    assert home["counts"] == {
+        "running": 0,
+        "blocked": 0,
+        "blockers": 0,
+        "completed": 0,
+        "failed": 0,
+        "total": 0,
+    }
+
+
+def test_home_counts_every_open_blocker(world: World, app: Application, page: TestClient):
+    track.create_blocker(app, world.tasks["build"], "And which comes second?")
+    track.create_blocker(app, f"{world.job}/polish", "To whom?")
+
+    counts = read(page, "/home")["counts"]
+
+    assert (counts["blocked"], counts["blockers"]) == (1, 3)
+    assert read(page, "/blockers")["total"] == 3
 
 
 # Blockers and decisions

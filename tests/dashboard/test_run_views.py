@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from deepwork.dashboard.tasks import COLUMNS
 from deepwork.server.application import Application
 from jobs import project as jobs
 from jobs.reviewer import Reviewer, make_failing_verdict
+from jobs.runs import call_job_tool as ask_job
 from jobs.runs import finish_step, start_job
 from tracking import make as track
 from workspaces.make import create_plan, create_repository
@@ -87,6 +89,50 @@ def test_a_session_has_its_steps_and_current_step(world: World, page: TestClient
     assert run["session"]["steps"][0]["outputs"] == {"draft.md": "draft.md"}
     assert [phase["status"] for phase in run["phases"]] == ["completed", "in_progress", "pending"]
     assert [action["tool"] for action in run["actions"]] == ["abort_workflow"]
+
+
+def test_a_session_has_only_its_own_stack(app: Application, page: TestClient, tmp_path: Path):
+    jobs.write_job(tmp_path, "letter", [jobs.make_step("draft")])
+    ended, outer, inner = (_start_letter(app) for _ in range(3))
+    ask_job(app, "abort_workflow", session_id=ended, explanation="Not needed.")
+    _move_to_other_process(app, inner)
+
+    stacks = {
+        id: [entry["session_id"] for entry in read(page, f"/runs/{id}")["session"]["stack"]]
+        for id in (ended, outer, inner)
+    }
+
+    assert stacks == {ended: [], outer: [outer], inner: [inner]}
+
+
+def test_nested_sessions_have_one_stack(app: Application, page: TestClient, tmp_path: Path):
+    jobs.write_job(tmp_path, "letter", [jobs.make_step("draft")])
+    both = [_start_letter(app), _start_letter(app)]
+
+    for id in both:
+        assert [entry["session_id"] for entry in read(page, f"/runs/{id}")["session"]["stack"]] == both
+
+
+def _start_letter(app: Application) -> str:
+    begun = ask_job(app, "start_workflow", goal="Write.", job_name="letter", workflow_name="main")
+    id: str = begun["begin_step"]["session_id"]
+    return id
+
+
+def _move_to_other_process(app: Application, id: str) -> None:
+    with app.database.transaction() as tx:
+        data = json.loads(tx.fetch_value("SELECT data FROM job_sessions WHERE id = :id", id=id))
+        text = json.dumps(data | {"process": "another"})
+        tx.execute("UPDATE job_sessions SET data = :data WHERE id = :id", id=id, data=text)
+
+
+def test_a_run_has_all_its_issues_and_its_open_blockers(world: World, app: Application, page: TestClient):
+    call_tool(app, "log_issue", task_id=world.tasks["build"], type="other", description="x", resolution="y")
+
+    run = read(page, f"/runs/{world.track}")
+
+    assert (run["issues"], run["blockers"]) == (2, 1)
+    assert read(page, f"/runs/{world.track}/issues")["total"] == 2
 
 
 @pytest.mark.parametrize("id", ["tw_nothing", "wf_nothing", "nothing1", "<script>", "a%2Fb"])
@@ -203,12 +249,36 @@ def test_edges_between_large_levels_are_folded(app: Application, page: TestClien
     assert len(answer["edges"]) == 240
 
 
-def test_the_graph_of_a_tracked_run_goes_from_parent_to_child(world: World, page: TestClient):
+def test_the_graph_of_a_tracked_run_goes_from_phase_to_task_to_subtask(world: World, page: TestClient):
     answer = read(page, f"/runs/{world.track}/graph")
 
-    assert answer["edges"] == [[world.tasks["build"], world.tasks["part"]]]
+    tasks = world.tasks
+    phases = [
+        (node["id"], node["name"], node["status"]) for node in answer["nodes"] if node["kind"] == "phase"
+    ]
+    assert phases == [("phase:1", "Survey", "completed"), ("phase:2", "Build", "in_progress")]
+    assert answer["edges"] == [
+        ["phase:1", tasks["look"]], ["phase:2", tasks["build"]], [tasks["build"], tasks["part"]],
+        ["phase:2", tasks["broken"]], ["phase:2", tasks["unsure"]], [tasks["look"], "phase:2"],
+    ]  # fmt: skip
     level = {node["name"]: node["level"] for node in answer["nodes"]}
-    assert level["look around"] < level["build"] < level["write the ledger"]
+    assert (
+        level["Survey"] < level["look around"] < level["Build"] < level["build"] < level["write the ledger"]
+    )
+
+
+def test_the_graph_of_a_tracked_run_has_phases_without_tasks(app: Application, page: TestClient):
+    id = track.create_workflow(app)
+    for number in (1, 2):
+        call_tool(app, "complete_phase", phase_id=track.create_phase(app, id, number), status="failed")
+
+    answer = read(page, f"/runs/{id}/graph")
+
+    assert [(node["id"], node["status"]) for node in answer["nodes"]] == [
+        ("phase:1", "failed"),
+        ("phase:2", "failed"),
+    ]
+    assert answer["edges"] == [["phase:1", "phase:2"]]
 
 
 def test_the_graph_of_a_session_goes_from_step_to_step(world: World, page: TestClient):
@@ -235,6 +305,23 @@ def test_files_name_the_tasks_that_changed_them(app: Application, page: TestClie
     assert (task["files_count"], task["verification"]["scope_match"]) == (1, True)
     diff = read(page, f"/tasks/{world.tasks['look']}/diff", path="notes.md", max_bytes=1000)
     assert "+look" in diff["files"][0]["diff"]
+
+
+def test_the_lines_of_a_shared_file_are_counted_once(app: Application, page: TestClient, tmp_path: Path):
+    create_repository(tmp_path)
+    where = track.create_workflow_and_phase(app)
+    tasks = [track.create_task(app, where, name) for name in ("one", "two")]
+    (tmp_path / "both.txt").write_text("a\nb\nc\n")
+    for id in tasks:
+        track.complete_task(app, id)
+    after = track.create_task(app, where, "three")
+    (tmp_path / "both.txt").write_text("a\nb\nc\nd\n")
+    track.complete_task(app, after)
+
+    [file] = read(page, f"/runs/{where[0]}/files")["files"]
+
+    assert [task["attribution"] for task in file["tasks"]] == ["shared", "shared", "exclusive"]
+    assert (file["added"], file["removed"]) == (4, 0)
 
 
 def test_files_are_paginated(app: Application, page: TestClient, tmp_path: Path):

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from application import NOW, Clock, call_tool
 from dashboard.make import World, read, read_error, read_pages
 from deepwork.dashboard.runs import RunLine
+from deepwork.overview.phase_statuses import derive_phase_status
 from deepwork.server.application import Application
 from tracking import make as track
 
@@ -33,19 +34,56 @@ def test_a_run_has_its_progress(world: World, page: TestClient):
 
     payments = lines["Payments"]
     assert payments["status"] == "blocked"
-    assert payments["phase"] == {"current": 2, "total": 3}
+    assert payments["phase"] == {
+        "current": 2, "total": 3, "statuses": ["completed", "in_progress", "pending"],
+    }  # fmt: skip
     assert payments["tasks"] == {"total": 5, "done": 2, "failed": 1, "running": 2}
     assert (payments["blockers"], payments["tokens"], payments["agents"]) == (1, 1000, ["Ada", "Grace"])
     assert payments["last_milestone"] == "tests are red"
     assert "ended_at" not in payments
     release = lines["Release"]
-    assert (release["status"], release["phase"]) == ("in_progress", {"current": 2, "total": 3})
+    assert (release["status"], release["phase"]) == ("in_progress", payments["phase"])
     assert release["tasks"] == {"total": 4, "done": 1, "failed": 1, "running": 1}
     assert release["agents"] == ["Ada"]
     letter = lines["letter/main"]
     assert (letter["status"], letter["objective"]) == ("active", "Write to everybody.")
-    assert (letter["phase"], letter["tasks"]["done"]) == ({"current": 2, "total": 3}, 1)
+    assert (letter["phase"], letter["tasks"]["done"]) == (payments["phase"], 1)
     assert lines["Docs"]["ended_at"]
+
+
+def test_failed_phases_and_phases_that_never_started_are_not_shown_as_completed(
+    app: Application, page: TestClient
+):
+    id = track.create_workflow(app, name="Half")
+    for number, status in ((1, "failed"), (3, "completed")):
+        call_tool(app, "complete_phase", phase_id=track.create_phase(app, id, number), status=status)
+    call_tool(app, "complete_workflow", workflow_id=id, status="completed", summary="Enough.")
+
+    [line] = read(page, "/runs")["runs"]
+
+    assert line["phase"]["statuses"][:3] == ["failed", "pending", "completed"]
+
+
+def test_the_statuses_of_many_phases_are_left_out(app: Application, page: TestClient):
+    track.create_workflow(app, total_phases=13)
+
+    [line] = read(page, "/runs")["runs"]
+
+    assert line["phase"] == {"current": 0, "total": 13}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        ({"total": 2, "done": 2}, "completed"),
+        ({"total": 2, "done": 1}, "in_progress"),
+        ({"total": 2, "failed": 1, "running": 1}, "in_progress"),
+        ({"total": 2, "done": 1, "failed": 1}, "failed"),
+        ({"total": 2}, "pending"),
+    ],
+)
+def test_the_status_of_a_level_follows_from_its_tasks(tasks: dict[str, int], expected: str):
+    assert derive_phase_status(tasks) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,6 +94,8 @@ def test_a_run_has_its_progress(world: World, page: TestClient):
         ({"status": "blocked"}, ["Payments"]),
         ({"status": "completed,PAUSED"}, ["Docs", "Later"]),
         ({"status": "in_progress", "kind": "track"}, []),
+        ({"status": "pending"}, []),
+        ({"status": "PENDING,blocked"}, ["Payments"]),
         ({"q": "currencies"}, ["Payments"]),
         ({"q": "VERSION 2"}, ["Release"]),
         ({"q": "everybody"}, ["letter/main"]),

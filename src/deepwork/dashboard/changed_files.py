@@ -21,6 +21,9 @@ from deepwork.overview.changed_file_store import ChangedFileStore
 
 MAX_TASKS_PER_FILE = 50
 
+Details = Mapping[str, Any]
+"""The lines that a task changed in a file, and the tasks that it shares them with."""
+
 
 class FileTask(RestAnswer):
     id: str
@@ -59,12 +62,12 @@ def read_changed_files(context: ReadContext, query: PageQuery) -> Files:
 
 
 def _build_file_line(path: str, rows: Sequence[Row]) -> FileLine:
-    details = [json.loads(row["details"]) for row in rows]
+    changes = _group_shared_changes(rows)
     return FileLine(
         path=path,
         status=rows[-1]["status"],
-        added=_sum_lines(details, "added"),
-        removed=_sum_lines(details, "removed"),
+        added=_sum_lines(changes, "added"),
+        removed=_sum_lines(changes, "removed"),
         tasks=[
             FileTask(id=row["task_id"], name=row["task_name"], attribution=row["attribution"])
             for row in rows[-MAX_TASKS_PER_FILE:]
@@ -73,8 +76,28 @@ def _build_file_line(path: str, rows: Sequence[Row]) -> FileLine:
     )
 
 
-def _sum_lines(details: Sequence[Mapping[str, Any]], name: str) -> int | None:
-    counted = [each[name] for each in details if each.get(name) is not None]
+def _group_shared_changes(rows: Sequence[Row]) -> list[list[Details]]:
+    """Group the changes to a file: those that tasks share are one change, recorded for each of them."""
+    groups: list[tuple[set[str], list[Details]]] = []
+    for row in rows:
+        details = json.loads(row["details"])
+        tasks = {row["task_id"], *details.get("shared_with", ())}
+        known = next((group for group in groups if details.get("shared_with") and group[0] & tasks), None)
+        if known is None:
+            groups.append((tasks, [details]))
+        else:
+            known[0].update(tasks)
+            known[1].append(details)
+    return [group for _, group in groups]
+
+
+def _sum_lines(changes: Sequence[Sequence[Details]], name: str) -> int | None:
+    """Sum the lines of all changes; of a shared one, count the task that saw most of it."""
+    counted = [
+        max(lines)
+        for group in changes
+        if (lines := [each[name] for each in group if each.get(name) is not None])
+    ]
     return sum(counted) if counted else None
 
 

@@ -41,6 +41,7 @@ class Need(RestAnswer):
 class Counts(RestAnswer):
     running: int
     blocked: int
+    blockers: int
     completed: int
     failed: int
     total: int

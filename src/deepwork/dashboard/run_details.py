@@ -13,9 +13,10 @@ from deepwork.dashboard.sessions import SessionPart, build_session_part
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotFound
+from deepwork.overview.phase_statuses import derive_entry_status, derive_phase_status
 from deepwork.overview.run_event_store import MAX_REVIEWS, RunEventStore
 from deepwork.overview.run_store import JOB, PLAN, TRACK, RunStore, get_run_kind
-from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, parse_session_row
+from deepwork.overview.session_rows import MAX_ACTIVE_SESSIONS, RUNNING_STATUSES, parse_session_row
 from deepwork.plans.models import StatusCount as PlanTally
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -81,6 +82,7 @@ class RunWorkspace(RestAnswer):
 class RunWhole(RunLine):
     """All details of a run except its tasks."""
 
+    issues: int
     scope: str | None = None
     constraints: str | None = None
     summary: str | None = None
@@ -103,7 +105,7 @@ def read_run(context: ReadContext, _: NoParameters) -> RunWhole:
     more = {TRACK: _read_tracked_details, PLAN: _read_plan_details, JOB: _read_job_details}[row["kind"]](
         context.tx, row
     )
-    return RunWhole(**dict(line) | more)
+    return RunWhole(**dict(line) | more, issues=RunStore(context.tx).count_issues(context.id))
 
 
 def get_run_row(tx: Transaction, id: str) -> Row:
@@ -220,20 +222,19 @@ def _build_level_phases(tallies: Sequence[PlanTally]) -> list[PhaseLine]:
         PhaseLine(
             number=number,
             name=f"Level {number}",
-            status=_get_level_status(tasks),
+            status=derive_phase_status(
+                {
+                    "total": tasks["total"],
+                    "done": tasks["completed"],
+                    "running": tasks["in_progress"],
+                    "failed": tasks["failed"],
+                }
+            ),
             is_parallel=tasks["total"] > 1,
             tasks=tasks,
         )
         for number, tasks in levels.items()
     ]
-
-
-def _get_level_status(tasks: Mapping[str, int]) -> str:
-    if tasks["completed"] == tasks["total"]:
-        return "completed"
-    if tasks["in_progress"] or tasks["completed"]:
-        return "in_progress"
-    return "failed" if tasks["failed"] else "pending"
 
 
 def _read_job_details(tx: Transaction, row: Row) -> dict[str, Any]:
@@ -245,13 +246,12 @@ def _read_job_details(tx: Transaction, row: Row) -> dict[str, Any]:
     for number, entry in enumerate(session.data["entries"], start=1):
         steps = [states[step] for step in entry["steps"]]
         done = sum(step.status == "completed" for step in steps)
-        running = sum(step.status in ("in_progress", "needs_work") for step in steps)
-        status = "completed" if done == len(steps) else "in_progress" if running or done else "pending"
+        running = sum(step.status in RUNNING_STATUSES for step in steps)
         phases.append(
             PhaseLine(
                 number=number,
                 name=", ".join(entry["steps"]),
-                status=status,
+                status=derive_entry_status([step.status for step in steps]),
                 is_parallel=bool(entry["is_concurrent"]),
                 tasks={"total": len(steps), "completed": done, "failed": 0, "in_progress": running},
                 started_at=min((step.started_at for step in steps if step.started_at), default=None),

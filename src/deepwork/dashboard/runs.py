@@ -44,8 +44,11 @@ class RunRef(RestAnswer):
 
 
 class PhasePlace(RestAnswer):
+    """The current phase; and the status of each phase, unless there are more than a dozen."""
+
     current: int
     total: int
+    statuses: list[str] | None = None
 
 
 class RunTasks(RestAnswer):
@@ -127,11 +130,16 @@ def build_filters(query: RunsQuery) -> dict[str, RunFilter]:
     return found
 
 
+_UNUSED_STATUSES = {"pending"}
+"""Statuses that runs may be filtered by, although no run has them: every run starts when it is created."""
+
+
 def _parse_statuses(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     words = tuple(word.strip().lower() for word in text.split(",") if word.strip())
-    known = {word for kind in KINDS for word in ACTIVE_STATUSES[kind] + ENDED_STATUSES[kind]}
+    used = {word for kind in KINDS for word in ACTIVE_STATUSES[kind] + ENDED_STATUSES[kind]}
+    known = used | _UNUSED_STATUSES
     if unknown := sorted(set(words) - known):
         raise InvalidInput(
             f"`status`: unknown value {unknown[0][:60]!r}. Allowed: {', '.join(sorted(known))}."

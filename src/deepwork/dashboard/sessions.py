@@ -61,11 +61,7 @@ def build_session_part(
     `reviews` are review events, oldest first; `active` are the active sessions, for the stack.
     """
     attempts = group_attempts(reviews)
-    caller = session.data.get("caller")
-    stack = sorted(
-        (each for each in active if each.data.get("caller") == caller),
-        key=lambda it: (it.data["started_at"], it.created_seq),
-    )
+    stack = list_stack(session, active)
     return SessionPart(
         stack=[SessionStackEntry(session_id=it.id, workflow=it.name, step=it.step_id) for it in stack],
         step_id=session.step_id,
@@ -73,6 +69,19 @@ def build_session_part(
         abort_reason=session.data.get("abort_reason"),
         steps=[build_step_view(session, step, attempts.get(step, ())) for step in session.steps],
     )
+
+
+def list_stack(session: SessionRow, active: Sequence[SessionRow]) -> list[SessionRow]:
+    """List the active sessions that this one is nested in or contains, outermost first; none if it ended."""
+    if session.status != "active":
+        return []
+    together = [each for each in active if _get_stack_key(each) == _get_stack_key(session)]
+    return sorted(together, key=lambda it: (it.data["started_at"], it.created_seq))
+
+
+def _get_stack_key(session: SessionRow) -> tuple[str | None, str | None]:
+    """Return the caller and the process: each process keeps a stack for each caller."""
+    return session.data.get("caller"), session.data.get("process")
 
 
 def build_step_view(session: SessionRow, step: str, attempts: Sequence[Attempt]) -> StepView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ from deepwork.plans.rules.levels import Levels
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import parse_timestamp
 from deepwork.tracking.staleness import STALE_MS
+from deepwork.tracking.store import TrackStore
 
 MAX_ROWS = 20_000
 MAX_IMPLIED_EDGES = 2_000
@@ -68,7 +69,10 @@ class TaskRows(PagedAnswer):
 
 
 class GraphNode(RestAnswer):
+    """A task, a phase or a level; only tasks have a page."""
+
     id: str
+    kind: Literal["task", "phase", "level"] = "task"
     name: str
     status: str
     level: int
@@ -78,7 +82,10 @@ class GraphNode(RestAnswer):
 
 
 class GraphView(RestAnswer):
-    """The dependencies of tasks; if `folded`, a node `level:N` represents all tasks of a level."""
+    """The dependencies of tasks; if `folded`, a node `level:N` represents all tasks of a level.
+
+    Tracked workflows also have a node `phase:N` for each phase, before its tasks.
+    """
 
     nodes: list[GraphNode]
     edges: list[tuple[str, str]]
@@ -219,26 +226,47 @@ def read_graph(context: ReadContext, _: NoParameters) -> Mapping[str, Any]:
 
 
 def _build_tracked_graph(context: ReadContext) -> Mapping[str, Any]:
-    """Build the graph of a tracked workflow: children below their parents, phase after phase."""
+    """Build the graph of a tracked workflow: each phase before its tasks, parents before children."""
     store = TaskRowStore(context.tx)
+    phases = TrackStore(context.tx).list_phases(context.id)
     rows = store.list_tracked(context.id, 0, None, MAX_ROWS)
     blocked = store.find_blocked(context.id)
     parents = {row["id"]: row["parent_id"] for row in rows}
     depths = {id: _count_ancestors(id, parents) for id in parents}
-    first = _find_first_levels(rows, depths)
+    first = _find_first_levels([phase.number for phase in phases], rows, depths)
     nodes = [
+        _build_node(f"phase:{each.number}", each.name, each.status, first[each.number], None, kind="phase")
+        for each in phases
+    ]
+    nodes += [
         _build_node(
             row["id"],
             row["name"],
             row["status"],
-            first[row["phase"]] + depths[row["id"]],
+            first[row["phase"]] + 1 + depths[row["id"]],
             f"phase {row['phase']}",
             is_blocked=row["id"] in blocked,
         )
         for row in rows
     ]
-    edges = [(row["parent_id"], row["id"]) for row in rows if row["parent_id"]]
-    return {"nodes": nodes, "edges": edges, "folded": False}
+    within = [(row["parent_id"] or f"phase:{row['phase']}", row["id"]) for row in rows]
+    between = _find_edges_between_phases([phase.number for phase in phases], rows)
+    return {"nodes": nodes, "edges": [*within, *between], "folded": False}
+
+
+def _find_edges_between_phases(phases: Sequence[int], rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the edges to each phase: from the last tasks of the phase before, or from that phase itself."""
+    parents = {row["parent_id"] for row in rows}
+    last: dict[int, list[str]] = {}
+    for row in rows:
+        if row["id"] not in parents:
+            last.setdefault(row["phase"], []).append(row["id"])
+    is_large = len(rows) > MAX_IMPLIED_EDGES
+    return [
+        (id, f"phase:{following}")
+        for phase, following in pairwise(phases)
+        for id in ([f"phase:{phase}"] if is_large else last.get(phase) or [f"phase:{phase}"])
+    ]
 
 
 def _count_ancestors(id: str, parents: Mapping[str, str | None]) -> int:
@@ -249,11 +277,13 @@ def _count_ancestors(id: str, parents: Mapping[str, str | None]) -> int:
     return depth
 
 
-def _find_first_levels(rows: Sequence[Row], depths: Mapping[str, int]) -> dict[int, int]:
-    """Return the first level of each phase: below the deepest task of the phase before."""
-    height: dict[int, int] = {}
+def _find_first_levels(
+    phases: Sequence[int], rows: Sequence[Row], depths: Mapping[str, int]
+) -> dict[int, int]:
+    """Return the level of each phase: below the deepest task of the phase before."""
+    height = dict.fromkeys(phases, 1)
     for row in rows:
-        height[row["phase"]] = max(height.get(row["phase"], 0), depths[row["id"]] + 1)
+        height[row["phase"]] = max(height[row["phase"]], depths[row["id"]] + 2)
     first, at = {}, 0
     for phase in sorted(height):
         first[phase] = at
@@ -308,9 +338,8 @@ def _find_implied_edges(
 def _build_level_node(id: str, earlier: Iterable[Node], rank: Mapping[str, int]) -> dict[str, Any]:
     done = all(node.status.is_done for node in earlier)
     level = max(rank[node.id] for node in earlier)
-    return _build_node(
-        id, id.replace(":", " "), TaskStatus.COMPLETED if done else TaskStatus.PENDING, level, "level"
-    )
+    status = TaskStatus.COMPLETED if done else TaskStatus.PENDING
+    return _build_node(id, id.replace(":", " "), status, level, "level", kind="level")
 
 
 def _build_session_graph(session: SessionRow) -> Mapping[str, Any]:
@@ -342,11 +371,13 @@ def _build_node(
     level: int,
     group: str | None,
     *,
+    kind: str = "task",
     is_ready: bool = False,
     is_blocked: bool = False,
 ) -> dict[str, Any]:
     return {
         "id": id,
+        "kind": kind,
         "name": name,
         "status": str(status),
         "level": level,

@@ -31,7 +31,7 @@ Runs = Mapping[str, Mapping[str, str]]
 
 
 def count_runs(store: RunStore) -> dict[str, int]:
-    """Count runs by state; each run counts once."""
+    """Count runs by state, where each run counts once, and open blockers."""
     by_kind = {kind: store.count_by_status(kind) for kind in KINDS}
     blocked = store.count_blocked()
     active = sum(by_kind[kind].get(word, 0) for kind in KINDS for word in ACTIVE_STATUSES[kind])
@@ -40,6 +40,7 @@ def count_runs(store: RunStore) -> dict[str, int]:
     return {
         "running": active - blocked,
         "blocked": blocked,
+        "blockers": store.count_open_blockers(),
         "completed": completed,
         "failed": total - active - completed,
         "total": total,

@@ -8,8 +8,15 @@ from typing import Any
 
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
+from deepwork.overview.phase_statuses import (
+    COUNTERS_BY_TASK_STATUS,
+    MAX_PHASES,
+    derive_entry_status,
+    list_level_statuses,
+    list_tracked_statuses,
+)
 from deepwork.overview.run_store import JOB, PLAN, TRACK, RunFilter, RunOrder, RunStore
-from deepwork.overview.session_rows import parse_session_row
+from deepwork.overview.session_rows import RUNNING_STATUSES, parse_session_row
 from deepwork.text_budget.lines import truncate_to_line
 from deepwork.timestamps import format_optional_timestamp, format_timestamp
 
@@ -78,10 +85,13 @@ class _RunTotals:
             if row["agent_name"]:
                 self._agents.setdefault(row["workflow_id"], {})[row["agent_name"]] = None
         for row in store.count_planned_tasks(planned) if planned else ():
-            self._add_tasks(row, _PLANNED_COUNTERS.get(row["status"]))
+            self._add_tasks(row, COUNTERS_BY_TASK_STATUS.get(row["status"]))
         for row in store.list_plan_holders(planned) if planned else ():
             self._agents.setdefault(row["workflow_id"], {})[row["name"]] = None
         self._levels = store.find_plan_levels(planned) if planned else {}
+        few = [id for id, (_, total) in self._levels.items() if total <= MAX_PHASES]
+        self._level_statuses = list_level_statuses(store.count_tasks_by_level(few)) if few else {}
+        self._phases = _group_phases(store.list_phase_statuses(tracked)) if tracked else {}
         self._blockers = store.count_blockers(ids) if ids else {}
         self._files = store.count_files(ids) if ids else {}
         self._milestones = store.find_last_milestones(ids) if ids else {}
@@ -113,14 +123,16 @@ class _RunTotals:
         id, status = row["id"], row["status"]
         if row["kind"] == TRACK:
             place = row["current_phase"], row["total_phases"]
+            statuses = list_tracked_statuses(self._phases.get(id, {}), min(place[1], MAX_PHASES + 1))
             status = "blocked" if status == "in_progress" and self._blockers.get(id) else status
         else:
             place = self._levels.get(id, (0, 0))
+            statuses = self._level_statuses.get(id, [])
         return {
             "objective": truncate_to_line(row["objective"], _MAX_OBJECTIVE) or "",
             "status": status,
             "profile": row.get("profile"),
-            "phase": {"current": place[0], "total": place[1]},
+            "phase": _build_place(*place, statuses),
             "tasks": _NO_TASKS | self._tasks.get(id, {}),
             "started_at": format_timestamp(row["started_at"]),
             "ended_at": format_optional_timestamp(row["ended_at"]),
@@ -130,12 +142,15 @@ class _RunTotals:
     def _build_job_fields(row: Row) -> dict[str, Any]:
         session = parse_session_row(row)
         states = [session.get_step_status(step) for step in session.steps]
-        done, running = states.count("completed"), sum(each in _RUNNING_STATUSES for each in states)
+        done, running = states.count("completed"), sum(each in RUNNING_STATUSES for each in states)
         entries = session.entries
+        statuses = [
+            derive_entry_status([session.get_step_status(step) for step in entry]) for entry in entries
+        ]
         at = len(entries) if session.status == "completed" else session.data.get("current_entry_index", 0) + 1
         return {
             "objective": truncate_to_line(session.goal, _MAX_OBJECTIVE) or "",
-            "phase": {"current": at, "total": len(entries)},
+            "phase": _build_place(at, len(entries), statuses),
             "tasks": _NO_TASKS | {"total": len(states), "done": done, "running": running},
             "started_at": row["started_at"],
             "ended_at": session.data.get("completed_at"),
@@ -143,21 +158,23 @@ class _RunTotals:
 
 
 _NO_TASKS = {"total": 0, "done": 0, "failed": 0, "running": 0}
-_RUNNING_STATUSES = ("in_progress", "needs_work")
 _TRACKED_COUNTERS = {
     "success": "done",
     "partial_success": "done",
     "failed": "failed",
     "in_progress": "running",
 }
-_PLANNED_COUNTERS = {
-    "completed": "done",
-    "skipped": "done",
-    "failed": "failed",
-    "planning": "running",
-    "in_progress": "running",
-    "paused": "running",
-}
+
+
+def _group_phases(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
+    found: dict[str, dict[int, str]] = {}
+    for row in rows:
+        found.setdefault(row["workflow_id"], {})[row["number"]] = row["status"]
+    return found
+
+
+def _build_place(current: int, total: int, statuses: list[str]) -> dict[str, Any]:
+    return {"current": current, "total": total} | ({"statuses": statuses} if total <= MAX_PHASES else {})
 
 
 def _to_milliseconds(moment: int | str) -> int:

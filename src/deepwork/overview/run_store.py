@@ -108,6 +108,17 @@ class RunStore:
         rows = self._tx.fetch_all(sql, ids=list(ids))
         return {row["workflow_id"]: row["blockers"] for row in rows}
 
+    def count_open_blockers(self) -> int:
+        """Count the open blockers of all runs."""
+        sql = "SELECT count(*) FROM issues WHERE requires_human_review AND resolved_at IS NULL"
+        found: int = self._tx.fetch_value(sql)
+        return found
+
+    def count_issues(self, id: str) -> int:
+        """Count the issues of a run, open and resolved."""
+        found: int = self._tx.fetch_value("SELECT count(*) FROM issues WHERE workflow_id = :id", id=id)
+        return found
+
     def find_names(self, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return kind and name by run id, with one statement for each kind."""
         found: dict[str, tuple[str, str]] = {}
@@ -150,6 +161,19 @@ class RunStore:
         """
         rows = self._tx.fetch_all(sql, ids=list(ids), open=PLAN_OPEN)
         return {row["workflow_id"]: (row["level"], row["levels"]) for row in rows}
+
+    def count_tasks_by_level(self, ids: Sequence[str]) -> list[Row]:
+        """Count the tasks of each plan by level and status, in the order of the levels."""
+        sql = """
+            SELECT workflow_id, sequence, status, count(*) AS tasks FROM plan_tasks
+             WHERE workflow_id IN :ids GROUP BY workflow_id, sequence, status ORDER BY sequence
+        """
+        return self._tx.fetch_all(sql, ids=list(ids))
+
+    def list_phase_statuses(self, ids: Sequence[str]) -> list[Row]:
+        """List the phases of these tracked workflows that have started."""
+        sql = "SELECT workflow_id, number, status FROM phases WHERE workflow_id IN :ids"
+        return self._tx.fetch_all(sql, ids=list(ids))
 
     def list_plan_holders(self, ids: Sequence[str]) -> list[Row]:
         """List the agents that hold tasks of these plans."""

@@ -10,6 +10,8 @@ from typing import Any
 from deepwork.database.engine import Row, row_parser
 
 MAX_ACTIVE_SESSIONS = 200
+RUNNING_STATUSES = ("in_progress", "needs_work")
+"""Statuses of steps that an agent works on."""
 
 
 @dataclass(frozen=True)

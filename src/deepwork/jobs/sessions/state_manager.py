@@ -226,7 +226,7 @@ class StateManager:
         # The file is authoritative: while the database is unavailable, work continues and events are delayed.
         try:
             with self._database.transaction() as tx:
-                if SessionStore(tx).save_if_newer(session, session_to_dict(session)):
+                if SessionStore(tx).save_if_newer(session, _build_row_data(session)):
                     tx.emit(event, build_event_payload(session), session.session_id)
         except DeepworkError as error:
             log.warning("Could not publish session %s: %s", session.session_id, error)
@@ -275,6 +275,12 @@ def session_to_dict(session: Session) -> dict[str, Any]:
         "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},
         "overrides": [dict(vars(each)) for each in session.overrides],
     }
+
+
+def _build_row_data(session: Session) -> dict[str, Any]:
+    # Sessions of one caller in different processes are not nested; the digest distinguishes the processes.
+    process = hashlib.sha256(session.owner.encode()).hexdigest()[:12]
+    return session_to_dict(session) | {"process": process}
 
 
 def build_event_payload(session: Session) -> dict[str, Any]:

@@ -18,11 +18,12 @@ import { RunPage } from "./pages/run";
 import { Runs } from "./pages/runs";
 import { TaskPage } from "./pages/task";
 import { hasShortcuts, setShortcuts, setTheme, theme, type Theme } from "./preferences";
-import { path } from "./router";
+import { path, query, replace, runAddress } from "./router";
 import { announce, Announcer } from "./ui/announce";
 import { Dialog } from "./ui/dialog";
 import { GlobalSearch } from "./ui/search";
 import { Empty } from "./ui/parts";
+import { parseRunPath } from "./view/addresses";
 
 /** The subject of the page, for the window title. */
 export const subject = signal("");
@@ -77,12 +78,18 @@ function Page({ home }: { home: ReturnType<typeof useResource<HomeAnswer>> }) {
   useEffect(() => {
     if (!rest) subject.value = names[first] ?? "";
   }, [at]);
+  const run = first === "runs" ? parseRunPath(rest) : null;
+  useEffect(() => {
+    if (run?.tab) replace(runAddress(run.id, { ...Object.fromEntries(query.value), tab: run.tab }));
+  }, [at]);
   if (connection.value === "login") return <Login />;
   switch (first) {
     case "":
       return <Home home={home} />;
     case "runs":
-      return id ? <RunPage key={rest} id={rest} /> : <Runs />;
+      if (!id) return <Runs />;
+      if (run) return <RunPage key={run.id} id={run.id} />;
+      break;
     case "tasks":
       if (id) return <TaskPage key={rest} id={rest} />;
       break;

@@ -34,6 +34,14 @@ test("a filter keeps the ancestors of matching tasks", () => {
   expect(keys(rows)).toEqual(["phase:1", " a", "  b"]);
 });
 
+test("a filter hides phases without matching tasks", () => {
+  const tasks = [task("a", { agent: "Zoe" }), task("b", { phase: 2, status: "failed" })];
+
+  expect(keys(rowsOf(tasks, [phase(1), phase(2), phase(3)], options({ failuresOnly: true })))).toEqual(["phase:2", " b"]);
+  expect(keys(rowsOf(tasks, [phase(1), phase(2), phase(3)], options({ words: "zoe" })))).toEqual(["phase:1", " a"]);
+  expect(keys(rowsOf(tasks, [phase(1), phase(2), phase(3)], options({ words: " " })))).toEqual(["phase:1", " a", "phase:2", " b", "phase:3"]);
+});
+
 test("tasks can be grouped by agent", () => {
   const rows = rowsOf([task("a", { agent: "Zoe" }), task("b"), task("c", { agent: null })], [], options({ groupBy: "agent" }));
 

@@ -1,5 +1,7 @@
 /** Types of the server's answers, limited to the fields that pages use. */
 
+import type { PhasePlace } from "../view/phases";
+
 export type Kind = "track" | "plan" | "job";
 
 export interface RunRef {
@@ -19,7 +21,7 @@ export interface RunLine extends RunRef {
   objective?: string | null;
   status: string;
   profile?: string | null;
-  phase?: { current: number; total: number } | null;
+  phase?: PhasePlace | null;
   tasks: TaskCounts;
   blockers?: number;
   files_changed?: number | null;
@@ -63,7 +65,7 @@ export interface HomeAnswer {
   needs_you_total: number;
   running: RunLine[];
   recent: RunLine[];
-  counts: { running: number; blocked: number; completed: number; failed: number; total: number };
+  counts: { running: number; blocked: number; blockers: number; completed: number; failed: number; total: number };
   last_seq: number;
 }
 
@@ -110,6 +112,7 @@ export interface Step {
 }
 
 export interface RunDetails extends RunLine {
+  issues?: number;
   scope?: string | null;
   constraints?: string | null;
   summary?: string | null;
@@ -157,6 +160,8 @@ export interface TasksAnswer {
 
 export interface GraphNode {
   id: string;
+  /** Only tasks have a page. */
+  kind?: "task" | "phase" | "level";
   name: string;
   status: string;
   level?: number;

@@ -74,13 +74,13 @@ export function Home({ home }: { home: Resource<HomeAnswer> }) {
 function Counts({ counts }: { counts: HomeAnswer["counts"] }) {
   const all: [string, number, string, string][] = [
     ["Running", counts.running, "/runs?status=in_progress", "run"],
-    ["Blocked", counts.blocked, "/runs?status=blocked", "warn"],
+    ["Blockers", counts.blockers, "/blockers", "warn"],
     ["Failed", counts.failed, "/runs?status=failed", "bad"],
     ["Completed", counts.completed, "/runs?status=completed", "good"],
     ["All runs", counts.total, "/runs", "quiet"],
   ];
   return (
-    <ul class="counts" aria-label="Runs by state">
+    <ul class="counts" aria-label="Runs by state, and blockers">
       {all.map(([name, n, to, tone]) => (
         <li>
           <a href={to} class={n ? `tone-${tone}` : "tone-quiet"}>

@@ -17,7 +17,7 @@ const GAP_Y = 14;
 const EDGES_SHOWN = 200;
 
 export function GraphTab({ run, table }: { run: RunDetails; table: TaskTable }) {
-  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, (event) => ofRun(run.id)(event) && /created|removed|^plan:|^session:|released/.test(event.type));
+  const graph = useResource<GraphAnswer>(`/runs/${encodeURIComponent(run.id)}/graph`, (event) => ofRun(run.id)(event) && /created|removed|^phase:|^plan:|^session:|released/.test(event.type));
   return (
     <Loaded of={graph}>
       {(data) => (data.nodes.length === 0 ? <Empty title="Nothing to draw yet" /> : <Drawing answer={data} table={table} />)}
@@ -65,6 +65,7 @@ function Drawing({ answer, table }: { answer: GraphAnswer; table: TaskTable }) {
   const width = columns * (WIDE + GAP_X) - GAP_X + 24;
   const height = lines * (HIGH + GAP_Y) - GAP_Y + 24;
   const pick = (node: Node) => {
+    if (node.kind === "phase" || node.kind === "level") return;
     if (node.members) replace(withQuery({ open: [...opened, node.id].join(",") }));
     else go(withQuery({ task: node.id }));
   };
@@ -137,6 +138,19 @@ function GraphBox({ node, isChosen, isCritical, onPick }: { node: Node; isChosen
   const status = statusOf(node);
   const look = getLook(status);
   const isWaiting = ["pending", "ready", "waiting"].includes(status);
+  if (node.kind === "phase" || node.kind === "level") {
+    return (
+      <div class={`node tone-${look.tone} is-phase${isCritical ? " is-critical" : ""}`} title={node.name}>
+        <Shape name={look.shape} />
+        <span class="node-text">
+          <span class="node-name">{node.name}</span>
+          <span class="node-word">
+            {node.kind}, {look.word}
+          </span>
+        </span>
+      </div>
+    );
+  }
   return (
     <button type="button" class={`node tone-${look.tone}${isWaiting ? " is-waiting" : ""}${isChosen ? " is-chosen" : ""}${isCritical ? " is-critical" : ""}${node.members ? " is-folded" : ""}`} data-item aria-pressed={node.members ? undefined : isChosen} onClick={onPick} title={node.name}>
       <Shape name={look.shape} />

@@ -4,10 +4,12 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clockTime } from "../clock";
 import { read } from "../data/api";
 import { eventBuffer, listen } from "../data/live";
-import type { Envelope, EventsAnswer } from "../data/shapes";
+import { useResource } from "../data/resource";
+import type { AgentLine, Envelope, EventsAnswer } from "../data/shapes";
 import { go, query, withQuery } from "../router";
 import { Copy, Empty, formatCount, Skeleton, ErrorNotice } from "../ui/parts";
 import { Rows } from "../ui/rows";
+import { nameAgents, summarize } from "../view/log";
 import { Choice, useQueryText } from "./runs";
 
 const PAGE = 500;
@@ -76,13 +78,16 @@ export function LogTab({ run }: { run: string }) {
   const type = query.value.get("type") ?? "";
   const agent = query.value.get("agent") ?? "";
   const types = useMemo(() => [...new Set((events ?? []).map((event) => event.type))].sort(), [events]);
-  const agents = useMemo(() => [...new Set((events ?? []).map(agentOf).filter(Boolean))].sort(), [events]);
+  // Events of plans contain the ids of agents.
+  const known = useResource<{ agents: AgentLine[] }>(run.startsWith("wf_") ? "/agents?limit=500" : null, (event) => event.type === "agent:registered");
+  const who = useMemo(() => nameAgents(events ?? [], new Map((known.data?.agents ?? []).map((each) => [each.id, each.name]))), [events, known.data]);
+  const agents = useMemo(() => [...new Set(who.values())].sort(), [who]);
   const items = useMemo(
     () =>
       (events ?? [])
-        .filter((event) => (!type || event.type === type) && (!agent || agentOf(event) === agent) && (!text || `${event.type} ${summary(event)}`.toLowerCase().includes(text)))
+        .filter((event) => (!type || event.type === type) && (!agent || who.get(event.seq) === agent) && (!text || `${event.type} ${summarize(event, who.get(event.seq))}`.toLowerCase().includes(text)))
         .map((event) => ({ key: String(event.seq), event })),
-    [events, type, agent, text],
+    [events, who, type, agent, text],
   );
   if (!events) return error ? <ErrorNotice error={error} onRetry={first} /> : <Skeleton rows={10} />;
   const chosen = query.value.get("event");
@@ -121,7 +126,7 @@ export function LogTab({ run }: { run: string }) {
               <span role="gridcell" class="log-seq">{event.seq}</span>
               <span role="gridcell" class="log-time" title={event.ts}>{clockTime(Date.parse(event.ts))}</span>
               <span role="gridcell" class={`log-type tone-${toneOf(event)}`}>{event.type}</span>
-              <span role="gridcell" class="log-text">{summary(event)}</span>
+              <span role="gridcell" class="log-text">{summarize(event, who.get(event.seq))}</span>
             </>
           )}
         </Rows>
@@ -150,17 +155,6 @@ function appendEvents(old: Envelope[] | null, fresh: Envelope[]): Envelope[] {
   const last = old?.[old.length - 1]?.seq ?? 0;
   const all = [...(old ?? []), ...fresh.filter((event) => event.seq > last)];
   return all.length > MOST ? all.slice(-MOST) : all;
-}
-
-const agentOf = (event: Envelope): string => String(event.data.agent_name ?? event.data.agent_id ?? "");
-
-/** Summarizes an event in one line. */
-function summary(event: Envelope): string {
-  const { data } = event;
-  const parts = [data.name, data.phase_name, data.task_name, data.message, data.summary, data.question, data.chosen && `→ ${data.chosen as string}`, data.description, data.step_id, typeof data.status === "string" && data.status.replaceAll("_", " ")];
-  const words = parts.filter((part) => typeof part === "string" && part).map(String);
-  const who = agentOf(event);
-  return `${who ? `${who}: ` : ""}${[...new Set(words)].join(" · ")}`.slice(0, 400);
 }
 
 function toneOf(event: Envelope): string {

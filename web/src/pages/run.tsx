@@ -73,7 +73,7 @@ function Header({ run, onDone }: { run: RunDetails; onDone: () => void }) {
         </Field>
         {run.phase && run.phase.total > 0 && (
           <Field name="Phase">
-            <PhaseDots current={run.phase.current} total={run.phase.total} isOver={run.status === "completed"} />
+            <PhaseDots phase={run.phase} />
           </Field>
         )}
         <Field name="Time">
@@ -213,7 +213,7 @@ function Body({ run }: { run: RunDetails }) {
     { key: "tasks", name: "Tasks", count: run.tasks.total },
     { key: "files", name: "Files", count: run.files_changed },
     { key: "decisions", name: "Decisions" },
-    { key: "issues", name: "Issues", count: run.blockers },
+    { key: "issues", name: "Issues", count: run.issues },
     { key: "log", name: "Log" },
   ];
   const asked = query.value.get("tab");

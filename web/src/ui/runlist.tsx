@@ -4,6 +4,7 @@ import type { RunLine } from "../data/shapes";
 import { runAddress } from "../router";
 import { Ago, Bar, formatCount, tokens, Duration } from "./parts";
 import { State } from "./state";
+import { describePhases, dotsOf, type PhasePlace } from "../view/phases";
 
 export function RunList({ runs, label }: { runs: RunLine[]; label: string }) {
   return (
@@ -32,7 +33,7 @@ function RunRow({ run }: { run: RunLine }) {
         {run.objective && <p class="run-objective">{run.objective}</p>}
         {run.last_milestone && <p class="run-milestone">{run.last_milestone}</p>}
       </div>
-      <div class="run-phase">{run.phase && run.phase.total > 0 && <PhaseDots current={run.phase.current} total={run.phase.total} isOver={run.status === "completed"} />}</div>
+      <div class="run-phase">{run.phase && run.phase.total > 0 && <PhaseDots phase={run.phase} />}</div>
       <div class="run-tasks">
         <Bar done={done} failed={failed} running={running} total={total} label={`${done} of ${formatCount(total, "task")} done, ${failed} failed, ${running} running`} />
         <span class="numbers">
@@ -66,16 +67,16 @@ function RunRow({ run }: { run: RunLine }) {
 }
 
 /** Phase k of n, as dots if there are few. */
-export function PhaseDots({ current, total, isOver }: { current: number; total: number; isOver?: boolean }) {
-  const words = `phase ${Math.min(current, total)} of ${total}`;
-  if (total > 12) return <span class="numbers">{words}</span>;
+export function PhaseDots({ phase }: { phase: PhasePlace }) {
+  const words = describePhases(phase);
+  if (!phase.statuses) return <span class="numbers">{words}</span>;
   return (
     <span class="phases" role="img" aria-label={words} title={words}>
-      {Array.from({ length: total }, (_, index) => (
-        <span class={index + 1 < current || (isOver && index + 1 <= current) ? "phase-dot is-past" : index + 1 === current ? "phase-dot is-now" : "phase-dot"} />
+      {dotsOf(phase).map((dot) => (
+        <span class={`phase-dot ${dot}`} />
       ))}
       <span class="numbers">
-        {Math.min(current, total)}/{total}
+        {Math.min(phase.current, phase.total)}/{phase.total}
       </span>
     </span>
   );

@@ -42,7 +42,8 @@ export function rowsOf(tasks: readonly TaskRow[], phases: readonly Phase[], opti
     addAll(roots, 1);
     return rows;
   }
-  const groups = groupsOf(roots, phases, options.groupBy);
+  // A filter hides groups without matching tasks.
+  const groups = groupsOf(roots, phases, options.groupBy).filter((group) => group.tasks.length > 0 || !isFiltered(options));
   groups.forEach((group, index) => {
     const isOpen = !options.folded.has(group.key);
     const all = withChildren(group.tasks, children);
@@ -85,10 +86,12 @@ function groupsOf(roots: TaskRow[], phases: readonly Phase[], by: "phase" | "age
 
 const phaseName = (phase: Phase): string => (phase.name ? `${phase.number} · ${phase.name}` : `Phase ${phase.number}`);
 
+const isFiltered = (options: TreeOptions): boolean => options.failuresOnly || options.words.trim() !== "" || options.status !== "";
+
 /** Keeps matching tasks and their ancestors. */
 function keepMatching(tasks: readonly TaskRow[], options: TreeOptions): readonly TaskRow[] {
   const words = options.words.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!options.failuresOnly && words.length === 0 && !options.status) return tasks;
+  if (!isFiltered(options)) return tasks;
   const byId = new Map(tasks.map((task) => [task.id, task]));
   const kept = new Set<string>();
   for (const task of tasks) {

@@ -11,6 +11,10 @@ PERSON_PREFIX = "human:"
 """Begins the callers that the dashboard builds. No agent's caller does: the name of a token has no colon, and
 all others are `local`, `anonymous` or begin with `session:` or `client:`."""
 
+LOCAL = "local"
+"""The caller of every server over stdio and of every command: it tells neither processes nor agents apart."""
+ANONYMOUS = "anonymous"
+"""The caller of every request over HTTP that has no token, no session and no client's name."""
 
 CANCELLED = "CANCELLED"
 """The code of a cancelled call. No error uses it, since no client would receive it."""
@@ -34,7 +38,7 @@ class ActionOutcome:
 class Call:
     """One tool call, as received by its transport."""
 
-    caller: str = "local"
+    caller: str = LOCAL
     tool: str = ""
     key: str | None = None
     account: str = "local"

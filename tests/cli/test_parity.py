@@ -148,7 +148,13 @@ def plans(do: Do, ids: dict[str, str], world: World) -> None:
     do("workflow_set_parallelism", id=plan, max_parallel_tasks=2, file_conflicts="refuse")
     draw = ids["task"] = named["draw"]
     do("task_claim", task_id=draw, agent_id=ids["ada"])
-    do("task_set_plan", id=draw, plan={"approach": "a", "steps": ["one"]}, context={"port": 1})
+    do(
+        "task_set_plan",
+        id=draw,
+        plan={"approach": "a", "steps": ["one"]},
+        context={"port": 1},
+        agent_id=ids["ada"],
+    )
     do("task_update_status", id=draw, status="in_progress", agent_id=ids["ada"])
     do(
         "checkpoint_add",
@@ -158,7 +164,13 @@ def plans(do: Do, ids: dict[str, str], world: World) -> None:
         detail={"n": 1},
         files_changed=["a.py"],
     )
-    do("task_replan", id=draw, reason="better", new_plan={"approach": "b", "steps": ["two"]})
+    do(
+        "task_replan",
+        id=draw,
+        reason="better",
+        new_plan={"approach": "b", "steps": ["two"]},
+        agent_id=ids["ada"],
+    )
     do("task_release", task_id=draw, agent_id=ids["ada"], reason="later")
     ids["workspace"] = do(
         "workspace_create",

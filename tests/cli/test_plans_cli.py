@@ -70,13 +70,14 @@ def test_a_plan_is_created_executed_and_completed(tmp_path: Path, workflow: str)
         tmp_path, "approach: Ask.\nsteps: [ask, write]\n", "tasks", "set-plan", design, "--agent-id", ada
     )
     assert planned.code == 0, planned.err
-    assert run_deepwork(tmp_path, "tasks", "start", design).code == 0
+    assert run_deepwork(tmp_path, "tasks", "start", design, "--agent-id", ada).code == 0
     noted = run_deepwork(
         tmp_path, "tasks", "checkpoint-add", design, "decision", "Use OIDC", "--files-changed", "a.md",
         "--detail", '{"why": "simple"}', "--json",
     )  # fmt: skip
     assert noted.json["sequence"] == 2
-    assert run_deepwork(tmp_path, "tasks", "done", design, "--outcome", "Designed.").code == 0
+    done = run_deepwork(tmp_path, "tasks", "done", design, "--outcome", "Designed.", "--agent-id", ada)
+    assert done.code == 0, done.err
     shown = run_deepwork(tmp_path, "tasks", "show", design)
     assert "Think first.\n" in shown.out
     assert "Designed." in shown.out

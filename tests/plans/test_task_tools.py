@@ -450,13 +450,13 @@ def test_a_holder_that_replans_keeps_its_task(world: World):
     plan.set_status("a", "completed", agent_id=agent, claim_epoch=epoch)
 
 
-def test_a_task_replanned_by_another_caller_is_released(world: World):
+def test_a_task_replanned_by_a_person_is_released(world: World):
     plan = world.create_plan("a")
     agent = world.register_agent()
     plan.claim("a", agent)
     plan.set_status("a", "in_progress", agent_id=agent)
 
-    replan(world, plan["a"])
+    replan(world, plan["a"], caller="human:ada")
 
     assert (plan.get_task("a")["status"], plan.get_task("a").get("assigned_agent_id")) == ("pending", None)
     assert world.call("agent_get", id=agent)["status"] == "online"

@@ -48,8 +48,9 @@ def test_a_shipped_template_can_be_completed_by_parallel_agents(app: Application
         taken = offered[: len(agents)]
         for agent, task in zip(agents, taken, strict=False):
             assert call_tool(app, "task_claim", task_id=task["id"], agent_id=agent)["success"]
-        for task in taken:
-            call_tool(app, "task_update_status", id=task["id"], status="completed", outcome="done")
+        for agent, task in zip(agents, taken, strict=False):
+            done = {"status": "completed", "outcome": "done", "agent_id": agent}
+            call_tool(app, "task_update_status", id=task["id"], **done)
         rounds.append(len(taken))
 
     assert call_tool(app, "workflow_get", id=workflow)["status"] == "completed"

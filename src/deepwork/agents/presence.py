@@ -10,7 +10,7 @@ from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentEvent
 from deepwork.agents.responses import AgentView, build_agent_payload
 from deepwork.agents.store import AgentStore
-from deepwork.call import current_call
+from deepwork.call import ANONYMOUS, LOCAL, current_call, is_person
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import StorageError
 from deepwork.records import copy_with
@@ -27,6 +27,8 @@ class Presence:
         self.lease_ms = lease_seconds * 1000
         self._oldest_heartbeat = 0
         """No living agent has an older heartbeat, so none can fall silent until a lease after it."""
+        self._registered_here: set[str] = set()
+        """The agents that this process registered for its own client; a restart forgets them."""
 
     def record_sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
         """Record a write in the agent's name: renew its leases, apply `changes`, and return the agent."""
@@ -51,6 +53,27 @@ class Presence:
         if self._oldest_heartbeat < self.get_alive_since(tx):
             self.emit_newly_silent(tx)
         return alive
+
+    def remember_registration(self, tx: Transaction, agent: Agent) -> None:
+        """Remember, once it is stored, that this process registered the agent for its own client."""
+        if agent.registered_by == LOCAL:
+            tx.after_commit(lambda: self._registered_here.add(agent.id))
+
+    def forget_registration(self, tx: Transaction, agent_id: str) -> None:
+        """Forget an agent that unregisters."""
+        tx.after_commit(lambda: self._registered_here.discard(agent_id))
+
+    def find_unnamed_actor(self, tx: Transaction) -> Agent | None:
+        """Return the agent that a call without `agent_id` acts as; None if there is none or more than one.
+
+        That is the one agent registered by the caller: by its token or session, or by this process if the
+        caller is local, because all local processes are the same caller. A person acts as no agent.
+        """
+        if tx.caller == LOCAL:
+            return AgentStore(tx).find_only_registered(sorted(self._registered_here))
+        if tx.caller == ANONYMOUS or is_person(tx.caller):
+            return None
+        return AgentStore(tx).find_only_agent_of(tx.caller)
 
     def record_read(self, agent: Agent, now: int) -> None:
         """Record a read in the agent's name, at most once per third of a lease.

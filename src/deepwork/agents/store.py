@@ -75,6 +75,12 @@ class AgentStore:
         rows = self._tx.fetch_all(sql, caller=caller)
         return _from_row(rows[0]) if len(rows) == 1 else None
 
+    def find_only_registered(self, ids: Sequence[str]) -> Agent | None:
+        """Return the only one of these agents that is still registered; None if that is none or several."""
+        sql = f"SELECT {_COLUMNS} FROM agents WHERE id IN :ids AND unregistered_at IS NULL LIMIT 2"
+        rows = self._tx.fetch_all(sql, ids=list(ids)) if ids else []
+        return _from_row(rows[0]) if len(rows) == 1 else None
+
     def save(self, before: Agent, after: Agent) -> None:
         """Update the columns that changed."""
         old = vars(before)

@@ -68,6 +68,7 @@ class AgentTools:
                 updated_at=tx.now,
             )
             AgentStore(tx).add(agent)
+            self._presence.remember_registration(tx, agent)
             self._presence.emit(tx, AgentEvent.REGISTERED, agent)
             self._presence.emit_newly_silent(tx)
             return AgentRegistered(id=agent.id, name=agent.name, status=agent.said)
@@ -172,6 +173,7 @@ class AgentTools:
                 updated_at=tx.now,
             )
             store.save(agent, gone)
+            self._presence.forget_registration(tx, id)
             self._presence.emit(tx, AgentEvent.UNREGISTERED, gone)
             self._presence.emit_newly_silent(tx)
             return Unregistered(tasks_released=released)

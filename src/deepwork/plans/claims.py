@@ -14,7 +14,7 @@ from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentStatus, Lease
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
-from deepwork.call import current_call
+from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, Conflict, NotAllowed
 from deepwork.plans.interfaces import WorkspaceProvider
@@ -171,8 +171,9 @@ class ClaimService:
         """Lock the task for a change by the caller's agent, which counts as a sign of life.
 
         Refuses callers whose claim has passed to another agent, and reclaims the task from a holder that went
-        silent, unless the call only adds a checkpoint. A call that names no agent counts as the holder's if
-        the same caller registered the holder, else as that of the caller's only agent, if it has just one.
+        silent, unless the call only adds a checkpoint. A call that names no agent acts as the caller's only
+        agent (`Presence.find_unnamed_actor`), never as the holder because it holds the task. A person may
+        change a task that an agent holds.
         """
         workflow = self._plans.get_for_update_by_task(task_id)
         task = self._tasks.get_for_update(task_id)
@@ -184,10 +185,10 @@ class ClaimService:
         is_stale = epoch is not None and (lease is None or lease.epoch != epoch)
         if is_stale or (own is not None and own != last):
             raise _build_stale_claim_error(task, holder)
-        may_override_holder = agent_id is None and current_call().scope == "admin"
+        is_by_person = agent_id is None and is_person(self._tx.caller)
         actor_id = actor.id if actor else None
-        if holder not in (None, agent_id, actor_id) and not is_checkpoint and not may_override_holder:
-            raise _build_held_error(task, holder, agent_id or actor_id or self._tx.caller)
+        if holder not in (None, actor_id) and not is_checkpoint and not is_by_person:
+            raise _build_held_error(task, holder, actor_id)
         if actor and own is not None and holder is None:
             self._leases.forget_loss(task_id, actor.id)
         if lease and lease.who and holder is None and not is_checkpoint:
@@ -326,21 +327,23 @@ class ClaimService:
 
     def _lock_actor(self, task: Task, agent_id: str | None) -> Agent | None:
         """Return the agent that acts, locked together with the task's holder in order of id."""
-        actor_id = agent_id or self._infer_actor_id(task)
+        unnamed = None if agent_id else self._presence.find_unnamed_actor(self._tx)
+        actor_id = unnamed.id if unnamed else agent_id
         concerned = sorted(id for id in {actor_id, task.claimed_by} if id is not None)
         held = {id: self._agents.get_for_update(id) for id in concerned}
         return held[actor_id] if actor_id else None
 
-    def _infer_actor_id(self, task: Task) -> str | None:
-        if task.claimed_by is not None:
-            holder = self._agents.get(task.claimed_by)
-            if holder.registered_by == self._tx.caller and holder.unregistered_at is None:
-                return holder.id
-        only_one = self._agents.find_only_agent_of(self._tx.caller)
-        return only_one.id if only_one else None
 
-
-def _build_held_error(task: Task, holder: str | None, agent_id: str) -> NotAllowed:
+def _build_held_error(task: Task, holder: str | None, agent_id: str | None) -> NotAllowed:
+    if agent_id is None:
+        return NotAllowed(
+            f"Task {task.name!r} is held by agent {holder!r}, and this call names no agent.",
+            code=Code.NOT_ASSIGNED,
+            suggestion="If you are its holder, pass agent_id: without it, a call acts as the one agent "
+            "registered over the same connection, and there is none or more than one. At a shell, pass "
+            "--agent-id, or --as-person to change the task yourself.",
+            recoverable=True,
+        )
     return NotAllowed(
         f"Task {task.name!r} is held by agent {holder!r}, not by {agent_id!r}.",
         code=Code.NOT_ASSIGNED,

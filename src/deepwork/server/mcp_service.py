@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork import __version__
 from deepwork.access.scopes import Scope, is_offered_to
-from deepwork.call import Call
+from deepwork.call import ANONYMOUS, LOCAL, Call
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.observability import tracing
 from deepwork.protocol.messages import JsonText, Request, RequestError, to_json
@@ -234,7 +234,7 @@ def build_call(tool: str, request: Request) -> Call:
     """Build the call; the caller is the token's name, the session or the client's name, on stdio `local`."""
     source: HttpCaller | None = request.caller
     if source is None:
-        return Call("local", tool, _parse_key(request.meta.get(KEY)))
+        return Call(LOCAL, tool, _parse_key(request.meta.get(KEY)))
     principal: str | None = source.scope.get("deepwork.principal")
     key = _parse_key(request.meta.get(KEY) or source.headers.get("idempotency-key"))
     caller = principal or _format_caller(source.session_id, request.meta)
@@ -260,7 +260,7 @@ def _format_caller(session_id: str | None, meta: Mapping[str, Any]) -> str:
         return f"session:{session_id}"
     client = meta.get(CLIENT)
     if not isinstance(client, str) or not client.isprintable():
-        return "anonymous"
+        return ANONYMOUS
     return f"client:{client}"[:200]
 
 

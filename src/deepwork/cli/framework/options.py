@@ -72,6 +72,12 @@ key_option = click.option(
     help="Re-running with the same key returns the first result instead of repeating the change.",
 )
 
+person_option = click.option(
+    "--as-person",
+    is_flag=True,
+    help="Act as yourself, not as an agent: this can change a task that an agent holds.",
+)
+
 
 def refuse_misplaced(context: click.Context) -> None:
     """Refuse an option given before a subcommand that lacks it; click would ignore it silently."""

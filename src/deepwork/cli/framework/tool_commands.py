@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepwork.cli.framework.command_groups import CommandGroup, format_short_help, sort_parameters
-from deepwork.cli.framework.options import json_option, key_option, load_command_settings, place_options
+from deepwork.cli.framework.options import (
+    json_option,
+    key_option,
+    load_command_settings,
+    person_option,
+    place_options,
+)
 from deepwork.cli.framework.output import print_answer
 
 if TYPE_CHECKING:
@@ -130,14 +136,19 @@ def build_command(
         global_store: bool,
         as_json: bool,
         idempotency_key: str | None = None,
+        as_person: bool = False,
         **given: Any,
     ) -> None:
         from deepwork.server.application import Application
 
+        if as_person and given.get(str(spec.declaration.acts_as)):
+            raise click.UsageError("--agent-id and --as-person are mutually exclusive.")
         app = Application(load_command_settings(project, database=database, global_store=global_store))
         arguments = preset_arguments | _build_arguments(given)
         try:
-            answer = call_tool(app, spec, overrides.prepare(arguments, as_json), idempotency_key)
+            answer = call_tool(
+                app, spec, overrides.prepare(arguments, as_json), idempotency_key, as_person=as_person
+            )
         finally:
             app.close()
         if overrides.render is None or as_json:
@@ -149,6 +160,8 @@ def build_command(
 
     help_text = preset.help if preset else _build_help(spec, overrides)
     run = run if spec.read_only else key_option(run)
+    if spec.declaration.acts_as in schema["properties"].keys() - set(required):
+        run = person_option(run)
     made = click.command(name, cls=ToolCommand, help="\n\n".join(filter(None, [help_text, overrides.note])))(
         run
     )
@@ -157,15 +170,33 @@ def build_command(
     return sort_parameters(made)
 
 
-def call_tool(app: Application, spec: ToolSpec, arguments: Mapping[str, Any], key: str | None = None) -> Any:
+def call_tool(
+    app: Application,
+    spec: ToolSpec,
+    arguments: Mapping[str, Any],
+    key: str | None = None,
+    *,
+    as_person: bool = False,
+) -> Any:
     """Call a tool and return its answer."""
-    from deepwork.call import Call
+    from deepwork.call import LOCAL, PERSON_PREFIX, Call
     from deepwork.database.idempotency import check_key
     from deepwork.server.invocation import invoke
 
     bound = app.build_toolset(spec.toolset)[spec.name]
-    call = Call("local", spec.name, None if key is None else check_key(key))
+    caller = f"{PERSON_PREFIX}{_find_user_name()}" if as_person else LOCAL
+    call = Call(caller, spec.name, None if key is None else check_key(key))
     return invoke(app.database, bound, arguments, call)
+
+
+def _find_user_name() -> str:
+    """Return the name of the person at this shell; `local`, as on the dashboard, if the system has none."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # such as in a container whose user has no entry
+        return "local"
 
 
 def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -608,7 +608,6 @@ def test_a_late_holder_is_refused_after_another_agent_took_the_task(world: World
         ("task_update_status", {"id": plan["a"], "status": "completed", "outcome": "x"}),
         ("task_set_plan", {"id": plan["a"], "plan": {"steps": []}}),
         ("task_replan", {"id": plan["a"], "reason": "r", "new_plan": {"steps": []}}),
-        ("checkpoint_add", {"task_id": plan["a"], "type": "progress", "summary": "s"}),
     ]
     for tool, arguments in calls:
         with expect_error(Code.STALE_CLAIM, "no longer valid"):

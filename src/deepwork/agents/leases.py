@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.agents.models import Lease
+from deepwork.agents.models import TAKEN_AWAY, Lease
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
@@ -74,10 +74,11 @@ class LeaseStore:
         until = self._tx.now + self._lease_ms
         return self._tx.execute("UPDATE leases SET until = :until WHERE who = :who", until=until, who=who)
 
-    def release(self, what: str, who: str) -> bool:
+    def release(self, what: str, who: str, *, is_taken_away: bool = False) -> bool:
         """Release the lease; False if the agent did not hold it."""
-        sql = "UPDATE leases SET who = NULL, until = 0 WHERE what = :what AND who = :who"
-        freed = self._tx.execute(sql, what=what, who=who)
+        sql = "UPDATE leases SET who = NULL, until = :until WHERE what = :what AND who = :who"
+        until = TAKEN_AWAY if is_taken_away else 0
+        freed = self._tx.execute(sql, what=what, who=who, until=until)
         return freed == 1
 
     def expire(self, who: str) -> None:

@@ -82,6 +82,11 @@ class Agent:
     updated_at: int
 
 
+TAKEN_AWAY = -1
+"""The `until` of a lease that was released, or ended by someone else: its holder may still be at work.
+After an expiry, or a result that the holder reported itself, it is 0: then the holder may come back."""
+
+
 @dataclass(frozen=True)
 class Lease:
     """The right of agent `who` to task `what` until a point in time; `epoch` grows with every new holder."""
@@ -90,3 +95,8 @@ class Lease:
     who: str | None
     epoch: int
     until: int
+
+    @property
+    def was_taken_away(self) -> bool:
+        """Whether the last claim was released, or ended by someone else than its holder."""
+        return self.who is None and self.until == TAKEN_AWAY

@@ -22,6 +22,7 @@ from deepwork.plans.models import (
     CheckpointType,
     FileConflicts,
     PlanEvent,
+    PlanStatus,
     RelatedTask,
     Task,
     TaskStatus,
@@ -35,7 +36,7 @@ from deepwork.plans.rules.file_overlaps import (
     find_overlapping,
     list_shared_files,
 )
-from deepwork.plans.rules.transitions import derive_released_status
+from deepwork.plans.rules.transitions import build_paused_error, derive_released_status, describe_pause
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.queue_store import QueueStore
@@ -57,6 +58,8 @@ class LockedTask:
     """The agent whose lease on the task has not expired."""
     was_last_holder: bool
     """Whether the actor has held the task and no other agent has held it since."""
+    is_late: bool
+    """Whether the call comes from a former holder, whose claim was taken away or passed to another agent."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class ClaimService:
             )
         if lease.who != agent_id:
             raise _build_held_error(task, lease.who, agent_id)
-        self._leases.release(task_id, agent_id)
+        self._leases.release(task_id, agent_id, is_taken_away=True)
         self._requeue(workflow, task, reason or "released", by_whom=agent_id)
         if agent.unregistered_at is None:
             self._update_agent_after_release(agent)
@@ -170,10 +173,10 @@ class ClaimService:
     ) -> LockedTask:
         """Lock the task for a change by the caller's agent, which counts as a sign of life.
 
-        Refuses callers whose claim has passed to another agent, and reclaims the task from a holder that went
-        silent, unless the call only adds a checkpoint. A call that names no agent acts as the caller's only
-        agent (`Presence.find_unnamed_actor`), never as the holder because it holds the task. A person may
-        change a task that an agent holds.
+        Refuses callers whose claim was released or passed to another agent, and reclaims the task from a
+        holder that went silent, unless the call only adds a checkpoint. A call that names no agent acts as
+        the caller's only agent (`Presence.find_unnamed_actor`), never as the holder because it holds the
+        task. A person may change a task that an agent holds.
         """
         workflow = self._plans.get_for_update_by_task(task_id)
         task = self._tasks.get_for_update(task_id)
@@ -182,27 +185,33 @@ class ClaimService:
             self._begin_sign_of_life(actor)
         own, last, lease = self._tasks.get_claim_history(task_id, actor.id if actor else None)
         holder = lease.who if lease and lease.until >= self._tx.now else None
-        is_stale = epoch is not None and (lease is None or lease.epoch != epoch)
-        if is_stale or (own is not None and own != last):
-            raise _build_stale_claim_error(task, holder)
-        is_by_person = agent_id is None and is_person(self._tx.caller)
-        actor_id = actor.id if actor else None
-        if holder not in (None, actor_id) and not is_checkpoint and not is_by_person:
-            raise _build_held_error(task, holder, actor_id)
-        if actor and own is not None and holder is None:
+        has_other_epoch = epoch is not None and (lease is None or lease.epoch != epoch)
+        is_stale = has_other_epoch or (own is not None and own != last)
+        is_former = own is not None or epoch is not None
+        is_late = is_stale or bool(is_former and lease and lease.was_taken_away)
+        if not is_checkpoint:
+            if is_late:
+                raise _build_stale_claim_error(task, holder) if is_stale else _build_released_error(task)
+            is_by_person = agent_id is None and is_person(self._tx.caller)
+            actor_id = actor.id if actor else None
+            if holder not in (None, actor_id) and not is_by_person:
+                raise _build_held_error(task, holder, actor_id)
+        if actor and own is not None and holder is None and not is_late:
             self._leases.forget_loss(task_id, actor.id)
         if lease and lease.who and holder is None and not is_checkpoint:
             task = self._reclaim_task(workflow, task, lease.who)
-        return LockedTask(workflow, task, actor, holder, was_last_holder=own is not None)
+        return LockedTask(workflow, task, actor, holder, was_last_holder=own is not None, is_late=is_late)
 
-    def claim_on_start(self, work: LockedTask) -> Task:
+    def claim_on_start(self, work: LockedTask, status: TaskStatus) -> Task:
         """Claim a task for the agent that starts it without claiming it first, and return the task.
 
         Without a lease the task would stay started forever if the agent went silent. What `claim` would
-        refuse is refused here too. An agent whose lease expired may continue if no other agent took over; the
-        epoch of its claim stays valid.
+        refuse is refused here too, and so is starting while the workflow is paused. An agent whose lease
+        expired may continue if no other agent took over; the epoch of its claim stays valid.
         """
         task, agent = work.task, work.actor
+        if work.workflow.status is PlanStatus.PAUSED and task.status is not status:
+            raise build_paused_error(task, work.workflow, self._plans.find_pause(work.workflow.id))
         if agent is None or work.holder is not None:
             return task
         if work.was_last_holder:
@@ -219,7 +228,8 @@ class ClaimService:
     def end_claim(self, task: Task) -> None:
         """End the lease on a task that needs no holder any more, and free its agent for another."""
         holder, actor = task.claimed_by, self._unsaved
-        if holder is None or not self._leases.release(task.id, holder):
+        is_taken_away = actor is None or actor.id != holder
+        if holder is None or not self._leases.release(task.id, holder, is_taken_away=is_taken_away):
             return
         agent = actor if actor and actor.id == holder else self._agents.get_for_update(holder)
         if agent.unregistered_at is None:
@@ -253,6 +263,9 @@ class ClaimService:
         return _ActiveTasks(count, find_overlapping(task.files, others))
 
     def _find_refusal(self, workflow: Workflow, task: Task, others: _ActiveTasks) -> Claimed | None:
+        if workflow.status is PlanStatus.PAUSED:
+            pause = describe_pause(workflow, self._plans.find_pause(workflow.id))
+            return _build_refusal("workflow", f"{pause} Its tasks cannot be claimed.")
         if not workflow.status.hands_out_tasks:
             return _build_refusal(
                 "workflow", f"Workflow {workflow.name!r} is {workflow.status}; its tasks cannot be claimed."
@@ -348,6 +361,16 @@ def _build_held_error(task: Task, holder: str | None, agent_id: str | None) -> N
         f"Task {task.name!r} is held by agent {holder!r}, not by {agent_id!r}.",
         code=Code.NOT_ASSIGNED,
         suggestion="Only the holder can change or release it; contact the holder with {tool:message_send}.",
+    )
+
+
+def _build_released_error(task: Task) -> NotAllowed:
+    return NotAllowed(
+        f"This claim on task {task.name!r} was released; the task is {task.status}, and nobody holds it.",
+        code=Code.NOT_ASSIGNED,
+        suggestion="Stop working on it, or claim it again with {tool:task_claim}; record what you did with "
+        "{tool:checkpoint_add}.",
+        recoverable=True,
     )
 
 

@@ -282,6 +282,8 @@ class Replan(Answer):
 class CheckpointAdded(Answer):
     id: str
     sequence: int
+    late: bool | None = None
+    """True if a former holder of the task added it."""
 
 
 class Checkpoints(Answer):

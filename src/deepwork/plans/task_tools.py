@@ -227,12 +227,13 @@ class TaskTools:
                 work.task,
                 type,
                 summary,
-                detail=detail,
+                detail={**(detail or {}), "late": True} if work.is_late else detail,
                 files_changed=files_changed or (),
                 agent_id=work.actor.id if work.actor else None,
             )
             PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
-            return CheckpointAdded(id=checkpoint.id, sequence=checkpoint.sequence)
+            late = work.is_late or None
+            return CheckpointAdded(id=checkpoint.id, sequence=checkpoint.sequence, late=late)
 
     @tool("read")
     def checkpoint_list(
@@ -376,7 +377,7 @@ class TaskTools:
         """Save the change and its consequences for the claim, the dependents and the workflow."""
         before, status = work.task, changed.status
         if status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS):
-            before = claims.claim_on_start(work)
+            before = claims.claim_on_start(work, status)
             changed = copy_with(changed, claimed_by=before.claimed_by)
         is_over = status.is_done or status is TaskStatus.FAILED
         if is_over or status is TaskStatus.PENDING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from deepwork.errors import Code, InvalidInput, NotAllowed
 from deepwork.plans.models import PlanStatus, Task, TaskStatus, Workflow
@@ -117,6 +118,24 @@ def require_open(workflow: Workflow) -> None:
             f"Workflow {workflow.name!r} is {workflow.status}; its tasks can no longer change.",
             suggestion="Create a new workflow for the remaining work.",
         )
+
+
+def describe_pause(workflow: Workflow, pause: Mapping[str, Any] | None) -> str:
+    """Describe who paused the workflow, and why; `pause` is None if that was not recorded."""
+    if pause is None:
+        return f"Workflow {workflow.name!r} is paused."
+    reason = f" ({pause['reason']})" if pause["reason"] else ""
+    return f"Workflow {workflow.name!r} was paused by {pause['by_whom']}{reason}."
+
+
+def build_paused_error(task: Task, workflow: Workflow, pause: Mapping[str, Any] | None) -> NotAllowed:
+    """Build the error for starting a task of a paused workflow."""
+    return NotAllowed(
+        f"{describe_pause(workflow, pause)} Task {task.name!r} cannot be started or continued now.",
+        suggestion="Record what you have with {tool:checkpoint_add}, and stop until the workflow is resumed; "
+        "finished work can still be reported as completed or failed.",
+        recoverable=True,
+    )
 
 
 def _require_task_transition(task: Task, wanted: TaskStatus) -> None:

@@ -88,6 +88,15 @@ class PlanStore:
         )
         return self._tx.fetch_all(sql, id=workflow_id, limit=limit)
 
+    def find_pause(self, workflow_id: str) -> Row | None:
+        """Return who paused the workflow last, as `by_whom`, and the `reason`."""
+        sql = """
+            SELECT by_whom, reason FROM plan_history
+             WHERE workflow_id = :id AND task_id IS NULL AND what = 'status' AND after = 'paused'
+             ORDER BY number DESC LIMIT 1
+        """
+        return self._tx.fetch_one(sql, id=workflow_id)
+
     def _get(self, id: str, lock: str) -> Workflow:
         if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id{lock}", id=id)) is None:
             raise NotFound("workflow", id, suggestion="List workflows with {tool:workflow_list}.")

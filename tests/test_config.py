@@ -41,6 +41,10 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
     assert (settings.toolsets, settings.lease_seconds, settings.log_level) == (("messages",), 20, "error")
 
 
+def test_the_platform_can_be_named_as_in_setup(tmp_path: Path):
+    assert load_settings(tmp_path, {"platform": "claude-code"}, environment={}).platform == "claude"
+
+
 def test_nested_keys_and_platforms_are_read_from_the_file(tmp_path: Path):
     root = write_config(
         tmp_path,

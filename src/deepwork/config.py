@@ -17,6 +17,8 @@ from deepwork.files.repositories import find_main_tree, find_tree_root
 
 STATE_FOLDER = ".deepwork"
 TMP_FOLDER = f"{STATE_FOLDER}/tmp"  # noqa: S108 - a folder of the project
+_CLAUDE_NAMES = {"claude-code", "claude_code", "claude-desktop"}
+"""The names of `setup` and of agents, where the platform is called `claude`."""
 PLATFORMS: Final = ("claude", "codex", "cursor", "gemini", "opencode", "vscode", "windsurf", "zed", "generic")
 
 
@@ -148,7 +150,7 @@ def _parse_database(value: Any) -> str:
 
 def _parse_platforms(value: Any) -> str:
     """Return the first platform, the only one that a server writes for."""
-    names = _parse_words(value)
+    names = ["claude" if name in _CLAUDE_NAMES else name for name in _parse_words(value)]
     if not set(names) <= set(PLATFORMS):
         raise ValueError
     return names[0] if names else "claude"

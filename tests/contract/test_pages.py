@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import re
 from pathlib import Path
 
@@ -21,9 +20,11 @@ ROOT = DOCS.parent
 
 def event_names() -> set[str]:
     """Return the event types of all slices: the values of every class named …Event."""
-    for module in pkgutil.walk_packages(deepwork.__path__, "deepwork."):
-        if module.name.endswith(".models"):
-            importlib.import_module(module.name)
+    for path in Path(deepwork.__path__[0]).rglob("*.py"):
+        if "Event(CaseInsensitiveEnum)" in path.read_text(encoding="utf-8"):
+            importlib.import_module(
+                ".".join(("deepwork", *path.relative_to(deepwork.__path__[0]).with_suffix("").parts))
+            )
     kinds = [
         kind
         for kind in CaseInsensitiveEnum.__subclasses__()

@@ -176,11 +176,12 @@ def test_tasks_that_wait_for_the_default_limit_are_counted_in_a_warning(world: W
 
     assert "2 tasks wait only for it" in plan.get_next_tasks()["warning"]
     plan.set_status("a", "completed")
-    plan.claim("b", world.register_agent())
+    agent = world.register_agent()
+    plan.claim("b", agent)
     assert "1 task waits only for it" in plan.get_next_tasks()["warning"]
     plan.set_status("c", "skipped")
     assert "warning" not in plan.get_next_tasks()
-    plan.set_status("b", "completed")
+    plan.set_status("b", "completed", agent_id=agent)
     assert "warning" not in plan.get_next_tasks()
 
 

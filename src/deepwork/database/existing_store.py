@@ -18,6 +18,7 @@ from deepwork.database.statements import format_colon_placeholder
 from deepwork.database.transaction import Transaction
 from deepwork.errors import StorageError
 from deepwork.files.lock import FileLock
+from deepwork.files.state import find_store_link_problem
 
 if TYPE_CHECKING:
     import sqlite3
@@ -60,6 +61,8 @@ def open_existing_store(location: str, patience: float) -> Iterator[ExistingStor
             yield store
         return
     path = Path(location)
+    if problem := find_store_link_problem(path):
+        raise problem
     if not path.is_file() or not path.stat().st_size:
         yield None
         return

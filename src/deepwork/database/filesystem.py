@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 _NETWORK_FILE_SYSTEM_PATTERN = re.compile(
-    r"^(nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|beegfs|ocfs2|gfs2?|fuse\.(sshfs|s3fs|rclone|glusterfs|gcsfuse|curlftpfs|davfs\w*))$"
+    r"^(nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|beegfs|ocfs2|gfs2?|gpfs|virtiofs|vboxsf|juicefs"
+    r"|fuse\.(sshfs|s3fs|rclone|glusterfs|gcsfuse|curlftpfs|davfs\w*|ceph\w*|juicefs))$"
 )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from deepwork.errors import StorageError
 
+_STATE_FOLDER = ".deepwork"
 _GITIGNORE_TEXT = """\
 # Written by deepwork: definitions and settings belong to the project, everything else to this machine.
 *
@@ -19,14 +22,48 @@ _GITIGNORE_TEXT = """\
 
 
 def make_state_folder(folder: Path) -> None:
-    """Create the folder, for its owner only, with a .gitignore that admits definitions and settings."""
-    ignore = folder / ".gitignore"
+    """Create the folder with a .gitignore that admits definitions and settings, and close it to other users.
+
+    A clone can bring the folder along: readable by all, or with links that lead out of the project.
+    """
     try:
-        if not ignore.exists():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            ignore.write_text(_GITIGNORE_TEXT, encoding="utf-8")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if problem := find_link_problem(folder):
+            raise problem
+        status = folder.stat()
+        if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+            folder.chmod(0o700)
+        _create_gitignore(folder / ".gitignore")
     except OSError as error:
         raise StorageError(
             f"{folder.name}/ cannot be written in the project: {error.strerror}.",
             suggestion="Make the project writable for this user, or store everything elsewhere with --db.",
         ) from error
+
+
+def find_link_problem(path: Path) -> StorageError | None:
+    """Return the error of a path that is a link: state behind it would be elsewhere, with other locks."""
+    if not path.is_symlink():
+        return None
+    return StorageError(
+        f"{path.parent.name}/{path.name} is a link; deepwork keeps its state in real folders and files.",
+        suggestion="Replace the link by a folder or file of its own, or name the store with --db.",
+    )
+
+
+def find_store_link_problem(path: Path) -> StorageError | None:
+    """Return the error of a store that is a link, or whose `.deepwork` folder is one.
+
+    Only that folder can come with a clone. Others may be links, since their owner made them.
+    """
+    folder = path.parent if path.parent.name == _STATE_FOLDER else path
+    return find_link_problem(folder) or find_link_problem(path)
+
+
+def _create_gitignore(path: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+            file.write(_GITIGNORE_TEXT)
+    except FileExistsError:
+        pass

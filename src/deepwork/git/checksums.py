@@ -69,7 +69,7 @@ class ChecksumSnapshotStore:
         self._cache: _ChecksumCache = {}
 
     def take(self) -> Snapshot:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with hold_file_lock(self._lock):
             files, listed, unreadable = self._read_files()
             content = json.dumps(files, sort_keys=True).encode()

@@ -235,7 +235,7 @@ class TreeSnapshotStore:
 
 
 def _create_folder(folder: Path) -> None:
-    (folder / "objects").mkdir(parents=True, exist_ok=True)
+    (folder / "objects").mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n")  # keeps snapshots out of snapshots

@@ -11,6 +11,7 @@ import pytest
 
 from application import call_tool, make_app
 from deepwork.database import schema
+from deepwork.database.existing_store import open_existing_store
 from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.sqlite import SQLite, has_wal_reset_fix
 from deepwork.database.wakeups import WakeupChannel
@@ -219,15 +220,16 @@ def test_a_refused_call_keeps_its_connection_and_a_failed_statement_does_not(tmp
 
     engine = SQLite(tmp_path / "deepwork.db")
     engine.prepare()
-    [connection] = engine._writers
+    writers = engine.get_open_file().writers
+    [connection] = writers
 
     with pytest.raises(KeyError):
         insert_then(dict[str, int]().popitem)
-    assert list(engine._writers) == [connection]
+    assert list(writers) == [connection]
     with pytest.raises(Exception, match="syntax"):
         insert_then(lambda: None)
 
-    assert list(engine._writers) == []
+    assert list(writers) == []
     with engine.reading() as used:
         assert used.execute("SELECT * FROM lost_leases").fetchall() == []
     engine.close()
@@ -246,3 +248,55 @@ def test_no_process_is_woken_through_a_planted_link(tmp_path: Path, monkeypatch:
 
     assert hints.open_receiver() is None
     assert (victim / "a.txt").read_text() == "mine"
+
+
+def test_a_database_of_another_program_is_refused_and_stays_as_it_is(tmp_path: Path):
+    path = tmp_path / "places.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+        connection.commit()
+    before = path.read_bytes()
+
+    with pytest.raises(StorageError, match="another program: it has the tables 'bookmarks'"):
+        SQLite(path).prepare()
+
+    assert path.read_bytes() == before
+    assert not path.with_name(f"{path.name}-wal").exists()
+
+
+@pytest.mark.parametrize("linked", ["file", "folder"])
+def test_a_store_behind_a_link_is_refused(tmp_path: Path, linked: str):
+    real = tmp_path / "elsewhere" / "deepwork.db"
+    engine = SQLite(real)
+    engine.prepare()
+    engine.close()
+    folder = tmp_path / ".deepwork"
+    if linked == "file":
+        folder.mkdir()
+        (folder / "deepwork.db").symlink_to(real)
+    else:
+        folder.symlink_to(real.parent)
+
+    with pytest.raises(StorageError, match="is a link"):
+        SQLite(folder / "deepwork.db").prepare()
+    with (
+        pytest.raises(StorageError, match="is a link"),
+        open_existing_store(str(folder / "deepwork.db"), 0.1),
+    ):
+        pass
+
+
+def test_a_leftover_log_is_not_applied_to_a_new_store(tmp_path: Path):
+    old = SQLite(tmp_path / "deepwork.db")
+    old.prepare()
+    with old.writing() as connection:
+        connection.execute("INSERT INTO lost_leases (who, what, lost_at) VALUES ('old', 'task', 1)")
+    (tmp_path / "deepwork.db").unlink()
+
+    new = SQLite(tmp_path / "deepwork.db")
+    new.prepare()
+
+    with new.reading() as connection:
+        assert connection.execute("SELECT who FROM lost_leases").fetchall() == []
+    new.close()
+    old.close()

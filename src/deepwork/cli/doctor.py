@@ -17,7 +17,14 @@ from deepwork import __version__
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options, resolve_project
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.servers import list_servers
-from deepwork.config import OPTIONS, Settings, build_child_environment, find_unknown_keys, load_settings
+from deepwork.config import (
+    OPTIONS,
+    STATE_FOLDER,
+    Settings,
+    build_child_environment,
+    find_unknown_keys,
+    load_settings,
+)
 from deepwork.database.opening import open_engine
 from deepwork.errors import DeepworkError, DefinitionError, GitError
 from deepwork.git.command import Git
@@ -52,6 +59,8 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from open_engine(settings.database_location).describe()
     except Exception as error:  # noqa: BLE001 - explained under problems
         yield "database", f"not readable ({type(error).__name__})"
+    if not settings.database and not settings.global_store:
+        yield "cleaning", f"keep the store: git clean -fdx -e {STATE_FOLDER}"
     yield "git", _get_git_version(settings.project_root) or "not found"
     running = list_servers(settings.database_location)
     yield "servers", "unknown on this system" if running is None else ", ".join(running) or "none running"

@@ -55,6 +55,8 @@ class Engine(Protocol):
     """The full-text search clauses."""
     json_texts: JsonTexts
     """The clauses for texts in JSON columns."""
+    is_prepared: bool
+    """Whether `prepare` succeeded, and the database has not been replaced since."""
 
     @property
     def name(self) -> str:

@@ -80,6 +80,7 @@ class PostgreSQL:
     free_rows = " FOR NO KEY UPDATE SKIP LOCKED"
     full_text = fulltext.POSTGRES
     json_texts = json_texts.POSTGRES
+    is_prepared = False
 
     def __init__(self, url: str) -> None:
         try:
@@ -118,6 +119,10 @@ class PostgreSQL:
         return f"postgresql://{who}{host or 'localhost'}{at_port}/{name}"
 
     def prepare(self) -> None:
+        self._create_or_migrate()
+        self.is_prepared = True
+
+    def _create_or_migrate(self) -> None:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
             if not schema.is_behind(_read_version(connection), self.name):
                 return

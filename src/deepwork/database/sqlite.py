@@ -6,27 +6,34 @@ SQLite's own busy waiting, and avoids its WAL-reset bug between our processes.
 
 from __future__ import annotations
 
+import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import lru_cache
-from hashlib import sha256
+from functools import lru_cache, partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database import fulltext, json_texts, schema
 from deepwork.database.engine import Connection, Cursor, Row
 from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.processes import find_processes_with_open
+from deepwork.database.sqlite_connections import (
+    CACHED_STATEMENTS,
+    LARGE_WAL,
+    WRITE_TIMEOUT,
+    OpenFile,
+    Session,
+    list_columns,
+)
 from deepwork.database.statements import format_colon_placeholder
 from deepwork.database.table_store import SQLiteTableStore
 from deepwork.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.errors import Code, StorageError
 from deepwork.files.atomic import move_durably
 from deepwork.files.lock import FileLock
+from deepwork.files.state import find_store_link_problem
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,23 +43,7 @@ else:
     except ImportError:  # no wheel for this platform; `deepwork doctor` explains the consequences
         import sqlite3
 
-WRITE_TIMEOUT = 30.0
-LARGE_WAL = 64 * 1024 * 1024
-_CACHED_STATEMENTS = 1000
-"""Prepared statements that a connection keeps. Our stores have several hundred; the driver's default is 128,
-and preparing one again takes longer than executing it."""
 _FILE_HEADER = b"SQLite format 3\0"
-
-_PRAGMAS = (
-    "PRAGMA synchronous = FULL",  # an answer means "on disk"
-    "PRAGMA fullfsync = ON",  # needed on macOS for a real flush
-    "PRAGMA checkpoint_fullfsync = ON",
-    "PRAGMA foreign_keys = ON",
-    "PRAGMA trusted_schema = OFF",
-    "PRAGMA cell_size_check = ON",
-    "PRAGMA mmap_size = 0",
-    f"PRAGMA journal_size_limit = {LARGE_WAL}",
-)
 
 
 class SQLite:
@@ -66,9 +57,9 @@ class SQLite:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._write_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
-        self._readers: deque[sqlite3.Connection] = deque()
-        self._writers: deque[sqlite3.Connection] = deque()
         self._hints = WakeupChannel(self.path)
+        self._file: OpenFile | None = None
+        self.is_prepared = False
 
     @property
     def name(self) -> str:
@@ -84,13 +75,39 @@ class SQLite:
             raise problem
         self._create_folder()
         with self._write_lock.hold(timeout=WRITE_TIMEOUT):
-            is_new = not self.path.exists()
-            self._open_or_create(is_new)
+            if not self.path.exists():
+                self._create_file()
+            self._file = OpenFile(self.path)
+            self._open_or_create()
+            self.is_prepared = True
 
-    def _open_or_create(self, is_new: bool) -> None:
-        with self._borrow_connection(self._writers) as connection:
-            if is_new:
-                self.path.chmod(0o600)
+    def _create_file(self) -> None:
+        for suffix in ("-wal", "-shm"):  # the log of a removed store must not be applied to this one
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+    def get_open_file(self) -> OpenFile:
+        """Return the file with its connections; raise StorageError if it was removed or replaced.
+
+        A process can go on writing to a removed file: it would acknowledge what nobody can ever read.
+        """
+        file = self._file
+        if file is None:
+            file = self._file = OpenFile(self.path)
+        if file.is_in_place():
+            return file
+        self._file, self.is_prepared = None, False  # the next call prepares what is there then
+        file.close()
+        raise StorageError(
+            f"{self.name} was removed or replaced while it was in use; this call was not stored.",
+            recoverable=True,
+            suggestion="Call again: it uses the store that is there now, or creates one. To keep the store "
+            "when you clean the project, use: git clean -e .deepwork",
+        )
+
+    def _open_or_create(self) -> None:
+        with self._borrow_writer() as connection:
+            self._require_own_file(connection)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()["journal_mode"]
             if mode != "wal":
                 raise StorageError(
@@ -105,11 +122,24 @@ class SQLite:
                     self._back_up(connection, version)
                     self._migrate()
 
+    def _require_own_file(self, connection: Any) -> None:
+        """Raise StorageError for a file of another program, before anything in it changes."""
+        if read_version(connection) is not None:
+            return
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' LIMIT 3").fetchall()
+        if found:
+            names = ", ".join(repr(row["name"][:40]) for row in found)
+            raise StorageError(
+                f"{self.name} is a database of another program: it has the tables {names}. "
+                "Nothing in it was changed.",
+                suggestion="Name a new file, or the file of a deepwork store, with --db.",
+            )
+
     def writing(self) -> AbstractContextManager[Connection]:
-        return _Session(self, self._writers, self._write_lock)
+        return Session(self.get_open_file, self._write_lock)
 
     def reading(self) -> AbstractContextManager[Connection]:
-        return _Session(self, self._readers)
+        return Session(self.get_open_file)
 
     def query(self, connection: Connection, sql: str, values: Mapping[str, Any]) -> Cursor:
         cursor: Any = connection.cursor()
@@ -127,7 +157,7 @@ class SQLite:
         self._hints.send()
 
     def listen(self) -> SQLiteListener:
-        return SQLiteListener(self._hints, self._connect(query_only=True))
+        return SQLiteListener(self._hints, partial(OpenFile, self.path))
 
     def to_storage_error(self, error: Exception) -> StorageError | None:
         error = getattr(error, "orig", None) or error  # as SQLAlchemy wraps it during a migration
@@ -143,7 +173,7 @@ class SQLite:
         yield "engine", f"SQLite {sqlite3.sqlite_version}"
         if self.path.exists():
             yield "size", f"{self.path.stat().st_size / 1024:,.0f} KiB"
-            with self._borrow_connection(self._readers) as connection:
+            with self.reading() as connection:
                 yield "schema", read_version(connection) or "none"
 
     def find_problems(self) -> Iterator[str]:
@@ -162,7 +192,7 @@ class SQLite:
         if (wal := self.path.with_name(self.path.name + "-wal")).exists() and wal.stat().st_size > LARGE_WAL:
             yield "The write-ahead log is over 64 MiB: some program keeps a transaction open for too long."
         try:
-            with self._borrow_connection(self._readers) as connection:
+            with self.reading() as connection:
                 for row in connection.execute("PRAGMA quick_check").fetchall():
                     if row["quick_check"] != "ok":
                         yield f"The file is damaged: {row['quick_check']}."
@@ -217,44 +247,22 @@ class SQLite:
 
     def close(self) -> None:
         # The last connection to close checkpoints the log into the file, which is a write.
-        if self._readers or self._writers:
+        if self._file is not None and (self._file.readers or self._file.writers):
             with suppress(StorageError), self._write_lock.hold(timeout=5):
-                for idle in (self._readers, self._writers):
-                    while idle:
-                        idle.pop().close()
+                self._file.close()
         self._write_lock.close()
 
     @contextmanager
-    def _borrow_connection(self, idle: deque[sqlite3.Connection]) -> Iterator[Any]:
-        """Yield an idle or new connection; closes it after an error."""
-        connection = self.take_connection(idle)
+    def _borrow_writer(self) -> Iterator[Any]:
+        """Yield a writing connection without a transaction; closes it after an error."""
+        file = self.get_open_file()
+        connection = file.take(file.writers)
         try:
             yield connection
         except BaseException:
             connection.close()
             raise
-        idle.append(connection)
-
-    def take_connection(self, idle: deque[sqlite3.Connection]) -> sqlite3.Connection:
-        """Return an idle or new connection, which its user puts back or closes."""
-        try:
-            return idle.pop()
-        except IndexError:
-            return self._connect(query_only=idle is self._readers)
-
-    def _connect(self, *, query_only: bool) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=WRITE_TIMEOUT,
-            cached_statements=_CACHED_STATEMENTS,
-        )
-        connection.row_factory = _to_dict
-        connection.create_function("sha256_hex", 1, _hash_text, deterministic=True)
-        for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
-            connection.execute(pragma)
-        return connection
+        file.writers.append(connection)
 
     def _create_folder(self) -> None:
         try:
@@ -267,6 +275,9 @@ class SQLite:
 
     def find_location_problems(self) -> Iterator[StorageError]:
         """Yield the reasons why the file must not be at its location."""
+        if problem := find_store_link_problem(self.path):
+            yield problem
+            return
         if self.path.exists() and not self.path.is_file():
             yield StorageError(
                 f"{self.name} is not a regular file.", suggestion="Name an existing or new file with --db."
@@ -302,59 +313,6 @@ class SQLite:
     def _find_newest_backup(self) -> str | None:
         backups = sorted(self.path.parent.glob(f"{self.path.name}.*.backup"), key=lambda p: p.stat().st_mtime)
         return backups[-1].name if backups else None
-
-
-class _Session:
-    """A transaction on a connection of its own. A class, because a generator takes several times as long."""
-
-    __slots__ = ("_connection", "_engine", "_idle", "_lock")
-
-    def __init__(self, engine: SQLite, idle: deque[sqlite3.Connection], lock: FileLock | None = None) -> None:
-        """`lock` excludes other writers; a reader needs none."""
-        self._engine, self._idle, self._lock = engine, idle, lock
-
-    def __enter__(self) -> Any:
-        if self._lock is not None:
-            self._lock.acquire(WRITE_TIMEOUT)
-        try:
-            self._connection = self._engine.take_connection(self._idle)
-            self._execute("BEGIN" if self._lock is None else "BEGIN IMMEDIATE")
-        except BaseException:
-            self._release()
-            raise
-        return self._connection
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._execute("COMMIT")
-            elif not self._roll_back(error):
-                return
-            self._idle.append(self._connection)
-        finally:
-            self._release()
-
-    def _execute(self, sql: str) -> None:
-        try:
-            self._connection.execute(sql)
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _roll_back(self, error: BaseException) -> bool:
-        """Undo the changes; closes the connection and returns False if its state is unknown."""
-        if isinstance(error, Exception) and not isinstance(error, sqlite3.Error):
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-                return True
-        self._connection.close()
-        return False
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
 
 
 def read_version(connection: Any) -> str | None:
@@ -397,11 +355,7 @@ def _build_error(reason: str, name: str, backup: str | None) -> StorageError:
     return StorageError(f"{name} failed ({reason}); nothing was changed.")
 
 
-def _to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
-    return dict(zip(_list_columns(cursor), values, strict=True))
-
-
-@lru_cache(maxsize=_CACHED_STATEMENTS)
+@lru_cache(maxsize=CACHED_STATEMENTS)
 def _get_row_factory(sql: str) -> Callable[[sqlite3.Cursor, tuple[Any, ...]], Row]:  # noqa: ARG001 - the cache's key
     """Return a function that makes dictionaries of one statement's rows, and reads its columns only once."""
     columns: list[str] = []
@@ -409,15 +363,7 @@ def _get_row_factory(sql: str) -> Callable[[sqlite3.Cursor, tuple[Any, ...]], Ro
     def to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
         nonlocal columns
         if len(columns) != len(values):  # first use, or a migration added a column
-            columns = _list_columns(cursor)
+            columns = list_columns(cursor)
         return dict(zip(columns, values, strict=True))
 
     return to_dict
-
-
-def _hash_text(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
-
-
-def _list_columns(cursor: sqlite3.Cursor) -> list[str]:
-    return [column[0] for column in cursor.description]

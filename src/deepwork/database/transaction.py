@@ -160,14 +160,28 @@ _joined: ContextVar[Transaction | None] = ContextVar("deepwork_joined_transactio
 class Database:
     """The store: opens transactions on an engine and records their events."""
 
-    def __init__(self, engine: Engine, record: EventLog, clock: Clock | None = None) -> None:
-        """`record` appends events to the log; `clock` replaces the database's own in tests."""
+    def __init__(
+        self,
+        engine: Engine,
+        record: EventLog,
+        clock: Clock | None = None,
+        make_folder: Callable[[], None] | None = None,
+    ) -> None:
+        """`record` appends events to the log; `clock` replaces the database's own in tests.
+
+        `make_folder` runs before the schema is created, also again if the store was removed.
+        """
         self.engine = engine
+        self._make_folder = make_folder
         self._record = record
         self._clock = clock
-        self.is_prepared = False
         self._preparing = threading.Lock()
         self._subscribers: list[tuple[Collection[str], EventHandler]] = []
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the next transaction need not create or migrate the schema first."""
+        return self.engine.is_prepared
 
     def subscribe(self, event_types: Collection[str], handler: EventHandler) -> None:
         """Call the handler after each commit that records events of these types, with those events.
@@ -206,8 +220,9 @@ class Database:
         if not self.is_prepared:
             with self._preparing:
                 if not self.is_prepared:
+                    if self._make_folder:
+                        self._make_folder()
                     self.engine.prepare()
-                    self.is_prepared = True
 
     def open(self, connection: Connection) -> Transaction:
         """Return a transaction that uses this connection."""

@@ -9,11 +9,15 @@ import select
 import socket
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deepwork.config import get_runtime_folder
+
+if TYPE_CHECKING:
+    from deepwork.database.sqlite_connections import OpenFile
 
 # Without a hint (another user, another runtime folder) an event is noticed after this many seconds.
 LOOK_EVERY = 0.1
@@ -95,8 +99,10 @@ def _require_owned(folder: Path) -> None:
 class SQLiteListener:
     """Notices commits of other processes and of other connections in this process."""
 
-    def __init__(self, hints: WakeupChannel, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, hints: WakeupChannel, open_file: Callable[[], OpenFile]) -> None:
+        self._open_file = open_file
+        self._file = open_file()
+        self._connection = self._file.connect(query_only=True)
         self._hints = hints
         self._receiver = hints.open_receiver()
         self._seen = self._read_data_version()
@@ -128,8 +134,20 @@ class SQLiteListener:
                 pass
 
     def _has_changed(self) -> bool:
+        if not self._file.is_in_place():
+            return self._has_reopened()
         before, self._seen = self._seen, self._read_data_version()
         return self._seen != before
+
+    def _has_reopened(self) -> bool:
+        """Listen to the file that took the place of ours; return False while there is none."""
+        file = self._open_file()
+        if not file.is_in_place():
+            return False
+        self._connection.close()
+        self._file, self._connection = file, file.connect(query_only=True)
+        self._seen = self._read_data_version()
+        return True
 
     def _read_data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()["data_version"])

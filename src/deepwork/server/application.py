@@ -60,9 +60,13 @@ class Application:
         from deepwork.events.log import append_events
         from deepwork.files.state import make_state_folder
 
-        if not self.settings.database and not self.settings.global_store:
-            make_state_folder(self.settings.store_folder)
-        database = Database(open_engine(self.settings.database_location), append_events, self.clock)
+        is_in_project = not self.settings.database and not self.settings.global_store
+        database = Database(
+            open_engine(self.settings.database_location),
+            append_events,
+            self.clock,
+            partial(make_state_folder, self.settings.store_folder) if is_in_project else None,
+        )
         database.subscribe(
             # Not as `PlanEvent`: most commands need not import plans.
             ("plan_task:claimed", "plan_task:updated", "plan_task:released"),

@@ -1,0 +1,169 @@
+"""Connections to a SQLite file, which are reused, and transactions on them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from deepwork.database.engine import Row
+from deepwork.errors import StorageError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
+    from types import TracebackType
+
+    from deepwork.files.lock import FileLock
+else:
+    try:
+        from pysqlite3 import dbapi2 as sqlite3
+    except ImportError:  # no wheel for this platform; `deepwork doctor` explains the consequences
+        import sqlite3
+
+WRITE_TIMEOUT = 30.0
+LARGE_WAL = 64 * 1024 * 1024
+CACHED_STATEMENTS = 1000
+"""Prepared statements that a connection keeps. Our stores have several hundred; the driver's default is 128,
+and preparing one again takes longer than executing it."""
+
+_PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # an answer means "on disk"
+    "PRAGMA fullfsync = ON",  # needed on macOS for a real flush
+    "PRAGMA checkpoint_fullfsync = ON",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA cell_size_check = ON",
+    "PRAGMA mmap_size = 0",
+    f"PRAGMA journal_size_limit = {LARGE_WAL}",
+)
+
+
+class OpenFile:
+    """The idle connections to one file, and its identity: another file may take its place."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+        self._uri = f"{path.absolute().as_uri()}?mode=rw"  # never creates a file
+        self._identity = _read_identity(self._path)
+        self.readers: deque[sqlite3.Connection] = deque()
+        self.writers: deque[sqlite3.Connection] = deque()
+
+    def is_in_place(self) -> bool:
+        """Return whether this file is still at its path."""
+        return self._identity is not None and _read_identity(self._path) == self._identity
+
+    def take(self, idle: deque[sqlite3.Connection]) -> sqlite3.Connection:
+        """Return an idle or new connection, which its user puts back or closes."""
+        try:
+            return idle.pop()
+        except IndexError:
+            return self.connect(query_only=idle is self.readers)
+
+    def connect(self, *, query_only: bool) -> sqlite3.Connection:
+        """Open a new connection with our settings."""
+        connection = sqlite3.connect(
+            self._uri,
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=WRITE_TIMEOUT,
+            cached_statements=CACHED_STATEMENTS,
+        )
+        connection.row_factory = _to_dict
+        connection.create_function("sha256_hex", 1, _hash_text, deterministic=True)
+        for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
+            connection.execute(pragma)
+        return connection
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        for idle in (self.readers, self.writers):
+            while idle:
+                idle.pop().close()
+
+
+class Session:
+    """A transaction on a connection of its own. A class, because a generator takes several times as long."""
+
+    __slots__ = ("_connection", "_file", "_get_file", "_idle", "_lock")
+
+    def __init__(self, get_file: Callable[[], OpenFile], lock: FileLock | None = None) -> None:
+        """`get_file` raises if the file is not in place; `lock` excludes other writers."""
+        self._get_file, self._lock = get_file, lock
+
+    def __enter__(self) -> Any:
+        if self._lock is not None:
+            self._lock.acquire(WRITE_TIMEOUT)
+        try:
+            self._file = self._get_file()
+            self._idle = self._file.readers if self._lock is None else self._file.writers
+            self._connection = self._file.take(self._idle)
+            self._execute("BEGIN" if self._lock is None else "BEGIN IMMEDIATE")
+        except BaseException:
+            self._release()
+            raise
+        return self._connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._commit()
+            elif not self._roll_back(error):
+                return
+            self._idle.append(self._connection)
+        finally:
+            self._release()
+
+    def _commit(self) -> None:
+        self._execute("COMMIT")
+        if self._lock is not None and not self._file.is_in_place():
+            self._connection.close()
+            self._get_file()  # raises: the commit is in a file that nobody can open again
+            raise StorageError("The store was replaced during this call, which was not stored.")
+
+    def _execute(self, sql: str) -> None:
+        try:
+            self._connection.execute(sql)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _roll_back(self, error: BaseException) -> bool:
+        """Undo the changes; closes the connection and returns False if its state is unknown."""
+        if isinstance(error, Exception) and not isinstance(error, sqlite3.Error):
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+                return True
+        self._connection.close()
+        return False
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+def list_columns(cursor: sqlite3.Cursor) -> list[str]:
+    return [column[0] for column in cursor.description]
+
+
+def _to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
+    return dict(zip(list_columns(cursor), values, strict=True))
+
+
+def _hash_text(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _read_identity(path: str) -> tuple[int, int] | None:
+    """Read which file is at this path: its device and inode; None if there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from deepwork.server.http import fast
 from deepwork.server.http.limits import MAX_HEADERS
@@ -28,7 +29,7 @@ def send_bytes(server: HttpServer, *parts: bytes) -> bytes:
 def test_without_the_extra_the_server_uses_h11_and_asyncio(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fast, "find_spec", lambda name: None)
 
-    assert fast.choose_http_protocol() == "h11"
+    assert fast.choose_http_protocol() is H11Protocol
     assert fast.get_loop_options() == {"use_uvloop": False}
 
 
@@ -37,7 +38,7 @@ def test_with_the_extra_it_uses_httptools_and_uvloop():
     pytest.importorskip("uvloop")
 
     assert fast.get_loop_options() == {"use_uvloop": True}
-    assert issubclass(fast.choose_http_protocol(), asyncio.Protocol)  # type: ignore[arg-type]
+    assert fast.choose_http_protocol().__mro__[1] is HttpToolsProtocol
 
 
 def test_headers_of_usual_length_are_accepted(served: HttpServer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from importlib.util import find_spec
-from typing import Literal
 
 from deepwork.server.http.limits import MAX_HEADERS
 
@@ -14,9 +13,13 @@ def get_loop_options() -> dict[str, bool]:
     return {"use_uvloop": find_spec("uvloop") is not None}
 
 
-def choose_http_protocol() -> type[asyncio.Protocol] | Literal["h11"]:
+def choose_http_protocol() -> type[asyncio.Protocol]:
     """Choose how uvicorn parses requests."""
-    return "h11" if find_spec("httptools") is None else _build_httptools_protocol()
+    if find_spec("httptools") is not None:
+        return _build_httptools_protocol()
+    from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - not needed with httptools
+
+    return H11Protocol
 
 
 def _build_httptools_protocol() -> type[asyncio.Protocol]:

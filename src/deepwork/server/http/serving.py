@@ -26,6 +26,13 @@ from deepwork.server.http.addresses import (
     require_safe_address,
 )
 from deepwork.server.http.asgi import McpApp, create_asgi_app, create_mcp_app
+from deepwork.server.http.connections import (
+    MAX_SILENT,
+    ConnectionLimits,
+    build_exception_handler,
+    limit_connections,
+    raise_descriptor_limit,
+)
 from deepwork.server.http.fast import choose_http_protocol, get_loop_options
 from deepwork.server.http.limits import MAX_CONNECTIONS, MAX_HEADERS
 from deepwork.server.http.owner_token import load_token
@@ -66,16 +73,18 @@ async def serve_http(
     _print_addresses(settings, policy, address, has_mcp=handler is not None)
     if on_ready is not None:
         on_ready(f"{format_url(address, settings.port)}/?token={policy.token}")
+    raise_descriptor_limit()
+    asyncio.get_running_loop().set_exception_handler(build_exception_handler())
     server = HttpServer(
         uvicorn.Config(
             asgi_app,
-            http=choose_http_protocol(),
+            http=limit_connections(choose_http_protocol(), ConnectionLimits()),
             log_config=None,
             access_log=False,
             lifespan="on",
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS + MAX_SILENT,  # silent connections keep nobody out
             h11_max_incomplete_event_size=MAX_HEADERS,
             timeout_graceful_shutdown=GRACE_SECONDS,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,

@@ -1,0 +1,166 @@
+"""Connections that stay silent or send slowly: they keep nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import resource
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import pytest
+import uvicorn
+
+from deepwork.server.http.connections import (
+    MAX_SILENT,
+    ConnectionLimits,
+    build_exception_handler,
+    limit_connections,
+    raise_descriptor_limit,
+)
+from deepwork.server.http.fast import choose_http_protocol
+from http_tests.http_server import HttpServer
+
+HEAD = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n"
+FOREIGN = "192.0.2.1"
+
+
+async def answer_after_body(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def run_with_server(
+    limits: ConnectionLimits, act: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+) -> None:
+    """Run a uvicorn server with these limits, and `act` with a connection to it."""
+
+    async def run() -> None:
+        config = uvicorn.Config(
+            answer_after_body,
+            http=limit_connections(choose_http_protocol(), limits),
+            lifespan="off",
+            log_config=None,
+        )
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        await act(reader, writer)
+        writer.close()
+        server.should_exit = True
+        await running
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD[:20], HEAD + b"part"], ids=["silence", "headers", "body"])
+def test_a_connection_that_does_not_complete_its_request_is_closed(sent: bytes):
+    async def wait_for_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+
+    run_with_server(ConnectionLimits(header_seconds=0.05, body_seconds=0.05), wait_for_end)
+
+
+def test_bytes_that_trickle_in_give_a_slow_client_no_more_time():
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended = asyncio.create_task(reader.read())
+        while not ended.done():  # endless headers, if the server lets us
+            writer.write(b"G")
+            await asyncio.wait([ended], timeout=0.01)
+        ended.exception()
+
+    run_with_server(ConnectionLimits(header_seconds=0.05), trickle)
+
+
+def test_a_connection_may_be_idle_between_two_requests():
+    limits = ConnectionLimits()
+
+    async def pause(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            writer.write(HEAD + b"0123456789")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+            limits.header_seconds = limits.body_seconds = 0.01  # a timer that starts now would end the pause
+            await asyncio.sleep(0.1)
+
+    run_with_server(limits, pause)
+
+
+class Transport:
+    """A connection from this address, as the limits see it."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self.is_aborted = address, False
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return self.address, 1
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def test_the_oldest_silent_connection_gives_way():
+    limits = ConnectionLimits(max_silent=2)
+    opened = [Transport("127.0.0.1") for _ in range(3)]
+
+    for each in opened:
+        limits.add_silent(each)  # type: ignore[arg-type]
+
+    assert [each.is_aborted for each in opened] == [True, False, False]
+
+
+def test_an_address_of_another_machine_gives_way_to_itself():
+    limits = ConnectionLimits(max_per_address=1)
+    opened = [Transport("127.0.0.1"), Transport("127.0.0.1"), Transport(FOREIGN), Transport(FOREIGN)]
+
+    for each in opened:
+        limits.add_silent(each)  # type: ignore[arg-type]
+
+    assert [each.is_aborted for each in opened] == [False, False, True, False]
+
+
+def test_connections_that_sent_their_headers_do_not_count():
+    limits = ConnectionLimits(max_silent=1)
+    first, second = Transport(FOREIGN), Transport(FOREIGN)
+
+    limits.add_silent(first)  # type: ignore[arg-type]
+    limits.remove_silent(first)  # type: ignore[arg-type]
+    limits.add_silent(second)  # type: ignore[arg-type]
+
+    assert not first.is_aborted
+    assert not second.is_aborted
+
+
+def test_a_failed_accept_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture):
+    now = [0.0]
+    handle = build_exception_handler(lambda: now[0])
+    context = {"message": "socket.accept() out of system resource", "exception": OSError("no files left")}
+    loop = asyncio.new_event_loop()
+
+    for seconds in (0, 1, 59, 60):
+        now[0] = seconds
+        handle(loop, context)
+    loop.close()
+
+    assert len(caplog.records) == 2
+
+
+def test_more_silent_connections_than_the_limit_leave_the_server_responsive(served: HttpServer):
+    raise_descriptor_limit()
+    wanted = 2 * MAX_SILENT + 76
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < wanted + 200:
+        pytest.fail("This system allows too few open files for the test.")
+    with ExitStack() as stack:
+        for _ in range(wanted):
+            stack.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+        for _ in range(3):
+            client = http.client.HTTPConnection("127.0.0.1", served.port)
+            client.request("GET", "/health")
+            assert client.getresponse().status == 200
+            client.close()

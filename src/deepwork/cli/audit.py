@@ -97,7 +97,10 @@ def verify(as_json: bool, **place: Any) -> None:
         with _open_store(place) as store, ProgressBar("Verifying", quiet=as_json) as progress:
             head = store.get_head()
             verdict = verify_chain(_report_progress(store.iterate_chain(), head.seq, progress), head)
-    except StorageError as error:  # the chain's head or the whole table is missing
+    except StorageError as error:
+        if error.recoverable:  # the database cannot be reached now, which is no statement about the chain
+            raise
+        # The chain's head or the whole table is missing.
         verdict = ChainVerdict(0, "", problem=f"the audit log cannot be read: {error.message}")
     found = {key: value for key, value in asdict(verdict).items() if value is not None}
     print_answer({"intact": verdict.problem is None, **found}, as_json=as_json)

@@ -58,12 +58,19 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
     try:
         yield from open_engine(settings.database_location).describe()
     except Exception as error:  # noqa: BLE001 - explained under problems
-        yield "database", f"not readable ({type(error).__name__})"
+        yield "database", f"{_name_database(settings)}not readable ({type(error).__name__})"
     if not settings.database and not settings.global_store:
         yield "cleaning", f"keep the store: git clean -fdx -e {STATE_FOLDER}"
     yield "git", _get_git_version(settings.project_root) or "not found"
     running = list_servers(settings.database_location)
     yield "servers", "unknown on this system" if running is None else ", ".join(running) or "none running"
+
+
+def _name_database(settings: Settings) -> str:
+    try:
+        return f"{open_engine(settings.database_location).name}: "
+    except DeepworkError:  # an invalid URL, or no driver
+        return ""
 
 
 def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:

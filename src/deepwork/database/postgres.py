@@ -48,6 +48,7 @@ _KEEPALIVES = {
 }
 # Hide the pool's log line for each connection attempt, which would bury our own error message.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+_REACH_SUGGESTION = "Check that it is running and that DEEPWORK_DATABASE_URL is correct"
 _BEGIN_WRITE_SQL = "BEGIN"
 _BEGIN_READ_SQL = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -105,7 +106,8 @@ class PostgreSQL:
     @property
     def name(self) -> str:
         place = self._parts.get("host") or "localhost"
-        return f"PostgreSQL database {self._parts.get('dbname', 'postgres')!r} on {place}"
+        port = f", port {self._parts['port']}" if self._parts.get("port") else ""
+        return f"PostgreSQL database {self._parts.get('dbname', 'postgres')!r} on {place}{port}"
 
     @property
     def address(self) -> str:
@@ -192,10 +194,10 @@ class PostgreSQL:
             )
         if isinstance(error, psycopg.OperationalError):
             return StorageError(
-                f"The {self.name} cannot be reached.",
+                f"The {self.name} cannot be reached{_format_reason(error)}.",
                 recoverable=True,
-                suggestion="Check that it is running and that DEEPWORK_DATABASE_URL is correct, then call "
-                "again, with the same idempotency key if the call had already started.",
+                suggestion=f"{_REACH_SUGGESTION}, then call again, with the same idempotency key if the call"
+                " had already started.",
             )
         if isinstance(error, psycopg.Error):
             return StorageError(
@@ -216,7 +218,7 @@ class PostgreSQL:
             with psycopg.connect(self._conninfo, autocommit=True) as connection:
                 schema.is_behind(_read_version(connection), self.name)
         except psycopg.Error as error:
-            yield f"The {self.name} cannot be reached: {_get_first_line(error)}."
+            yield f"The {self.name} cannot be reached{_format_reason(error)}. {_REACH_SUGGESTION}."
 
     def open_tables(self, connection: Connection) -> PostgreSQLTableStore:
         return PostgreSQLTableStore(connection)
@@ -225,8 +227,11 @@ class PostgreSQL:
         return True
 
     def list_other_processes(self) -> list[str] | None:
-        with psycopg.connect(self._conninfo, autocommit=True) as connection:
-            rows = connection.execute(_OTHER_CONNECTIONS_SQL).fetchall()
+        try:
+            with psycopg.connect(self._conninfo, autocommit=True) as connection:
+                rows = connection.execute(_OTHER_CONNECTIONS_SQL).fetchall()
+        except psycopg.Error as error:
+            raise self.to_storage_error(error) or error from error
         return [f"pid {number} at {place}" for number, place in rows]
 
     def close(self) -> None:
@@ -360,5 +365,8 @@ def _read_version(connection: psycopg.Connection[Any]) -> str | None:
     return None if row is None else str(row["version_num"])
 
 
-def _get_first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")
+def _format_reason(error: Exception) -> str:
+    """Format what the server or the system says, without the address, which our message has already."""
+    first = str(error).strip().partition("\n")[0].rstrip(".")
+    _, failed, reason = first.rpartition(" failed: ")
+    return f": {reason}" if failed else ""

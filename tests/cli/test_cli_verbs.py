@@ -51,6 +51,8 @@ def test_a_message_can_be_shown_without_marking_it_read(tmp_path: Path):
 
 
 def test_an_error_has_a_message_and_a_suggestion(tmp_path: Path):
+    register(tmp_path, "Ada")
+
     ran = run_deepwork(tmp_path, "agents", "get", "ag_x")
 
     assert ran.code == 1
@@ -101,12 +103,13 @@ def test_every_verb_has_help(tmp_path: Path):
 def test_another_database_can_be_chosen(tmp_path: Path, postgres_url: str):
     register(tmp_path, "Ada")
 
+    run_deepwork(tmp_path, "agents", "register", "Bob", "codex", "--db", "other.db")
     elsewhere = run_deepwork(tmp_path, "agents", "list", "--db", "other.db", "--json")
     team = run_deepwork(
         tmp_path, "agents", "list", "--json", environment={"DEEPWORK_DATABASE_URL": postgres_url}
     )
 
-    assert elsewhere.json["total"] == 0
+    assert [agent["name"] for agent in elsewhere.json["agents"]] == ["Bob"]
     assert team.code == 0
     assert (tmp_path / "other.db").exists()
 

@@ -123,11 +123,13 @@ def test_options_before_a_subcommand_apply_or_are_refused(tmp_path: Path):
     project = tmp_path / "project"
     project.mkdir()
 
+    CliRunner().invoke(main.deepwork, ["agents", "register", "Ada", "codex", "--path", str(project)])
+
     before = CliRunner().invoke(main.deepwork, ["audit", "--path", str(project), "--json", "verify"])
     lost = CliRunner().invoke(main.deepwork, ["audit", "--tool", "x", "verify"])
 
-    assert json.loads(before.stdout)["intact"] is True
-    assert (project / ".deepwork").exists()
+    answer = json.loads(before.stdout)
+    assert (answer["intact"], answer["rows"]) == (True, 1)
     assert (lost.exit_code, "--tool does not apply to verify" in lost.stderr) == (2, True)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from application import make_app
 from cli.command_tree import map_tool_commands
 from deepwork.cli import command_hints, main, servers
 from deepwork.cli.framework.terminal import is_terminal
@@ -127,6 +128,8 @@ def test_every_tool_has_its_own_command_in_a_shell():
 def test_errors_suggest_commands_in_text_and_tools_in_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    make_app(tmp_path, "").database.prepare()
+
     assert run_main(monkeypatch, "plans", "show", "nope", "--path", str(tmp_path)) == 1
     to_people = capsys.readouterr().err
     assert run_main(monkeypatch, "plans", "show", "nope", "--json", "--path", str(tmp_path)) == 1

@@ -228,7 +228,7 @@ def test_plans_are_searched(tmp_path: Path, workflow: str):
 def test_unknown_ids_are_errors(tmp_path: Path):
     for words in (("plans", "show", "wf_x"), ("plans", "show", "wf_x", "--graph"), ("tasks", "show", "tk_x")):
         ran = run_deepwork(tmp_path, *words)
-        assert (ran.code, ran.err.startswith("Error: There is no ")) == (1, True)
+        assert (ran.code, "\nError: There is no " in ran.err) == (1, True)
 
 
 def test_every_verb_has_help_and_opens_nothing(tmp_path: Path):

@@ -31,7 +31,7 @@ def test_a_subfolder_belongs_to_the_project(project: Path):
 def test_a_named_folder_is_used_unchanged(project: Path):
     below = project / "src"
 
-    assert run_deepwork(below, "agents", "list", "--json", "--path", str(below)).json["total"] == 0
+    assert run_deepwork(below, "agents", "register", "Ada", "codex", "--path", str(below)).code == 0
     assert (below / ".deepwork").is_dir()
 
 

@@ -16,12 +16,12 @@ import click
 from deepwork.access.audit_chain import ChainVerdict, verify_chain
 from deepwork.access.models import ChainedEntry
 from deepwork.access.store import AuditStore
+from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup
-from deepwork.cli.framework.options import json_option, load_command_settings, place_options, refuse_misplaced
+from deepwork.cli.framework.options import json_option, place_options, refuse_misplaced
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.progress import ProgressBar
 from deepwork.errors import StorageError
-from deepwork.server.application import Application
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -76,7 +76,7 @@ def audit(
     if context.invoked_subcommand is not None:
         refuse_misplaced(context)
         return
-    with _open_store(place) as store:
+    with _open_store(place, as_json=as_json) as store:
         links = store.list_newest(account=account, tool=tool, since=since, limit=limit)
     rows = [_to_dict(link) for link in links]
     if as_json:
@@ -94,7 +94,10 @@ def audit(
 def verify(as_json: bool, **place: Any) -> None:
     """Verify the hash chain from the first entry to the last; exit code 1 if it is broken."""
     try:
-        with _open_store(place) as store, ProgressBar("Verifying", quiet=as_json) as progress:
+        with (
+            _open_store(place, as_json=as_json) as store,
+            ProgressBar("Verifying", quiet=as_json) as progress,
+        ):
             head = store.get_head()
             verdict = verify_chain(_report_progress(store.iterate_chain(), head.seq, progress), head)
     except StorageError as error:
@@ -108,13 +111,12 @@ def verify(as_json: bool, **place: Any) -> None:
 
 
 @contextmanager
-def _open_store(place: dict[str, Any]) -> Iterator[AuditStore]:
-    app = Application(load_command_settings(place.pop("path"), **place))
-    try:
-        with app.database.reading() as tx:
-            yield AuditStore(tx)
-    finally:
-        app.close()
+def _open_store(place: dict[str, Any], *, as_json: bool) -> Iterator[AuditStore]:
+    with (
+        open_application(place.pop("path"), place, reads=True, quiet=as_json) as app,
+        app.database.reading() as tx,
+    ):
+        yield AuditStore(tx)
 
 
 def _report_progress(

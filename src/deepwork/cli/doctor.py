@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from deepwork import __version__
+from deepwork.cli.framework.applications import is_store_missing
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options, resolve_project
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.servers import list_servers
@@ -59,7 +60,9 @@ def _collect_facts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from open_engine(settings.database_location).describe()
     except Exception as error:  # noqa: BLE001 - explained under problems
         yield "database", f"{_name_database(settings)}not readable ({type(error).__name__})"
-    if not settings.database and not settings.global_store:
+    if is_store_missing(settings):
+        yield "store", "none yet; the first command or server that stores something creates it"
+    elif not settings.database and not settings.global_store:
         yield "cleaning", f"keep the store: git clean -fdx -e {STATE_FOLDER}"
     yield "git", _get_git_version(settings.project_root) or "not found"
     running = list_servers(settings.database_location)

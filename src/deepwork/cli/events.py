@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 
 import click
 
+from deepwork.cli.framework.applications import is_store_missing, open_application
 from deepwork.cli.framework.command_groups import CommandGroup
 from deepwork.cli.framework.options import load_command_settings, place_options
 from deepwork.cli.framework.output import to_printable
+from deepwork.config import Settings
 from deepwork.events.feed import ResyncRequired
 from deepwork.events.log import Event
-from deepwork.server.application import Application
+
+_WAIT_SECONDS = 0.5
 
 
 @click.group(cls=CommandGroup)
@@ -38,19 +42,29 @@ def tail(
     as_json: bool,
 ) -> None:
     """Print events of all processes in this project as they are stored; reconnects after an outage."""
-    app = Application(load_command_settings(path, database=database, global_store=global_store))
-    feed = app.feed
-    start = feed.get_last_seq() if since is None else since
-    stream = (
-        feed.iterate_stored(start, workflow_id=workflow_id)
-        if no_follow
-        else feed.follow(start, workflow_id=workflow_id, notice=_print_notice)
-    )
-    try:
+    place = {"database": database, "global_store": global_store}
+    if not no_follow and _wait_for_store(load_command_settings(path, **place)):
+        since = since or 0  # all of its events are new
+    with open_application(path, place, reads=True, quiet=as_json) as app:
+        feed = app.feed
+        start = feed.get_last_seq() if since is None else since
+        stream = (
+            feed.iterate_stored(start, workflow_id=workflow_id)
+            if no_follow
+            else feed.follow(start, workflow_id=workflow_id, notice=_print_notice)
+        )
         for event in stream:
             click.echo(json.dumps(_to_dict(event), ensure_ascii=False) if as_json else _format_line(event))
-    finally:
-        app.close()
+
+
+def _wait_for_store(settings: Settings) -> bool:
+    """Wait until another process has created the store; return whether it was missing."""
+    if not is_store_missing(settings):
+        return False
+    _print_notice("There is no store yet; waiting for the server or command that creates it.")
+    while is_store_missing(settings):
+        time.sleep(_WAIT_SECONDS)
+    return True
 
 
 def _print_notice(text: str) -> None:

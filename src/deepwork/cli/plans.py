@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import DocumentParam, ProblemPath, TextParam
-from deepwork.cli.framework.options import json_option, load_command_settings, place_options
+from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 
@@ -150,16 +151,11 @@ def show_plan(
     id: str, drawn: bool, mermaid: bool, history: bool, limit: int, as_json: bool, path: str, **place: Any
 ) -> None:
     """Show a workflow and its tasks, or draw it."""
-    from deepwork.server.application import Application
-
-    app = Application(load_command_settings(path, **place))
-    try:
+    with open_application(path, place, reads=True, quiet=as_json) as app:
         if drawn or mermaid:
             _print_drawing(app, id, as_text=drawn, as_json=as_json)
         else:
             _print_plan(app, id, {"include_history": history, "task_limit": limit}, as_json=as_json)
-    finally:
-        app.close()
 
 
 def _print_drawing(app: Application, id: str, *, as_text: bool, as_json: bool) -> None:

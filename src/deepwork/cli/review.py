@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from deepwork.call import Call
+from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.options import (
     json_option,
     load_command_settings,
@@ -65,20 +66,17 @@ def review(
     if context.invoked_subcommand:
         refuse_misplaced(context)
         return
-    app = Application(
-        load_command_settings(path, database=database, global_store=global_store, platform=platform)
-    )
-    try:
-        named = _list_named_files(files)
-        with ProgressBar("Finding changes", quiet=as_json):
-            plan = _plan_reviews(app, named, base_ref, again=again)
-    except DeepworkError as error:
-        if not check:
-            raise
-        print_error(error)
-        sys.exit(_EXIT_UNKNOWN)
-    finally:
-        app.close()
+    place = {"database": database, "global_store": global_store, "platform": platform}
+    with open_application(path, place, reads=True, quiet=True) as app:
+        try:
+            named = _list_named_files(files)
+            with ProgressBar("Finding changes", quiet=as_json):
+                plan = _plan_reviews(app, named, base_ref, again=again)
+        except DeepworkError as error:
+            if not check:
+                raise
+            print_error(error)
+            sys.exit(_EXIT_UNKNOWN)
     _print_reviews(plan, app.settings.platform, as_json=as_json)
     sys.exit(_choose_exit_code(plan) if check else 0)
 
@@ -103,14 +101,11 @@ def list_rules(matching: tuple[str, ...], path: str, as_json: bool) -> None:
 @json_option
 def mark_passed(review_ids: tuple[str, ...], as_json: bool, path: str, **place: Any) -> None:
     """Record that reviews found nothing to change; they are left out until their rule or files change."""
-    app = Application(load_command_settings(path, **place))
-    try:
+    with open_application(path, place) as app:
         spec = app.build_toolset("reviews")["mark_review_passed"]
         marked = [
             invoke(app.database, spec, {"review_id": each}, Call("local", spec.name)) for each in review_ids
         ]
-    finally:
-        app.close()
     print_answer({"passed": marked}, as_json=as_json)
 
 

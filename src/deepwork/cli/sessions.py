@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import click
 
 from deepwork.call import Call
+from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import OutputParam, merge_outputs
-from deepwork.cli.framework.options import Function, json_option, load_command_settings, place_options
+from deepwork.cli.framework.options import Function, json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 from deepwork.jobs.sessions.state import Session
@@ -74,7 +74,7 @@ def sessions() -> None:
 @options
 def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
     """List active sessions, oldest first."""
-    with _open_application(place) as app:
+    with _open_to_read(place, as_json=as_json) as app:
         found = [each for each in app.sessions.list_all() if finished_too or each.is_active]
     rows = [_build_row(session) for session in found]
     if rows or as_json:
@@ -92,7 +92,7 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
 @options
 def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
-    with _open_application(place) as app:
+    with _open_to_read(place, as_json=as_json) as app:
         session = app.sessions.load(session_id)
     print_answer(session_to_dict(session) if as_json else _build_details(session), as_json=as_json)
 
@@ -102,7 +102,7 @@ def show_session(session_id: str, as_json: bool, **place: Any) -> None:
 @options
 def resume(session_id: str, as_json: bool, **place: Any) -> None:
     """Print what an agent needs to resume a session: its current step and how to report it."""
-    with _open_application(place) as app:
+    with _open_to_read(place, as_json=as_json) as app:
         spec = app.registry["get_session"]
         answer = invoke(app.database, spec, {"session_id": session_id}, Call("local", spec.name))
     if as_json:
@@ -124,13 +124,12 @@ def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> Non
     print_answer(answer, as_json=as_json)
 
 
-@contextmanager
-def _open_application(place: dict[str, Any]) -> Iterator[Application]:
-    app = Application(load_command_settings(place.pop("path"), **place))
-    try:
-        yield app
-    finally:
-        app.close()
+def _open_application(place: dict[str, Any]) -> AbstractContextManager[Application]:
+    return open_application(place.pop("path"), place)
+
+
+def _open_to_read(place: dict[str, Any], *, as_json: bool) -> AbstractContextManager[Application]:
+    return open_application(place.pop("path"), place, reads=True, quiet=as_json)
 
 
 def _build_row(session: Session) -> dict[str, Any]:

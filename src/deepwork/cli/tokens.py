@@ -9,10 +9,10 @@ import click
 from deepwork.access.scopes import Scope
 from deepwork.access.tools import TokenTools
 from deepwork.call import Call
+from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup
-from deepwork.cli.framework.options import json_option, load_command_settings, place_options
+from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer
-from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from deepwork.server.registry import index_by_name
 
@@ -51,7 +51,7 @@ def create(name: str, scope: str, expires: int | None, as_json: bool, **place: A
 @place_options
 def list_(as_json: bool, **place: Any) -> None:
     """List all tokens, including revoked and expired ones."""
-    print_answer(_call_tool("token_list", {}, place), as_json=as_json)
+    print_answer(_call_tool("token_list", {}, place, reads=True, quiet=as_json), as_json=as_json)
 
 
 @tokens.command()
@@ -63,10 +63,7 @@ def revoke(name: str, as_json: bool, **place: Any) -> None:
     print_answer(_call_tool("token_revoke", {"name": name}, place), as_json=as_json)
 
 
-def _call_tool(tool: str, given: dict[str, Any], place: dict[str, Any]) -> Any:
-    app = Application(load_command_settings(place.pop("path"), **place))
-    try:
+def _call_tool(tool: str, given: dict[str, Any], place: dict[str, Any], **how: bool) -> Any:
+    with open_application(place.pop("path"), place, **how) as app:
         spec = index_by_name([TokenTools(app.database)])[tool]
         return invoke(app.database, spec, given, Call("local", tool))
-    finally:
-        app.close()

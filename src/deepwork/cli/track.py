@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from deepwork.call import Call
-from deepwork.cli.framework.options import json_option, load_command_settings, place_options
+from deepwork.cli.framework.applications import open_application
+from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
-from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 
 _ALL_SECTIONS = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
@@ -149,11 +149,8 @@ def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: st
 def _print_tool_answer(
     tool: str, arguments: dict[str, Any], render: Any, path: str, place: dict[str, Any], *, as_json: bool
 ) -> None:
-    app = Application(load_command_settings(path, **place))
-    try:
+    with open_application(path, place, reads=True, quiet=as_json) as app:
         answer = invoke(app.database, app.build_toolset("tracking")[tool], arguments, Call("local", tool))
-    finally:
-        app.close()
     if as_json:
         print_answer(answer, as_json=True)
     else:

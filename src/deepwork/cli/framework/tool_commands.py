@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup, format_short_help, sort_parameters
-from deepwork.cli.framework.options import (
-    json_option,
-    key_option,
-    load_command_settings,
-    person_option,
-    place_options,
-)
+from deepwork.cli.framework.options import json_option, key_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer
 
 if TYPE_CHECKING:
@@ -139,18 +134,15 @@ def build_command(
         as_person: bool = False,
         **given: Any,
     ) -> None:
-        from deepwork.server.application import Application
-
         if as_person and given.get(str(spec.declaration.acts_as)):
             raise click.UsageError("--agent-id and --as-person are mutually exclusive.")
-        app = Application(load_command_settings(project, database=database, global_store=global_store))
         arguments = preset_arguments | _build_arguments(given)
-        try:
+        place = {"database": database, "global_store": global_store}
+        quiet = as_json or spec.toolset in _READ_FROM_FILES
+        with open_application(project, place, reads=_is_reader(spec), quiet=quiet) as app:
             answer = call_tool(
                 app, spec, overrides.prepare(arguments, as_json), idempotency_key, as_person=as_person
             )
-        finally:
-            app.close()
         if overrides.render is None or as_json:
             print_answer(answer, as_json=as_json)
         else:
@@ -199,6 +191,11 @@ def _find_user_name() -> str:
         return "local"
 
 
+def _is_reader(spec: ToolSpec) -> bool:
+    """Whether the tool shows what is stored; `message_get` also marks what it shows as read."""
+    return spec.read_only or spec.name == "message_get"
+
+
 def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """Build the tool's arguments: the values given, and null for fields cleared by `--no-FIELD`."""
     clears = (name for name, value in given.items() if name.startswith(_CLEAR_PREFIX) and value)
@@ -215,6 +212,8 @@ def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _CLEAR_PREFIX = "clear_"
+_READ_FROM_FILES = ("jobs", "reviews", "templates")
+"""Toolsets whose tools have something to show without a store."""
 
 
 def _build_help(spec: ToolSpec, overrides: CommandOverrides) -> str:

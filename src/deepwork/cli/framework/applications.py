@@ -1,0 +1,68 @@
+"""Opens the application behind a command; a command that only reads creates no store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepwork.cli.framework.options import load_command_settings
+from deepwork.config import Settings
+
+if TYPE_CHECKING:
+    from deepwork.server.application import Application
+
+
+@contextmanager
+def open_application(
+    path: str, place: dict[str, Any], *, reads: bool = False, quiet: bool = False
+) -> Iterator[Application]:
+    """Open the application of a project, and close it after the block.
+
+    `reads`: the command only reads, so without a store it gets an empty, temporary one, and a notice is
+    printed unless `quiet`. A store in this folder would also become that of the folders below.
+    """
+    from deepwork.server.application import Application
+
+    settings = load_command_settings(path, **place)
+    with _substitute_missing_store(settings, quiet=quiet) if reads else _keep(settings) as chosen:
+        app = Application(chosen)
+        try:
+            yield app
+        finally:
+            app.close()
+
+
+def is_store_missing(settings: Settings) -> bool:
+    """Whether nothing is stored at the location yet; a PostgreSQL database always exists."""
+    location = settings.database_location
+    if "://" in location:
+        return False
+    file = Path(location)
+    return not file.exists() or (file.is_file() and not file.stat().st_size)
+
+
+def describe_missing_store(settings: Settings) -> str:
+    """Return the notice of a command that found no store."""
+    return f"There is no store for {settings.project_root} yet; `deepwork status` says what comes next."
+
+
+@contextmanager
+def _keep(settings: Settings) -> Iterator[Settings]:
+    yield settings
+
+
+@contextmanager
+def _substitute_missing_store(settings: Settings, *, quiet: bool) -> Iterator[Settings]:
+    if not is_store_missing(settings):
+        yield settings
+        return
+    from dataclasses import replace
+    from tempfile import TemporaryDirectory
+
+    if not quiet:
+        print(describe_missing_store(settings), file=sys.stderr)
+    with TemporaryDirectory(prefix="deepwork-") as elsewhere:
+        yield replace(settings, database=str(Path(elsewhere) / "empty.db"))

@@ -1,4 +1,4 @@
-"""A claimed task gets a working tree of its own when others run beside it."""
+"""A claimed task gets a working tree of its own when others may run beside it."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ def claim(app: Application, task_id: str, agent_id: str, **more: Any) -> dict[st
 
 
 @pytest.mark.usefixtures("project")
-def test_the_second_concurrent_task_gets_a_worktree_and_a_branch(app: Application, tmp_path: Path):
+def test_every_concurrent_task_gets_a_worktree_and_a_branch(app: Application, tmp_path: Path):
     id, (one, two) = create_plan(app, "Write the form", "Test it", auto_create_workspaces=True)
 
     first = claim(app, one, register_agent(app, "Ada"))
     second = claim(app, two, register_agent(app, "Bob"))
 
-    assert "workspace_id" not in first
+    assert Path(first["workspace_path"]).is_dir()
     tree = Path(second["workspace_path"])
     assert tree.parent == tmp_path / ".deepwork/worktrees"
     assert run_git(tree, "branch", "--show-current") == second["branch"]
     assert second["branch"].startswith("deepwork/test-it-")
-    (shown,) = list_workspaces(app, id)
+    assert (second["base"], "builds_on" in second, "warning" in second) == ("main", False, False)
+    shown = list_workspaces(app, id)[1]
     assert (shown["id"], shown["task_ids"], shown["is_made"]) == (second["workspace_id"], [two], True)
     assert shown["base_commit"] == run_git(tmp_path, "rev-parse", "main")
     assert call_tool(app, "task_get", id=two)["workspace_id"] == shown["id"]
@@ -64,7 +65,7 @@ def test_claiming_again_returns_the_same_worktree_and_recreates_it_if_missing(
 
     assert again["workspace_path"] == first["workspace_path"]
     assert (Path(again["workspace_path"]) / "a.txt").exists()
-    assert len(list_workspaces(app, id)) == 1
+    assert len(list_workspaces(app, id)) == 2
 
 
 @pytest.mark.usefixtures("project")
@@ -80,6 +81,14 @@ def test_the_next_holder_of_a_task_continues_in_its_worktree(app: Application, c
 
     assert taken_over["workspace_path"] == first["workspace_path"]
     assert (Path(taken_over["workspace_path"]) / "a.txt").read_text() == "half\n"
+
+
+@pytest.mark.usefixtures("project")
+def test_tasks_that_run_one_after_another_are_done_in_the_project_itself(app: Application):
+    id, (one, _) = create_plan(app, "one", "two", auto_create_workspaces=True, max_parallel_tasks=1)
+
+    assert "workspace_id" not in claim(app, one, register_agent(app, "Ada"))
+    assert list_workspaces(app, id) == []
 
 
 @pytest.mark.usefixtures("project")

@@ -12,7 +12,7 @@ from deepwork.git.object_store import build_object_environment
 from deepwork.git.refs import find_common_ancestor, get_commit
 from deepwork.git.versions import require_version
 
-_MERGE_TREE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+MERGE_TREE_COMMAND = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
 
 
 def find_merge_conflicts(git: Git, ours: str, theirs: str) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def find_merge_conflicts(git: Git, ours: str, theirs: str) -> tuple[str, ...]:
         require_version(git, "2.38", "Predicting conflicts"),
     ):
         merged = git.run(
-            *_MERGE_TREE_COMMAND, one, other, env=build_object_environment(Path(folder), git), ok_codes=(0, 1)
+            *MERGE_TREE_COMMAND, one, other, env=build_object_environment(Path(folder), git), ok_codes=(0, 1)
         )
     _, *paths = os.fsdecode(merged).split("\0")[:-1]
     return tuple(sorted(set(paths)))

@@ -18,6 +18,12 @@ class TaskWorkspace(ActionOutcome):
     path: str | None = None
     branch: str | None = None
     problem: str | None = None
+    base: str | None = None
+    """The branch that the work goes to in the end."""
+    builds_on: tuple[str, ...] = ()
+    """The branches of dependencies that the branch began with."""
+    unmerged: tuple[str, ...] = ()
+    """Those that it began without, because they conflicted; `problem` says how."""
 
 
 class WorkspaceProvider(Protocol):
@@ -27,6 +33,9 @@ class WorkspaceProvider(Protocol):
         self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
     ) -> TaskWorkspace | None:
         """Return the workspace for a task that was just claimed, while `others` tasks are active."""
+
+    def find_for_task(self, tx: Transaction, task: Task) -> TaskWorkspace | None:
+        """Return the active workspace that the task has."""
 
 
 class RepositoryRegistry(Protocol):

@@ -304,6 +304,9 @@ class Claimed(Answer):
     workspace_id: str | None = None
     workspace_path: str | None = None
     branch: str | None = None
+    base: str | None = None
+    builds_on: list[str] | None = None
+    unmerged: list[str] | None = None
     warning: str | None = None
 
     def revise(self, outcome: ActionOutcome) -> Self:
@@ -316,6 +319,9 @@ class Claimed(Answer):
                 "workspace_id": outcome.id,
                 "workspace_path": outcome.path,
                 "branch": outcome.branch,
+                "base": outcome.base,
+                "builds_on": list(outcome.builds_on) or None,
+                "unmerged": list(outcome.unmerged) or None,
                 "warning": warnings or None,
             }
         )

@@ -60,6 +60,10 @@ class Workspace:
     created_by: str
     created_at: int
     updated_at: int
+    builds_on: tuple[str, ...] = ()
+    """The branches of dependencies that the branch began with, beside its base."""
+    unmerged: tuple[str, ...] = ()
+    """The branches of dependencies that it began without, because they conflicted."""
 
 
 @dataclass(frozen=True)

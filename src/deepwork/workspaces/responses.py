@@ -78,10 +78,13 @@ class WorkspaceView(Answer):
     created_by: str
     created_at: int
     updated_at: int
+    builds_on: list[str] | None = None
+    unmerged: list[str] | None = None
 
     @classmethod
     def from_workspace(cls, workspace: Workspace, task_ids: Sequence[str] = ()) -> Self:
-        return cls(**asdict(workspace), task_ids=list(task_ids))
+        lists = {"builds_on": list(workspace.builds_on) or None, "unmerged": list(workspace.unmerged) or None}
+        return cls(**(asdict(workspace) | lists), task_ids=list(task_ids))
 
 
 class Workspaces(Answer):

@@ -17,12 +17,15 @@ from deepwork.files.repositories import find_repository
 from deepwork.names import new_id
 from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.plans.models import Task, Workflow
+from deepwork.plans.rules.graph import Graph
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.workspaces import rules
+from deepwork.workspaces.dependency_branches import DependencyBranches, select_dependency_branches
 from deepwork.workspaces.models import TreeRemoval, Workspace, WorkspaceEvent, WorkspaceStatus
 from deepwork.workspaces.paths import WORKTREES
 from deepwork.workspaces.responses import WorkspaceView
 from deepwork.workspaces.store import WorkspaceStore
-from deepwork.workspaces.worktrees import WorktreeManager
+from deepwork.workspaces.worktrees import CreatedTree, WorktreeManager
 
 _NOT_CREATED_PREFIX = "No worktree was created:"
 
@@ -50,10 +53,12 @@ class WorkspaceService:
             store.assign(workspace.id, task_ids)
         self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, task_ids)
 
-    def create_tree(self, workspace: Workspace) -> None:
+    def create_tree(
+        self, workspace: Workspace, dependencies: DependencyBranches | None = None
+    ) -> CreatedTree:
         """Create the tree of a stored workspace; if git fails, remove the workspace and raise."""
         try:
-            base_branch, base_commit = self.worktrees.create(workspace)
+            created = self.worktrees.create(workspace, dependencies)
         except DeepworkError:
             with self._database.transaction() as tx:
                 WorkspaceStore(tx).remove(workspace.id)
@@ -61,38 +66,61 @@ class WorkspaceService:
                 forget_key(tx)
             raise
         with self._database.transaction() as tx:
-            began = replace(workspace, base_branch=base_branch, base_commit=base_commit)
+            began = replace(
+                workspace,
+                base_branch=created.base_branch,
+                base_commit=created.base_commit,
+                builds_on=created.builds_on,
+                unmerged=created.unmerged,
+            )
             store = WorkspaceStore(tx)
             store.save(workspace, began)
             self._emit(
                 tx, WorkspaceEvent.WORKSPACE_UPDATED, began, store.list_task_ids([began.id]).get(began.id, ())
             )
+        return created
 
     def provide_for_task(
         self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
     ) -> TaskWorkspace | None:
-        """Return where a newly claimed task is worked on: its workspace, or a new one if other tasks run.
+        """Return where a newly claimed task is worked on: its workspace, or a new one.
 
-        None means in the project itself. A new tree is created after the commit.
+        None means in the project itself: tasks of the plan run one after another, and no dependency was done
+        on a branch. A new tree is created after the commit.
         """
         store = WorkspaceStore(tx)
         known = store.find(task.workspace_id) if task.workspace_id else None
         if known is not None and known.status is WorkspaceStatus.ACTIVE:
-            return self._reuse(tx, known)
-        if not workflow.auto_create_workspaces or not others or workflow.repository_path is None:
+            return self._reuse(tx, task, known)
+        if not workflow.auto_create_workspaces or workflow.repository_path is None:
+            return None
+        dependencies = self._find_dependencies(tx, task)
+        if workflow.max_parallel_tasks == 1 and not others and not dependencies.all:
             return None
         main = find_repository(Path(workflow.repository_path))
         if main is None:
             return TaskWorkspace(
                 problem=f"{_NOT_CREATED_PREFIX} {workflow.repository_path} is not a git repository here."
             )
-        workspace = self._build_workspace(tx, main, task)
+        workspace = replace(self._build_workspace(tx, main, task), builds_on=dependencies.nearest)
         if not store.add(workspace):
             taken = _build_conflict_error(workspace, store.find_conflicting(workspace))
             return TaskWorkspace(problem=f"{_NOT_CREATED_PREFIX} {taken.message}")
         store.assign(workspace.id, [task.id])
         self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, [task.id])
-        return self._create_tree_after_commit(tx, workspace)
+        return self._create_tree_after_commit(tx, workspace, dependencies)
+
+    def find_for_task(self, tx: Transaction, task: Task) -> TaskWorkspace | None:
+        """Return the active workspace that the task has."""
+        found = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
+        return describe_workspace(found) if found and found.status is WorkspaceStatus.ACTIVE else None
+
+    def _find_dependencies(self, tx: Transaction, task: Task) -> DependencyBranches:
+        finished = WorkspaceStore(tx).map_finished_tasks(task.workflow_id)
+        if not finished:  # the plan need not be read
+            return DependencyBranches()
+        plan = Graph(TaskStore(tx).list_nodes(task.workflow_id))
+        return select_dependency_branches(plan, task.id, finished, self.host)
 
     def _build_workspace(self, tx: Transaction, main: Path, task: Task) -> Workspace:
         name = rules.build_slug(task.name, task.id)
@@ -114,23 +142,32 @@ class WorkspaceService:
             updated_at=tx.now,
         )
 
-    def _reuse(self, tx: Transaction, workspace: Workspace) -> TaskWorkspace:
+    def _reuse(self, tx: Transaction, task: Task, workspace: Workspace) -> TaskWorkspace:
         if workspace.is_made and self.is_local(workspace) and not Path(workspace.path).exists():
-            return self._create_tree_after_commit(tx, workspace)
-        return TaskWorkspace(workspace.id, workspace.path, workspace.branch)
+            dependencies = self._find_dependencies(tx, task)
+            return self._create_tree_after_commit(tx, workspace, dependencies)
+        return describe_workspace(workspace)
 
-    def _create_tree_after_commit(self, tx: Transaction, workspace: Workspace) -> TaskWorkspace:
-        def create() -> TaskWorkspace | None:
+    def _create_tree_after_commit(
+        self, tx: Transaction, workspace: Workspace, dependencies: DependencyBranches
+    ) -> TaskWorkspace:
+        def create() -> TaskWorkspace:
             try:
-                self.create_tree(workspace)
+                created = self.create_tree(workspace, dependencies)
             except DeepworkError as error:
                 return TaskWorkspace(
                     problem=f"{_NOT_CREATED_PREFIX} {error.message} Work in the project itself."
                 )
-            return None
+            return replace(
+                describe_workspace(workspace),
+                base=created.base_branch,
+                builds_on=created.builds_on,
+                unmerged=created.unmerged,
+                problem=created.problem,
+            )
 
         tx.after_commit(create)
-        return TaskWorkspace(workspace.id, workspace.path, workspace.branch)
+        return describe_workspace(workspace)
 
     # Closing
 
@@ -173,6 +210,18 @@ class WorkspaceService:
     ) -> None:
         view = WorkspaceView.from_workspace(workspace, task_ids).model_dump(mode="json")
         tx.emit(event, view, workspace.workflow_id)
+
+
+def describe_workspace(workspace: Workspace) -> TaskWorkspace:
+    """Describe a workspace to the agent that works in it."""
+    return TaskWorkspace(
+        workspace.id,
+        workspace.path,
+        workspace.branch,
+        base=workspace.base_branch,
+        builds_on=workspace.builds_on,
+        unmerged=workspace.unmerged,
+    )
 
 
 def _build_conflict_error(workspace: Workspace, rival: Workspace | None) -> NotAllowed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from deepwork.database.engine import Row, row_parser
@@ -139,6 +140,17 @@ class WorkspaceStore:
         sql = "UPDATE plan_tasks SET workspace_id = :id, updated_at = :now WHERE id IN :tasks"
         self._tx.execute(sql, id=workspace_id, now=self._tx.now, tasks=list(task_ids))
 
+    def map_finished_tasks(self, workflow_id: str) -> dict[str, Workspace]:
+        """Map the workflow's completed tasks that had a workspace to it."""
+        columns = ", ".join(f"workspaces.{name}" for name in Workspace.__dataclass_fields__)
+        sql = f"""
+            SELECT task.id AS task_id, {columns} FROM plan_tasks AS task
+              JOIN workspaces ON workspaces.id = task.workspace_id
+             WHERE task.workflow_id = :workflow_id AND task.status = 'completed' ORDER BY task.position
+        """
+        rows = self._tx.fetch_all(sql, workflow_id=workflow_id)
+        return {row.pop("task_id"): _workspace_from_row(row) for row in rows}
+
     def list_task_ids(self, workspace_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return the task ids of each of these workspaces."""
         sql = "SELECT workspace_id, id FROM plan_tasks WHERE workspace_id IN :ids ORDER BY position"
@@ -159,10 +171,12 @@ class WorkspaceStore:
 
 _REPOSITORY_COLUMNS = ", ".join(Repository.__dataclass_fields__)
 _WORKSPACE_COLUMNS = ", ".join(Workspace.__dataclass_fields__)
+_LISTS = ("builds_on", "unmerged")
 
 
 def _to_row(workspace: Workspace) -> Row:
-    return dict(vars(workspace))
+    lists = {name: json.dumps(value) if (value := getattr(workspace, name)) else None for name in _LISTS}
+    return vars(workspace) | lists
 
 
 @row_parser
@@ -173,4 +187,5 @@ def _repository_from_row(row: Row) -> Repository:
 @row_parser
 def _workspace_from_row(row: Row) -> Workspace:
     read = {"status": WorkspaceStatus(row["status"]), "is_made": bool(row["is_made"])}
-    return Workspace(**(row | read))
+    lists = {name: tuple(json.loads(row[name])) if row[name] else () for name in _LISTS}
+    return Workspace(**(row | read | lists))

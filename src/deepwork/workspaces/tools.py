@@ -84,7 +84,7 @@ class WorkspaceTools:
             )
             self._service.register(tx, workspace, [task.id for task in tasks])
             if create:
-                tx.after_commit(lambda: self._service.create_tree(workspace))
+                tx.after_commit(lambda: self._create_tree(workspace))
         warning = None if create or where.is_dir() else f"There is no folder {path!r} on this machine yet."
         return WorkspaceCreated(id=workspace.id, path=str(where) if create else None, warning=warning)
 
@@ -172,6 +172,9 @@ class WorkspaceTools:
                 )
                 tx.emit(WorkspaceEvent.WORKSPACE_UPDATED, view.model_dump(mode="json"), workflow_id)
             return Done()
+
+    def _create_tree(self, workspace: Workspace) -> None:
+        self._service.create_tree(workspace)
 
     def _find_merge_commit(
         self, workspace: Workspace, status: WorkspaceStatus | None, given: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from deepwork.config import STATE_FOLDER
 from deepwork.errors import GitError
 from deepwork.files.state import make_state_folder
+from deepwork.git.branch_merges import BranchMerge, merge_branches
 from deepwork.git.command import Git
 from deepwork.git.merge_conflicts import find_merge_conflicts
 from deepwork.git.refs import (
@@ -18,13 +19,16 @@ from deepwork.git.refs import (
     find_current_branch,
     find_merge_commit,
     get_commit,
+    has_branch,
     resolve_commit,
 )
 from deepwork.git.rescue import is_dirty, rescue
 from deepwork.git.worktrees import add_worktree, find_worktree, remove_worktree
+from deepwork.workspaces.dependency_branches import DependencyBranches
 from deepwork.workspaces.models import Workspace
 
 _MAX_PARALLEL_MERGES = 2
+_MAX_NAMED_FILES = 10
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,26 @@ class MergePreview:
     warnings: list[str]
 
 
+@dataclass(frozen=True)
+class CreatedTree:
+    """How a tree began."""
+
+    base_branch: str | None
+    base_commit: str
+    builds_on: tuple[str, ...] = ()
+    unmerged: tuple[str, ...] = ()
+    problem: str | None = None
+    """The branches of dependencies that are not included, why, and what to do about it."""
+
+
 class WorktreeManager:
     """Manages the worktrees of this machine."""
 
     def __init__(self, git_at: Callable[[Path], Git]) -> None:
         self._git_at = git_at
 
-    def create(self, workspace: Workspace) -> tuple[str | None, str]:
-        """Create the tree and its branch; return the base branch and the base commit.
+    def create(self, workspace: Workspace, dependencies: DependencyBranches | None = None) -> CreatedTree:
+        """Create the tree and its branch, which begins with the branches of dependencies.
 
         An existing branch, or a tree that has it checked out, is reused.
         """
@@ -53,11 +69,19 @@ class WorktreeManager:
         if path.is_relative_to(state):
             make_state_folder(state)
         found = find_worktree(git, path)
+        base = workspace.base_branch or find_current_branch(git)
         if found is not None and found.branch == workspace.branch and path.is_dir():
-            begin = get_commit(git, workspace.base_branch)
-        else:
+            begin = workspace.base_commit or get_commit(git, workspace.base_branch)
+            return CreatedTree(base, begin, workspace.builds_on, workspace.unmerged)
+        if dependencies is None or has_branch(git, workspace.branch):
             begin = add_worktree(git, path, workspace.branch, workspace.base_branch, existing=True)
-        return workspace.base_branch or find_current_branch(git), begin
+            return CreatedTree(base, workspace.base_commit or begin, workspace.builds_on, workspace.unmerged)
+        start = get_commit(git, workspace.base_branch)
+        merge = merge_branches(
+            git, dependencies.all, start, base_name=(base or start) if dependencies.needs_base else None
+        )
+        begin = add_worktree(git, path, workspace.branch, merge.commit, existing=True)
+        return _describe_tree(workspace, base, begin, merge, dependencies)
 
     def remove(self, workspace: Workspace) -> str | None:
         """Remove the tree; return the rescue branch that holds its uncommitted work, if there was any."""
@@ -114,6 +138,40 @@ class WorktreeManager:
             return path.is_dir() and is_dirty(self._git_at(path))
         except GitError:  # registered, but not a git worktree
             return False
+
+
+def _describe_tree(
+    workspace: Workspace, base: str | None, begin: str, merge: BranchMerge, dependencies: DependencyBranches
+) -> CreatedTree:
+    remarks = [*_explain_unmerged(workspace, merge), *dependencies.remarks]
+    named = {*dependencies.nearest, *merge.merged}
+    builds_on = tuple(branch for branch in merge.contained if branch in named)
+    unmerged = tuple(each.branch for each in merge.unmerged)
+    return CreatedTree(base, begin, builds_on, unmerged, " ".join(remarks) or None)
+
+
+def _explain_unmerged(workspace: Workspace, merge: BranchMerge) -> Iterator[str]:
+    for each in merge.unmerged:
+        others = ", ".join(each.conflicts_with)
+        yield (
+            f"{each.branch} conflicts with {others} in {_format_files(each.files)}."
+            if each.files
+            else f"git cannot merge {each.branch} with {others}."
+        )
+    if merge.unmerged:
+        branches = " ".join(each.branch for each in merge.unmerged)
+        yield (
+            f"The tree is clean and does not contain {branches.replace(' ', ', ')}. Before you start, run"
+            f" `git merge {branches.split()[0]}` in {workspace.path}, resolve the conflicts and commit"
+            f"{'; then the same for the others' if len(merge.unmerged) > 1 else ''}."
+        )
+    for branch in merge.missing:
+        yield f"The branch {branch} of a dependency no longer exists: check that its work is in the tree."
+
+
+def _format_files(files: Sequence[str]) -> str:
+    more = len(files) - _MAX_NAMED_FILES
+    return ", ".join(files[:_MAX_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
 
 
 def _list_conflicts(git: Git, ours: str, theirs: str | None) -> list[str]:

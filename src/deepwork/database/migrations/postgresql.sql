@@ -568,3 +568,8 @@ CREATE TABLE plan_capabilities (
 DROP INDEX tasks_to_review;
 CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE manual_review_needed;
 UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';
+ALTER TABLE plan_tasks ADD COLUMN failures BIGINT DEFAULT '0' NOT NULL;
+ALTER TABLE plan_tasks ADD COLUMN max_attempts BIGINT DEFAULT '3' NOT NULL;
+ALTER TABLE workspaces ADD COLUMN builds_on TEXT;
+ALTER TABLE workspaces ADD COLUMN unmerged TEXT;
+UPDATE alembic_version SET version_num='0009' WHERE alembic_version.version_num = '0007';

@@ -153,7 +153,7 @@ CREATE TABLE plan_tasks (
 	created_at BIGINT NOT NULL, 
 	started_at BIGINT, 
 	finished_at BIGINT, 
-	updated_at BIGINT NOT NULL, 
+	updated_at BIGINT NOT NULL, failures BIGINT DEFAULT '0' NOT NULL, max_attempts BIGINT DEFAULT '3' NOT NULL, 
 	PRIMARY KEY (id), 
 	CONSTRAINT plan_tasks_by_name UNIQUE (workflow_id, name), 
 	FOREIGN KEY(workflow_id) REFERENCES plans (id)
@@ -244,7 +244,7 @@ CREATE TABLE workspaces (
 	is_made BOOLEAN NOT NULL, 
 	created_by TEXT NOT NULL, 
 	created_at BIGINT NOT NULL, 
-	updated_at BIGINT NOT NULL, created_seq BIGINT, 
+	updated_at BIGINT NOT NULL, created_seq BIGINT, builds_on TEXT, unmerged TEXT, 
 	PRIMARY KEY (id), 
 	FOREIGN KEY(workflow_id) REFERENCES plans (id)
 );
@@ -472,6 +472,6 @@ CREATE TABLE plan_capabilities (
 	FOREIGN KEY(task_id) REFERENCES plan_tasks (id)
 );
 CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE manual_review_needed;
-INSERT INTO "alembic_version" VALUES('0007');
+INSERT INTO "alembic_version" VALUES('0009');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -272,10 +272,32 @@ def test_a_given_merge_commit_is_stored_and_a_squash_is_a_warning(app: Applicati
     assert not tree.exists()
 
 
-def test_a_merge_that_cannot_be_found_is_a_warning(app: Application):
+@pytest.mark.parametrize("given", [None, "feature", "0123abcd"])
+def test_a_branch_that_is_not_merged_cannot_be_set_to_merged(
+    app: Application, tmp_path: Path, given: str | None
+):
     id, _ = create_plan(app)
     workspace, tree = create_workspace(app, id, "feature")
     commit(tree, a_txt="two\n")
+    commit(tree, a_txt="three\n")
+
+    error = expect_error(app, "workspace_update", id=workspace, status="merged", merge_commit=given)
+
+    assert (error.code, error.recoverable) == (Code.INVALID_STATE, True)
+    assert error.message == "Branch 'feature' is not merged into main: 2 commits are missing there."
+    assert f"`git merge feature` in {tmp_path}" in error.suggestion
+    assert tree.exists()
+    assert list_workspaces(app, id)[0]["status"] == "active"
+
+
+def test_a_squash_that_deepwork_finds_itself_is_accepted_with_a_warning(app: Application, tmp_path: Path):
+    id, _ = create_plan(app)
+    workspace, tree = create_workspace(app, id, "feature")
+    commit(tree, a_txt="two\n")
+    commit(tree, b_txt="three\n")
+    run_git(tmp_path, "merge", "-q", "--squash", "feature")
+    commit(tmp_path, "all at once")
+    commit(tmp_path, "later", c_txt="later\n")
 
     answer = call_tool(app, "workspace_update", id=workspace, status="merged")
 

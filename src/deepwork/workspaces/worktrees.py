@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepwork.config import STATE_FOLDER
-from deepwork.errors import GitError
+from deepwork.errors import GitError, NotAllowed
 from deepwork.files.state import make_state_folder
 from deepwork.git.branch_merges import BranchMerge, merge_branches
 from deepwork.git.command import Git
 from deepwork.git.merge_conflicts import find_merge_conflicts
+from deepwork.git.merged_branches import count_unmerged_commits
 from deepwork.git.refs import (
     contains_branch,
     find_branch_tip,
@@ -93,12 +94,18 @@ class WorktreeManager:
         return saved or left
 
     def resolve_merge_commit(self, workspace: Workspace, given: str | None) -> tuple[str | None, str | None]:
-        """Return the commit that merged the branch, and a warning if it looks wrong."""
+        """Return the commit that merged the branch, and a warning if it looks wrong.
+
+        Raises NotAllowed if the branch is not merged into its base.
+        """
         git = self._git_at(Path(workspace.repository_path))
+        base = workspace.base_branch or "HEAD"
+        if left := count_unmerged_commits(git, workspace.branch, base, given):
+            raise _build_unmerged_error(workspace, left)
         if given is None:
-            found = find_merge_commit(git, workspace.branch, workspace.base_branch or "HEAD")
-            base = workspace.base_branch or "the repository's current branch"
-            return found, None if found else f"No merge of {workspace.branch!r} was found on {base}."
+            found = find_merge_commit(git, workspace.branch, base)
+            where = workspace.base_branch or "the repository's current branch"
+            return found, None if found else f"No merge of {workspace.branch!r} was found on {where}."
         commit = resolve_commit(git, given)
         if commit is None:
             return given, f"There is no commit {given!r} in the repository; it is stored as given."
@@ -138,6 +145,18 @@ class WorktreeManager:
             return path.is_dir() and is_dirty(self._git_at(path))
         except GitError:  # registered, but not a git worktree
             return False
+
+
+def _build_unmerged_error(workspace: Workspace, left: int) -> NotAllowed:
+    base = workspace.base_branch or "the checked-out branch"
+    commits = "1 commit is" if left == 1 else f"{left} commits are"
+    return NotAllowed(
+        f"Branch {workspace.branch!r} is not merged into {base}: {commits} missing there.",
+        suggestion=f"With {base} checked out, run `git merge {workspace.branch}` in "
+        f"{workspace.repository_path} (or fetch {base} if it was merged elsewhere) and call again; "
+        "to give the work up, set the status abandoned.",
+        recoverable=True,
+    )
 
 
 def _describe_tree(

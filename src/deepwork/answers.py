@@ -121,6 +121,11 @@ def to_json_value(value: Any) -> Any:
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
 
 
+def _is_plain(value: Any) -> bool:
+    parts = value if type(value) is list else [value]
+    return all(type(part) in _PLAIN_TYPES for part in parts)
+
+
 def build_model(answer: type[Answer]) -> type[BaseModel]:
     """Return a pydantic model with the fields of an answer, for its JSON schema."""
     from pydantic import create_model
@@ -141,6 +146,8 @@ _models: dict[type[Answer], type[BaseModel]] = {}
 
 def read_answer(kind: type[Kind], values: dict[str, Any]) -> Kind:
     """Read an answer back from its JSON values."""
+    if all(_is_plain(value) for value in values.values()):
+        return kind(**values)  # no model needs to be built, and pydantic need not be imported
     from pydantic import TypeAdapter
 
     found: Kind = TypeAdapter(kind).validate_python(values)

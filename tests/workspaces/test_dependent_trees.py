@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,64 +9,9 @@ import pytest
 
 from application import call_tool
 from deepwork.server.application import Application
-from workspaces.make import commit, create_plan, list_workspaces, run_git
+from workspaces.make import Plan, list_workspaces, run_git
 
 pytestmark = pytest.mark.usefixtures("project")
-
-
-class Plan:
-    """A plan whose tasks name what they depend on, worked on by one agent per task."""
-
-    def __init__(
-        self,
-        app: Application,
-        tasks: Mapping[str, list[str] | None],
-        sequences: Mapping[str, int] | None = None,
-    ) -> None:
-        self._app = app
-        self.id, _ = create_plan(app, auto_create_workspaces=True)
-        written = [
-            {"name": name, "depends_on": needed, "sequence": (sequences or {}).get(name, 1)}
-            for name, needed in tasks.items()
-        ]
-        call_tool(app, "workflow_set_plan", id=self.id, plan={"summary": "s", "tasks": written})
-        shown = call_tool(app, "workflow_get", id=self.id, include_tasks=True)["tasks"]
-        self.ids = {task["name"]: task["id"] for task in shown}
-        self.claims: dict[str, dict[str, Any]] = {}
-
-    def claim(self, name: str) -> dict[str, Any]:
-        agent = call_tool(self._app, "agent_register", name=name, runtime="custom", caller=name)["id"]
-        claimed: dict[str, Any] = call_tool(
-            self._app, "task_claim", task_id=self.ids[name], agent_id=agent, caller=name
-        )
-        assert claimed["success"], claimed
-        self.claims[name] = claimed | {"agent_id": agent}
-        return claimed
-
-    def complete(self, name: str) -> dict[str, Any]:
-        who = self.claims[name]["agent_id"]
-        answer: dict[str, Any] = call_tool(
-            self._app,
-            "task_update_status",
-            id=self.ids[name],
-            status="completed",
-            outcome="Done.",
-            agent_id=who,
-            caller=name,
-        )
-        return answer
-
-    def do(self, name: str, **files: str) -> dict[str, Any]:
-        """Claim the task, commit these files in its tree, and complete it."""
-        claimed = self.claim(name)
-        if files:
-            commit(Path(claimed["workspace_path"]), name, **files)
-        self.complete(name)
-        return claimed
-
-    def get_branch(self, name: str) -> str:
-        branch: str = self.claims[name]["branch"]
-        return branch
 
 
 def list_files(claimed: dict[str, Any]) -> list[str]:

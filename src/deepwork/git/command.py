@@ -54,6 +54,12 @@ class Git:
         self._query_bounds = ProgramLimits(timeout, MAX_LISTING_BYTES)
         self._drivers = DriverFinder(self._query, self.root, environment.get("HOME", ""))
 
+    @property
+    def home(self) -> Path | None:
+        """The user's home folder, if the environment names it."""
+        home = self._environment.get("HOME")
+        return Path(home) if home else None
+
     def at(self, root: Path, *, max_output: int | None = None) -> Git:
         """Return the same git in another directory, optionally with a larger output limit."""
         return Git(

@@ -53,6 +53,7 @@ class Plan(_Input):
     tasks: list[PlannedTask]
     risks: list[str] | None = None
     assumptions: list[str] | None = None
+    commit: Annotated[bool, Field(description="Commit what a completed task left in its worktree")] = False
 
 
 class TaskPlan(_Input):

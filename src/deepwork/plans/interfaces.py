@@ -26,6 +26,18 @@ class TaskWorkspace(ActionOutcome):
     """Those that it began without, because they conflicted; `problem` says how."""
 
 
+@dataclass(frozen=True)
+class FinishedTree(ActionOutcome):
+    """What a completed task left uncommitted in its worktree, found after the commit."""
+
+    files: tuple[str, ...] = ()
+    """The first uncommitted files."""
+    total: int = 0
+    commit: str | None = None
+    """The commit that now has the work."""
+    remark: str | None = None
+
+
 class WorkspaceProvider(Protocol):
     """Assigns workspaces to claimed tasks."""
 
@@ -33,6 +45,9 @@ class WorkspaceProvider(Protocol):
         self, tx: Transaction, workflow: Workflow, task: Task, *, others: int
     ) -> TaskWorkspace | None:
         """Return the workspace for a task that was just claimed, while `others` tasks are active."""
+
+    def finish_task(self, tx: Transaction, workflow: Workflow, task: Task) -> None:
+        """After the commit, list or commit what the completed task left uncommitted in its worktree."""
 
     def find_for_task(self, tx: Transaction, task: Task) -> TaskWorkspace | None:
         """Return the active workspace that the task has."""

@@ -176,6 +176,7 @@ class PlanTools:
         """Set a workflow's plan: creates all tasks and makes it ready."""
         with self._database.transaction() as tx:
             details = plan.model_dump(include={"approach", "risks", "assumptions"}, exclude_none=True)
+            details |= {"commit": True} if plan.commit else {}
             outlines = [task.to_outline() for task in plan.tasks]
             workflow = Planner(tx).set_plan(PlanStore(tx).get_for_update(id), plan.summary, outlines, details)
             groups = {outline.parallel_group for outline in outlines} - {None}

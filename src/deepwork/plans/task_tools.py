@@ -27,6 +27,7 @@ from deepwork.plans.responses import (
 )
 from deepwork.plans.rules.transitions import check_task_transition, require_open
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
+from deepwork.plans.status_answers import TaskUpdated
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
@@ -155,20 +156,22 @@ class TaskTools:
         error: Annotated[str | None, Field(description="Required for failed")] = None,
         agent_id: AgentId = None,
         claim_epoch: ClaimEpoch = None,
-    ) -> Done:
+    ) -> TaskUpdated:
         """Set a task's status; completed, failed and skipped end its claim."""
         with self._database.transaction() as tx, ClaimService(tx, self._presence) as claims:
             check_object("outcome_detail", outcome_detail or {})
             work = self._lock_for_change(claims, id, agent_id, claim_epoch, repeats=status)
             moved = self._apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
-                return Done()
+                return TaskUpdated()
             if moved.status is TaskStatus.FAILED:
                 moved = copy_with(moved, error=error, outcome_detail=outcome_detail)
             elif moved.status.is_done:
                 moved = copy_with(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
             self._save(tx, claims, work, moved, reason=error or outcome)
-            return Done()
+            if moved.status is TaskStatus.COMPLETED and self._workspaces:
+                self._workspaces.finish_task(tx, work.workflow, moved)
+            return TaskUpdated()
 
     @tool("work", acts_as="agent_id")
     def task_replan(

@@ -21,6 +21,7 @@ from deepwork.plans.rules.graph import Graph
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.workspaces import rules
 from deepwork.workspaces.dependency_branches import DependencyBranches, select_dependency_branches
+from deepwork.workspaces.finished_work import FinishedWork, build_finished_work
 from deepwork.workspaces.models import TreeRemoval, Workspace, WorkspaceEvent, WorkspaceStatus
 from deepwork.workspaces.paths import WORKTREES
 from deepwork.workspaces.responses import WorkspaceView
@@ -108,12 +109,40 @@ class WorkspaceService:
             return TaskWorkspace(problem=f"{_NOT_CREATED_PREFIX} {taken.message}")
         store.assign(workspace.id, [task.id])
         self._emit(tx, WorkspaceEvent.WORKSPACE_CREATED, workspace, [task.id])
-        return self._create_tree_after_commit(tx, workspace, dependencies)
+        before = self._list_finished_work(tx, workflow, dependencies.nearest)
+        return self._create_tree_after_commit(tx, workspace, dependencies, before)
 
     def find_for_task(self, tx: Transaction, task: Task) -> TaskWorkspace | None:
         """Return the active workspace that the task has."""
+        found = self._find_active(tx, task)
+        return describe_workspace(found) if found else None
+
+    def finish_task(self, tx: Transaction, workflow: Workflow, task: Task) -> None:
+        """After the commit, list or commit what the completed task left uncommitted in its tree."""
+        workspace = self._find_active(tx, task)
+        if workspace is not None and self.is_local(workspace):
+            work = build_finished_work(workflow, task, workspace)
+            tx.after_commit(lambda: self.worktrees.save_finished_work(work))
+
+    def _find_active(self, tx: Transaction, task: Task) -> Workspace | None:
         found = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
-        return describe_workspace(found) if found and found.status is WorkspaceStatus.ACTIVE else None
+        return found if found and found.status is WorkspaceStatus.ACTIVE else None
+
+    def _list_finished_work(
+        self, tx: Transaction, workflow: Workflow, branches: Sequence[str]
+    ) -> list[FinishedWork]:
+        """List the work that must be committed before a tree can begin with these branches.
+
+        Each task's own call commits it, but another agent may claim a dependent task a moment earlier.
+        """
+        if not (workflow.initial_plan or {}).get("commit"):
+            return []
+        finished = WorkspaceStore(tx).map_finished_tasks(workflow.id)
+        wanted = {
+            id: each for id, each in finished.items() if each.branch in branches and self.is_local(each)
+        }
+        tasks = TaskStore(tx).find_by_ids(list(wanted))
+        return [build_finished_work(workflow, tasks[id], each) for id, each in wanted.items()]
 
     def _find_dependencies(self, tx: Transaction, task: Task) -> DependencyBranches:
         finished = WorkspaceStore(tx).map_finished_tasks(task.workflow_id)
@@ -149,9 +178,15 @@ class WorkspaceService:
         return describe_workspace(workspace)
 
     def _create_tree_after_commit(
-        self, tx: Transaction, workspace: Workspace, dependencies: DependencyBranches
+        self,
+        tx: Transaction,
+        workspace: Workspace,
+        dependencies: DependencyBranches,
+        before: Sequence[FinishedWork] = (),
     ) -> TaskWorkspace:
         def create() -> TaskWorkspace:
+            for work in before:
+                self.worktrees.save_finished_work(work)
             try:
                 created = self.create_tree(workspace, dependencies)
             except DeepworkError as error:

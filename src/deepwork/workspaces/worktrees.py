@@ -25,7 +25,9 @@ from deepwork.git.refs import (
 )
 from deepwork.git.rescue import is_dirty, rescue
 from deepwork.git.worktrees import add_worktree, find_worktree, remove_worktree
+from deepwork.plans.interfaces import FinishedTree
 from deepwork.workspaces.dependency_branches import DependencyBranches
+from deepwork.workspaces.finished_work import FinishedWork, save_finished_work
 from deepwork.workspaces.models import Workspace
 
 _MAX_PARALLEL_MERGES = 2
@@ -83,6 +85,10 @@ class WorktreeManager:
         )
         begin = add_worktree(git, path, workspace.branch, merge.commit, existing=True)
         return _describe_tree(workspace, base, begin, merge, dependencies)
+
+    def save_finished_work(self, work: FinishedWork) -> FinishedTree | None:
+        """Commit or list what a completed task left uncommitted; None if there is nothing."""
+        return save_finished_work(self._git_at, work)
 
     def remove(self, workspace: Workspace) -> str | None:
         """Remove the tree; return the rescue branch that holds its uncommitted work, if there was any."""

@@ -1,0 +1,33 @@
+"""The answer to a change of a task's status."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from deepwork.answers import Answer, Done
+from deepwork.call import ActionOutcome
+from deepwork.plans.interfaces import FinishedTree
+
+
+class UncommittedFiles(Answer):
+    """Files of the task's worktree that are not committed; the first of them."""
+
+    files: list[str]
+    total: int
+
+
+class TaskUpdated(Done):
+    """A changed task, and what was left in its worktree when it was completed."""
+
+    uncommitted: UncommittedFiles | None = None
+    commit: str | None = None
+    """The commit that deepwork made of the uncommitted work, if the plan says so."""
+    warning: str | None = None
+
+    def revise(self, outcome: ActionOutcome) -> Self:
+        """Add what git found in the worktree, after the commit."""
+        if not isinstance(outcome, FinishedTree):
+            return self
+        left = UncommittedFiles(files=list(outcome.files), total=outcome.total) if outcome.total else None
+        warning = " ".join(filter(None, [self.warning, outcome.remark])) or None
+        return self.model_copy(update={"uncommitted": left, "commit": outcome.commit, "warning": warning})

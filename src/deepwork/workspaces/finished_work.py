@@ -1,0 +1,70 @@
+"""What a completed task left uncommitted in its tree: it is listed, or committed if the plan says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepwork.errors import DeepworkError
+from deepwork.files.repositories import find_main_tree
+from deepwork.git.command import Git
+from deepwork.git.uncommitted import commit_uncommitted, list_uncommitted
+from deepwork.plans.interfaces import FinishedTree
+from deepwork.plans.models import Task, Workflow
+from deepwork.workspaces.models import Workspace
+
+_MAX_NAMED_FILES = 20
+
+
+@dataclass(frozen=True)
+class FinishedWork:
+    """The tree of a completed task, and the message to commit its work with; None: it is only listed."""
+
+    workspace: Workspace
+    message: str | None
+
+
+def build_finished_work(workflow: Workflow, task: Task, workspace: Workspace) -> FinishedWork:
+    """Build the work of a completed task; trees that deepwork did not create are never changed."""
+    commits = workspace.is_made and bool((workflow.initial_plan or {}).get("commit"))
+    text = f"{task.name}\n\n{task.outcome or ''}".strip()
+    return FinishedWork(workspace, f"{text}\n\nDeepwork-Task: {task.id}" if commits else None)
+
+
+def save_finished_work(git_at: Callable[[Path], Git], work: FinishedWork) -> FinishedTree | None:
+    """Commit or list the uncommitted work; None if there is none, or no worktree of the repository."""
+    path = Path(work.workspace.path)
+    if not path.is_dir() or find_main_tree(path) != Path(work.workspace.repository_path):
+        return None  # only a label
+    git = git_at(path)
+    try:
+        if work.message is None:
+            return _list_files(git, work.workspace, "")
+        return _commit(git, work.workspace, work.message)
+    except DeepworkError as error:
+        return FinishedTree(remark=f"deepwork could not look for uncommitted work in {path}: {error.message}")
+
+
+def _commit(git: Git, workspace: Workspace, message: str) -> FinishedTree | None:
+    try:
+        commit, has_author = commit_uncommitted(git, workspace.branch, message)
+    except DeepworkError as error:
+        return _list_files(git, workspace, f"deepwork could not commit: {error.message} ")
+    if commit is None:
+        return None
+    remark = (
+        "Its author is deepwork <deepwork@localhost>, because git's config has no user.name and user.email."
+    )
+    return FinishedTree(commit=commit, remark=None if has_author else remark)
+
+
+def _list_files(git: Git, workspace: Workspace, reason: str) -> FinishedTree | None:
+    files = list_uncommitted(git)
+    if not files:
+        return FinishedTree(remark=reason.strip()) if reason else None
+    remark = (
+        f"{reason}Work in {workspace.path} is not committed: commit it to {workspace.branch}. Tasks that"
+        " depend on this one build on that branch and do not get uncommitted files."
+    )
+    return FinishedTree(tuple(files[:_MAX_NAMED_FILES]), len(files), remark=remark)

@@ -1,0 +1,45 @@
+"""The scripted day works on real servers, and costs no more than recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.scripted_day import FIGURES, Recording, format_answers, record_day, save_figures
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return record_day(tmp_path_factory.mktemp("day"))
+
+
+def test_the_day_has_one_error_which_is_the_lost_claim(recording: Recording):
+    errors = [json.loads(each.answer)["code"] for each in recording.exchanges if '{"code"' in each.answer]
+
+    assert errors == ["STALE_CLAIM"]
+
+
+def test_the_day_finishes_a_job_a_plan_and_a_tracked_workflow(recording: Recording):
+    answers = "\n".join(each.answer for each in recording.exchanges)
+
+    assert '"status":"workflow_complete"' in answers
+    assert "12 of 12 tasks done" in answers
+    assert '"total_phases":2,"total_tasks":3' in answers
+
+
+def test_the_answers_file_has_every_exchange_without_random_ids(recording: Recording, tmp_path: Path):
+    text = format_answers(recording, tmp_path)
+
+    assert text.count("\n## ") + 1 == len(recording.exchanges)
+    assert "tk_000000000" in text
+
+
+def test_saved_figures_are_kept_by_name(tmp_path: Path):
+    path = tmp_path / "figures.json"
+
+    save_figures(path, "before", {"calls": 2})
+    save_figures(path, "after", {"calls": 1})
+
+    assert json.loads(path.read_text()) == {"before": {"calls": 2}, "after": {"calls": 1}}
+    assert FIGURES.exists()

@@ -47,6 +47,7 @@ def test_a_message_is_received_as_it_was_sent(app: Application, ada: str, bob: s
         {
             "id": sent["id"],
             "sender_id": ada,
+            "sender_name": "Ada",
             "recipient_id": bob,
             "message_type": "query",
             "subject": "Ports",

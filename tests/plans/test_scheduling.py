@@ -89,6 +89,19 @@ def test_a_task_without_a_group_is_not_marked_as_parallel(world: World):
     assert "parallel_with" not in task
 
 
+def test_tasks_recommended_together_are_marked_as_parallel_without_a_group(world: World):
+    answer = world.create_plan("a", "b", "c", max_parallel_tasks=3).get_next_tasks()
+
+    assert answer["recommended_count"] == 3
+    assert [task["can_parallelize"] for task in answer["tasks"]] == [True, True, True]
+
+
+def test_tasks_that_the_plan_runs_one_by_one_are_not_marked_as_parallel(world: World):
+    answer = world.create_plan("a", "b", max_parallel_tasks=1).get_next_tasks()
+
+    assert [task["can_parallelize"] for task in answer["tasks"]] == [False, False]
+
+
 def test_only_tasks_offered_together_are_named_as_parallel(world: World):
     plan = world.create_plan(
         {"name": "done", "parallel_group": "g"},
@@ -507,7 +520,6 @@ def test_progress_counts_every_status_and_names_blocked_tasks(world: World):
             {"group_id": "h", "task_count": 1, "completed": 0},
         ],
         "estimated_remaining": 3,
-        "estimated_remaining_ms": 0,
     }
 
 
@@ -546,6 +558,24 @@ def test_the_remaining_time_is_estimated_from_completed_tasks(world: World):
 
     assert plan.get_progress()["estimated_remaining"] == 4
     assert plan.get_progress()["estimated_remaining_ms"] == 4 * 15_000 // 2
+
+
+def test_the_remaining_time_is_not_estimated_from_tasks_that_were_only_reported(world: World):
+    plan = world.create_plan(*"abcdef", max_parallel_tasks=3)
+    plan.set_status("a", "in_progress")
+    world.clock.advance(seconds=0.444)
+    plan.set_status("a", "completed")
+
+    assert "estimated_remaining_ms" not in plan.get_progress()
+
+
+def test_the_remaining_time_assumes_no_more_parallel_tasks_than_are_left(world: World):
+    plan = world.create_plan("a", "b", max_parallel_tasks=10)
+    plan.set_status("a", "in_progress")
+    world.clock.advance(seconds=60)
+    plan.set_status("a", "completed")
+
+    assert plan.get_progress()["estimated_remaining_ms"] == 60_000
 
 
 def test_a_workflow_without_a_plan_has_no_progress(world: World):

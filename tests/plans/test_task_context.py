@@ -127,7 +127,7 @@ def test_a_small_task_is_not_truncated():
     some = make_source(
         checkpoints=[make_checkpoint(1, detail={"why": "because"}, files_changed=("a.py",))], checkpoints_total=1,
         prior_tasks=[make_done_task(1)], prior_total=1, siblings=[make_done_task(2)], siblings_total=1,
-        dependencies=[make_done_task(1)], dependencies_total=1,
+        dependencies=[make_done_task(3)], dependencies_total=1,
     )  # fmt: skip
 
     answer = build_context(some, ContextOptions(), 8000)
@@ -152,8 +152,21 @@ def test_a_small_task_is_not_truncated():
         {"id": "tk_000000000002", "name": "task 2", "status": "completed", "brief_summary": "outcome 2"}
     ]
     assert answer["dependency_outcomes"] == [
-        {"task_id": "tk_000000000001", "task_name": "task 1", "outcome": "outcome 1"}
+        {"task_id": "tk_000000000003", "task_name": "task 3", "outcome": "outcome 3"}
     ]
+
+
+@pytest.mark.parametrize("in_full", [False, True])
+def test_a_dependency_is_not_repeated_as_a_prior_task(in_full: bool):
+    some = make_source(
+        prior_tasks=[make_done_task(2), make_done_task(1)], prior_total=2,
+        dependencies=[make_done_task(2)], dependencies_total=1,
+    )  # fmt: skip
+
+    answer = build_context(some, ContextOptions(prior_task_full=in_full), 8000)
+
+    assert json.dumps(answer).count("outcome 2") == 1
+    assert "truncated" not in answer
 
 
 def test_truncated_sections_are_listed_with_the_call_that_returns_them():
@@ -164,7 +177,7 @@ def test_truncated_sections_are_listed_with_the_call_that_returns_them():
     assert cuts["description"]["kept"] < cuts["description"]["total"] == len(TEXTS["English"]) * 300
     assert cuts["checkpoints"]["total"] == 40
     assert "checkpoint_list" in cuts["checkpoints"]["how"]
-    assert cuts["prior_tasks"]["total"] == 900
+    assert cuts["prior_tasks"]["total"] == 900 - 60  # the others are dependencies
 
 
 def test_older_checkpoints_are_listed_as_truncated_even_within_the_budget():

@@ -15,7 +15,7 @@ from plans.make import make_task, make_workflow
 TASK_TABLE = {
     "pending": "planning in_progress completed failed skipped",
     "planning": "pending in_progress paused completed failed skipped",
-    "in_progress": "paused completed failed",
+    "in_progress": "planning paused completed failed skipped",
     "paused": "pending in_progress failed skipped",
     "failed": "pending planning in_progress skipped",
     "completed": "",
@@ -92,10 +92,13 @@ def test_a_task_set_to_its_own_status_does_not_change(status: str):
 
 
 def test_a_refused_task_transition_names_the_task_and_the_allowed_statuses():
-    error = get_refusal("in_progress", "skipped")
+    error = get_refusal("in_progress", "pending")
 
-    assert error.message == "The task 'build' is in_progress and cannot become skipped."
-    assert error.suggestion == "From 'in_progress' it can change to: paused, completed, failed."
+    assert error.message == "The task 'build' is in_progress and cannot become pending."
+    assert (
+        error.suggestion
+        == "From 'in_progress' it can change to: planning, paused, completed, failed, skipped."
+    )
     assert not error.recoverable
 
 

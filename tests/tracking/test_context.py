@@ -363,6 +363,19 @@ class TestPlans:
 
         assert [(each["name"], each["agent_name"]) for each in shown["tasks"]] == [("test", "Grace")]
 
+    def test_a_completed_task_names_the_agent_that_did_it(
+        self, app: Application, planned: tuple[str, dict[str, str]]
+    ):
+        id, tasks = planned
+        agent = call_tool(app, "agent_register", name="Grace", runtime="custom")["id"]
+        name, task = next(iter(tasks.items()))
+        call_tool(app, "task_claim", task_id=task, agent_id=agent)
+        call_tool(app, "task_update_status", id=task, status="completed", outcome="Done.", agent_id=agent)
+
+        shown = get_context(app, id, "tasks", filter={"agent": "Grace"})["tasks"]
+
+        assert [(each["name"], each["agent_name"]) for each in shown] == [(name, "Grace")]
+
     def test_the_cursor_pages_through_a_plan(self, app: Application, planned: tuple[str, dict[str, str]]):
         first = get_context(app, planned[0], "tasks", limit=2)
         rest = get_context(app, planned[0], "tasks", limit=2, cursor=first["cursor"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Self
 
 from deepwork.answers import Answer
@@ -16,6 +17,7 @@ class MessageView(Answer):
 
     id: str
     sender_id: str | None = None
+    sender_name: str | None = None
     recipient_id: str
     message_type: MessageType
     subject: str | None = None
@@ -32,19 +34,21 @@ class MessageView(Answer):
     truncated: bool | None = None
 
     @classmethod
-    def from_message(cls, message: Message) -> Self:
-        return cls(**vars(message))
+    def from_message(cls, message: Message, names: Mapping[str, str] | None = None) -> Self:
+        """Build the view; `names` are those of the senders by id."""
+        return cls(**vars(message), sender_name=(names or {}).get(message.sender_id or ""))
 
     @classmethod
-    def excerpt_from_message(cls, message: Message) -> Self:
+    def excerpt_from_message(cls, message: Message, names: Mapping[str, str] | None = None) -> Self:
         """Build the view for a list, where a long body is cut; message_get returns the whole."""
         text = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
         if len(text) <= MAX_LISTED_BODY:
-            return cls.from_message(message)
-        return cls(**vars(message) | {"body": text[:MAX_LISTED_BODY] + "…"}, truncated=True)
+            return cls.from_message(message, names)
+        cut = text[:MAX_LISTED_BODY] + "…"
+        return cls.from_message(message, names).model_copy({"body": cut, "truncated": True})
 
 
-_PAYLOAD_FIELDS = tuple(name for name in MessageView.model_fields if name != "truncated")
+_PAYLOAD_FIELDS = tuple(name for name in MessageView.model_fields if name not in ("sender_name", "truncated"))
 
 
 def build_message_payload(message: Message) -> dict[str, Any]:

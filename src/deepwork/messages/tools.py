@@ -167,10 +167,12 @@ class MessageTools:
                 },
                 limit,
             )
+            names = _find_sender_names(tx, messages)
             unread, now = sum(store.count_unread(agent_id).values()), tx.now
         self._presence.record_read(agent, now)
         return MessageList(
-            messages=[MessageView.excerpt_from_message(message) for message in messages], unread_count=unread
+            messages=[MessageView.excerpt_from_message(message, names) for message in messages],
+            unread_count=unread,
         )
 
     @tool(
@@ -183,13 +185,14 @@ class MessageTools:
         """Get a message in full; marks it as read by default."""
         with self._database.reading() as tx:
             message = MessageStore(tx).get(id)
+            names = _find_sender_names(tx, [message])
         if mark_read and message.status is MessageStatus.UNREAD and not self._is_read_only:
             with self._database.transaction() as tx:
                 store = MessageStore(tx)
                 _require_recipient(store, [id])
                 self._emit(tx, MessageEvent.READ, store.mark_read([id]))
                 message = store.get(id)
-        return MessageView.from_message(message)
+        return MessageView.from_message(message, names)
 
     @tool("work", idempotent=True)
     def message_mark_read(
@@ -267,6 +270,11 @@ class MessageTools:
     def _emit(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
         for message in messages:
             tx.emit(event, build_message_payload(message), message.workflow_id)
+
+
+def _find_sender_names(tx: Transaction, messages: Sequence[Message]) -> dict[str, str]:
+    senders = {message.sender_id for message in messages if message.sender_id}
+    return AgentStore(tx).get_names(sorted(senders)) if senders else {}
 
 
 def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:

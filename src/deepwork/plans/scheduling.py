@@ -39,6 +39,7 @@ _MAX_PARALLEL_IDS = 10
 _MAX_GROUPS = 100
 _MAX_LISTED_FILES = 20
 _MAX_DESCRIPTION_LENGTH = 300
+_MIN_MEASURED_MS = 1000
 
 
 class Scheduler:
@@ -66,7 +67,9 @@ class Scheduler:
         free = len(considered) - len(conflicts) if conflicts else total
         room = recommend_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
         return NextTasks(
-            tasks=self._build_next_tasks(offered, conflicts, any_done=levels.any_done)
+            tasks=self._build_next_tasks(
+                offered, conflicts, any_done=levels.any_done, has_room=room + len(running) > 1
+            )
             if is_given_out
             else [],
             max_parallel=workflow.max_parallel_tasks,
@@ -187,7 +190,7 @@ class Scheduler:
         return found, total
 
     def _build_next_tasks(
-        self, offered: Sequence[Task], conflicts: dict[str, list[str]], *, any_done: bool
+        self, offered: Sequence[Task], conflicts: dict[str, list[str]], *, any_done: bool, has_room: bool
     ) -> list[NextTask]:
         completed = (
             self._queue.list_completed_dependency_names(offered, _MAX_NAMES_PER_TASK + 7) if any_done else {}
@@ -203,7 +206,7 @@ class Scheduler:
                 description=truncate_to_line(task.description, _MAX_DESCRIPTION_LENGTH) or "",
                 status=task.status,
                 sequence=task.sequence,
-                can_parallelize=task.parallel_group is not None,
+                can_parallelize=task.parallel_group is not None or (has_room and task.id not in conflicts),
                 parallel_group=task.parallel_group,
                 parallel_with=_select_others(groups.get(task.parallel_group, ()), task.id) or None,
                 dependencies_completed=completed.get(task.id, []),
@@ -285,8 +288,11 @@ def _build_blocked_task(task: Task, names: list[str], levels: Levels) -> Blocked
 
 
 def _estimate_remaining_ms(workflow: Workflow, remaining: int) -> int | None:
-    """Extrapolate the remaining time from the average so far; None before the first completed task."""
-    if not workflow.completed_tasks:
+    """Extrapolate the remaining time from the average so far; None without a basis.
+
+    Tasks that took a second or less were only reported: they say nothing about the work that is left.
+    """
+    if workflow.completed_ms <= _MIN_MEASURED_MS * workflow.completed_tasks:
         return None
     each = workflow.completed_ms / workflow.completed_tasks
-    return round(remaining * each / workflow.max_parallel_tasks)
+    return round(remaining * each / min(workflow.max_parallel_tasks, max(remaining, 1)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deepwork.plans.models import Checkpoint, RelatedTask, Task, Workflow
@@ -68,6 +68,7 @@ def build_context(source: ContextSource, options: ContextOptions, max_tokens: in
     only one count. Otherwise fitting the sections is repeated with a smaller budget until the whole answer
     fits, because separators and truncations add to its cost.
     """
+    source = _remove_repeated_tasks(source, options)
     sections = list(_build_sections(source, options))
     skeleton = _build_skeleton(source, options)
     if (shown := show_sections(sections, max_tokens)) is not None:
@@ -82,6 +83,21 @@ def build_context(source: ContextSource, options: ContextOptions, max_tokens: in
         if (over := (total := _count_tokens_with_estimate(answer)) - max_tokens) <= 0 or room <= 0:
             return answer | {"token_estimate": total}
         room -= over
+
+
+def _remove_repeated_tasks(source: ContextSource, options: ContextOptions) -> ContextSource:
+    """Leave each task in one list: a dependency is not repeated as a prior task, unless those are in full."""
+    if not (options.dependency_outcomes and options.prior_task_outcomes):
+        return source
+    if options.prior_task_full:
+        prior = {task.id for task in source.prior_tasks}
+        others = [task for task in source.dependencies if task.id not in prior]
+        left_out = len(source.dependencies) - len(others)
+        return replace(source, dependencies=others, dependencies_total=source.dependencies_total - left_out)
+    dependencies = {task.id for task in source.dependencies}
+    others = [task for task in source.prior_tasks if task.id not in dependencies]
+    left_out = len(source.prior_tasks) - len(others)
+    return replace(source, prior_tasks=others, prior_total=source.prior_total - left_out)
 
 
 def _assemble_answer(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Transaction
 from deepwork.errors import InvalidInput
 from deepwork.plans.models import Task as PlannedTask
@@ -160,12 +159,12 @@ def build_plan_context(tx: Transaction, workflow_id: str, request: ContextReques
         ]
     if request.includes("tasks"):
         found, total = _list_planned_tasks(tx, workflow_id, request)
-        names = AgentStore(tx).get_names([task.claimed_by for task in found if task.claimed_by])
+        names = store.find_last_holder_names([task.id for task in found]) if found else {}
         answer.add_section(
             "tasks",
             found,
             total,
-            lambda task: _build_planned_task_view(task, names.get(task.claimed_by or "")),
+            lambda task: _build_planned_task_view(task, names.get(task.id)),
             lambda task: (task.position, 0),
         )
     level = request.filter.phase

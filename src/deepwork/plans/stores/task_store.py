@@ -31,6 +31,8 @@ from deepwork.plans.stores.task_rows import (
 )
 
 _NO_LIMIT = 1_000_000
+_LAST_HOLDER_SQL = """CASE WHEN claimed_by IS NOT NULL THEN claimed_by WHEN plan_tasks.status <> 'pending' THEN (
+    SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END"""
 
 
 class ClaimHistory(NamedTuple):
@@ -186,9 +188,10 @@ class TaskStore:
     ) -> tuple[list[Task], int]:
         """Return the matching tasks after this position in plan order, and how many match in all.
 
-        `agent_name` selects tasks claimed by agents of that name, `since` those changed since that time.
+        `agent_name` selects tasks that agents of that name hold or held when they ended, `since` those changed
+        since that time.
         """
-        held = "claimed_by IN (SELECT id FROM agents WHERE name = :agent_name)"
+        held = f"(SELECT name FROM agents WHERE agents.id = {_LAST_HOLDER_SQL}) = :agent_name"
         filters = build_where(
             {
                 "workflow_id = :id": workflow_id,
@@ -243,6 +246,14 @@ class TaskStore:
         sql = "SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND until >= :now"
         rows = self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)
         return {row["what"]: row["who"] for row in rows}
+
+    def find_last_holder_names(self, ids: Sequence[str]) -> dict[str, str]:
+        """Map those of these tasks that an agent holds, or held when they ended, to its name."""
+        sql = f"""
+            SELECT plan_tasks.id, agents.name FROM plan_tasks JOIN agents ON agents.id = {_LAST_HOLDER_SQL}
+             WHERE plan_tasks.id IN :ids
+        """
+        return {row["id"]: row["name"] for row in self._tx.fetch_all(sql, ids=list(ids))}
 
     def record_claim(self, task_id: str, epoch: int, agent_id: str) -> None:
         """Record which agent claimed the task, and when."""

@@ -17,6 +17,7 @@ from deepwork.server.http.connections import (
     MAX_SILENT,
     ConnectionLimits,
     build_exception_handler,
+    build_websocket_protocol,
     limit_connections,
     raise_descriptor_limit,
 )
@@ -24,6 +25,10 @@ from deepwork.server.http.fast import choose_http_protocol
 from http_tests.http_server import HttpServer
 
 HEAD = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n"
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+)
 FOREIGN = "192.0.2.1"
 
 
@@ -90,6 +95,35 @@ def test_a_connection_may_be_idle_between_two_requests():
             await asyncio.sleep(0.1)
 
     run_with_server(limits, pause)
+
+
+def test_a_websocket_whose_client_does_not_read_is_closed():
+    async def send_too_much(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        with suppress(TimeoutError):
+            while True:
+                await asyncio.wait_for(send({"type": "websocket.send", "text": "x" * 1_000_000}), 0.05)
+
+    async def run() -> None:
+        websocket = build_websocket_protocol(close_seconds=0.01)
+        config = uvicorn.Config(send_too_much, ws=websocket, lifespan="off", log_config=None)
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        _, writer = await asyncio.open_connection(*listener.getsockname(), limit=1)
+        writer.write(HANDSHAKE)
+        await wait_until(lambda: bool(server.server_state.tasks))
+        await wait_until(lambda: not server.server_state.connections)
+        server.should_exit = True
+        await running
+        writer.transport.abort()
+
+    asyncio.run(run())
+
+
+async def wait_until(is_true: Callable[[], bool]) -> None:
+    while not is_true():  # noqa: ASYNC110 - uvicorn has no event for this
+        await asyncio.sleep(0.005)
 
 
 class Transport:

@@ -25,6 +25,8 @@ MAX_SILENT_PER_ADDRESS = 64
 """For addresses of other machines; on this machine all agents share one address."""
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
+CLOSE_SECONDS = 10.0
+"""How long a WebSocket that the server ended may take to read what was sent before."""
 _WANTED_DESCRIPTORS = 8192
 _SECONDS_BETWEEN_WARNINGS = 60.0
 
@@ -129,6 +131,26 @@ class LimitedConnection:
 def limit_connections(protocol: type[asyncio.Protocol], limits: ConnectionLimits) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with our limits on silent and slow clients."""
     return type("LimitedProtocol", (LimitedConnection, protocol), {"limits": limits})
+
+
+def build_websocket_protocol(close_seconds: float = CLOSE_SECONDS) -> type[asyncio.Protocol]:
+    """Build uvicorn's WebSocket protocol, but with an end for clients that do not read.
+
+    uvicorn closes a connection only when everything that was written has been read, which a stalled client
+    never does.
+    """
+    from uvicorn.protocols.websockets.websockets_sansio_impl import (  # noqa: PLC0415 - most tests need no server
+        WebSocketsSansIOProtocol,
+    )
+
+    class AbortingWebSocket(WebSocketsSansIOProtocol):
+        async def run_asgi(self) -> None:
+            try:
+                await super().run_asgi()
+            finally:
+                self.loop.call_later(close_seconds, self.transport.abort)
+
+    return AbortingWebSocket
 
 
 def raise_descriptor_limit() -> None:

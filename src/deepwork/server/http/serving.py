@@ -30,6 +30,7 @@ from deepwork.server.http.connections import (
     MAX_SILENT,
     ConnectionLimits,
     build_exception_handler,
+    build_websocket_protocol,
     limit_connections,
     raise_descriptor_limit,
 )
@@ -79,6 +80,7 @@ async def serve_http(
         uvicorn.Config(
             asgi_app,
             http=limit_connections(choose_http_protocol(), ConnectionLimits()),
+            ws=build_websocket_protocol(),
             log_config=None,
             access_log=False,
             lifespan="on",

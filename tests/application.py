@@ -64,7 +64,7 @@ def empty_database(url: str) -> None:
     engine.prepare()
     engine.close()
     tables = (
-        "messages, inboxes, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews, "
+        "messages, inboxes, notices, agents, leases, lost_leases, events, idempotency_keys, job_sessions, passed_reviews, "
         "plans, plan_tasks, plan_dependencies, plan_capabilities, plan_claims, checkpoints, "
         "plan_history, plan_words, templates, "
         "repositories, workspaces, tokens, audit, tracked_workflows, phases, tracked_tasks, decisions, issues, "

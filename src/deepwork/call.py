@@ -54,6 +54,9 @@ class Call:
     """Tells the client how far the call is, if it wants to know; may be called often, and from any thread."""
     record: Callable[[Any], None] | None = field(default=None, compare=False)
     """Called at the end of each writing transaction of the call, to write its audit entry."""
+    carries_notices: bool = True
+    """Whether an answer that shows an agent's notices counts as carrying them. The answers of commands and
+    resources do not: people read them too."""
     outcomes: list[ActionOutcome] | None = field(default=None, compare=False)
     """Collects the outcomes of actions after commits; None if nothing waits for them."""
 

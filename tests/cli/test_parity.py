@@ -45,7 +45,9 @@ class World:
 
     def by_tool(self, tool: str, **arguments: Any) -> Any:
         spec = self.app.registry[tool]
-        call = Call("local", tool)
+        # `track resolve` is a person's verb; commands show notices without counting as carrying them.
+        caller = "human:ada" if tool == "resolve_issue" else "local"
+        call = Call(caller, tool, carries_notices=False)
         return invoke(self.app.database, spec, arguments, call)
 
     def by_verb(self, tool: str, **arguments: Any) -> Any:

@@ -75,6 +75,25 @@ class Presence:
             return None
         return AgentStore(tx).find_only_agent_of(tx.caller)
 
+    def is_read_by_agent(self, agent: Agent) -> bool:
+        """Whether the current call reads in the agent's own name, so that its answer reaches the agent.
+
+        A local caller may be any process. One that registered agents reads for these; one that registered
+        none, such as a restarted server, for the agent that it names.
+        """
+        caller = current_call().caller
+        if not self.may_mark_notices or is_person(caller):
+            return False
+        if caller == LOCAL:
+            return not self._registered_here or agent.id in self._registered_here
+        return agent.registered_by == caller
+
+    @property
+    def may_mark_notices(self) -> bool:
+        """Whether the answer of the current call counts as carrying the notices that it shows."""
+        call = current_call()
+        return call.carries_notices and call.scope != "read" and not self._is_read_only
+
     def record_read(self, agent: Agent, now: int) -> None:
         """Record a read in the agent's name, at most once per third of a lease.
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 from deepwork.agents import rules
 from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
 from deepwork.answers import Answer
+from deepwork.notices.responses import NoticeView
 
 
 class AgentView(Answer):
@@ -67,6 +68,7 @@ class Heartbeat(Answer):
     success: bool = True
     next_heartbeat_ms: int
     lost_claims: list[str] | None = None
+    notices: list[NoticeView] | None = None
 
 
 class AgentList(Answer):

@@ -23,6 +23,7 @@ from deepwork.agents.store import AgentStore
 from deepwork.answers import Done
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
+from deepwork.notices.service import carry_notices
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
 
@@ -80,7 +81,7 @@ class AgentTools:
         current_task_id: Annotated[Id | None, Field(description="Task being worked on")] = None,
         status: LivingStatus | None = None,
     ) -> Heartbeat:
-        """Report that an agent is alive: renews its claims and returns those lost while silent."""
+        """Report that an agent is alive: renews its claims; returns those lost, and notices from people."""
         with self._database.transaction() as tx:
             agent = AgentStore(tx).get_for_update(agent_id)
             if current_task_id is not None:
@@ -100,6 +101,7 @@ class AgentTools:
             return Heartbeat(
                 next_heartbeat_ms=rules.get_heartbeat_interval(self._presence.lease_ms),
                 lost_claims=lost or None,
+                notices=carry_notices(tx, agent_id),
             )
 
     @tool("work", acts_as="id", idempotent=True)

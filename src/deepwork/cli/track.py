@@ -21,6 +21,7 @@ _SECTION_TABLES = {
     "decisions": ("DECISIONS", ("category", "question", "chosen", "reasoning", "agent_name")),
     "milestones": ("MILESTONES", ("created_at", "progress", "message", "agent_name")),
     "blockers": ("BLOCKERS", ("id", "type", "description", "resolution", "task_name")),
+    "answers": ("ANSWERS", ("issue_id", "question", "answer", "by", "at")),
 }
 
 
@@ -98,6 +99,7 @@ track = ToolGroup(
         "context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all, render=_render_context),
         "get-context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all),
         "diff": CommandOverrides(render=_render_diff),
+        "resolve": CommandOverrides(is_by_person=True),
     },
 )
 
@@ -150,7 +152,12 @@ def _print_tool_answer(
     tool: str, arguments: dict[str, Any], render: Any, path: str, place: dict[str, Any], *, as_json: bool
 ) -> None:
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        answer = invoke(app.database, app.build_toolset("tracking")[tool], arguments, Call("local", tool))
+        answer = invoke(
+            app.database,
+            app.build_toolset("tracking")[tool],
+            arguments,
+            Call(tool=tool, carries_notices=False),
+        )
     if as_json:
         print_answer(answer, as_json=True)
     else:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from deepwork.answers import Answer
 from deepwork.messages.models import Message, MessageStatus, MessageType, Priority
+from deepwork.notices.responses import NoticeView
 
 MAX_LISTED_BODY = 4000
 
@@ -70,6 +71,7 @@ class Broadcast(Answer):
 class MessageList(Answer):
     messages: list[MessageView]
     unread_count: int
+    notices: list[NoticeView] | None = None
 
 
 class Marked(Answer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -10,7 +11,7 @@ from deepwork.agents.interfaces import TaskDirectory
 from deepwork.agents.models import Agent, LivingStatus, normalize_runtime
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
-from deepwork.call import current_call
+from deepwork.call import PERSON_PREFIX, current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import Code, NotAllowed
 from deepwork.messages import rules
@@ -34,6 +35,10 @@ from deepwork.messages.responses import (
 )
 from deepwork.messages.store import MessageStore
 from deepwork.names import new_id
+from deepwork.notices.models import NoticeType
+from deepwork.notices.rules import build_message_text
+from deepwork.notices.service import MAX_NOTICES, NoticeService, build_views, carry_after_reading
+from deepwork.notices.store import NoticeStore
 from deepwork.tool_declarations import Traits, WhenFalse, tool
 from deepwork.tool_types import MAX_LIST, Field, Id, Limit200, Name, Text, check_object
 
@@ -169,10 +174,15 @@ class MessageTools:
             )
             names = _find_sender_names(tx, messages)
             unread, now = sum(store.count_unread(agent_id).values()), tx.now
+            waiting = NoticeStore(tx).list_waiting([agent_id], [], MAX_NOTICES)
         self._presence.record_read(agent, now)
+        is_marked = self._presence.is_read_by_agent(agent)
+        notices = carry_after_reading(self._database, waiting, is_marked=is_marked)
+        listed = {message.id for message in messages}
         return MessageList(
             messages=[MessageView.excerpt_from_message(message, names) for message in messages],
             unread_count=unread,
+            notices=build_views([notice for notice in notices if notice.about not in listed]),
         )
 
     @tool(
@@ -190,7 +200,7 @@ class MessageTools:
             with self._database.transaction() as tx:
                 store = MessageStore(tx)
                 _require_recipient(store, [id])
-                self._emit(tx, MessageEvent.READ, store.mark_read([id]))
+                self._record_reading(tx, MessageEvent.READ, store.mark_read([id]))
                 message = store.get(id)
         return MessageView.from_message(message, names)
 
@@ -202,7 +212,7 @@ class MessageTools:
         with self._database.transaction() as tx:
             store = MessageStore(tx)
             _require_recipient(store, message_ids)
-            self._emit(tx, MessageEvent.READ, store.mark_read(message_ids))
+            self._record_reading(tx, MessageEvent.READ, store.mark_read(message_ids))
             return Marked(unknown=store.list_unknown(message_ids) or None)
 
     @tool("work", idempotent=True)
@@ -213,7 +223,7 @@ class MessageTools:
         with self._database.transaction() as tx:
             store = MessageStore(tx)
             _require_recipient(store, message_ids)
-            self._emit(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
+            self._record_reading(tx, MessageEvent.ARCHIVED, store.archive(message_ids))
             return Marked(unknown=store.list_unknown(message_ids) or None)
 
     @tool("read")
@@ -265,7 +275,15 @@ class MessageTools:
         ]
         store.add(messages)
         self._emit(tx, MessageEvent.CREATED, messages)
+        for message in messages:
+            _notify_recipient(tx, message)
         return messages
+
+    def _record_reading(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
+        """Emit what happened to messages that were unread; notices of them have nothing to add any more."""
+        self._emit(tx, event, messages)
+        if messages:
+            NoticeStore(tx).mark_carried_about([message.id for message in messages])
 
     def _emit(self, tx: Transaction, event: MessageEvent, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -275,6 +293,20 @@ class MessageTools:
 def _find_sender_names(tx: Transaction, messages: Sequence[Message]) -> dict[str, str]:
     senders = {message.sender_id for message in messages if message.sender_id}
     return AgentStore(tx).get_names(sorted(senders)) if senders else {}
+
+
+def _notify_recipient(tx: Transaction, message: Message) -> None:
+    """Write a notice of a message by a person: hooks show it at once, whatever its priority."""
+    sender = f"{tx.caller.removeprefix(PERSON_PREFIX)} ({message.sender_id})"
+    body = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
+    NoticeService(tx).notify_agents(
+        [message.recipient_id],
+        NoticeType.MESSAGE,
+        build_message_text(message.id, sender, message.subject, body),
+        workflow_id=message.workflow_id,
+        task_id=message.task_id,
+        about=message.id,
+    )
 
 
 def _require_recipient(store: MessageStore, ids: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ from deepwork.plans.models import (
     TaskStatus,
     Workflow,
 )
+from deepwork.plans.notices import notify_of_release
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed, RefusalReason
 from deepwork.plans.rules.file_overlaps import (
@@ -142,6 +143,7 @@ class ClaimService:
             raise _build_held_error(task, lease.who, agent_id)
         self._leases.release(task_id, agent_id, is_taken_away=True)
         self._requeue(workflow, task, reason or "released", by_whom=agent_id)
+        notify_of_release(self._tx, task, agent_id, reason)
         if agent.unregistered_at is None:
             self._update_agent_after_release(agent)
 

@@ -17,6 +17,7 @@ from deepwork.plans import summary as summaries
 from deepwork.plans.claims import ClaimService
 from deepwork.plans.interfaces import RepositoryRegistry
 from deepwork.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
+from deepwork.plans.notices import notify_of_plan_status
 from deepwork.plans.planning import Planner
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
@@ -245,6 +246,7 @@ class PlanTools:
             if after is None:
                 return Done()
             changed = PlanRecorder(tx).save_workflow(workflow, replace(workflow, status=after), reason)
+            notify_of_plan_status(tx, changed, reason)
             if after.is_final:
                 ClaimService(tx, self._presence).release_all(changed, f"the workflow is {after}")
             return Done()

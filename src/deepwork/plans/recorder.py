@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.answers import Answer
 from deepwork.database.transaction import Transaction
-from deepwork.plans.models import Checkpoint, PlanChange, PlanEvent, Task, Workflow
+from deepwork.plans.models import Checkpoint, PlanChange, PlanEvent, Task, TaskStatus, Workflow
 from deepwork.plans.responses import CheckpointView, PlanTaskView, PlanView
 from deepwork.plans.rules.transitions import derive_workflow_status
 from deepwork.plans.stores.plan_store import PlanStore
@@ -71,6 +71,20 @@ class PlanRecorder:
             return workflow
         reason = "every task is done" if all_done else "the first task was started"
         return self.save_workflow(workflow, copy_with(workflow, status=status), reason)
+
+    def record_completion(self, workflow: Workflow, task: Task) -> Workflow:
+        """Add the duration of a completed task to the workflow, and return it."""
+        if task.status is not TaskStatus.COMPLETED:
+            return workflow
+        spent = max(0, self._tx.now - (task.started_at or self._tx.now))
+        counted = copy_with(
+            workflow,
+            completed_tasks=workflow.completed_tasks + 1,
+            completed_ms=workflow.completed_ms + spent,
+            updated_at=self._tx.now,
+        )
+        self._plans.save(workflow, counted)
+        return counted
 
     def record_history(
         self,

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from deepwork.answers import Answer
 from deepwork.call import ActionOutcome
+from deepwork.notices.responses import NoticeView
 from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.plans.models import (
     Checkpoint,
@@ -284,6 +285,7 @@ class CheckpointAdded(Answer):
     sequence: int
     late: bool | None = None
     """True if a former holder of the task added it."""
+    notices: list[NoticeView] | None = None
 
 
 class Checkpoints(Answer):

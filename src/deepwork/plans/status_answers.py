@@ -6,6 +6,7 @@ from typing import Self
 
 from deepwork.answers import Answer, Done
 from deepwork.call import ActionOutcome
+from deepwork.notices.responses import NoticeView
 from deepwork.plans.interfaces import FinishedTree
 
 
@@ -23,6 +24,7 @@ class TaskUpdated(Done):
     commit: str | None = None
     """The commit that deepwork made of the uncommitted work, if the plan says so."""
     warning: str | None = None
+    notices: list[NoticeView] | None = None
 
     def revise(self, outcome: ActionOutcome) -> Self:
         """Add what git found in the worktree, after the commit."""

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deepwork.plans.models import Checkpoint, RelatedTask, Task, Workflow
+from deepwork.database.transaction import Transaction
+from deepwork.notices.models import Notice
+from deepwork.notices.responses import NoticeView
+from deepwork.plans.models import Checkpoint, RelatedTask, Task, TaskStatus, Workflow
+from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.plan_store import PlanStore
+from deepwork.plans.stores.task_store import TaskStore
 from deepwork.text_budget.json_shortening import count_json_tokens
 from deepwork.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
 from deepwork.text_budget.token_budget import (
@@ -23,8 +29,10 @@ MIN_TOKENS = 200
 """Enough for ids, names and statuses, and for a short note on what is missing."""
 
 _MIN_TOKENS_TO_NAME_WORKFLOW = 500
+_NOTICE_SHARE = 4
 _MAX_SHOWN_FILES = 10
 _MAX_BRIEF_TOKENS = 40
+_MAX_RELATED_TASKS = 200
 _FIXED_FIELDS = frozenset({"id", "task_id", "sequence", "type", "status", "created_at"})
 
 
@@ -59,6 +67,43 @@ class ContextSource:
     dependencies: Sequence[RelatedTask]
     dependencies_total: int
     blocked: bool = False
+    notices: Sequence[Notice] = ()
+    """What people did, for the agent that reads; `choose_notices` limits them."""
+
+
+def load_context_source(tx: Transaction, task: Task, options: ContextOptions) -> ContextSource:
+    """Load what a context is built from, but no more than could ever be shown."""
+    store = TaskStore(tx)
+    wanted = 1000 if options.all_checkpoints else options.recent_checkpoints
+    prior, prior_total = store.list_prior(task, _MAX_RELATED_TASKS)
+    siblings, siblings_total = store.list_siblings(task, _MAX_RELATED_TASKS)
+    pending, pending_total = store.list_open_dependencies(task, _MAX_RELATED_TASKS)
+    completed, completed_total = store.list_done_dependencies(task, _MAX_RELATED_TASKS)
+    return ContextSource(
+        workflow=PlanStore(tx).get(task.workflow_id),
+        task=task,
+        checkpoints=CheckpointStore(tx).list_newest(task.id, wanted) if wanted else [],
+        checkpoints_total=task.checkpoints,
+        prior_tasks=prior,
+        prior_total=prior_total,
+        siblings=siblings,
+        siblings_total=siblings_total,
+        dependencies=[*completed, *pending],
+        dependencies_total=pending_total + completed_total,
+        blocked=task.status is TaskStatus.PENDING and pending_total > 0,
+    )
+
+
+def choose_notices(waiting: Sequence[Notice], max_tokens: int) -> list[Notice]:
+    """Choose the notices that fit into a quarter of the budget; another answer carries the others."""
+    room = max_tokens // _NOTICE_SHARE
+    chosen = []
+    for notice in waiting:
+        cost = count_json_tokens(_build_notice(notice))
+        if cost <= room:
+            chosen.append(notice)
+            room -= cost
+    return chosen
 
 
 def build_context(source: ContextSource, options: ContextOptions, max_tokens: int) -> dict[str, Any]:
@@ -176,8 +221,13 @@ def _build_skeleton(source: ContextSource, options: ContextOptions) -> dict[str,
             **({"attempts": task.attempts} if task.error else {}),
         },
         "prior_tasks": [],
+        **({"notices": list(map(_build_notice, source.notices))} if source.notices else {}),
         "token_estimate": 0,
     }
+
+
+def _build_notice(notice: Notice) -> dict[str, Any]:
+    return NoticeView.from_notice(notice).model_dump()
 
 
 def _build_sections(source: ContextSource, options: ContextOptions) -> Iterator[Section]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from deepwork.agents.presence import Presence
@@ -9,9 +10,12 @@ from deepwork.agents.store import AgentStore
 from deepwork.answers import Done
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
+from deepwork.notices.responses import NoticeView
+from deepwork.notices.service import carry_after_reading, carry_notices
 from deepwork.plans.claims import ClaimService, LockedTask
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
+from deepwork.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
     AvailableTasks,
@@ -32,7 +36,13 @@ from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, ContextSource, build_context
+from deepwork.plans.task_context import (
+    MIN_TOKENS,
+    ContextOptions,
+    build_context,
+    choose_notices,
+    load_context_source,
+)
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.records import copy_with
 from deepwork.tool_declarations import Preset, Traits, tool
@@ -45,7 +55,6 @@ AgentId = Annotated[Id | None, Field(description="Acting agent")]
 ClaimEpoch = Annotated[int | None, Field(description="From task_claim; a stale one is refused")]
 
 _MAX_NAMED_TASKS = 3
-_MAX_RELATED_TASKS = 200
 _DEFAULT_DEPENDENCY_LIMIT = 100
 _TokenBudget = Annotated[int, Field(ge=MIN_TOKENS, le=200_000, description="Token budget")]
 
@@ -163,15 +172,16 @@ class TaskTools:
             work = self._lock_for_change(claims, id, agent_id, claim_epoch, repeats=status)
             moved = self._apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
-                return TaskUpdated()
+                return TaskUpdated(notices=_carry_notices(tx, work))
             if moved.status is TaskStatus.FAILED:
                 moved = copy_with(moved, error=error, outcome_detail=outcome_detail)
             elif moved.status.is_done:
                 moved = copy_with(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
             self._save(tx, claims, work, moved, reason=error or outcome)
+            notify_of_task_status(tx, work.task, work.holder, moved.status, error or outcome)
             if moved.status is TaskStatus.COMPLETED and self._workspaces:
                 self._workspaces.finish_task(tx, work.workflow, moved)
-            return TaskUpdated()
+            return TaskUpdated(notices=_carry_notices(tx, work))
 
     @tool("work", acts_as="agent_id")
     def task_replan(
@@ -208,6 +218,7 @@ class TaskTools:
             if not is_its_own:
                 claims.end_claim(task)
                 planned = copy_with(planned, claimed_by=None, finished_at=None)
+                notify_of_replan(tx, task, work.holder, reason)
             self._create_recorder(tx, work).save_task(task, planned, reason)
             return Replan(checkpoint_id=checkpoint_id)
 
@@ -235,8 +246,12 @@ class TaskTools:
                 agent_id=work.actor.id if work.actor else None,
             )
             PlanRecorder(tx).emit_checkpoint_event(work.task, checkpoint)
-            late = work.is_late or None
-            return CheckpointAdded(id=checkpoint.id, sequence=checkpoint.sequence, late=late)
+            return CheckpointAdded(
+                id=checkpoint.id,
+                sequence=checkpoint.sequence,
+                late=work.is_late or None,
+                notices=_carry_notices(tx, work),
+            )
 
     @tool("read")
     def checkpoint_list(
@@ -260,8 +275,11 @@ class TaskTools:
         """Everything needed to continue a task after losing context, within a token budget."""
         parts = ContextOptions(**include.model_dump()) if include else ContextOptions()
         with self._database.reading() as tx:
-            source = _load_context_source(tx, TaskStore(tx).get(task_id), parts)
-        return build_context(source, parts, max_tokens)
+            source = load_context_source(tx, TaskStore(tx).get(task_id), parts)
+            waiting, is_marked = find_notices_for_reader(tx, self._presence, source.task.claimed_by)
+        fitting = choose_notices(waiting, max_tokens)
+        notices = carry_after_reading(self._database, fitting, is_marked=is_marked)
+        return build_context(replace(source, notices=notices), parts, max_tokens)
 
     @tool("read")
     def task_check_dependencies(
@@ -393,7 +411,7 @@ class TaskTools:
         workflow = work.workflow
         if status.is_done:
             TaskStore(tx).unblock_dependents(changed.id)
-            workflow = _record_completion(tx, workflow, changed)
+            workflow = recorder.record_completion(workflow, changed)
         starts = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
         recorder.update_workflow_status(workflow, any_started=starts, may_be_done=status.is_done)
 
@@ -409,44 +427,10 @@ class TaskTools:
         return PlanRecorder(tx, work.actor.id if work.actor else None)
 
 
-def _record_completion(tx: Transaction, workflow: Workflow, task: Task) -> Workflow:
-    """Add the duration of a completed task to the workflow, and return it."""
-    if task.status is not TaskStatus.COMPLETED:
-        return workflow
-    spent = max(0, tx.now - (task.started_at or tx.now))
-    counted = copy_with(
-        workflow,
-        completed_tasks=workflow.completed_tasks + 1,
-        completed_ms=workflow.completed_ms + spent,
-        updated_at=tx.now,
-    )
-    PlanStore(tx).save(workflow, counted)
-    return counted
+def _carry_notices(tx: Transaction, work: LockedTask) -> list[NoticeView] | None:
+    return carry_notices(tx, work.actor.id) if work.actor else None
 
 
 def _choose_limit(workflow: Workflow | None) -> int:
     wanted = workflow.max_parallel_tasks if workflow else DEFAULT_LIMIT
     return min(MAX_LIMIT, max(DEFAULT_LIMIT, wanted))
-
-
-def _load_context_source(tx: Transaction, task: Task, parts: ContextOptions) -> ContextSource:
-    """Load what a context is built from, but no more than could ever be shown."""
-    store = TaskStore(tx)
-    wanted = 1000 if parts.all_checkpoints else parts.recent_checkpoints
-    prior, prior_total = store.list_prior(task, _MAX_RELATED_TASKS)
-    siblings, siblings_total = store.list_siblings(task, _MAX_RELATED_TASKS)
-    pending, pending_total = store.list_open_dependencies(task, _MAX_RELATED_TASKS)
-    completed, completed_total = store.list_done_dependencies(task, _MAX_RELATED_TASKS)
-    return ContextSource(
-        workflow=PlanStore(tx).get(task.workflow_id),
-        task=task,
-        checkpoints=CheckpointStore(tx).list_newest(task.id, wanted) if wanted else [],
-        checkpoints_total=task.checkpoints,
-        prior_tasks=prior,
-        prior_total=prior_total,
-        siblings=siblings,
-        siblings_total=siblings_total,
-        dependencies=[*completed, *pending],
-        dependencies_total=pending_total + completed_total,
-        blocked=task.status is TaskStatus.PENDING and pending_total > 0,
-    )

@@ -234,7 +234,7 @@ class Application:
         from deepwork.tracking.diffs import DiffService
 
         diffs = DiffService(self.database, self._attribution.snapshots)
-        return ContextTools(self.database, diffs, JobSessions())
+        return ContextTools(self.database, self.presence, diffs, JobSessions())
 
     @cached_property
     def _workspace_service(self) -> WorkspaceService:

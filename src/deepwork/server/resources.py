@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
@@ -116,10 +116,9 @@ class ResourceReader:
         return str(answer["summary"])
 
     def read_context(self, id: str, call: Call) -> str:
-        """Read the context of a workflow, as get_context returns it."""
-        return _to_json(
-            self._call_tool("get_context", {"workflow_id": id, "include": _CONTEXT_SECTIONS}, call)
-        )
+        """Read the context of a workflow, as get_context returns it; its notices wait for the agent still."""
+        arguments = {"workflow_id": id, "include": _CONTEXT_SECTIONS}
+        return _to_json(self._call_tool("get_context", arguments, replace(call, carries_notices=False)))
 
     def complete_id(self, uri: str, prefix: str) -> tuple[list[str], bool]:
         """Complete the id in a template, the newest first; also whether there are more than these."""

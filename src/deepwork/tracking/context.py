@@ -15,6 +15,7 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_types import check_input
 from deepwork.tracking import rules
+from deepwork.tracking.answered_issues import MAX_ANSWERS, AnswerView
 from deepwork.tracking.inputs import ContextSection, Filter, parse_iso_ms
 from deepwork.tracking.models import JobSessionState, Phase, TaskCounts, TrackedWorkflow
 from deepwork.tracking.note_store import NoteStore
@@ -272,6 +273,16 @@ def _add_notes(
         blockers = notes.list_blockers(*build_query("blockers"))
         answer.add_section("blockers", *blockers, IssueView.from_issue, build_position_getter("issues"))
         answer.parts["has_blockers"] = answer.parts["blockers_count"] > 0
+    if request.cursor is None:
+        _add_answers(answer, notes, matching)
+
+
+def _add_answers(answer: _ContextBuilder, notes: NoteStore, matching: Mapping[str, Any]) -> None:
+    """Add the answers of people, whatever sections are requested: an agent does not know that one came."""
+    answered, total = notes.list_answers(matching, MAX_ANSWERS)
+    if answered:
+        views = [AnswerView.from_issue(issue) for issue in answered]
+        answer.parts |= {"answers": views, "answers_count": total}
 
 
 def _format_since(filters: Filter) -> str | None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from deepwork.database.transaction import Database
+from deepwork.agents.presence import Presence
+from deepwork.call import current_call, is_person
+from deepwork.database.transaction import Database, Transaction
+from deepwork.notices.service import MAX_NOTICES, build_views, carry_after_reading
+from deepwork.notices.store import NoticeStore
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Id, Limit200
 from deepwork.tracking.context import (
@@ -33,8 +37,11 @@ class ContextTools:
         aliases={"list": "get-tracked-workflows", "context": "get-context", "diff": "get-task-diff"},
     )
 
-    def __init__(self, database: Database, diffs: DiffService, sessions: JobSessionFinder) -> None:
+    def __init__(
+        self, database: Database, presence: Presence, diffs: DiffService, sessions: JobSessionFinder
+    ) -> None:
         self._database = database
+        self._presence = presence
         self._sessions = sessions
         self._diffs = diffs
 
@@ -50,11 +57,20 @@ class ContextTools:
         """The state of a workflow: phases, tasks, decisions, milestones, blockers that wait for a person."""
         request = ContextRequest(tuple(dict.fromkeys(include)), filter or Filter(), limit, cursor)
         with self._database.reading() as tx:
-            if workflow_id.startswith("wf_"):
-                return build_plan_context(tx, workflow_id, request)
-            if session := self._sessions.find_session(tx, workflow_id):
-                return build_session_context(tx, session, request)
-            return build_tracked_context(tx, workflow_id, request)
+            context = self._build_context(tx, workflow_id, request)
+            reader = self._presence.find_unnamed_actor(tx)
+            agents = [reader.id] if reader else []
+            waiting = NoticeStore(tx).list_waiting(agents, [workflow_id], MAX_NOTICES)
+        is_marked = self._presence.may_mark_notices and not is_person(current_call().caller)
+        notices = carry_after_reading(self._database, waiting, is_marked=is_marked)
+        return context.model_copy({"notices": build_views(notices, is_iso=True)}) if notices else context
+
+    def _build_context(self, tx: Transaction, workflow_id: str, request: ContextRequest) -> Context:
+        if workflow_id.startswith("wf_"):
+            return build_plan_context(tx, workflow_id, request)
+        if session := self._sessions.find_session(tx, workflow_id):
+            return build_session_context(tx, session, request)
+        return build_tracked_context(tx, workflow_id, request)
 
     @tool("read")
     def get_tracked_workflows(

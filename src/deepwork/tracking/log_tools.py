@@ -17,6 +17,7 @@ from deepwork.tool_types import Field, Id, Name, Text, check_object
 from deepwork.tracking.interfaces import JobSessionFinder
 from deepwork.tracking.models import Category, Decision, Issue, IssueType, Milestone, Subject, TrackEvent
 from deepwork.tracking.note_store import NoteStore
+from deepwork.tracking.notices import notify_of_answer, notify_of_milestone
 from deepwork.tracking.responses import (
     DecisionLogged,
     DecisionView,
@@ -129,6 +130,7 @@ class LogTools:
             notes.add_milestone(milestone)
             view = MilestoneView.from_milestone(milestone).model_dump(mode="json")
             tx.emit(TrackEvent.MILESTONE_CREATED, view, milestone.subject.workflow_id)
+            notify_of_milestone(tx, milestone)
             return MilestoneLogged(milestone_id=milestone.id, created_at=format_timestamp(tx.now))
 
     @tool("work", idempotent=True, for_people=True)
@@ -152,6 +154,7 @@ class LogTools:
             notes.save_resolution(resolved)
             view = IssueView.from_issue(resolved).model_dump(mode="json")
             tx.emit(TrackEvent.ISSUE_RESOLVED, view, issue.subject.workflow_id)
+            notify_of_answer(tx, resolved)
             return IssueResolved(issue_id=issue_id, resolved_at=format_timestamp(tx.now))
 
 

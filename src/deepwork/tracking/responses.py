@@ -7,7 +7,9 @@ from dataclasses import asdict
 from typing import Any, Self
 
 from deepwork.answers import Answer
+from deepwork.notices.responses import NoticeView
 from deepwork.timestamps import format_timestamp
+from deepwork.tracking.answered_issues import AnswerView
 from deepwork.tracking.models import (
     CallerType,
     Category,
@@ -411,6 +413,10 @@ class Context(Answer):
     blockers: list[IssueView] | None = None
     blockers_count: int | None = None
     has_blockers: bool | None = None
+    answers: list[AnswerView] | None = None
+    """The newest answers of people to blockers."""
+    answers_count: int | None = None
+    notices: list[NoticeView] | None = None
     truncated: list[str] | None = None
     cursor: str | None = None
     filters_applied: dict[str, Any] | None = None

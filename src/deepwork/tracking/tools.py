@@ -32,6 +32,7 @@ from deepwork.tracking.models import (
     WorkflowEnding,
 )
 from deepwork.tracking.note_store import NoteStore
+from deepwork.tracking.notices import notify_of_abandoned_task
 from deepwork.tracking.responses import (
     Metrics,
     PhaseCompleted,
@@ -280,10 +281,15 @@ class TrackTools:
     def abandon_task(self, task_id: Id, reason: Text) -> InTransaction[TaskCompleted]:
         """End a task that nobody works on any more as failed."""
         outcome = Outcome(summary=f"Abandoned: {reason}", limitations=[reason])
-        return self._complete(task_id, TrackedTaskStatus.FAILED, outcome, Metadata())
+        return self._complete(task_id, TrackedTaskStatus.FAILED, outcome, Metadata(), abandoned_for=reason)
 
     def _complete(
-        self, task_id: str, status: TrackedTaskStatus, outcome: Outcome, metadata: Metadata
+        self,
+        task_id: str,
+        status: TrackedTaskStatus,
+        outcome: Outcome,
+        metadata: Metadata,
+        abandoned_for: str | None = None,
     ) -> InTransaction[TaskCompleted]:
         ending: dict[str, Any] = {
             "outcome": outcome.model_dump(mode="json", exclude_none=True),
@@ -316,6 +322,8 @@ class TrackTools:
                 store.save_task(before, after)
                 self._attribution.record_end(tx, task_id, workflow.id, changes)
                 _emit_task(tx, TrackEvent.TASK_UPDATED, after)
+                if abandoned_for is not None:
+                    notify_of_abandoned_task(tx, after, abandoned_for)
                 return build_completion_answer(tx, after)
 
         return InTransaction(complete)

@@ -75,7 +75,7 @@ key_option = click.option(
 person_option = click.option(
     "--as-person",
     is_flag=True,
-    help="Act as yourself, not as an agent: this can change a task that an agent holds.",
+    help="Act as yourself, not as an agent: agents that it concerns get a notice.",
 )
 
 

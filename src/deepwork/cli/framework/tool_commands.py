@@ -34,6 +34,8 @@ class CommandOverrides:
     """Changes the tool's arguments; its second parameter is whether --json was given."""
     render: Callable[[Any], Sequence[str]] | None = None
     """Renders the answer as lines for people; None means a generic table."""
+    is_by_person: bool = False
+    """Whether it is a person's command, and so always acts as the person at this shell."""
 
 
 class ToolGroup(CommandGroup):
@@ -110,6 +112,7 @@ def build_command(
     """Build a command from a tool: required fields become arguments, the others options."""
     schema = spec.input_schema
     required = schema.get("required", [])
+    acts_as, optional = str(spec.declaration.acts_as), schema["properties"].keys() - set(required)
     preset_arguments = dict(preset.arguments) if preset else {}
     left_out = preset_arguments.keys() | (preset.without if preset else set())
     parameters: list[click.Parameter] = []
@@ -134,14 +137,18 @@ def build_command(
         as_person: bool = False,
         **given: Any,
     ) -> None:
-        if as_person and given.get(str(spec.declaration.acts_as)):
+        if as_person and acts_as in optional and given.get(acts_as):
             raise click.UsageError("--agent-id and --as-person are mutually exclusive.")
         arguments = preset_arguments | _build_arguments(given)
         place = {"database": database, "global_store": global_store}
         quiet = as_json or spec.toolset in _READ_FROM_FILES
         with open_application(project, place, reads=_is_reader(spec), quiet=quiet) as app:
             answer = call_tool(
-                app, spec, overrides.prepare(arguments, as_json), idempotency_key, as_person=as_person
+                app,
+                spec,
+                overrides.prepare(arguments, as_json),
+                idempotency_key,
+                as_person=as_person or overrides.is_by_person,
             )
         if overrides.render is None or as_json:
             print_answer(answer, as_json=as_json)
@@ -152,7 +159,7 @@ def build_command(
 
     help_text = preset.help if preset else _build_help(spec, overrides)
     run = run if spec.read_only else key_option(run)
-    if spec.declaration.acts_as in schema["properties"].keys() - set(required):
+    if (acts_as in optional or spec.declaration.for_people) and not overrides.is_by_person:
         run = person_option(run)
     made = click.command(name, cls=ToolCommand, help="\n\n".join(filter(None, [help_text, overrides.note])))(
         run
@@ -177,7 +184,7 @@ def call_tool(
 
     bound = app.build_toolset(spec.toolset)[spec.name]
     caller = f"{PERSON_PREFIX}{_find_user_name()}" if as_person else LOCAL
-    call = Call(caller, spec.name, None if key is None else check_key(key))
+    call = Call(caller, spec.name, None if key is None else check_key(key), carries_notices=False)
     return invoke(app.database, bound, arguments, call)
 
 

@@ -568,8 +568,31 @@ CREATE TABLE plan_capabilities (
 DROP INDEX tasks_to_review;
 CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE manual_review_needed;
 UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';
+CREATE TABLE notices (
+    id TEXT NOT NULL,
+    type TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    by_whom TEXT NOT NULL,
+    text TEXT NOT NULL,
+    agent_id TEXT,
+    workflow_id TEXT,
+    task_id TEXT,
+    about TEXT,
+    carried_at BIGINT,
+    created_seq BIGINT,
+    PRIMARY KEY (id),
+    FOREIGN KEY(agent_id) REFERENCES agents (id)
+);
+CREATE UNIQUE INDEX notices_by_creation ON notices (created_seq);
+CREATE INDEX notices_by_age ON notices (at);
+CREATE INDEX notices_by_agent ON notices (agent_id, carried_at);
+CREATE INDEX notices_by_workflow ON notices (workflow_id, carried_at);
+CREATE INDEX notices_by_subject ON notices (about);
+ALTER TABLE notices ALTER COLUMN created_seq SET NOT NULL;
+ALTER TABLE notices ALTER COLUMN created_seq SET DEFAULT nextval('creation_order');
+UPDATE alembic_version SET version_num='0008' WHERE alembic_version.version_num = '0007';
 ALTER TABLE plan_tasks ADD COLUMN failures BIGINT DEFAULT '0' NOT NULL;
 ALTER TABLE plan_tasks ADD COLUMN max_attempts BIGINT DEFAULT '3' NOT NULL;
 ALTER TABLE workspaces ADD COLUMN builds_on TEXT;
 ALTER TABLE workspaces ADD COLUMN unmerged TEXT;
-UPDATE alembic_version SET version_num='0009' WHERE alembic_version.version_num = '0007';
+UPDATE alembic_version SET version_num='0009' WHERE alembic_version.version_num = '0008';

@@ -472,6 +472,27 @@ CREATE TABLE plan_capabilities (
 	FOREIGN KEY(task_id) REFERENCES plan_tasks (id)
 );
 CREATE INDEX tasks_to_review ON tracked_tasks (completed_at, created_seq) WHERE manual_review_needed;
+CREATE TABLE notices (
+	id TEXT NOT NULL, 
+	type TEXT NOT NULL, 
+	at BIGINT NOT NULL, 
+	by_whom TEXT NOT NULL, 
+	text TEXT NOT NULL, 
+	agent_id TEXT, 
+	workflow_id TEXT, 
+	task_id TEXT, 
+	about TEXT, 
+	carried_at BIGINT, 
+	created_seq BIGINT, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(agent_id) REFERENCES agents (id)
+);
+CREATE UNIQUE INDEX notices_by_creation ON notices (created_seq);
+CREATE INDEX notices_by_age ON notices (at);
+CREATE INDEX notices_by_agent ON notices (agent_id, carried_at);
+CREATE INDEX notices_by_workflow ON notices (workflow_id, carried_at);
+CREATE INDEX notices_by_subject ON notices (about);
+CREATE TRIGGER notices_creation AFTER INSERT ON notices WHEN NEW.created_seq IS NULL BEGIN UPDATE notices SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM notices)) WHERE rowid = NEW.rowid; END;
 INSERT INTO "alembic_version" VALUES('0009');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

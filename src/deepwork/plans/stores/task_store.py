@@ -31,8 +31,8 @@ from deepwork.plans.stores.task_rows import (
 )
 
 _NO_LIMIT = 1_000_000
-_LAST_HOLDER_SQL = """CASE WHEN claimed_by IS NOT NULL THEN claimed_by WHEN plan_tasks.status <> 'pending' THEN (
-    SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END"""
+_LAST_HOLDER_SQL = """CASE WHEN claimed_by IS NOT NULL THEN claimed_by
+    WHEN plan_tasks.status <> 'pending' THEN (SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END"""
 
 
 class ClaimHistory(NamedTuple):
@@ -188,8 +188,8 @@ class TaskStore:
     ) -> tuple[list[Task], int]:
         """Return the matching tasks after this position in plan order, and how many match in all.
 
-        `agent_name` selects tasks that agents of that name hold or held when they ended, `since` those changed
-        since that time.
+        `agent_name` selects tasks that agents of that name hold or held when they ended, `since` those
+        changed since that time.
         """
         held = f"(SELECT name FROM agents WHERE agents.id = {_LAST_HOLDER_SQL}) = :agent_name"
         filters = build_where(
@@ -268,6 +268,21 @@ class TaskStore:
         sql = "SELECT claimed_at FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1"
         moment: int | None = self._tx.fetch_value(sql, id=task_id)
         return moment
+
+    def find_last_claimer(self, task_id: str) -> str | None:
+        """Return the agent that claimed the task last."""
+        sql = "SELECT agent_id FROM plan_claims WHERE task_id = :id ORDER BY epoch DESC LIMIT 1"
+        agent_id: str | None = self._tx.fetch_value(sql, id=task_id)
+        return agent_id
+
+    def find_claimer_at(self, task_id: str, moment: int) -> str | None:
+        """Return the agent that claimed the task last before this time."""
+        sql = (
+            "SELECT agent_id FROM plan_claims WHERE task_id = :id AND claimed_at <= :moment"
+            " ORDER BY epoch DESC LIMIT 1"
+        )
+        agent_id: str | None = self._tx.fetch_value(sql, id=task_id, moment=moment)
+        return agent_id
 
     def get_claim_history(self, task_id: str, agent_id: str | None) -> ClaimHistory:
         """Return the lease on the task, and the epochs of the last claims by this agent and by any."""

@@ -1,0 +1,1 @@
+"""Notices: what a person did, delivered to the agents that it concerns."""

@@ -1,0 +1,88 @@
+"""Notices to agents of what people do with plans and with the tasks that agents hold."""
+
+from __future__ import annotations
+
+from deepwork.agents.presence import Presence
+from deepwork.database.transaction import Transaction
+from deepwork.notices.models import Notice, NoticeType
+from deepwork.notices.rules import (
+    build_plan_text,
+    build_release_text,
+    build_replan_text,
+    build_retry_text,
+    build_task_text,
+)
+from deepwork.notices.service import MAX_NOTICES, NoticeService
+from deepwork.notices.store import NoticeStore
+from deepwork.plans.models import CheckpointType, PlanStatus, Task, TaskStatus, Workflow
+from deepwork.plans.recorder import PlanRecorder
+from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.queue_store import QueueStore
+from deepwork.plans.stores.task_store import TaskStore
+
+_PLAN_NOTICES = {PlanStatus.PAUSED: NoticeType.PAUSED, PlanStatus.IN_PROGRESS: NoticeType.RESUMED}
+
+
+def find_notices_for_reader(
+    tx: Transaction, presence: Presence, holder: str | None
+) -> tuple[list[Notice], bool]:
+    """Find the notices for the agent that reads about a task, and whether its answer carries them.
+
+    A reader that is no known agent may be the holder after a restart: it sees the holder's notices, but they
+    still wait for the holder.
+    """
+    reader = presence.find_unnamed_actor(tx)
+    agent_id = reader.id if reader else holder
+    waiting = NoticeStore(tx).list_waiting([agent_id], [], MAX_NOTICES) if agent_id else []
+    return waiting, reader is not None and presence.is_read_by_agent(reader)
+
+
+def notify_of_plan_status(tx: Transaction, workflow: Workflow, reason: str | None) -> None:
+    """Notify the agents that hold tasks of the workflow of its new status, each once."""
+    notices = NoticeService(tx)
+    if not notices.is_needed:
+        return
+    active = QueueStore(tx).list_active(workflow.id)
+    held = {task.claimed_by: task.id for task in reversed(active) if task.claimed_by}
+    kind = _PLAN_NOTICES.get(workflow.status, NoticeType.ENDED)
+    text = build_plan_text(workflow.name, workflow.status, reason)
+    for agent_id, task_id in held.items():
+        notices.notify_agents([agent_id], kind, text, workflow_id=workflow.id, task_id=task_id)
+
+
+def notify_of_release(tx: Transaction, task: Task, holder: str, reason: str | None) -> None:
+    """Notify an agent that its claim was released."""
+    _notify(tx, task, holder, NoticeType.RELEASED, build_release_text(task.name, reason))
+
+
+def notify_of_task_status(
+    tx: Transaction, task: Task, holder: str | None, status: TaskStatus, reason: str | None
+) -> None:
+    """Notify the holder of a task of its new status; of a retry, the agent that held it last."""
+    if not NoticeService(tx).is_needed:
+        return
+    if task.status is TaskStatus.FAILED and status is TaskStatus.PENDING:
+        last = TaskStore(tx).find_last_claimer(task.id)
+        _notify(tx, task, last, NoticeType.RETRY, build_retry_text(task.name, reason))
+        if reason:
+            _record_hint(tx, task, reason)
+    else:
+        goes_on = status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS)
+        text = build_task_text(task.name, status, reason, goes_on=goes_on)
+        _notify(tx, task, holder, NoticeType.STATUS, text)
+
+
+def _record_hint(tx: Transaction, task: Task, hint: str) -> None:
+    """Record the hint for a retry as a checkpoint too: another agent may claim the task."""
+    checkpoint = CheckpointStore(tx).add(task, CheckpointType.DECISION, hint, detail={"by": tx.caller})
+    PlanRecorder(tx).emit_checkpoint_event(task, checkpoint)
+
+
+def notify_of_replan(tx: Transaction, task: Task, holder: str | None, reason: str) -> None:
+    """Notify the holder of a task that its plan was replaced."""
+    _notify(tx, task, holder, NoticeType.REPLANNED, build_replan_text(task.name, reason))
+
+
+def _notify(tx: Transaction, task: Task, agent_id: str | None, type: NoticeType, text: str) -> None:
+    agents = [agent_id] if agent_id else []
+    NoticeService(tx).notify_agents(agents, type, text, workflow_id=task.workflow_id, task_id=task.id)

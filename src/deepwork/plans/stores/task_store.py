@@ -32,7 +32,8 @@ from deepwork.plans.stores.task_rows import (
 
 _NO_LIMIT = 1_000_000
 _LAST_HOLDER_SQL = """CASE WHEN claimed_by IS NOT NULL THEN claimed_by
-    WHEN plan_tasks.status <> 'pending' THEN (SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END"""
+    WHEN plan_tasks.status <> 'pending' THEN (
+    SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END"""
 
 
 class ClaimHistory(NamedTuple):

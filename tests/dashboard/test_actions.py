@@ -17,9 +17,12 @@ from deepwork.server.http.asgi import list_actions
 ACTIONS = [
     "abandon_task",
     "abort_workflow",
+    "grant_round",
     "log_milestone",
     "message_send",
+    "pass_step",
     "resolve_issue",
+    "send_back_step",
     "task_release",
     "task_update_status",
     "workflow_update_status",
@@ -67,7 +70,11 @@ def test_every_action_works(world: World, app: Application, page: TestClient, tm
     assert read(page, f"/runs/{world.paused}")["status"] == "in_progress"
     assert read(page, f"/runs/{world.job}")["status"] == "aborted"
     assert read(page, f"/tasks/{world.tasks['part']}")["task"]["status"] == "failed"
-    assert sorted(done.keys() | {"resolve_issue", "workspace_update"}) == list_actions(app) == ACTIONS
+    assert (
+        sorted(done.keys() | {"resolve_issue", "workspace_update", *app.person_actions})
+        == list_actions(app)
+        == ACTIONS
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +151,8 @@ def test_each_action_needs_the_scope_of_its_tool(app: Application, tool: str, sc
 
     answer = act(page, tool)
 
-    needed = scopes.get_required_scope(app.registry[tool].declaration, {})
+    spec = {**app.registry, **app.person_actions}[tool]
+    needed = scopes.get_required_scope(spec.declaration, {})
     assert needed == "work"
     if scope == "read":
         assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")

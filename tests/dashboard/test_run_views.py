@@ -88,7 +88,12 @@ def test_a_session_has_its_steps_and_current_step(world: World, page: TestClient
     assert run["session"]["stack"] == [{"session_id": world.job, "workflow": "letter/main", "step": "polish"}]
     assert run["session"]["steps"][0]["outputs"] == {"draft.md": "draft.md"}
     assert [phase["status"] for phase in run["phases"]] == ["completed", "in_progress", "pending"]
-    assert [action["tool"] for action in run["actions"]] == ["abort_workflow"]
+    assert [action["tool"] for action in run["actions"]] == [
+        "pass_step",
+        "send_back_step",
+        "grant_round",
+        "abort_workflow",
+    ]
 
 
 def test_a_session_has_only_its_own_stack(app: Application, page: TestClient, tmp_path: Path):

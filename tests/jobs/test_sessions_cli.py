@@ -78,3 +78,44 @@ def test_an_unknown_session_is_reported_in_one_sentence(root: Path, verb: str):
 
     assert (ran.code, ran.out) == (1, "")
     assert "There is no session 'zzzzzzzz'" in ran.err
+
+
+@pytest.fixture
+def held(root: Path) -> str:
+    """A session whose first step is at its gate."""
+    app = open_app(root)
+    id = start_job(app)
+    finish_step(app, "a.md")
+    app.close()
+    return id
+
+
+def test_a_person_lets_a_step_pass(root: Path, held: str):
+    assert "at its gate" in sessions(root, "show", held).out
+
+    ran = sessions(root, "pass", held, "--comment", "Good enough.")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert "next call is answered with step b" in ran.out
+    shown = sessions(root, "show", held)
+    assert all(word in shown.out for word in ("Good enough.", "human:", "passed"))
+
+
+def test_a_person_sends_a_step_back_or_grants_a_review(root: Path, held: str):
+    granted = sessions(root, "grant-round", held)
+    back = sessions(root, "send-back", held, "Name the sources.", "--step-id", "a", "--json")
+
+    assert "may be reviewed 3 more times" in granted.out
+    assert (back.json["decision"], back.json["text"]) == ("sent_back", "Name the sources.")
+    app = open_app(root)
+    assert "Name the sources." in finish_step(app, "a.md", session_id=held)["feedback"]
+    app.close()
+
+
+def test_a_decision_without_an_open_gate_names_the_next_step(root: Path, id: str):
+    ran = sessions(root, "pass", id)
+
+    assert (ran.code, ran.out) == (1, "")
+    assert "not at its quality gate" in ran.err
+    assert "sessions abort" in ran.err
+    assert "There is no session 'zzzzzzzz'" in sessions(root, "pass", "zzzzzzzz").err

@@ -12,7 +12,7 @@ from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import OutputParam, merge_outputs
 from deepwork.cli.framework.options import Function, json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, to_printable
-from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, name_person
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.server.application import Application
@@ -37,6 +37,9 @@ _OUTPUTS_HELP = (
 def options(command: Function) -> Function:
     """Add --path, --db, --global and --json."""
     return place_options(json_option(command))
+
+
+step_option = click.option("--step-id", metavar="ID", help="Refuse unless this step is current.")
 
 
 @click.group(
@@ -124,6 +127,60 @@ def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> Non
     print_answer(answer, as_json=as_json)
 
 
+@sessions.command("pass")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--comment", metavar="TEXT", help="Why it may pass; the agent reads it.")
+@step_option
+@options
+def pass_step(session_id: str, comment: str | None, step_id: str | None, as_json: bool, **place: Any) -> None:
+    """Let the step at its quality gate pass; the job goes on to the next step."""
+    _decide("pass_step", place, as_json, session_id=session_id, comment=comment, step_id=step_id)
+
+
+@sessions.command("send-back")
+@click.argument("session_id", metavar="SESSION")
+@click.argument("text")
+@step_option
+@options
+def send_back_step(session_id: str, text: str, step_id: str | None, as_json: bool, **place: Any) -> None:
+    """Let the agent do the step at its quality gate again, with TEXT as feedback."""
+    _decide("send_back_step", place, as_json, session_id=session_id, text=text, step_id=step_id)
+
+
+@sessions.command("grant-round")
+@click.argument("session_id", metavar="SESSION")
+@step_option
+@options
+def grant_round(session_id: str, step_id: str | None, as_json: bool, **place: Any) -> None:
+    """Allow the step at its quality gate one more review."""
+    _decide("grant_round", place, as_json, session_id=session_id, step_id=step_id)
+
+
+def _decide(action: str, place: dict[str, Any], as_json: bool, **given: str | None) -> None:
+    """Decide about the step at its quality gate, in the name of the person at this shell."""
+    arguments = {name: value for name, value in given.items() if value is not None}
+    with _open_application(place) as app:
+        spec = app.person_actions[action]
+        answer = invoke(app.database, spec, arguments, Call(name_person(), action))
+    if as_json:
+        print_answer(answer, as_json=True)
+    else:
+        print(to_printable(_render_decision(answer)))
+
+
+def _render_decision(answer: dict[str, Any]) -> str:
+    """Say what happened, and what the agent does next."""
+    step, next_step = answer["step_id"], answer["next_step"]
+    if answer["status"] == "workflow_complete":
+        return f"Step {step} passed: the workflow is complete."
+    if answer["status"] == "next_step":
+        return f"Step {step} passed. The agent's next call is answered with step {next_step}."
+    if answer["decision"] == "sent_back":
+        return f"Step {step} was sent back. The agent's next call is answered with your text."
+    left = answer["attempts_left"]
+    return f"Step {step} may be reviewed {left} more time{'' if left == 1 else 's'}."
+
+
 def _open_application(place: dict[str, Any]) -> AbstractContextManager[Application]:
     return open_application(place.pop("path"), place)
 
@@ -162,14 +219,20 @@ def _build_details(session: Session) -> dict[str, Any]:
         for step in order
     ]
     overrides = [dict(vars(each)) for each in session.overrides]
+    decided = [
+        {name: value for name, value in vars(each).items() if name != "is_seen"} for each in session.decisions
+    ]
+    lists = {"steps": steps, "reviews skipped": overrides, "decided by people": decided}
     known = {key: value for key, value in facts.items() if value is not None}
-    return {"steps": steps, **({"reviews skipped": overrides} if overrides else {}), **known}
+    return {name: rows for name, rows in lists.items() if rows} | known
 
 
 def _get_step_status(session: Session, step: str) -> str:
     if session.get_progress(step).completed_at:
         return "completed"
-    return "current" if session.is_active and step == session.current_step_id else "waiting"
+    if not session.is_active or step != session.current_step_id:
+        return "waiting"
+    return "at its gate" if session.is_at_gate else "current"
 
 
 def _flatten_paths(values: Any) -> list[str]:

@@ -22,6 +22,9 @@ InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 ListActions = Callable[[], list[str]]
 """Returns the names of the tools that a person may call from the page."""
 
+SESSION_ACTIONS = {"pass": "pass_step", "send-back": "send_back_step", "grant-round": "grant_round"}
+"""Paths under /api/v1/sessions/{id}, and the actions that they call."""
+
 
 class ActionExecutor:
     """Calls the tools that declare themselves as actions for people, and refuses all others."""
@@ -37,11 +40,23 @@ class ActionExecutor:
         tool = request.path_params["tool"]
         if tool not in (actions := self._list_actions()):
             raise HttpError(404, f"Unknown action {tool[:60]!r}.", f"Use one of: {', '.join(actions)}.")
+        return await self._execute(request, tool, {})
+
+    async def execute_on_session(self, request: Request) -> Any:
+        """Decide about the step of a job session that is at its quality gate."""
+        verb = request.path_params["verb"]
+        if verb not in SESSION_ACTIONS:
+            known = ", ".join(SESSION_ACTIONS)
+            raise HttpError(404, f"Unknown action {verb[:60]!r} on a session.", f"Use one of: {known}.")
+        return await self._execute(request, SESSION_ACTIONS[verb], {"session_id": request.path_params["id"]})
+
+    async def _execute(self, request: Request, tool: str, fixed: Mapping[str, Any]) -> Any:
+        """Call a tool with the arguments in the body; those in the path are fixed."""
         require_method(request, "POST")
         if self._is_read_only:
             raise NotAllowed("This server is read-only.", suggestion="Start it without --read-only.")
         call = build_call(request, tool)
-        arguments = await _parse_body(request)
+        arguments = {**await _parse_body(request), **fixed}
         if tool == "message_send" and "sender_id" not in arguments:
             arguments = {**arguments, "sender_id": await self._find_or_register_sender(call)}
         elif tool == "log_milestone":

@@ -132,7 +132,7 @@ def _build_agent_lines(context: ReadContext, found: list[Agent]) -> list[AgentLi
             unread=unread.get(agent.id, 0),
             tasks_done=ended.get((agent.id, "completed"), 0),
             tasks_failed=ended.get((agent.id, "failed"), 0),
-            actions=[] if agent.unregistered_at else [offered_actions.offer_message(agent.id)],
+            actions=[] if agent.unregistered_at else [offered_actions.offer_message(agent.id, agent.name)],
         )
         for agent in found
     ]

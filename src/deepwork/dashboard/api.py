@@ -79,9 +79,8 @@ class RestApi:
             *(self._build_route(path, answering) for path, answering in own.items()),
             *(self._build_route(each.pattern, self._create_tool_handler(each)) for each in TOOL_ENDPOINTS),
             *(self._build_route(each.pattern, self._create_read_handler(each)) for each in ENDPOINTS),
-            Route(
-                "/api/v1/actions/{tool}", self._with_error_handling(self._handle_action), methods=_ALL_METHODS
-            ),
+            self._build_action_route("/api/v1/actions/{tool}", self._actions.execute),
+            self._build_action_route("/api/v1/sessions/{id}/{verb}", self._actions.execute_on_session),
         ]
 
     def build_not_found_route(self) -> BaseRoute:
@@ -100,6 +99,12 @@ class RestApi:
             return await handler(request)
 
         return Route(path, self._with_error_handling(read), methods=_ALL_METHODS, middleware=[compressed])
+
+    def _build_action_route(self, path: str, execute: Callable[[Request], Awaitable[Any]]) -> Route:
+        async def act(request: Request) -> Response:
+            return JSONResponse(await execute(request))
+
+        return Route(path, self._with_error_handling(act), methods=_ALL_METHODS)
 
     def _with_error_handling(self, handler: Handler) -> Handler:
         """Wrap a handler so that every exception becomes an error response."""
@@ -147,9 +152,6 @@ class RestApi:
     def _get_last_seq(self) -> int:
         with self._database.reading() as tx:
             return EventStore(tx).get_last_seq()
-
-    async def _handle_action(self, request: Request) -> Response:
-        return JSONResponse(await self._actions.execute(request))
 
     async def _handle_openapi(self, _: Request) -> Response:
         return JSONResponse(build_openapi(self._list_actions()))

@@ -75,7 +75,7 @@ def read_home(context: ReadContext, _: NoParameters) -> Home:
 
 
 def _build_need(need: Mapping[str, Any]) -> Need:
-    fields = {name: value for name, value in need.items() if name != "agent_id"}
+    fields = {name: value for name, value in need.items() if name not in ("agent_id", "session")}
     return Need(**fields, actions=_list_actions(need))
 
 
@@ -89,7 +89,7 @@ def _list_actions(need: Mapping[str, Any]) -> list[Act]:
     if kind == "lost_claim":
         return [offered_actions.offer_release(id, need["agent_id"])]
     if kind == "gate":
-        return [offered_actions.offer_abort(run_id)]
+        return offered_actions.list_session_actions(need["session"])
     return [_OFFERS[kind](id)]
 
 

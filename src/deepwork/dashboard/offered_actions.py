@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from deepwork.dashboard.endpoints import RestAnswer
+from deepwork.overview.session_rows import SessionRow
 from deepwork.plans.models import PlanStatus, TaskStatus
 from deepwork.plans.rules.transitions import TASK_TRANSITIONS, WORKFLOW_TRANSITIONS
 from deepwork.tracking.models import TrackedTask, TrackedTaskStatus
@@ -16,6 +17,7 @@ class Asked(RestAnswer):
 
     name: str
     label: str
+    optional: bool | None = None
 
 
 class Act(RestAnswer):
@@ -25,6 +27,8 @@ class Act(RestAnswer):
     tool: str
     arguments: dict[str, Any]
     asks: list[Asked] | None = None
+    title: str | None = None
+    """The heading of the dialog; the label if there is none."""
 
 
 def _build_action(label: str, tool: str, asks: dict[str, str] | None = None, **arguments: Any) -> Act:
@@ -57,19 +61,35 @@ def offer_release(task_id: str, agent_id: str) -> Act:
     return _build_action("Release", "task_release", task_id=task_id, agent_id=agent_id)
 
 
+def list_session_actions(session: SessionRow) -> list[Act]:
+    """List the actions on a job session: abort it, or decide about its step at the quality gate."""
+    if session.status != "active":
+        return []
+    return [*(_list_gate_actions(session) if session.is_at_gate else ()), offer_abort(session.id)]
+
+
+def _list_gate_actions(session: SessionRow) -> Iterable[Act]:
+    # With the step: if the agent moves on meanwhile, the decision is refused, not applied to another step.
+    where = {"session_id": session.id, "step_id": session.step_id}
+    comment = Asked(name="comment", label="Comment for the agent (optional)", optional=True)
+    yield Act(label="Pass", tool="pass_step", arguments=where, asks=[comment])
+    yield _build_action("Send back", "send_back_step", {"text": "What must the agent change?"}, **where)
+    yield _build_action("Grant a review", "grant_round", None, **where)
+
+
 def offer_abort(session_id: str) -> Act:
     return _build_action(
         "Abort", "abort_workflow", {"explanation": "Why are you aborting it?"}, session_id=session_id
     )
 
 
-def offer_message(agent_id: str) -> Act:
-    return _build_action(
-        "Send message",
-        "message_send",
-        {"body": "Message"},
-        recipient_id=agent_id,
-        message_type="notification",
+def offer_message(agent_id: str, agent_name: str) -> Act:
+    return Act(
+        label="Send message",
+        tool="message_send",
+        arguments={"recipient_id": agent_id, "message_type": "notification"},
+        asks=[Asked(name="body", label="Message")],
+        title=f"Message to {agent_name} ({agent_id})",
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from deepwork import __version__
 from deepwork.answers import Answer, build_model
+from deepwork.dashboard.actions import SESSION_ACTIONS
 from deepwork.dashboard.endpoint_registry import ENDPOINTS, SERVER_ENDPOINTS, TOOL_ENDPOINTS
 from deepwork.dashboard.endpoints import NoParameters
 
@@ -54,6 +55,7 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
     }
     paths["/api/v1/events"] = {"get": _EVENTS_OPERATION}
     paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation(actions)}
+    paths["/api/v1/sessions/{id}/{verb}"] = {"post": _build_session_operation()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "deepwork", "version": __version__},
@@ -68,12 +70,30 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
 
 def _build_action_operation(actions: list[str]) -> dict[str, Any]:
     tool = {"name": "tool", "in": "path", "required": True, "schema": {"enum": actions}}
+    summary = "Call a tool as a person; the body holds the tool's arguments."
+    return _build_post_operation(summary, [tool], {"type": "object"})
+
+
+def _build_session_operation() -> dict[str, Any]:
+    verb = {"name": "verb", "in": "path", "required": True, "schema": {"enum": list(SESSION_ACTIONS)}}
+    words = ("comment", "text", "step_id")
+    body = {"type": "object", "properties": {name: {"type": "string"} for name in words}}
+    summary = (
+        "Decide about the step at its quality gate: `pass` (with `comment`), `send-back` (with `text`) or "
+        "`grant-round`; refused unless `step_id`, if given, is current."
+    )
+    return _build_post_operation(summary, [_ID_PARAMETER, verb], body)
+
+
+def _build_post_operation(
+    summary: str, parameters: list[dict[str, Any]], body: dict[str, Any]
+) -> dict[str, Any]:
     key = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string"}}
     anything = {"application/json": {"schema": {"type": "object"}}}
     return {
-        "summary": "Call a tool as a person; the body holds the tool's arguments.",
-        "parameters": [tool, key],
-        "requestBody": {"required": True, "content": anything},
+        "summary": summary,
+        "parameters": [*parameters, key],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": {
             "200": {"description": "the tool's answer", "content": anything},
             **_ACTION_ERROR_RESPONSES,

@@ -266,7 +266,7 @@ def _read_job_details(tx: Transaction, row: Row) -> dict[str, Any]:
         "phases": phases,
         "summary": session.data.get("abort_reason"),
         "session": part,
-        "actions": [offered_actions.offer_abort(session.id)] if session.status == "active" else [],
+        "actions": offered_actions.list_session_actions(session),
     }
 
 

@@ -25,6 +25,16 @@ class Attempt(RestAnswer):
     feedback: str | None = None
 
 
+class PersonDecisionView(RestAnswer):
+    """What a person decided about a step at its quality gate."""
+
+    decision: str
+    by: str
+    at: str
+    text: str | None = None
+    attempts: int
+
+
 class StepView(RestAnswer):
     id: str
     status: str
@@ -35,6 +45,7 @@ class StepView(RestAnswer):
     attempts: list[Attempt]
     attempts_total: int
     override_reason: str | None = None
+    gate_decisions: list[PersonDecisionView]
 
 
 class SessionStackEntry(RestAnswer):
@@ -98,6 +109,13 @@ def build_step_view(session: SessionRow, step: str, attempts: Sequence[Attempt])
         attempts=list(attempts),
         attempts_total=progress.get("quality_attempts") or 0,
         override_reason=reasons[-1] if reasons else None,
+        gate_decisions=[
+            PersonDecisionView(
+                **{name: value for name, value in each.items() if name not in ("step_id", "is_seen")}
+            )
+            for each in session.data.get("decisions", ())
+            if each["step_id"] == step
+        ],
     )
 
 

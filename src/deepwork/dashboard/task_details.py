@@ -141,13 +141,12 @@ def _read_step(tx: Transaction, id: str) -> TaskWhole:
         raise NotFound("task", id, suggestion="The id of a job step is SESSION_ID/STEP_ID.")
     attempts = group_attempts(RunEventStore(tx).list_reviews([session_id], MAX_REVIEWS)).get(step, ())
     view = build_step_view(session, step, attempts).model_dump(mode="json")
-    is_current = session.status == "active" and step == session.step_id
     return TaskWhole(
         task=view | {"id": id, "name": step, "workflow_id": session_id, "goal": session.goal},
         **_read_records(tx, id, session_id),
         parents=[],
         children=[],
-        actions=[offered_actions.offer_abort(session_id)] if is_current else [],
+        actions=offered_actions.list_session_actions(session) if step == session.step_id else [],
     )
 
 

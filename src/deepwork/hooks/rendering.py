@@ -124,12 +124,29 @@ def _render_own_jobs(rows: Iterable[Row]) -> Iterator[str]:
         data = parse_session_data(row)
         progress = (data.get("step_progress") or {}).get(row["step_id"]) or {}
         waits = "its review sent it back: fix it" if progress.get("quality_attempts") else "do it"
+        decided = "".join(f". {line}" for line in _list_decisions(data))
         named = f'session_id="{row["id"]}"'
         yield (
             f"Job session {_format_job_position(row, data)}; {waits}, then"
             f" call finished_step({named}). get_session({named}) returns the instructions and outputs."
-            f" Goal: {format_one_line(row['goal'])}"
+            f" Goal: {format_one_line(row['goal'])}{decided}"
         )
+
+
+_DECISION_WORDS = {
+    "passed": "let it pass",
+    "sent_back": "sent it back",
+    "round_granted": "granted one more review",
+}
+
+
+def _list_decisions(data: dict[str, Any]) -> Iterator[str]:
+    """Name what people decided since the agent last continued the session."""
+    for each in data.get("decisions") or ():
+        if not each.get("is_seen"):
+            what = _DECISION_WORDS.get(each.get("decision"), "decided")
+            text = f": {format_one_line(each['text'])}" if each.get("text") else ""
+            yield f"Step {each.get('step_id')}: {each.get('by')} {what}{text}"
 
 
 def _render_other_jobs(rows: Iterable[Row]) -> Iterator[str]:

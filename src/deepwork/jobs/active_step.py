@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepwork.errors import Code, StateError
+from deepwork.jobs.decisions import list_for_current_step, to_infos
 from deepwork.jobs.definitions.catalog import read_instructions
 from deepwork.jobs.definitions.models import Job, OutputSpec, OutputType, Step
 from deepwork.jobs.responses import ActiveStep, ConcurrentStep, ExpectedOutput, ReviewInfo, StepInput
@@ -38,6 +39,7 @@ def build_active_step(job: Job, session: Session) -> ActiveStep:
         common_job_info=job.common_job_info,
         step_inputs=build_step_inputs(step, session),
         concurrent_steps=_build_concurrent_steps(job, group) if session.current_entry.is_concurrent else None,
+        decisions=to_infos(list_for_current_step(session)),
     )
 
 

@@ -69,6 +69,16 @@ class ConcurrentStep(JobAnswer):
     step_expected_outputs: list[ExpectedOutput]
 
 
+class DecisionInfo(JobAnswer):
+    """What a person decided about a step at its quality gate."""
+
+    step_id: str
+    decision: Literal["passed", "sent_back", "round_granted"]
+    by: str
+    at: str
+    text: str | None = None
+
+
 class ActiveStep(JobAnswer):
     session_id: str
     step_id: str
@@ -79,6 +89,8 @@ class ActiveStep(JobAnswer):
     common_job_info: str
     step_inputs: list[StepInput]
     concurrent_steps: list[ConcurrentStep] | None = None
+    decisions: list[DecisionInfo] | None = None
+    """What people decided about this step."""
 
 
 class Started(JobAnswer):
@@ -110,6 +122,8 @@ class FinishedStep(JobAnswer):
     all_outputs: dict[str, str | list[str]] | None = None
     stack: list[StackEntry]
     taken_over: bool | None = None
+    decisions: list[DecisionInfo] | None = None
+    """What people decided since the agent last continued the session."""
 
 
 class WentToStep(FinishedStep):
@@ -129,6 +143,22 @@ class SessionView(JobAnswer):
     session: dict[str, Any]
     begin_step: ActiveStep | None
     stack: list[StackEntry]
+    decisions: list[DecisionInfo] | None = None
+
+
+class Decided(JobAnswer):
+    """The answer to a person's decision: where the session is now."""
+
+    session_id: str
+    step_id: str
+    decision: Literal["passed", "sent_back", "round_granted"]
+    by: str
+    text: str | None = None
+    status: Literal["next_step", "needs_work", "workflow_complete"]
+    next_step: str | None = None
+    """The step that the agent does now; null if the workflow is complete."""
+    attempts_left: int | None = None
+    """How many reviews the step may still have before they count as failed; null if it passed."""
 
 
 class Validation(JobAnswer):

@@ -12,6 +12,7 @@ from deepwork.files.paths import confine
 from deepwork.jobs.active_step import require_step
 from deepwork.jobs.definitions.models import Job, OutputSpec, Step
 from deepwork.jobs.definitions.output_rules import find_output_problems
+from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import Outputs, Session
 
 
@@ -53,6 +54,13 @@ def find_problems(
     problems = list(find_output_problems(outputs, specs, find_path_problem))
     worst = Code.PATH_OUTSIDE_PROJECT if Code.PATH_OUTSIDE_PROJECT in codes else Code.INVALID_INPUT
     return problems, worst
+
+
+def complete_steps(session: Session, step_outputs: list[StepOutputs], notes: str | None, now: str) -> Session:
+    """Mark the steps as completed with their outputs."""
+    for part in step_outputs:
+        session = state.complete_step(session, part.step.id, part.outputs, notes, now)
+    return session
 
 
 def _list_declared(group: list[Step]) -> list[OutputSpec]:

@@ -11,6 +11,7 @@ from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, ToolE
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
 from deepwork.jobs.branch import build_branch_name, prepare_branch
+from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
 from deepwork.jobs.quality_gate import Outcome, Passed, SentBack
@@ -28,9 +29,16 @@ from deepwork.jobs.responses import (
     Workflows,
 )
 from deepwork.jobs.sessions import state
-from deepwork.jobs.sessions.state import PinnedEntry, Session, SessionEvent, format_now
+from deepwork.jobs.sessions.state import (
+    PersonDecision,
+    PinnedEntry,
+    Session,
+    SessionEvent,
+    SessionStatus,
+    format_now,
+)
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
-from deepwork.jobs.step_outputs import StepOutputs, find_problems, split_outputs
+from deepwork.jobs.step_outputs import StepOutputs, complete_steps, find_problems, split_outputs
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Name, Text
@@ -67,6 +75,8 @@ class WorkflowTools:
         self._settings, self._catalog, self._state = settings, catalog, state
         self._step_review, self._git = step_review, git
         self._last_infos: tuple[list[Job], list[JobInfo]] | None = None
+        self._shown: dict[str, int] = {}
+        """How many decisions `get_session` has shown to the agent of a session, which it cannot store."""
 
     @tool("read")
     def get_workflows(self) -> Workflows:
@@ -114,15 +124,21 @@ class WorkflowTools:
         """Report a step as done; its outputs are checked and reviewed, then you get the next step."""
 
         def finish(session: Session, taken_over: bool) -> SessionChange[FinishedStep]:
+            news = self._list_news(session)
+            if answer := self._answer_with_decision(session, step_id, news, taken_over):
+                return answer
             _require_current(session, step_id)
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
+            session = state.submit_outputs(state.mark_decisions_seen(session), outputs, notes)
             session, outcome = self._review(session, step_outputs, notes, quality_review_override_reason)
             if isinstance(outcome, SentBack):
-                return self._send_back(session, outcome, taken_over)
-            return self._advance(job, _complete_steps(session, step_outputs, notes), taken_over)
+                return self._send_back(session, outcome, news, taken_over)
+            session = complete_steps(session, step_outputs, notes, format_now())
+            moved = state.advance(session, format_now())
+            return self._report_progress(moved, news, taken_over)
 
-        return self._state.change(session_id, finish)
+        return self._state.change(session_id, finish, accepts_ended=_was_ended_by_unseen_decision)
 
     @tool("work", long_running=True, destructive=True, for_people=True)
     def abort_workflow(
@@ -151,13 +167,16 @@ class WorkflowTools:
 
         def go_back(session: Session, taken_over: bool) -> SessionChange[WentToStep]:
             index = _find_entry_index(session, step_id)
+            news = self._list_news(session)
             moved, cleared = state.go_back(session, index, step_id, format_now())
+            moved = state.mark_decisions_seen(moved)
             answer = WentToStep(
                 status="next_step",
                 begin_step=build_active_step(self._catalog.get(session.job_name), moved),
                 cleared_steps=cleared,
                 stack=self._state.get_stack(_get_caller(), moved),
                 taken_over=taken_over or None,
+                decisions=to_infos(news),
             )
             return SessionChange(moved, answer, SessionEvent.UPDATED)
 
@@ -168,9 +187,15 @@ class WorkflowTools:
         """Get your session, its current step and the stack, for example after losing context."""
         session = self._state.find(session_id)
         begin = build_active_step(self._catalog.get(session.job_name), session) if session.is_active else None
-        return SessionView(
-            session=session_to_dict(session), begin_step=begin, stack=self._state.get_stack(_get_caller())
+        view = SessionView(
+            session=session_to_dict(session),
+            begin_step=begin,
+            stack=self._state.get_stack(_get_caller()),
+            decisions=to_infos(self._list_news(session)),
         )
+        if session.caller == _get_caller():
+            self._shown[session.session_id] = len(session.decisions)
+        return view
 
     @tool("read")
     def validate_outputs(self, outputs: SubmittedOutputs, session_id: SessionId = None) -> Validation:
@@ -230,37 +255,57 @@ class WorkflowTools:
             self._state.save(state.add_attempt(attempted, step_id, by=-1), SessionEvent.UPDATED)
             raise
 
+    def _list_news(self, session: Session) -> list[PersonDecision]:
+        """List what people decided and no answer in this process, nor a stored one, has shown."""
+        known = self._shown.get(session.session_id, 0)
+        return [each for each in session.decisions[known:] if not each.is_seen]
+
+    def _answer_with_decision(
+        self, session: Session, step_id: str | None, news: list[PersonDecision], taken_over: bool
+    ) -> SessionChange[FinishedStep] | None:
+        """Answer a report that a person's decision has overtaken; None if the report is to be handled."""
+        if has_passed_meanwhile(session, step_id, news):
+            overtaken = self._report_progress(state.mark_decisions_seen(session), news, taken_over)
+            return replace(overtaken, event=SessionEvent.UPDATED)
+        if (sent_back := find_send_back(news)) is None:
+            return None
+        seen = state.mark_decisions_seen(session)
+        answer = self._build_needs_work(seen, SentBack(format_send_back(sent_back)), news, taken_over)
+        return SessionChange(seen, answer, SessionEvent.UPDATED)
+
     def _send_back(
-        self, session: Session, outcome: SentBack, taken_over: bool
+        self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool
     ) -> SessionChange[FinishedStep]:
         """Answer that the work must be improved; raise after too many attempts."""
-        attempts, limit = (
-            session.get_progress(session.current_step_id).quality_attempts,
-            self._settings.max_quality_attempts,
-        )
-        if outcome.failed and attempts >= limit:
-            raise ToolError(
-                f"Quality gate failed after {limit} attempts. Feedback: {outcome.feedback}",
-                code=Code.REVIEW_FAILED,
-                recoverable=True,
-                suggestion="Fix these problems and call {tool:finished_step} again, or ask a person.",
-            )
-        answer = FinishedStep(
+        progress = session.get_progress(session.current_step_id)
+        limit = self._settings.max_quality_attempts + progress.granted_attempts
+        if outcome.failed and progress.quality_attempts >= limit:
+            raise _build_gate_error(session, limit, outcome.feedback)
+        answer = self._build_needs_work(session, outcome, news, taken_over)
+        return SessionChange(session, answer, event=None)
+
+    def _build_needs_work(
+        self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool
+    ) -> FinishedStep:
+        return FinishedStep(
             status="needs_work",
             feedback=outcome.feedback,
             failed_reviews=[ReviewAnswer(**asdict(result)) for result in outcome.failed] or None,
             stack=self._state.get_stack(_get_caller(), session),
             taken_over=taken_over or None,
+            decisions=to_infos(news),
         )
-        return SessionChange(session, answer, event=None)
 
-    def _advance(self, job: Job, session: Session, taken_over: bool) -> SessionChange[FinishedStep]:
-        """Move on to the next step, or complete the session after the last one."""
-        moved = state.advance(session, format_now())
+    def _report_progress(
+        self, moved: Session, news: list[PersonDecision], taken_over: bool
+    ) -> SessionChange[FinishedStep]:
+        """Answer with the step that is current now, or with the end of the workflow."""
         stack, taken = self._state.get_stack(_get_caller(), moved), taken_over or None
         if moved.is_active:
-            begin = build_active_step(job, moved)
-            answer = FinishedStep(status="next_step", begin_step=begin, stack=stack, taken_over=taken)
+            begin = build_active_step(self._catalog.get(moved.job_name), moved)
+            answer = FinishedStep(
+                status="next_step", begin_step=begin, stack=stack, taken_over=taken, decisions=to_infos(news)
+            )
             return SessionChange(moved, answer, SessionEvent.UPDATED)
         answer = FinishedStep(
             status="workflow_complete",
@@ -268,15 +313,25 @@ class WorkflowTools:
             all_outputs=state.collect_outputs(moved),
             stack=stack,
             taken_over=taken,
+            decisions=to_infos(news),
         )
         return SessionChange(moved, answer, SessionEvent.COMPLETED)
 
 
-def _complete_steps(session: Session, step_outputs: list[StepOutputs], notes: str | None) -> Session:
-    now = format_now()
-    for part in step_outputs:
-        session = state.complete_step(session, part.step.id, part.outputs, notes, now)
-    return session
+def _was_ended_by_unseen_decision(session: Session) -> bool:
+    """Whether a person let the last step pass, and the agent does not know of it yet."""
+    return session.status is SessionStatus.COMPLETED and bool(session.unseen_decisions)
+
+
+def _build_gate_error(session: Session, limit: int, feedback: str) -> ToolError:
+    way_out = f"`deepwork sessions pass {session.session_id}`, `send-back` or `grant-round`"
+    return ToolError(
+        f"Quality gate failed after {limit} attempts. Feedback: {feedback}",
+        code=Code.REVIEW_FAILED,
+        recoverable=True,
+        suggestion="Fix these problems and call {tool:finished_step} again, or ask a person, who decides "
+        f"with {way_out}.",
+    )
 
 
 def _to_info(job: Job) -> JobInfo:

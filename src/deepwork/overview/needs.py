@@ -24,7 +24,7 @@ _MAX_DETAIL = 500
 Need = dict[str, Any]
 """Something that waits for a person: kind, id, title, detail, run, task, agent_name, since.
 
-A lost claim also has the `agent_id` of its former holder.
+A lost claim also has the `agent_id` of its former holder, and a gate its `session`.
 """
 Runs = Mapping[str, Mapping[str, str]]
 """Id, kind and name of runs, by id."""
@@ -168,9 +168,13 @@ def _build_paused_plan_need(row: Row) -> Need:
 
 
 def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
-    """List the job sessions whose current step failed its review."""
+    """List the job sessions whose current step failed its review, unless a person granted it another."""
     active = [parse_session_row(row) for row in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
-    held = [session for session in active if session.get_step_status(session.step_id) == "needs_work"]
+    held = [
+        session
+        for session in active
+        if session.get_step_status(session.step_id) == "needs_work" and not session.waits_for_agent
+    ]
     reviews = RunEventStore(tx).list_reviews([session.id for session in held], MAX_REVIEWS) if held else []
     for session in held:
         yield _build_gate_need(session, [event for event in reviews if event["workflow_id"] == session.id])
@@ -188,6 +192,7 @@ def _build_gate_need(session: SessionRow, reviews: Sequence[Row]) -> Need:
         title=f"{session.step_id} did not pass its review",
         detail=_format_detail(reason or f"Reviewed {tried} time(s)."),
         run=_build_run(session.id, "job", session.name),
+        session=session,
         task={"id": task_id, "name": session.step_id},
         since=at or format_timestamp(session.updated_at),
     )

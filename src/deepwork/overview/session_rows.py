@@ -36,6 +36,24 @@ class SessionRow:
     def steps(self) -> list[str]:
         return [step for entry in self.entries for step in entry]
 
+    @property
+    def is_at_gate(self) -> bool:
+        """Whether the current step was submitted and did not pass yet: a person can decide about it."""
+        return (
+            self.status == "active" and self.get_progress(self.step_id).get("submitted_outputs") is not None
+        )
+
+    @property
+    def waits_for_agent(self) -> bool:
+        """Whether a person granted the current step a review that has not begun."""
+        decided = [each for each in self.data.get("decisions", ()) if each["step_id"] == self.step_id]
+        attempts = self.get_progress(self.step_id).get("quality_attempts")
+        return (
+            bool(decided)
+            and decided[-1]["decision"] == "round_granted"
+            and decided[-1]["attempts"] == attempts
+        )
+
     def get_progress(self, step: str) -> Mapping[str, Any]:
         progress: Mapping[str, Any] = self.data["step_progress"].get(step, {})
         return progress

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.config import STATE_FOLDER, Settings, build_child_environment
 from deepwork.server.job_stack import JobStackReader
-from deepwork.server.registry import Tools, ToolSpec, describe_class
+from deepwork.server.registry import Tools, ToolSpec, describe_class, index_by_name
 
 if TYPE_CHECKING:
     from deepwork.agents.presence import Presence
@@ -124,6 +124,11 @@ class Application:
             del toolsets["tracking"]["start_workflow"]
         found = {name: spec for specs in toolsets.values() for name, spec in specs.items()}
         return dict(sorted(found.items()))
+
+    @cached_property
+    def person_actions(self) -> dict[str, ToolSpec]:
+        """What only people can do, by name: described like tools, but offered to no agent."""
+        return index_by_name([self.jobs.gate_actions])
 
     @property
     def toolsets(self) -> list[str]:

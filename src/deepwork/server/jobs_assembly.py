@@ -11,6 +11,7 @@ from deepwork.database.transaction import Database
 from deepwork.git.command import Git
 from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.definitions.catalog import JobCatalog
+from deepwork.jobs.gate_actions import GateActions
 from deepwork.jobs.quality_gate import QualityGate
 from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.jobs.sessions.state_manager import StateManager
@@ -57,6 +58,12 @@ class JobsAssembly:
             StepReviewService(root, self._tmp, gate, self.database) if gate else None,
             Git(root, environment=build_child_environment()),
         )
+
+    @cached_property
+    def gate_actions(self) -> GateActions:
+        """What only people can do."""
+        limit = self.settings.quality_gate_max_attempts
+        return GateActions(self.settings.project_root, self.catalog, self.sessions, limit)
 
     @property
     def _tmp(self) -> Path:

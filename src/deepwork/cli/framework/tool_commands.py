@@ -178,14 +178,21 @@ def call_tool(
     as_person: bool = False,
 ) -> Any:
     """Call a tool and return its answer."""
-    from deepwork.call import LOCAL, PERSON_PREFIX, Call
+    from deepwork.call import LOCAL, Call
     from deepwork.database.idempotency import check_key
     from deepwork.server.invocation import invoke
 
     bound = app.build_toolset(spec.toolset)[spec.name]
-    caller = f"{PERSON_PREFIX}{_find_user_name()}" if as_person else LOCAL
+    caller = name_person() if as_person else LOCAL
     call = Call(caller, spec.name, None if key is None else check_key(key), carries_notices=False)
     return invoke(app.database, bound, arguments, call)
+
+
+def name_person() -> str:
+    """Return the person at this shell, as records name them."""
+    from deepwork.call import PERSON_PREFIX
+
+    return f"{PERSON_PREFIX}{_find_user_name()}"
 
 
 def _find_user_name() -> str:

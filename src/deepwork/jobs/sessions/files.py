@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,8 +22,10 @@ from deepwork.files.lock import FileLock
 from deepwork.files.os_errors import to_storage_error
 from deepwork.files.state import make_state_folder
 from deepwork.jobs.sessions.state import (
+    GateDecision,
     LastAnswer,
     Override,
+    PersonDecision,
     PinnedEntry,
     Session,
     SessionStatus,
@@ -56,9 +58,12 @@ class SessionFiles:
         self._changing = threading.Lock()
 
     @contextmanager
-    def lock(self, session_id: str) -> Iterator[None]:
-        """Lock the session against all other threads and processes; a cancelled call stops waiting."""
-        with self._open_lock(session_id) as lock, lock.hold(LOCK_SECONDS, require_wanted):
+    def lock(self, session_id: str, while_waiting: Callable[[], object] = require_wanted) -> Iterator[None]:
+        """Lock the session against all other threads and processes; a cancelled call stops waiting.
+
+        `while_waiting` is called several times a second, and may raise to end the wait.
+        """
+        with self._open_lock(session_id) as lock, lock.hold(LOCK_SECONDS, while_waiting):
             yield
 
     @contextmanager
@@ -234,6 +239,10 @@ def _parse(content: bytes) -> Session:
             ),
             "step_progress": {id: StepProgress(**each) for id, each in data["step_progress"].items()},
             "overrides": tuple(Override(**each) for each in data["overrides"]),
+            "decisions": tuple(
+                PersonDecision(**each | {"decision": GateDecision(each["decision"])})
+                for each in data.get("decisions", ())
+            ),
             "status": SessionStatus(data["status"]),
             "last_answers": {
                 tool: LastAnswer(**each | {"before": tuple(each.get("before", ()))})

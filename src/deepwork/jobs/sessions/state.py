@@ -36,6 +36,29 @@ class Override:
     at: str
 
 
+class GateDecision(CaseInsensitiveEnum):
+    """What a person decided about a step that is at its quality gate."""
+
+    PASSED = "passed"
+    SENT_BACK = "sent_back"
+    ROUND_GRANTED = "round_granted"
+
+
+@dataclass(frozen=True)
+class PersonDecision:
+    """A person's decision about a step, and what they wrote to the agent."""
+
+    step_id: str
+    decision: GateDecision
+    by: str
+    at: str
+    text: str | None = None
+    attempts: int = 0
+    """How many reviews the step had when they decided."""
+    is_seen: bool = False
+    """Whether an answer to a call that continues the session has shown it to the agent."""
+
+
 @dataclass(frozen=True)
 class StepProgress:
     """The progress of one step of a session."""
@@ -46,6 +69,11 @@ class StepProgress:
     outputs: Outputs = field(default_factory=dict)
     notes: str | None = None
     quality_attempts: int = 0
+    granted_attempts: int = 0
+    """Reviews that a person allowed in addition to the usual limit."""
+    submitted_outputs: Outputs | None = None
+    """The outputs that are at the quality gate; None while there is nothing to decide about."""
+    submitted_notes: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +121,7 @@ class Session:
     status: SessionStatus = SessionStatus.ACTIVE
     abort_reason: str | None = None
     overrides: tuple[Override, ...] = ()
+    decisions: tuple[PersonDecision, ...] = ()
     last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)
     """By tool, so that a late retry still gets its own answer."""
     generation: int = 0
@@ -107,6 +136,16 @@ class Session:
     @property
     def is_active(self) -> bool:
         return self.status is SessionStatus.ACTIVE
+
+    @property
+    def unseen_decisions(self) -> list[PersonDecision]:
+        """What a person decided since the agent last continued the session."""
+        return [each for each in self.decisions if not each.is_seen]
+
+    @property
+    def is_at_gate(self) -> bool:
+        """Whether the current step was submitted and did not pass yet."""
+        return self.is_active and self.get_progress(self.current_step_id).submitted_outputs is not None
 
     @property
     def current_entry(self) -> PinnedEntry:
@@ -138,7 +177,8 @@ def start_step(session: Session, step_id: str, now: str) -> Session:
 def complete_step(session: Session, step_id: str, outputs: Outputs, notes: str | None, now: str) -> Session:
     """Mark a step as completed with these outputs."""
     done = replace(session.get_progress(step_id), outputs=dict(outputs), notes=notes, completed_at=now)
-    return _replace_progress(session, replace(done, started_at=done.started_at or now))
+    closed = replace(done, submitted_outputs=None, submitted_notes=None)
+    return _replace_progress(session, replace(closed, started_at=done.started_at or now))
 
 
 def advance(session: Session, now: str) -> Session:
@@ -156,6 +196,48 @@ def add_attempt(session: Session, step_id: str, by: int = 1) -> Session:
     return _replace_progress(
         session, replace(progress, quality_attempts=max(0, progress.quality_attempts + by))
     )
+
+
+def submit_outputs(session: Session, outputs: Outputs, notes: str | None) -> Session:
+    """Remember what was submitted for the current step, so that a person can let it pass."""
+    progress = session.get_progress(session.current_step_id)
+    return _replace_progress(
+        session, replace(progress, submitted_outputs=dict(outputs), submitted_notes=notes)
+    )
+
+
+def send_back(session: Session) -> Session:
+    """Let the current step begin again: nothing is submitted, and its reviews are counted from zero."""
+    progress = session.get_progress(session.current_step_id)
+    return _replace_progress(
+        session,
+        replace(
+            progress, quality_attempts=0, granted_attempts=0, submitted_outputs=None, submitted_notes=None
+        ),
+    )
+
+
+def grant_attempt(session: Session, limit: int) -> Session:
+    """Allow the current step one review more than it had, or than the limit allows."""
+    progress = session.get_progress(session.current_step_id)
+    allowed = max(limit + progress.granted_attempts, progress.quality_attempts) + 1
+    return _replace_progress(session, replace(progress, granted_attempts=allowed - limit))
+
+
+def add_decision(
+    session: Session, decision: GateDecision, by: str, text: str | None, now: str
+) -> tuple[Session, PersonDecision]:
+    """Record what a person decided about the current step."""
+    step_id = session.current_step_id
+    attempts = session.get_progress(step_id).quality_attempts
+    made = PersonDecision(step_id, decision, by, now, text, attempts)
+    return replace(session, decisions=(*session.decisions, made)), made
+
+
+def mark_decisions_seen(session: Session) -> Session:
+    """Mark every decision as shown to the agent."""
+    seen = tuple(replace(each, is_seen=True) for each in session.decisions)
+    return replace(session, decisions=seen)
 
 
 def add_override(session: Session, step_id: str, reason: str, now: str) -> Session:

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -24,6 +25,7 @@ log = logging.getLogger("deepwork")
 
 _ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 ANONYMOUS = "anonymous"
+PERSON_WAIT_SECONDS = 3.0
 _FILE_ONLY_FIELDS = frozenset({"last_answers", "owner", "created_seq"})
 """Fields that stay in the session's file and are never shown."""
 
@@ -38,6 +40,8 @@ class SessionChange(Generic[Answer]):
     answer: Answer
     event: SessionEvent | None
     """None if this state is already saved; then only the answer to a call with a key is added."""
+    stays_on_stack: bool = False
+    """Whether the stack keeps a session that ends now, so that the agent's next call reports the end."""
 
 
 class StateManager:
@@ -133,11 +137,13 @@ class StateManager:
         apply: Callable[[Session, bool], SessionChange[Answer]],
         *,
         adopts: bool = True,
+        accepts_ended: Callable[[Session], bool] = lambda _: False,
     ) -> Answer:
         """Lock the session that the call refers to, and save the change that `apply` returns.
 
         `apply` gets the session and whether it was taken over from a process that has exited. Unless `adopts`
-        is false, the session is assigned to this caller and process.
+        is false, the session is assigned to this caller and process. A session that has ended is an error
+        unless `accepts_ended` returns true for it.
         """
         call = current_call()
         repeated = self._files.find_by_key(call.tool, call.key) if call.key and not session_id else None
@@ -146,7 +152,8 @@ class StateManager:
             require_wanted()
             session = self.load(id)
             _raise_if_answered(session)
-            self.open(session)
+            if session.is_active or not accepts_ended(session):
+                self.open(session)
             if is_orphan and not process_identity.has_exited(session.owner):
                 raise _build_no_session_error(self._list_active())
             own = replace(session, caller=call.caller, owner=self._owner) if adopts else session
@@ -154,12 +161,26 @@ class StateManager:
             self._save_change(change)
             return change.answer
 
-    def save(self, session: Session, event: SessionEvent) -> Session:
+    def change_for_person(self, session_id: str, apply: Callable[[Session], SessionChange[Answer]]) -> Answer:
+        """Save what a person changes; the session remains the agent's.
+
+        A call of the agent holds the lock while its step is reviewed. A person waits only a moment for it,
+        because the state they decided about may be another one afterwards.
+        """
+        self.load(session_id)  # an unknown id gets no lock file
+        with self._files.lock(session_id, _create_wait_limit(session_id)):
+            session = self.load(session_id)
+            _raise_if_answered(session)
+            change = apply(session)
+            self._save_change(change)
+            return change.answer
+
+    def save(self, session: Session, event: SessionEvent, *, stays_on_stack: bool = False) -> Session:
         """Save an active session, or one that ends now, to its file, then to the database with an event."""
         saved = self._files.save(session)
         if saved.is_active:
             self._push(saved.session_id, saved.caller)
-        else:
+        elif not stays_on_stack:
             self._remove(saved.session_id)
         self._publish(saved, event)
         return saved
@@ -167,9 +188,10 @@ class StateManager:
     def _save_change(self, change: SessionChange[Answer]) -> None:
         if current_call().key is not None:
             recorded = _record_answer(change.session, change.answer)
-            self.save(recorded, change.event or SessionEvent.UPDATED)
+            event = change.event or SessionEvent.UPDATED
+            self.save(recorded, event, stays_on_stack=change.stays_on_stack)
         elif change.event is not None:
-            self.save(change.session, change.event)
+            self.save(change.session, change.event, stays_on_stack=change.stays_on_stack)
 
     def _generate_id(self) -> str:
         """Generate an id that no session of this project has."""
@@ -232,6 +254,22 @@ class StateManager:
             log.warning("Could not publish session %s: %s", session.session_id, error)
 
 
+def _create_wait_limit(session_id: str) -> Callable[[], None]:
+    """Create the check that ends a person's wait for the lock of a session."""
+    deadline = time.monotonic() + PERSON_WAIT_SECONDS
+
+    def check() -> None:
+        require_wanted()
+        if time.monotonic() > deadline:
+            raise NotAllowed(
+                f"A call of the agent is changing session {session_id} now: its step may be in review.",
+                recoverable=True,
+                suggestion=f"Wait until it ends, look at `deepwork sessions show {session_id}`, then decide.",
+            )
+
+    return check
+
+
 def _raise_if_answered(session: Session) -> None:
     """Raise the stored answer, or an error, if this call repeats the idempotency key of an earlier one."""
     call = current_call()
@@ -274,6 +312,7 @@ def session_to_dict(session: Session) -> dict[str, Any]:
         "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
         "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},
         "overrides": [dict(vars(each)) for each in session.overrides],
+        "decisions": [dict(vars(each)) for each in session.decisions],
     }
 
 

@@ -100,15 +100,17 @@ def create_mcp_app(app: Application, handler: MessageHandler) -> McpApp:
 
 
 def list_actions(app: Application) -> list[str]:
-    """List the tools that declare themselves as actions for people."""
-    return [name for name, spec in app.registry.items() if spec.declaration.for_people]
+    """List the tools that declare themselves as actions for people, and what only people can do."""
+    tools = [name for name, spec in app.registry.items() if spec.declaration.for_people]
+    return sorted([*tools, *app.person_actions])
 
 
 def build_tool_invoker(app: Application) -> InvokeTool:
     """Build the function by which the dashboard calls tools."""
 
     async def call_tool(tool: str, given: Mapping[str, Any], call: Call) -> Any:
-        return await invoke_in_thread(app.database, app.registry[tool], given, call)
+        spec = app.registry.get(tool) or app.person_actions[tool]
+        return await invoke_in_thread(app.database, spec, given, call)
 
     return call_tool
 

@@ -113,6 +113,7 @@ def test_a_worktree_may_be_created_next_to_the_repository(app: Application, tmp_
     [
         "/etc/tree", "../../../../../../tree", ".", "..", "src", ".git/tree", ".deepwork/jobs/x",
         "../other/.git/hooks", "../other/inside", "../bare/.git/hooks", ".deepwork/worktrees",
+        "../.ssh", "../.config/autostart", "../x", "../b-trees/.ssh", "../b",
     ],
 )  # fmt: skip
 def test_a_worktree_elsewhere_is_refused(app: Application, tmp_path: Path, path: str):

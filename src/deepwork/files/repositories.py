@@ -41,6 +41,31 @@ def find_main_tree(root: Path) -> Path | None:
     return main[0] if is_worktree and points_back and main else None
 
 
+def is_tree_of(repository: Path, folder: Path) -> bool:
+    """Return whether the folder is in a working tree of this repository: its main tree or a linked one."""
+    own, other = find_tree_root(repository), find_tree_root(folder)
+    if own is None or other is None:
+        return False
+    if own.resolve() == other.resolve():
+        return True
+    return _get_git_folder(own) == _get_git_folder(other)
+
+
+def _get_git_folder(root: Path) -> Path:
+    """Return the git folder of a tree; linked worktrees share that of their repository."""
+    return _find_shared_git_folder(root) or (root / ".git").resolve()
+
+
+def _find_shared_git_folder(root: Path) -> Path | None:
+    """Return the git folder that a linked worktree shares with the other trees; None for any other tree."""
+    try:
+        gitdir = root / _read_pointer(root / ".git", "gitdir: ")
+        points_back = (gitdir / _read_pointer(gitdir / "gitdir")).resolve() == (root / ".git").resolve()
+        return (gitdir / _read_pointer(gitdir / "commondir")).resolve() if points_back else None
+    except (OSError, ValueError):
+        return None
+
+
 def _read_pointer(file: Path, before: str = "") -> str:
     if file.is_dir():
         raise ValueError

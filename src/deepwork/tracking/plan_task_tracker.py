@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deepwork.database.transaction import Database, PendingEvent
 from deepwork.errors import DeepworkError
-from deepwork.files.repositories import find_repository
+from deepwork.files.repositories import find_repository, is_tree_of
 from deepwork.plans.models import PlanEvent, TaskStatus, Workflow
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -89,9 +89,15 @@ class PlanTaskTracker:
             self._attribution.snapshots.prune(changes.ended.tree)
 
     def _find_tree(self, workflow: Workflow, workspace: Workspace | None) -> Path | None:
-        """Return the task's working tree, if it is a git tree on this machine."""
+        """Return the task's working tree, if it is a git tree on this machine.
+
+        A workspace can be registered at any path. One that is not a tree of the workflow's repository is
+        only a label: its files must not become readable through the diff of a task.
+        """
+        repository = Path(workflow.repository_path or "")
+        if not repository.is_absolute() or find_repository(repository) is None:
+            return None
         if workspace and workspace.status is WorkspaceStatus.ACTIVE and workspace.host == self._host:
             tree = Path(workspace.path)
-        else:
-            tree = Path(workflow.repository_path or "")
-        return tree if tree.is_absolute() and tree.is_dir() and find_repository(tree) is not None else None
+            return tree if tree.is_dir() and is_tree_of(repository, tree) else None
+        return repository if repository.is_dir() else None

@@ -38,23 +38,38 @@ def resolve_path(field: str, given: str, relative_to: Path | None = None) -> str
     return real
 
 
-def require_allowed_tree_path(repository: Path, path: Path) -> None:
-    """Raise InvalidInput unless the path is in the repository's worktree folder or beside the repository.
+def require_allowed_tree_path(repository: Path, path: Path, *, may_be_beside: bool) -> None:
+    """Raise InvalidInput unless a worktree may be created at this path.
 
-    Never inside another repository, and never inside a `.git` folder, where git runs hooks from.
+    That is in the repository's worktree folder or, for callers who own this machine, beside the repository in
+    a folder that begins with its name: git fills the folder with the files of a branch, which would be keys
+    in ~/.ssh and programs in ~/.config/autostart. Never in a folder that begins with a dot, and never inside
+    another repository.
     """
     is_inside = path.is_relative_to(repository / WORKTREES) and path != repository / WORKTREES
-    beside = repository.parent
-    is_beside = path.is_relative_to(beside) and path != beside and not path.is_relative_to(repository)
-    between = [folder for folder in path.parents if folder.is_relative_to(beside) and folder != beside]
-    is_taken = is_beside and any((folder / ".git").exists() for folder in between)
-    if not (is_inside or is_beside) or is_taken or ".git" in path.parts:
+    is_beside = may_be_beside and _is_beside(repository, path)
+    if not (is_inside or is_beside) or ".git" in path.parts:
+        beside = f" or in ../{repository.name}-NAME/" if may_be_beside else ""
         raise InvalidInput(
             f"No worktree can be created at {str(path)[:MAX_ECHOED]!r}: "
-            f"worktrees go into {WORKTREES}/ or beside the repository.",
+            f"worktrees go into {WORKTREES}/{beside}.",
             code=Code.PATH_OUTSIDE_PROJECT,
-            suggestion=f"Choose a path such as {WORKTREES}/NAME or ../{repository.name}-NAME.",
+            suggestion=f"Choose a path such as {WORKTREES}/NAME.",
         )
+
+
+def _is_beside(repository: Path, path: Path) -> bool:
+    beside = repository.parent
+    if not path.is_relative_to(beside):
+        return False
+    names = path.relative_to(beside).parts
+    folders = [folder for folder in path.parents if folder.is_relative_to(beside) and folder != beside]
+    return (
+        bool(names)
+        and names[0].startswith(f"{repository.name}-")
+        and not any(name.startswith(".") for name in names)
+        and not any((folder / ".git").exists() for folder in folders)
+    )
 
 
 def _expand_path(field: str, given: str) -> Path:

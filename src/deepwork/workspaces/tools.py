@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from deepwork.answers import Done
+from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
-from deepwork.errors import Code, InvalidInput, NotAllowed
-from deepwork.files.repositories import find_repository
+from deepwork.errors import MAX_ECHOED, Code, InvalidInput, NotAllowed
+from deepwork.files.repositories import find_repository, is_tree_of
 from deepwork.names import new_id
 from deepwork.plans.models import Task
 from deepwork.plans.stores.plan_store import PlanStore
@@ -64,7 +65,11 @@ class WorkspaceTools:
             where = Path(resolve_path("path", path, relative_to=main or repository))
             if create:
                 _require_repository(repository, main)
-                require_allowed_tree_path(main or repository, where)
+                is_owner = current_call().scope == "admin"
+                require_allowed_tree_path(main or repository, where, may_be_beside=is_owner)
+                self._require_allowed_base(main or repository, base_branch)
+            else:
+                _require_registrable(main or repository, where)
             workspace = Workspace(
                 id=new_id("ws"),
                 workflow_id=workflow_id,
@@ -87,6 +92,17 @@ class WorkspaceTools:
                 tx.after_commit(lambda: self._create_tree(workspace))
         warning = None if create or where.is_dir() else f"There is no folder {path!r} on this machine yet."
         return WorkspaceCreated(id=workspace.id, path=str(where) if create else None, warning=warning)
+
+    def _require_allowed_base(self, repository: Path, base: str | None) -> None:
+        """Raise NotAllowed if a caller without the scope admin asks for files that are on no local branch."""
+        if current_call().scope == "admin" or base is None:
+            return
+        if not self._service.worktrees.has_branch(repository, base):
+            raise NotAllowed(
+                f"There is no local branch {base[:MAX_ECHOED]!r} to begin with.",
+                code=Code.UNAUTHORIZED,
+                suggestion="Name a local branch; only the scope admin can begin with other commits.",
+            )
 
     @tool("work", idempotent=True, destructive=True, for_people=True)
     def workspace_update(
@@ -237,6 +253,16 @@ def _get_task_of_workflow(tx: Transaction, workflow_id: str, task_id: str) -> Ta
             suggestion="Pass tasks of the workspace's workflow.",
         )
     return task
+
+
+def _require_registrable(repository: Path, path: Path) -> None:
+    """Raise NotAllowed if a caller without the scope admin registers a tree of another repository."""
+    if current_call().scope != "admin" and not is_tree_of(repository, path):
+        raise NotAllowed(
+            f"{str(path)[:MAX_ECHOED]!r} is not a worktree of the workflow's repository.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Register a worktree of the repository, or let this call make one with `create`.",
+        )
 
 
 def _require_repository(repository: Path, main: Path | None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deepwork.config import STATE_FOLDER
 from deepwork.errors import GitError, NotAllowed
+from deepwork.files.repositories import is_tree_of
 from deepwork.files.state import make_state_folder
 from deepwork.git.branch_merges import BranchMerge, merge_branches
 from deepwork.git.command import Git
@@ -86,6 +87,10 @@ class WorktreeManager:
         begin = add_worktree(git, path, workspace.branch, merge.commit, existing=True)
         return _describe_tree(workspace, base, begin, merge, dependencies)
 
+    def has_branch(self, repository: Path, branch: str) -> bool:
+        """Return whether the repository has a local branch of this name."""
+        return has_branch(self._git_at(repository), branch)
+
     def save_finished_work(self, work: FinishedWork) -> FinishedTree | None:
         """Commit or list what a completed task left uncommitted; None if there is nothing."""
         return save_finished_work(self._git_at, work)
@@ -148,8 +153,9 @@ class WorktreeManager:
     def _is_dirty(self, workspace: Workspace) -> bool:
         path = Path(workspace.path)
         try:
-            return path.is_dir() and is_dirty(self._git_at(path))
-        except GitError:  # registered, but not a git worktree
+            is_tree = path.is_dir() and is_tree_of(Path(workspace.repository_path), path)
+            return is_tree and is_dirty(self._git_at(path))
+        except GitError:
             return False
 
 

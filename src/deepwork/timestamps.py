@@ -40,6 +40,20 @@ def parse_timestamp(text: str, name: str) -> int:
     return int(aware.timestamp() * 1000)
 
 
+def format_age(then: int, now: int) -> str:
+    """Format how long ago something was, for people and models: `2 minutes ago`."""
+    minutes = max(0, now - then) // 60_000
+    if minutes == 0:
+        return "just now"
+    if minutes < 60:
+        count, unit = minutes, "minute"
+    elif minutes < 48 * 60:
+        count, unit = minutes // 60, "hour"
+    else:
+        count, unit = minutes // (24 * 60), "day"
+    return f"{count} {unit}{'' if count == 1 else 's'} ago"
+
+
 @lru_cache(maxsize=4096)
 def _format_minute(number: int) -> str:
     return datetime.fromtimestamp(number * 60, UTC).strftime("%Y-%m-%dT%H:%M:")

@@ -18,7 +18,7 @@ from application import call_tool, list_event_types, make_app
 from deepwork.call import Call
 from deepwork.config import load_settings
 from deepwork.files.lock import FileLock
-from deepwork.hooks import dispatch, failure_log, rendering, session_memory, tool_use
+from deepwork.hooks import dispatch, failure_log, notices, rendering, session_memory, tool_use
 from deepwork.hooks.dispatch import dispatch_event
 from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE, parse_event
 from deepwork.hooks.rendering import MAX_TOKENS
@@ -37,6 +37,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "STORE_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(tool_use, "RENEWAL_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(session_memory, "_LOCK_SECONDS", 60.0)
+    monkeypatch.setattr(notices, "MARK_WAIT_SECONDS", 60.0)
 
 
 def get_heartbeat(project: Project, agent: str) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 MAX_AGENTS = 20
 """A session may act as several agents; only the most recent ones are recorded."""
 MAX_JOBS = 10
+MAX_ISSUES = 20
+MAX_CARRIED = 20
 
 # The parameter that names the acting agent, by tool. A hook runs after every tool call, so it does not import
 # the tools; a test compares this table with their declarations.
@@ -49,11 +51,15 @@ class SessionRecord:
     shown: Mapping[str, int] | None = None
     """By agent id, the inbox position up to which urgent messages were shown."""
     told: tuple[str, ...] = ()
-    """Names of notices already delivered, which are not repeated."""
+    """Names of alerts already delivered, which are not repeated."""
+    issues: tuple[str, ...] = ()
+    """Ids of issues that it logged for a person, the newest first, whose answers it has not seen."""
+    carried: tuple[str, ...] = ()
+    """Ids of the notices in the last answer or hook, which are repeated if the session starts again now."""
 
     @property
     def has_identity(self) -> bool:
-        return bool(self.agents or self.jobs or self.workflow)
+        return bool(self.agents or self.jobs or self.workflow or self.issues)
 
 
 def learn_from_call(
@@ -62,7 +68,8 @@ def learn_from_call(
     """Return the record updated from a call and its answer; a refused call changes nothing."""
     if not tool or _is_refused(answer):
         return record
-    return _update_work(_update_agents(record, tool, arguments, answer), tool, arguments, answer)
+    learned = _update_work(_update_agents(record, tool, arguments, answer), tool, arguments, answer)
+    return _update_notices(learned, tool, arguments, answer)
 
 
 def _update_agents(
@@ -94,6 +101,25 @@ def _update_work(
     if isinstance(workflow, str) and workflow.startswith("tw_"):
         return replace(record, workflow=workflow[:64])
     return record
+
+
+def _update_notices(
+    record: SessionRecord, tool: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]
+) -> SessionRecord:
+    """Add an issue that waits for a person; note the notices that the answer carried."""
+    issue = answer.get("issue_id")
+    if tool == "log_issue" and arguments.get("requires_human_review") and isinstance(issue, str):
+        record = replace(record, issues=(issue[:64], *record.issues)[:MAX_ISSUES])
+    carried = answer.get("notices")
+    if not isinstance(carried, list):
+        return record
+    seen = [each for each in carried[:MAX_CARRIED] if isinstance(each, dict)]
+    answered = {each.get("about") for each in seen}
+    return replace(
+        record,
+        carried=tuple(str(each.get("id"))[:64] for each in seen),
+        issues=tuple(each for each in record.issues if each not in answered),
+    )
 
 
 def _add_agent(record: SessionRecord, agent: Any) -> SessionRecord:

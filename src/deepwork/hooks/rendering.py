@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.database.engine import Row
 from deepwork.overview.current_work_store import MOST_COUNTED
+from deepwork.timestamps import format_age
 
 if TYPE_CHECKING:
     from deepwork.hooks.current_work import CurrentWork
+    from deepwork.notices.models import Notice
 
 MAX_TOKENS = 2000
 """Token budget of one hook answer."""
@@ -61,6 +63,20 @@ def render_urgent_messages(messages: Iterable[Any], names: dict[str, str]) -> st
             f'Mark it with message_mark_read(message_ids=["{message.id}"]); answer with message_send.'
         )
     return cut_to_budget("\n\n".join(notices))
+
+
+def render_notice(notice: Notice, now: int) -> str:
+    """Render what a person did, with what to do next where the text does not say it."""
+    task = f", task {notice.task_id}" if notice.task_id else ""
+    cut = " … (cut)" if len(notice.text) > _MAX_BODY_LENGTH else ""
+    lines = [
+        f"Notice from {format_one_line(notice.by_whom)}, {format_age(notice.at, now)}{task}:",
+        _quote(notice.text[:_MAX_BODY_LENGTH] + cut),
+    ]
+    if notice.type == "message":
+        marking = f'message_mark_read(message_ids=["{notice.about}"])'
+        lines.append(f"Mark it with {marking}; answer with message_send.")
+    return "\n".join(lines)
 
 
 def _quote(body: str) -> str:

@@ -6,6 +6,8 @@ from deepwork.database.existing_store import ExistingStore
 from deepwork.hooks import protocol, rendering
 from deepwork.hooks.context import HookContext
 from deepwork.hooks.current_work import get_project_scope, load_current_work
+from deepwork.hooks.identity import SessionRecord
+from deepwork.hooks.notices import find_notices, take_notices
 
 
 def handle_event(context: HookContext, store: ExistingStore) -> str:
@@ -18,5 +20,25 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
     with store.reading() as tx:
         possible_agents = resumable.agents if resumable else ()
         work = load_current_work(tx, get_project_scope(context.settings), record, possible_agents)
-    text = rendering.render_current_work(work)
+    texts = [_show_notices(context, store, record, resumable), rendering.render_current_work(work)]
+    text = rendering.cut_to_budget("\n\n".join(filter(None, texts)))
     return protocol.render_context(event.client, protocol.SESSION_START, text) if text else ""
+
+
+def _show_notices(
+    context: HookContext, store: ExistingStore, record: SessionRecord, resumable: SessionRecord | None
+) -> str:
+    """Return the notices for the session; those of one that it only may continue are left for it."""
+    if not record.has_identity:
+        return _show_without_taking(store, resumable) if resumable else ""
+    with context.lock():
+        text, after = take_notices(context, store, context.load_record(), is_start=True)
+        if text:
+            context.memory.save(after)
+    return text
+
+
+def _show_without_taking(store: ExistingStore, record: SessionRecord) -> str:
+    with store.reading() as tx:
+        notices, now = find_notices(tx, record, is_start=True), tx.now
+    return rendering.cut_to_budget("\n\n".join(rendering.render_notice(each, now) for each in notices))

@@ -1,17 +1,18 @@
-"""Handles stop: reminds an agent, once, of unfinished work before it stops."""
+"""Handles stop: tells an agent what people did, and once of unfinished work, before it stops."""
 
 from __future__ import annotations
 
 from deepwork.database.existing_store import ExistingStore
 from deepwork.hooks import protocol, rendering
 from deepwork.hooks.context import HookContext, add_delivered
+from deepwork.hooks.notices import take_notices
 from deepwork.overview.current_work_store import CurrentWorkStore
 
 
 def handle_event(context: HookContext, store: ExistingStore) -> str:
-    """Return a reminder of unfinished work, or nothing if it was already given."""
+    """Return what people did meanwhile, and a reminder of unfinished work unless it was already given."""
     record = context.load_record()
-    if context.event.is_repeated or not (record.jobs or record.agents):
+    if context.event.is_repeated or not record.has_identity:
         return ""
     with store.reading() as tx:
         work_store = CurrentWorkStore(tx)
@@ -19,7 +20,11 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
         held = work_store.list_held_tasks(record.agents) if record.agents else []
     names = [f"stop:{job['id']}/{job['step_id']}"] if job else []
     names += [f"stop:{row['id']}" for row in held]
-    if all(each in record.told for each in names):
-        return ""
-    context.update_record(lambda before: add_delivered(before, names))
-    return protocol.render_block(context.event.client, rendering.render_stop_reminder(job, held))
+    is_known = all(each in record.told for each in names)
+    with context.lock():
+        news, after = take_notices(context, store, context.load_record())
+        if news or not is_known:
+            context.memory.save(add_delivered(after, names))
+    reminder = "" if is_known else rendering.render_stop_reminder(job, held)
+    text = rendering.cut_to_budget("\n\n".join(filter(None, [news, reminder])))
+    return protocol.render_block(context.event.client, text) if text else ""

@@ -1,4 +1,4 @@
-"""Handles tool-use: learns which agents a session acts as, renews their claims and delivers urgent news."""
+"""Handles tool-use: learns which agents a session acts as, renews their claims and delivers news."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from deepwork.errors import NotFound, StorageError
 from deepwork.hooks import failure_log, protocol, rendering
 from deepwork.hooks.context import HookContext, add_delivered
 from deepwork.hooks.identity import SessionRecord, learn_from_call
+from deepwork.hooks.notices import find_notices, take_notices
+from deepwork.hooks.protocol import HookEvent
 from deepwork.messages.store import MessageStore
 from deepwork.overview.current_work_store import CurrentWorkStore
 
@@ -28,33 +30,36 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
     event = context.event
     context.memory.touch(event)
     record = context.load_record()
-    if event.tool and learn_from_call(record, event.tool, event.arguments, event.answer) != record:
-        record = context.update_record(
-            lambda before: learn_from_call(before, event.tool, event.arguments, event.answer)
-        )
+    if _learn(record, event) != record:
+        record = context.update_record(lambda before: _learn(before, event))
     # A session that waits for its subagent is alive too.
     alive = {*record.agents, *(context.load_record("").agents if event.subagent else ())}
-    if not alive:
+    if not alive and not record.has_identity:
         return ""
-    found, all_notices = _renew_claims(context, store, sorted(alive))
+    found, all_alerts = _renew_claims(context, store, sorted(alive)) if alive else ([], {})
     own = [agent for agent in found if agent.id in record.agents]
     if gone := set(record.agents) - {agent.id for agent in own}:  # unregistered, or from another store
         record = context.update_record(lambda before: _remove_agents(before, gone))
-    notices = {name: text for name, (agent_id, text) in all_notices.items() if agent_id in record.agents}
-    if notices.keys() <= set(record.told) and not _list_urgent(store, own, record):
+    alerts = {name: text for name, (agent_id, text) in all_alerts.items() if agent_id in record.agents}
+    if alerts.keys() <= set(record.told) and not _has_news(store, own, record):
         return ""
-    text = _deliver_once(context, store, own, notices)
+    text = _deliver_once(context, store, own, alerts)
     return protocol.render_context(event.client, protocol.TOOL_USE, text) if text else ""
 
 
-Notices = dict[str, tuple[str, str]]
-"""Notices for agents: by unique name, the id of the agent and the text."""
+Alerts = dict[str, tuple[str, str]]
+"""What happened to agents: by unique name, the id of the agent and the text."""
+
+
+def _learn(record: SessionRecord, event: HookEvent) -> SessionRecord:
+    """Learn from the call. Any tool shows that the agent has read what the hook before carried."""
+    return learn_from_call(replace(record, carried=()), event.tool, event.arguments, event.answer)
 
 
 def _renew_claims(
     context: HookContext, store: ExistingStore, ids: Sequence[str]
-) -> tuple[list[Agent], Notices]:
-    """Renew the claims that are due; return the registered agents and the notices for them."""
+) -> tuple[list[Agent], Alerts]:
+    """Renew the claims that are due; return the registered agents and the alerts for them."""
     lease_ms = context.settings.lease_seconds * 1000
     with store.reading() as tx:
         agents = [agent for id in ids if (agent := _find_agent(tx, id)) and agent.unregistered_at is None]
@@ -68,7 +73,7 @@ def _renew_claims(
             with store.writing(RENEWAL_WAIT_SECONDS) as tx:
                 for agent in due:
                     _renew_agent(tx, agent.id, lease_ms)
-        except StorageError as error:  # deliver the notices anyway
+        except StorageError as error:  # deliver the alerts anyway
             failure_log.record_failure(context.settings.store_folder, "renewal of claims", error)
     silent = {
         f"silent:{a.id}/{a.silent_since}": (a.id, rendering.render_offline_notice(a.id, a.name)) for a in gone
@@ -95,18 +100,20 @@ def _find_agent(tx: Transaction, id: str) -> Agent | None:
 
 
 def _deliver_once(
-    context: HookContext, store: ExistingStore, own: Sequence[Agent], notices: dict[str, str]
+    context: HookContext, store: ExistingStore, own: Sequence[Agent], alerts: dict[str, str]
 ) -> str:
-    """Return the notices not delivered yet, and record them as delivered.
+    """Return the notices, alerts and urgent messages not delivered yet, and record them as delivered.
 
-    Runs under the lock: hooks of parallel tools must not deliver the same notice twice.
+    Runs under the lock: hooks of parallel tools must not deliver the same thing twice.
     """
     with context.lock():
-        record = context.load_record()
-        fresh = {name: text for name, text in notices.items() if name not in record.told}
-        texts = [*fresh.values()]
+        news, record = take_notices(context, store, context.load_record())
+        fresh = {name: text for name, text in alerts.items() if name not in record.told}
+        texts = [*([news] if news else []), *fresh.values()]
         shown = dict(record.shown or {})
-        for agent_id, text, position in _list_urgent(store, own, record):
+        with store.reading() as tx:
+            urgent = _list_urgent(tx, own, record)
+        for agent_id, text, position in urgent:
             texts.append(text)
             shown[agent_id] = position
         if texts:
@@ -114,22 +121,31 @@ def _deliver_once(
     return rendering.cut_to_budget("\n\n".join(texts))
 
 
-def _list_urgent(
-    store: ExistingStore, agents: Sequence[Agent], record: SessionRecord
-) -> list[tuple[str, str, int]]:
-    """List agent id, rendered urgent messages not shown yet, and the position of the last one."""
-    found = []
+def _has_news(store: ExistingStore, own: Sequence[Agent], record: SessionRecord) -> bool:
     with store.reading() as tx:
-        for agent in agents:
-            since = (record.shown or {}).get(agent.id, 0)
-            wanted = {"statuses": ["unread"], "priorities": ["urgent"], "since_position": since}
-            if messages := MessageStore(tx).list_matching(agent.id, wanted, MAX_MESSAGES):
-                names = CurrentWorkStore(tx).get_agent_names(
-                    [each.sender_id for each in messages if each.sender_id]
-                )
-                found.append(
-                    (agent.id, rendering.render_urgent_messages(messages, names), messages[-1].position)
-                )
+        return bool(find_notices(tx, record) or _list_urgent(tx, own, record))
+
+
+def _list_urgent(
+    tx: Transaction, agents: Sequence[Agent], record: SessionRecord
+) -> list[tuple[str, str, int]]:
+    """List agent id, rendered urgent messages not shown yet, and the position of the last one.
+
+    Messages of people are left out: they are notices, whatever their priority.
+    """
+    found = []
+    for agent in agents:
+        since = (record.shown or {}).get(agent.id, 0)
+        wanted = {
+            "statuses": ["unread"],
+            "priorities": ["urgent"],
+            "since_position": since,
+            "without_notice": True,
+        }
+        if messages := MessageStore(tx).list_matching(agent.id, wanted, MAX_MESSAGES):
+            senders = [each.sender_id for each in messages if each.sender_id]
+            names = CurrentWorkStore(tx).get_agent_names(senders)
+            found.append((agent.id, rendering.render_urgent_messages(messages, names), messages[-1].position))
     return found
 
 

@@ -222,7 +222,11 @@ def _build_details(session: Session) -> dict[str, Any]:
     decided = [
         {name: value for name, value in vars(each).items() if name != "is_seen"} for each in session.decisions
     ]
-    lists = {"steps": steps, "reviews skipped": overrides, "decided by people": decided}
+    own = [
+        {"step_id": each.step_id, "verdict": "passed" if each.passed else "failed", "at": each.at}
+        for each in session.self_reviews
+    ]
+    lists = {"steps": steps, "self-reviews": own, "reviews skipped": overrides, "decided by people": decided}
     known = {key: value for key, value in facts.items() if value is not None}
     return {name: rows for name, rows in lists.items() if rows} | known
 

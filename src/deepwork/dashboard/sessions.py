@@ -23,6 +23,8 @@ class Attempt(RestAnswer):
     passed: bool
     criteria: list[Criterion]
     feedback: str | None = None
+    is_self_review: bool | None = None
+    """Whether the agent's own reviewer judged, not one that the server ran."""
 
 
 class PersonDecisionView(RestAnswer):
@@ -138,4 +140,7 @@ def _build_attempt(at: str, events: Sequence[Row]) -> Attempt:
         for it in result.get("criteria_results") or ()
     ]
     feedback = "; ".join(result.get("feedback") or "" for result in results)
-    return Attempt(at=at, passed=not results, criteria=criteria, feedback=feedback or None)
+    is_self_review = any(event["data"].get("self_review") for event in events) or None
+    return Attempt(
+        at=at, passed=not results, criteria=criteria, feedback=feedback or None, is_self_review=is_self_review
+    )

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from deepwork.call import ReportProgress, ignore_progress
 from deepwork.errors import InvalidInput, ReviewerError
@@ -90,6 +90,8 @@ class Passed:
 
     marks: frozenset[str] = frozenset()
     """Marks of the reviews that passed now, which need not run again."""
+    how: Literal["reviewer", "self_review", "override"] | None = None
+    """What it passed; None if it has no reviews."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class SentBack:
     failed: tuple[ReviewResult, ...] = ()
     marks: frozenset[str] = frozenset()
     """Marks of the reviews that passed now, which need not run again."""
+    is_self_review: bool = False
+    """Whether the agent's own reviewer found it; then there is no limit of attempts."""
 
 
 Outcome = Passed | SentBack
@@ -169,7 +173,7 @@ class QualityGate:
         )
         failed = tuple(result for result in results if not result.passed)
         if not failed:
-            return Passed(marks)
+            return Passed(marks, "reviewer")
         return SentBack("; ".join(result.feedback for result in failed), failed, marks)
 
     def _run_reviews(
@@ -220,7 +224,10 @@ class QualityGate:
             submission.root, submission.inputs, _list_files(submission), None, self.max_inline_files
         )
         page = review_payload.render_instructions(
-            body, review_payload.render_criteria(submission.reviews, files), submission.notes
+            body,
+            review_payload.render_criteria(submission.reviews, files),
+            submission.notes,
+            _build_verdict_form(submission),
         )
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(file, page.encode())
@@ -258,7 +265,7 @@ def list_review_tasks(submission: Submission) -> Iterator[ReviewTask]:
 
 
 def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
-    """Parse a verdict strictly: a review fails if any criterion failed or was not judged."""
+    """Parse a verdict strictly: a review fails if any criterion failed or, if any was judged, was skipped."""
     try:
         results = tuple(
             CriterionResult(
@@ -272,17 +279,16 @@ def parse_verdict(task: ReviewTask, verdict: Mapping[str, Any]) -> ReviewResult:
             recoverable=True,
             suggestion="This attempt does not count. Call {tool:finished_step} again.",
         ) from None
-    results += _find_unjudged(task, results)
+    results += find_unjudged(task, results) if results else ()
     passed = verdict.get("passed") is True and all(each.passed for each in results)
     feedback = _format_feedback(verdict.get("feedback")) or "The reviewer gave no feedback."
     return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results)
 
 
-def _find_unjudged(task: ReviewTask, results: Sequence[CriterionResult]) -> tuple[CriterionResult, ...]:
-    """Find criteria that the reviewer skipped, if it judged criteria one by one at all."""
+def find_unjudged(task: ReviewTask, results: Sequence[CriterionResult]) -> tuple[CriterionResult, ...]:
+    """Find criteria that the reviewer skipped."""
     named = {each.criterion.strip().casefold() for each in results}
-    criteria = task.review.quality_criteria if results else ()
-    missing = [name for name in criteria if name.strip().casefold() not in named]
+    missing = [name for name in task.review.quality_criteria if name.strip().casefold() not in named]
     return tuple(
         CriterionResult(name, passed=False, feedback="The reviewer did not judge this.") for name in missing
     )
@@ -313,6 +319,23 @@ def compute_mark(submission: Submission, task: ReviewTask) -> str | None:
         except InvalidInput:
             return None
     return content.hexdigest()
+
+
+def _build_verdict_form(submission: Submission) -> list[dict[str, Any]]:
+    """Build the verdicts that a reviewer fills in, in the form that `finished_step` takes."""
+    return [
+        {
+            "review_run_each": task.review.run_each,
+            "target_file": task.target_file,
+            "passed": "true or false",
+            "feedback": "…",
+            "criteria_results": [
+                {"criterion": name, "passed": "true or false", "feedback": "… or null"}
+                for name in task.review.quality_criteria
+            ],
+        }
+        for task in list_review_tasks(submission)
+    ]
 
 
 def _list_files(submission: Submission) -> tuple[ReviewFile, ...]:

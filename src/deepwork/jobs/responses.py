@@ -122,6 +122,8 @@ class FinishedStep(JobAnswer):
     all_outputs: dict[str, str | list[str]] | None = None
     stack: list[StackEntry]
     taken_over: bool | None = None
+    review: Literal["reviewer", "self_review", "override", "person"] | None = None
+    """What let the reported step pass; null if it has no reviews, or did not pass."""
     decisions: list[DecisionInfo] | None = None
     """What people decided since the agent last continued the session."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deepwork.errors import Code, InvalidInput
 from deepwork.files.paths import confine, read_confined
@@ -29,7 +31,12 @@ _TASK_TEXT = """\
 2. Judge each criterion separately.
 3. For each criterion, say PASS or FAIL, and why.
 4. For each FAIL, say what must change.
-5. End with PASSED if every criterion passed, otherwise with FAILED."""
+5. Say PASSED if every criterion passed, otherwise FAILED.
+6. End with your verdicts as JSON in this form, which {tool} takes as `review_results`:
+
+```json
+{form}
+```"""
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,9 @@ def _render_review_criteria(
     return "\n".join(lines)
 
 
-def render_instructions(body: str, reviews: str, notes: str | None) -> str:
-    """Render complete review instructions for a subagent."""
+def render_instructions(body: str, reviews: str, notes: str | None, form: Sequence[Mapping[str, Any]]) -> str:
+    """Render complete review instructions for a subagent; it fills in the form."""
+    verdicts = json.dumps(form, indent=1, ensure_ascii=False).replace('"true or false"', "true or false")
     parts = [
         "# Quality Review Instructions",
         "You are the editor who decides whether this work is good enough to continue.",
@@ -93,7 +101,7 @@ def render_instructions(body: str, reviews: str, notes: str | None) -> str:
         reviews,
         *([f"## Author Notes\n\n{notes}"] if notes else []),
         f"## Guidelines\n\n{GUIDELINES}",
-        _TASK_TEXT,
+        _TASK_TEXT.format(tool="finished_step", form=verdicts),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -104,11 +112,38 @@ def _render_block(name: str, text: str, nonce: str) -> str:
 
 def _render_files(root: Path, files: Sequence[ReviewFile], max_inline_files: int) -> str:
     if len(files) > max_inline_files:
-        listed = "\n".join(f"- {file.path}  (output: {file.output})" for file in files)
-        return f"[{len(files)} files, too many to include inline: read them]\n{listed}"
+        listed = "\n".join(f"- {_describe_file(root, file)}" for file in files)
+        return f"[{_explain_omission(len(files), max_inline_files)}]\n{listed}"
     return "\n\n".join(
         f"{_FILE_BORDER} {file.path} {_FILE_BORDER}\n{_read_content(root, file.path)}" for file in files
     )
+
+
+def _explain_omission(count: int, limit: int) -> str:
+    """Say why the text of the files is missing."""
+    files, them = ("1 file", "it") if count == 1 else (f"{count} files", "them")
+    if limit == 0:
+        return f"{files}, named here and not copied: read {them}"
+    return f"{files}, too many to include inline (at most {limit}): read {them}"
+
+
+def _describe_file(root: Path, file: ReviewFile) -> str:
+    """Name a file, its output and its size."""
+    return f"{file.path}  (output: {file.output}){_format_size(root, file.path)}"
+
+
+def _format_size(root: Path, path: str) -> str:
+    try:
+        size = confine(root, path).stat().st_size
+    except (InvalidInput, OSError):
+        return ", not found"
+    return f", {_format_bytes(size)}"
+
+
+def _format_bytes(size: int) -> str:
+    if size < 1024:
+        return "1 byte" if size == 1 else f"{size} bytes"
+    return f"{size / 1024:.0f} KB" if size < 1024 * 1024 else f"{size / 1024 / 1024:.1f} MB"
 
 
 def _read_content(root: Path, path: str) -> str:
@@ -119,5 +154,6 @@ def _read_content(root: Path, path: str) -> str:
         return f"[Binary file — not included in review. Read from: {confine(root, path)}]"
     except InvalidInput as error:
         if error.code is Code.TOO_LARGE:
-            return f"[Over {MAX_INLINED} bytes — not included in review. Read from: {confine(root, path)}]"
+            size = f"1 file{_format_size(root, path)}, larger than {_format_bytes(MAX_INLINED)}"
+            return f"[{size} — not included in review. Read from: {confine(root, path)}]"
         return f"[File not found: {error.message}]"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from deepwork.call import current_call
 from deepwork.database.transaction import Database
@@ -15,6 +16,7 @@ from deepwork.jobs.quality_gate import (
     Outcome,
     Passed,
     QualityGate,
+    ReviewResult,
     SentBack,
     Submission,
     compute_mark,
@@ -31,7 +33,7 @@ log = logging.getLogger("deepwork")
 _SELF_REVIEW_FEEDBACK = (
     'Quality review needed. Spawn a subagent with the prompt: "Read {file} and follow it." '
     "Fix what fails, and repeat until everything passes. Then call finished_step again with the same outputs "
-    "and quality_review_override_reason, saying what was reviewed and found."
+    "and with its verdicts as review_results. (quality_review_override_reason is for skipping the review.)"
 )
 
 
@@ -71,6 +73,20 @@ class StepReviewService:
         self._record_outcome(session, outcome)
         return outcome
 
+    @property
+    def has_reviewer(self) -> bool:
+        """Whether the server runs a reviewer itself."""
+        return self._gate.cli is not None
+
+    def record_self_review(self, session: Session, verdicts: Sequence[ReviewResult]) -> None:
+        """Emit the events of the agent's own review."""
+        failed = [each for each in verdicts if not each.passed]
+        events = [(ReviewEvent.FAILED, asdict(each)) for each in failed] or [
+            (ReviewEvent.PASSED, {"reviews": len(verdicts)})
+        ]
+        about = {"session_id": session.session_id, "step_id": session.current_step_id, "self_review": True}
+        self._emit(session, [(type, about | data) for type, data in events], frozenset())
+
     def _request_self_review(self, session: Session, submission: Submission) -> SentBack:
         file = self._tmp / f"quality_review_{session.session_id}_{session.current_step_id}.md"
         self._gate.write_instructions(submission, file)
@@ -89,14 +105,19 @@ class StepReviewService:
 
     def _record_outcome(self, session: Session, outcome: Outcome) -> None:
         about = {"session_id": session.session_id, "step_id": session.current_step_id}
+        if isinstance(outcome, Passed):
+            events = [(ReviewEvent.PASSED, about | {"reviews": len(outcome.marks)})]
+        else:
+            events = [(ReviewEvent.FAILED, about | asdict(result)) for result in outcome.failed]
+        self._emit(session, events, outcome.marks)
+
+    def _emit(
+        self, session: Session, events: Sequence[tuple[ReviewEvent, dict[str, Any]]], marks: frozenset[str]
+    ) -> None:
         try:
             with self._database.transaction() as tx:
-                PassedReviews(tx).save(set(outcome.marks))
-                if isinstance(outcome, Passed):
-                    passed = about | {"reviews": len(outcome.marks)}
-                    tx.emit(ReviewEvent.PASSED, passed, session.session_id)
-                else:
-                    for result in outcome.failed:
-                        tx.emit(ReviewEvent.FAILED, about | asdict(result), session.session_id)
+                PassedReviews(tx).save(set(marks))
+                for type, data in events:
+                    tx.emit(type, data, session.session_id)
         except StorageError as error:
             log.warning("Could not publish a review of session %s: %s", session.session_id, error)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from deepwork.call import current_call
-from deepwork.errors import Code, DeepworkError, InvalidInput, NotAllowed, ToolError
+from deepwork.errors import DeepworkError
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
 from deepwork.jobs.branch import build_branch_name, prepare_branch
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
-from deepwork.jobs.quality_gate import Outcome, Passed, SentBack
+from deepwork.jobs.quality_gate import (
+    CriterionResult,
+    Outcome,
+    Passed,
+    ReviewResult,
+    SentBack,
+    Submission,
+    list_review_tasks,
+)
 from deepwork.jobs.responses import (
     Aborted,
     FinishedStep,
@@ -28,21 +37,26 @@ from deepwork.jobs.responses import (
     WorkflowInfo,
     Workflows,
 )
-from deepwork.jobs.sessions import state
-from deepwork.jobs.sessions.state import (
-    PersonDecision,
-    PinnedEntry,
-    Session,
-    SessionEvent,
-    SessionStatus,
-    format_now,
+from deepwork.jobs.rules import (
+    build_gate_error,
+    find_entry_index,
+    require_current_step,
+    select_workflow,
+    was_ended_by_unseen_decision,
 )
+from deepwork.jobs.self_review import complete_verdicts, decide_outcome
+from deepwork.jobs.sessions import state
+from deepwork.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
 from deepwork.jobs.step_outputs import StepOutputs, complete_steps, find_problems, split_outputs
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Name, Text
 
+if TYPE_CHECKING:
+    from deepwork.jobs.inputs import ReviewVerdict
+
+ReviewKind = Literal["reviewer", "self_review", "override", "person"]
 SessionId = Annotated[str | None, Field(description="Default: the session on top of your stack")]
 SubmittedOutputs = Annotated[
     dict[str, Any], Field(description="Output name to file path, or to a list of paths for type 'files'")
@@ -56,6 +70,16 @@ class JobSettings:
     root: Path
     git_branch: str = "switch"
     max_quality_attempts: int = 3
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What an agent submits with a step, beside its identity."""
+
+    outputs: list[StepOutputs]
+    notes: str | None
+    override: str | None
+    verdicts: Sequence[ReviewVerdict]
 
 
 class WorkflowTools:
@@ -100,7 +124,7 @@ class WorkflowTools:
 
         def create(id: str) -> SessionChange[Started]:
             job = self._catalog.get(job_name)
-            workflow = _select_workflow(job, workflow_name)
+            workflow = select_workflow(job, workflow_name)
             session = self._create_session(id, job_name, workflow, goal, instance_id)
             begin = build_active_step(job, session)
             session = replace(session, branch=self._prepare_branch(session))
@@ -120,6 +144,9 @@ class WorkflowTools:
         ] = None,
         session_id: SessionId = None,
         step_id: Annotated[str | None, Field(description="Refused unless this step is current")] = None,
+        review_results: Annotated[
+            list[ReviewVerdict] | None, Field(description="Verdicts of your own reviewer")
+        ] = None,
     ) -> FinishedStep:
         """Report a step as done; its outputs are checked and reviewed, then you get the next step."""
 
@@ -127,18 +154,19 @@ class WorkflowTools:
             news = self._list_news(session)
             if answer := self._answer_with_decision(session, step_id, news, taken_over):
                 return answer
-            _require_current(session, step_id)
+            require_current_step(session, step_id)
             job = self._catalog.get(session.job_name)
             step_outputs = split_outputs(self._settings.root, job, session, outputs)
             session = state.submit_outputs(state.mark_decisions_seen(session), outputs, notes)
-            session, outcome = self._review(session, step_outputs, notes, quality_review_override_reason)
+            submitted = Submitted(step_outputs, notes, quality_review_override_reason, review_results or [])
+            session, outcome = self._review(session, submitted)
             if isinstance(outcome, SentBack):
                 return self._send_back(session, outcome, news, taken_over)
             session = complete_steps(session, step_outputs, notes, format_now())
             moved = state.advance(session, format_now())
-            return self._report_progress(moved, news, taken_over)
+            return self._report_progress(moved, news, taken_over, review=outcome.how)
 
-        return self._state.change(session_id, finish, accepts_ended=_was_ended_by_unseen_decision)
+        return self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
 
     @tool("work", long_running=True, destructive=True, for_people=True)
     def abort_workflow(
@@ -166,7 +194,7 @@ class WorkflowTools:
         """Go back to an earlier step; progress from there on is cleared, files are not changed."""
 
         def go_back(session: Session, taken_over: bool) -> SessionChange[WentToStep]:
-            index = _find_entry_index(session, step_id)
+            index = find_entry_index(session, step_id)
             news = self._list_news(session)
             moved, cleared = state.go_back(session, index, step_id, format_now())
             moved = state.mark_decisions_seen(moved)
@@ -237,23 +265,54 @@ class WorkflowTools:
         name = build_branch_name(session.job_name, session.workflow_name, suffix)
         return prepare_branch(self._git, name, self._settings.git_branch)
 
-    def _review(
-        self, session: Session, step_outputs: list[StepOutputs], notes: str | None, override: str | None
-    ) -> tuple[Session, Outcome]:
-        """Review the outputs; the attempt is saved before the review, and taken back if that fails."""
-        step_id = session.current_step_id
-        if override:
-            return state.add_override(session, step_id, override, format_now()), Passed()
+    def _review(self, session: Session, submitted: Submitted) -> tuple[Session, Outcome]:
+        """Review the outputs, or accept the agent's own review of them."""
         service = self._step_review
-        submission = service.build_submission(session, step_outputs, notes) if service else None
+        submission = (
+            service.build_submission(session, submitted.outputs, submitted.notes) if service else None
+        )
+        if submitted.verdicts:
+            session, own = self._record_self_review(session, submission, submitted)
+            if not submitted.override and (
+                isinstance(own, SentBack) or not (service and service.has_reviewer)
+            ):
+                return session, own
+        if submitted.override:
+            overridden = state.add_override(
+                session, session.current_step_id, submitted.override, format_now()
+            )
+            return overridden, Passed(how="override")
         if service is None or submission is None:
             return session, Passed()
+        return self._run_review(session, service, submission)
+
+    def _run_review(
+        self, session: Session, service: StepReviewService, submission: Submission
+    ) -> tuple[Session, Outcome]:
+        """Run the review; the attempt is saved before it, and taken back if the reviewer fails."""
+        step_id = session.current_step_id
         attempted = self._state.save(state.add_attempt(session, step_id), SessionEvent.UPDATED)
         try:
             return attempted, service.review(attempted, submission)
         except DeepworkError:
             self._state.save(state.add_attempt(attempted, step_id, by=-1), SessionEvent.UPDATED)
             raise
+
+    def _record_self_review(
+        self, session: Session, submission: Submission | None, submitted: Submitted
+    ) -> tuple[Session, Outcome]:
+        """Record the agent's own review; one that failed is saved at once, because the step does not end."""
+        tasks = list(list_review_tasks(submission)) if submission else []
+        verdicts = complete_verdicts(tasks, [_to_result(each) for each in submitted.verdicts])
+        outcome = decide_outcome(verdicts)
+        results, passed = tuple(asdict(each) for each in verdicts), isinstance(outcome, Passed)
+        service = self._step_review
+        # With a reviewer that the server runs, only that one's reviews are attempts.
+        counts = service is None or not service.has_reviewer
+        session = state.add_self_review(session, results, format_now(), passed=passed, counts=counts)
+        if service:
+            service.record_self_review(session, verdicts)
+        return session if passed else self._state.save(session, SessionEvent.UPDATED), outcome
 
     def _list_news(self, session: Session) -> list[PersonDecision]:
         """List what people decided and no answer in this process, nor a stored one, has shown."""
@@ -265,7 +324,8 @@ class WorkflowTools:
     ) -> SessionChange[FinishedStep] | None:
         """Answer a report that a person's decision has overtaken; None if the report is to be handled."""
         if has_passed_meanwhile(session, step_id, news):
-            overtaken = self._report_progress(state.mark_decisions_seen(session), news, taken_over)
+            seen = state.mark_decisions_seen(session)
+            overtaken = self._report_progress(seen, news, taken_over, review="person")
             return replace(overtaken, event=SessionEvent.UPDATED)
         if (sent_back := find_send_back(news)) is None:
             return None
@@ -279,8 +339,8 @@ class WorkflowTools:
         """Answer that the work must be improved; raise after too many attempts."""
         progress = session.get_progress(session.current_step_id)
         limit = self._settings.max_quality_attempts + progress.granted_attempts
-        if outcome.failed and progress.quality_attempts >= limit:
-            raise _build_gate_error(session, limit, outcome.feedback)
+        if outcome.failed and not outcome.is_self_review and progress.quality_attempts >= limit:
+            raise build_gate_error(session, limit, outcome.feedback)
         answer = self._build_needs_work(session, outcome, news, taken_over)
         return SessionChange(session, answer, event=None)
 
@@ -297,14 +357,19 @@ class WorkflowTools:
         )
 
     def _report_progress(
-        self, moved: Session, news: list[PersonDecision], taken_over: bool
+        self, moved: Session, news: list[PersonDecision], taken_over: bool, *, review: ReviewKind | None
     ) -> SessionChange[FinishedStep]:
         """Answer with the step that is current now, or with the end of the workflow."""
         stack, taken = self._state.get_stack(_get_caller(), moved), taken_over or None
         if moved.is_active:
             begin = build_active_step(self._catalog.get(moved.job_name), moved)
             answer = FinishedStep(
-                status="next_step", begin_step=begin, stack=stack, taken_over=taken, decisions=to_infos(news)
+                status="next_step",
+                begin_step=begin,
+                stack=stack,
+                taken_over=taken,
+                review=review,
+                decisions=to_infos(news),
             )
             return SessionChange(moved, answer, SessionEvent.UPDATED)
         answer = FinishedStep(
@@ -313,25 +378,16 @@ class WorkflowTools:
             all_outputs=state.collect_outputs(moved),
             stack=stack,
             taken_over=taken,
+            review=review,
             decisions=to_infos(news),
         )
         return SessionChange(moved, answer, SessionEvent.COMPLETED)
 
 
-def _was_ended_by_unseen_decision(session: Session) -> bool:
-    """Whether a person let the last step pass, and the agent does not know of it yet."""
-    return session.status is SessionStatus.COMPLETED and bool(session.unseen_decisions)
-
-
-def _build_gate_error(session: Session, limit: int, feedback: str) -> ToolError:
-    way_out = f"`deepwork sessions pass {session.session_id}`, `send-back` or `grant-round`"
-    return ToolError(
-        f"Quality gate failed after {limit} attempts. Feedback: {feedback}",
-        code=Code.REVIEW_FAILED,
-        recoverable=True,
-        suggestion="Fix these problems and call {tool:finished_step} again, or ask a person, who decides "
-        f"with {way_out}.",
-    )
+def _to_result(verdict: ReviewVerdict) -> ReviewResult:
+    given = verdict.model_dump()
+    criteria = tuple(CriterionResult(**each) for each in given.pop("criteria_results"))
+    return ReviewResult(**given | {"feedback": verdict.feedback or "", "criteria_results": criteria})
 
 
 def _to_info(job: Job) -> JobInfo:
@@ -341,42 +397,6 @@ def _to_info(job: Job) -> JobInfo:
         description=job.description,
         workflows=[WorkflowInfo(name=each.name, summary=each.summary) for each in job.workflows],
     )
-
-
-def _select_workflow(job: Job, name: str) -> JobWorkflow:
-    """Return the workflow of that name, or the only one of the job."""
-    if not job.workflows:
-        raise NotAllowed(f"Job {job.name!r} has no workflows.", suggestion="Add one to its job.yml.")
-    workflow = job.find_workflow(name) or (job.workflows[0] if len(job.workflows) == 1 else None)
-    names = ", ".join(each.name for each in job.workflows)
-    if workflow is None:
-        raise InvalidInput(
-            f"Workflow {name!r} not found in job {job.name!r}. Its workflows: {names}.",
-            suggestion="Call {tool:start_workflow} with one of these names.",
-        )
-    if not workflow.entries:
-        raise NotAllowed(f"Workflow {workflow.name!r} of job {job.name!r} has no steps.")
-    return workflow
-
-
-def _find_entry_index(session: Session, step_id: str) -> int:
-    places = {step: place for place, entry in enumerate(session.entries) for step in entry.steps}
-    if step_id not in places:
-        raise InvalidInput(f"There is no step {step_id!r} in this workflow. Its steps: {', '.join(places)}.")
-    if places[step_id] > session.current_entry_index:
-        raise NotAllowed(
-            f"Step {step_id!r} comes after the current step {session.current_step_id!r}.",
-            suggestion="Finish the steps before it with {tool:finished_step}.",
-        )
-    return places[step_id]
-
-
-def _require_current(session: Session, step_id: str | None) -> None:
-    if step_id and step_id != session.current_step_id:
-        raise NotAllowed(
-            f"Step {step_id!r} is not current; the session is at {session.current_step_id!r}.",
-            suggestion="See {tool:get_session} for what the current step needs.",
-        )
 
 
 def _get_caller() -> str:

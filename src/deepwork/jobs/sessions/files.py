@@ -27,6 +27,7 @@ from deepwork.jobs.sessions.state import (
     Override,
     PersonDecision,
     PinnedEntry,
+    SelfReview,
     Session,
     SessionStatus,
     StepProgress,
@@ -239,6 +240,10 @@ def _parse(content: bytes) -> Session:
             ),
             "step_progress": {id: StepProgress(**each) for id, each in data["step_progress"].items()},
             "overrides": tuple(Override(**each) for each in data["overrides"]),
+            "self_reviews": tuple(
+                SelfReview(**each | {"results": tuple(each["results"])})
+                for each in data.get("self_reviews", ())
+            ),
             "decisions": tuple(
                 PersonDecision(**each | {"decision": GateDecision(each["decision"])})
                 for each in data.get("decisions", ())

@@ -36,6 +36,17 @@ class Override:
     at: str
 
 
+@dataclass(frozen=True)
+class SelfReview:
+    """The verdicts of a reviewer that the agent started itself."""
+
+    step_id: str
+    at: str
+    passed: bool
+    results: tuple[Mapping[str, Any], ...]
+    """Review results as `finished_step` takes them."""
+
+
 class GateDecision(CaseInsensitiveEnum):
     """What a person decided about a step that is at its quality gate."""
 
@@ -121,6 +132,7 @@ class Session:
     status: SessionStatus = SessionStatus.ACTIVE
     abort_reason: str | None = None
     overrides: tuple[Override, ...] = ()
+    self_reviews: tuple[SelfReview, ...] = ()
     decisions: tuple[PersonDecision, ...] = ()
     last_answers: Mapping[str, LastAnswer] = field(default_factory=dict)
     """By tool, so that a late retry still gets its own answer."""
@@ -196,6 +208,21 @@ def add_attempt(session: Session, step_id: str, by: int = 1) -> Session:
     return _replace_progress(
         session, replace(progress, quality_attempts=max(0, progress.quality_attempts + by))
     )
+
+
+def add_self_review(
+    session: Session, results: tuple[Mapping[str, Any], ...], now: str, *, passed: bool, counts: bool
+) -> Session:
+    """Record the agent's own review of the current step.
+
+    If it `counts`, it is an attempt, unless an earlier submission asked for it: that counted already.
+    """
+    step_id = session.current_step_id
+    before = sum(each.step_id == step_id for each in session.self_reviews)
+    if counts and session.get_progress(step_id).quality_attempts <= before:
+        session = add_attempt(session, step_id)
+    made = SelfReview(step_id, now, passed, results)
+    return replace(session, self_reviews=(*session.self_reviews, made))
 
 
 def submit_outputs(session: Session, outputs: Outputs, notes: str | None) -> Session:

@@ -312,6 +312,7 @@ def session_to_dict(session: Session) -> dict[str, Any]:
         "entries": [{**vars(entry), "steps": list(entry.steps)} for entry in session.entries],
         "step_progress": {id: dict(vars(each)) for id, each in session.step_progress.items()},
         "overrides": [dict(vars(each)) for each in session.overrides],
+        "self_reviews": [{**vars(each), "results": list(each.results)} for each in session.self_reviews],
         "decisions": [dict(vars(each)) for each in session.decisions],
     }
 

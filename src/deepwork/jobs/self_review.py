@@ -1,0 +1,62 @@
+"""Judges the verdicts of a reviewer that the agent started itself: each criterion must have passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deepwork.jobs.quality_gate import Outcome, Passed, ReviewResult, ReviewTask, SentBack, find_unjudged
+
+
+def complete_verdicts(tasks: Sequence[ReviewTask], given: Sequence[ReviewResult]) -> tuple[ReviewResult, ...]:
+    """Return a result for every review: what was not judged has failed. Verdicts of no review are kept."""
+    taken: set[int] = set()
+    completed = []
+    for task in tasks:
+        found = [place for place, each in enumerate(given) if _belongs_to(each, task, tasks)]
+        taken |= set(found)
+        completed.append(_complete(task, [given[place] for place in found]))
+    others = [each for place, each in enumerate(given) if place not in taken]
+    return (*completed, *map(_check_criteria, others))
+
+
+def decide_outcome(verdicts: Iterable[ReviewResult]) -> Outcome:
+    """Decide whether the step passed."""
+    failed = tuple(each for each in verdicts if not each.passed)
+    if not failed:
+        return Passed(how="self_review")
+    return SentBack("; ".join(map(_format_feedback, failed)), failed, is_self_review=True)
+
+
+def _belongs_to(verdict: ReviewResult, task: ReviewTask, tasks: Sequence[ReviewTask]) -> bool:
+    """Whether the verdict is one of this review; the file may be left out if there is only one."""
+    if verdict.review_run_each != task.review.run_each:
+        return False
+    siblings = [each for each in tasks if each.review.run_each == task.review.run_each]
+    files = {each.target_file for each in siblings}
+    return verdict.target_file == task.target_file or len(files) == 1
+
+
+def _complete(task: ReviewTask, verdicts: Sequence[ReviewResult]) -> ReviewResult:
+    """Join the verdicts of one review, and add the criteria that none of them judged."""
+    wanted = {name.strip().casefold() for name in task.review.quality_criteria}
+    judged = [each for verdict in verdicts for each in verdict.criteria_results]
+    # Two reviews of the same output get each other's verdicts; they differ in their criteria.
+    own = tuple(each for each in judged if each.criterion.strip().casefold() in wanted)
+    results = own + find_unjudged(task, own)
+    passed = all(each.passed for each in (*results, *judged)) and all(verdict.passed for verdict in verdicts)
+    feedback = "; ".join(verdict.feedback for verdict in verdicts if verdict.feedback)
+    return ReviewResult(task.review.run_each, task.target_file, passed, feedback, results)
+
+
+def _check_criteria(verdict: ReviewResult) -> ReviewResult:
+    passed = verdict.passed and all(each.passed for each in verdict.criteria_results)
+    return ReviewResult(
+        verdict.review_run_each, verdict.target_file, passed, verdict.feedback, verdict.criteria_results
+    )
+
+
+def _format_feedback(failed: ReviewResult) -> str:
+    """Format what is wrong: the feedback of the review, else of the criteria that failed."""
+    wrong = [each for each in failed.criteria_results if not each.passed]
+    parts = [failed.feedback, *(f"{each.criterion}: {each.feedback or 'failed'}" for each in wrong)]
+    return "; ".join(filter(None, parts)) or f"The review of {failed.review_run_each} failed."

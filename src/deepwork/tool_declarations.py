@@ -68,6 +68,8 @@ class Preset(NamedTuple):
     help: str
     without: frozenset[str] = frozenset()
     """Further arguments of that verb that do not apply here."""
+    as_person: bool = False
+    """Whether it always acts as the person at the shell."""
 
 
 class Traits(NamedTuple):

@@ -256,3 +256,23 @@ def test_a_verb_of_plans_imports_nothing_it_does_not_need(tmp_path: Path):
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
 
     assert "heavy: []" in ran.stdout
+
+
+def test_a_person_retries_a_task_without_attempts_left(tmp_path: Path, workflow: str):
+    design = tasks(tmp_path, workflow)["Design"]["id"]
+    for number in range(3):
+        ran = run_deepwork(tmp_path, "tasks", "fail", design, "--error", f"No pen {number}.")
+        assert ran.code == 0, ran.err
+        if number < 2:
+            run_deepwork(tmp_path, "tasks", "start", design)
+    refused = run_deepwork(tmp_path, "tasks", "start", design)
+
+    ran = run_deepwork(tmp_path, "tasks", "retry", design, "--hint", "Buy a pen.")
+
+    assert refused.code != 0
+    assert f"deepwork tasks retry {design}" in refused.err
+    assert ran.code == 0, ran.err
+    shown = run_deepwork(tmp_path, "tasks", "show", design, "--include-checkpoints", "--json").json
+    assert (shown["status"], "waits_for_person" in shown) == ("pending", False)
+    [hint] = shown["checkpoints"]
+    assert (hint["summary"], hint["detail"]["by"].startswith("human:")) == ("Buy a pen.", True)

@@ -23,7 +23,7 @@ from deepwork.server.application import Application
 from plans.graph_oracle import OracleGraph
 
 NAMES = [f"task {number}" for number in range(12)]
-REASONS = {"claimed", "blocked", "limit", "workflow", "files", "offline"}
+REASONS = {"claimed", "blocked", "limit", "workflow", "files", "offline", "attempts"}
 EXPECTED = {
     "INVALID_STATE", "INVALID_TRANSITION", "TASK_BLOCKED", "MISSING_OUTCOME", "MISSING_ERROR", "NOT_CLAIMED",
     "NOT_ASSIGNED", "STALE_CLAIM", "DUPLICATE_TASK_NAME", "UNKNOWN_DEPENDENCY", "SELF_DEPENDENCY",
@@ -231,7 +231,8 @@ class PlanMachine(RuleBasedStateMachine):
             nodes = TaskStore(tx).list_nodes(self.workflow_id)
             rows = tx.fetch_all(
                 """
-                SELECT t.id, t.status, t.claimed_by, t.checkpoints, t.open_dependencies, l.who, l.until
+                SELECT t.id, t.status, t.claimed_by, t.checkpoints, t.open_dependencies, t.failures,
+                       t.max_attempts, l.who, l.until
                   FROM plan_tasks t LEFT JOIN leases l ON l.what = t.id WHERE t.workflow_id = :id
                 """,
                 id=self.workflow_id,
@@ -328,11 +329,14 @@ def _check_offers(rows: Any, graph: OracleGraph, offered: Any, gives_out: bool, 
     """Check that exactly the unclaimed tasks that wait for nothing are offered, so that none is stranded."""
     held = {row["id"] for row in rows if row["who"] and row["until"] >= now}
     lapsed = {row["id"] for row in rows if row["claimed_by"] and row["id"] not in held}
+    used_up = {
+        row["id"] for row in rows if row["status"] == "failed" and row["failures"] >= row["max_attempts"]
+    }
     free = {
         node.id
         for node in graph.nodes
         if not graph.is_blocked(node)
-        and node.id not in held
+        and node.id not in held | used_up
         and (node.status.can_start or (node.status.is_running and node.id in lapsed))
     }
     assert {task["id"] for task in offered["tasks"]} == (free if gives_out else set())

@@ -127,6 +127,13 @@ tasks = ToolGroup(
             _build_document_argument("new_plan", _load_steps_type),
             f"The plan is read {_INPUT_HELP}: a mapping with approach and steps.",
         ),
+        "retry": CommandOverrides(
+            {
+                "outcome": click.Option(
+                    ["--hint", "outcome"], metavar="TEXT", help="Advice for the next agent, in its context."
+                )
+            }
+        ),
         "load-context": CommandOverrides(render=render_json),
         "context": CommandOverrides(render=render_json),
     },

@@ -138,6 +138,13 @@ def _list_release_actions(id: str, holder: str | None) -> Iterable[Act]:
 def _list_status_actions(id: str, moves: Iterable[TaskStatus], current: TaskStatus) -> Iterable[Act]:
     if current is TaskStatus.FAILED and TaskStatus.PENDING in moves:
         yield _build_action("Try again", "task_update_status", id=id, status="pending")
+        yield _build_action(
+            "Try again with a hint",
+            "task_update_status",
+            {"outcome": "What should the next agent know?"},
+            id=id,
+            status="pending",
+        )
     if TaskStatus.SKIPPED in moves:
         yield _build_action("Skip", "task_update_status", id=id, status="skipped")
     if TaskStatus.FAILED in moves and current.is_running:

@@ -63,12 +63,14 @@ class AttentionStore:
         return rows, self._count_all(rows, limit, source, silent_since=silent_since)
 
     def list_failed_planned(self, limit: int) -> tuple[list[Row], int]:
-        """List the failed tasks of active plans."""
+        """List the failed tasks of active plans, those without attempts left first."""
         source = """plans JOIN plan_tasks AS task ON task.workflow_id = plans.id
             WHERE plans.status IN ('ready', 'in_progress', 'paused', 'failed') AND task.status = 'failed'"""
         sql = (
-            "SELECT task.id, task.name, task.workflow_id, task.error, task.updated_at"
-            f" FROM {source} ORDER BY task.updated_at DESC, plans.created_seq DESC, task.position DESC"
+            "SELECT task.id, task.name, task.workflow_id, task.error, task.updated_at, task.failures,"
+            " task.failures >= task.max_attempts AS waits_for_person"
+            f" FROM {source} ORDER BY CASE WHEN task.failures >= task.max_attempts THEN 0 ELSE 1 END,"
+            " task.updated_at DESC, plans.created_seq DESC, task.position DESC"
             " LIMIT :limit"
         )
         rows = self._tx.fetch_all(sql, limit=limit)

@@ -126,11 +126,19 @@ def _build_failed_tracked_need(row: Row, runs: Runs) -> Need:
 def _build_failed_planned_need(row: Row, runs: Runs) -> Need:
     return _build_need(
         kind="failed_task",
-        title=f"{row['name']} failed",
+        title=f"{row['name']} {_describe_failures(row)}",
         detail=_format_detail(row["error"] or ""),
         since=format_timestamp(row["updated_at"]),
         **_build_common_fields(row, runs),
     )
+
+
+def _describe_failures(row: Row) -> str:
+    """Describe a failed task: whether agents try it again by themselves, or it waits for a person."""
+    if not row["waits_for_person"]:
+        return "failed"
+    times = "once" if row["failures"] == 1 else f"{row['failures']} times"
+    return f"failed {times} and waits for you"
 
 
 def _build_stale_need(row: Row, runs: Runs) -> Need:

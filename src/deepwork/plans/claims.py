@@ -31,6 +31,7 @@ from deepwork.plans.models import (
 from deepwork.plans.notices import notify_of_release
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed, RefusalReason
+from deepwork.plans.rules.attempts import describe_used_up_attempts
 from deepwork.plans.rules.file_overlaps import (
     ActiveTask,
     build_path_query,
@@ -265,12 +266,11 @@ class ClaimService:
         return _ActiveTasks(count, find_overlapping(task.files, others))
 
     def _find_refusal(self, workflow: Workflow, task: Task, others: _ActiveTasks) -> Claimed | None:
-        if workflow.status is PlanStatus.PAUSED:
-            pause = describe_pause(workflow, self._plans.find_pause(workflow.id))
-            return _build_refusal("workflow", f"{pause} Its tasks cannot be claimed.")
+        if task.waits_for_person:
+            return _build_refusal("attempts", describe_used_up_attempts(task))
         if not workflow.status.hands_out_tasks:
             return _build_refusal(
-                "workflow", f"Workflow {workflow.name!r} is {workflow.status}; its tasks cannot be claimed."
+                "workflow", f"{self._describe_status(workflow)} Its tasks cannot be claimed."
             )
         open_ones, count = self._tasks.list_open_dependencies(task, _MAX_NAMED)
         if count:
@@ -284,6 +284,11 @@ class ClaimService:
             message = f"Its files overlap with those of {names}."
             return _build_refusal("files", message, conflicts_with=[other.id for other in others.overlapping])
         return None
+
+    def _describe_status(self, workflow: Workflow) -> str:
+        if workflow.status is PlanStatus.PAUSED:
+            return describe_pause(workflow, self._plans.find_pause(workflow.id))
+        return f"Workflow {workflow.name!r} is {workflow.status}."
 
     def _grant(
         self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[ActiveTask]

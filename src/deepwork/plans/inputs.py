@@ -10,6 +10,7 @@ from deepwork.plans.models import Complexity, Outline
 from deepwork.tool_types import MAX_NAME, Name
 
 Sequence = Annotated[int, Field(ge=0, le=1_000_000)]
+Attempts = Annotated[int, Field(ge=1, le=1000)]
 
 
 class _Input(BaseModel):
@@ -29,6 +30,7 @@ class PlannedTask(_Input):
     estimated_complexity: Complexity | None = None
     files_likely_affected: Annotated[list[str] | None, Field(description="Globs")] = None
     required_capabilities: list[Name] | None = None
+    max_attempts: Attempts | None = None
 
     def to_outline(self, after: list[str] | None = None) -> Outline:
         """Convert to an outline; `after` adds further tasks that it waits for."""
@@ -42,6 +44,7 @@ class PlannedTask(_Input):
             self.estimated_complexity,
             tuple(self.files_likely_affected or ()),
             tuple(self.required_capabilities or ()),
+            self.max_attempts,
         )
 
 
@@ -53,6 +56,7 @@ class Plan(_Input):
     tasks: list[PlannedTask]
     risks: list[str] | None = None
     assumptions: list[str] | None = None
+    max_attempts: Annotated[Attempts, Field(description="Failures before a task waits for a person")] = 3
     commit: Annotated[bool, Field(description="Commit what a completed task left in its worktree")] = False
 
 

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from deepwork.names import CaseInsensitiveEnum
 
+DEFAULT_MAX_ATTEMPTS = 3
+"""How often a task may fail, if neither it nor its plan says otherwise."""
+
 
 class PlanStatus(CaseInsensitiveEnum):
     PLANNING = "planning"
@@ -161,6 +164,15 @@ class Task:
     updated_at: int
     claimed_by: str | None = None
     """The agent that last claimed it and neither finished nor released it; its lease may have expired."""
+    failures: int = 0
+    """How often it failed since a person last let it be tried again."""
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    """How often it may fail before it waits for a person."""
+
+    @property
+    def waits_for_person(self) -> bool:
+        """Whether it has failed as often as it may."""
+        return self.status is TaskStatus.FAILED and self.failures >= self.max_attempts
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -239,6 +251,7 @@ class Outline(NamedTuple):
     estimated_complexity: Complexity | None = None
     files_likely_affected: tuple[str, ...] = ()
     required_capabilities: tuple[str, ...] = ()
+    max_attempts: int | None = None
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,6 @@ from deepwork.plans.responses import (
     PlanView,
     ProgressView,
     Replanned,
-    SearchHit,
-    SearchResults,
-    Summary,
     TaskAdded,
     TaskLine,
     TaskRemoved,
@@ -42,6 +39,7 @@ from deepwork.plans.rules.graph import warn_of_sequential_plan
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import check_workflow_transition
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
+from deepwork.plans.search_answers import SearchHit, SearchResults, Summary
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchStore
@@ -177,7 +175,7 @@ class PlanTools:
         """Set a workflow's plan: creates all tasks and makes it ready."""
         with self._database.transaction() as tx:
             details = plan.model_dump(include={"approach", "risks", "assumptions"}, exclude_none=True)
-            details |= {"commit": True} if plan.commit else {}
+            details |= plan.model_dump(include={"max_attempts", "commit"}, exclude_defaults=True)
             outlines = [task.to_outline() for task in plan.tasks]
             workflow = Planner(tx).set_plan(PlanStore(tx).get_for_update(id), plan.summary, outlines, details)
             groups = {outline.parallel_group for outline in outlines} - {None}

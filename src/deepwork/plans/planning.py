@@ -10,9 +10,10 @@ from typing import Any
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_ids
-from deepwork.plans.models import Node, Outline, PlanEvent, PlanStatus, Task, Workflow
+from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Node, Outline, PlanEvent, PlanStatus, Task, Workflow
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.rules import graph
+from deepwork.plans.rules.attempts import get_max_attempts
 from deepwork.plans.rules.graph import Graph
 from deepwork.plans.rules.transitions import require_open
 from deepwork.plans.stores.plan_store import PlanStore
@@ -53,7 +54,7 @@ class Planner:
                 "{tool:workflow_replan}.",
             )
         graph.validate_outlines(outlines)
-        self._add_tasks(workflow, outlines, [])
+        self._add_tasks(replace(workflow, initial_plan=details), outlines, [])
         self._index_workflow(workflow, summary, details.get("approach"))
         planned = replace(workflow, status=PlanStatus.READY, plan_summary=summary, initial_plan=dict(details))
         return self._recorder.save_workflow(workflow, planned, f"{len(outlines)} tasks were planned")
@@ -154,7 +155,7 @@ class Planner:
             open_count = len(named) - sum([other in done for other in named]) if done else len(named)
             tasks.append(NewTask(own, place, outline, open_count))
             edges += [(own, other) for other in named]
-        self._store.add_tasks(workflow.id, tasks, edges)
+        self._store.add_tasks(workflow.id, tasks, edges, max_attempts=get_max_attempts(workflow.initial_plan))
         self._search.add(
             [
                 SearchEntry(own, workflow.id, f"{outline.name}\n{outline.description}")
@@ -223,6 +224,7 @@ def _task_to_dict(task: Task, depends_on: Mapping[str, Sequence[str]]) -> dict[s
         "sequence": task.sequence,
         "parallel_group": task.parallel_group,
         "depends_on": list(depends_on.get(task.id, ())) if task.is_explicit else None,
+        "max_attempts": task.max_attempts if task.max_attempts != DEFAULT_MAX_ATTEMPTS else None,
         **task.context,
     }
     return {name: value for name, value in outline.items() if value is not None}

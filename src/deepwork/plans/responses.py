@@ -21,7 +21,7 @@ from deepwork.plans.models import (
 )
 from deepwork.text_budget.lines import truncate_to_line
 
-RefusalReason = Literal["claimed", "blocked", "limit", "workflow", "files", "offline"]
+RefusalReason = Literal["claimed", "blocked", "limit", "workflow", "files", "offline", "attempts"]
 
 
 class WorkflowCreated(Answer):
@@ -150,6 +150,9 @@ class PlanTaskView(Answer):
     outcome_detail: dict[str, Any] | None = None
     error: str | None = None
     attempts: int
+    failures: int | None = None
+    max_attempts: int | None = None
+    waits_for_person: bool | None = None
     workspace_id: str | None = None
     assigned_agent_id: str | None = None
     created_at: int
@@ -165,6 +168,9 @@ class PlanTaskView(Answer):
             plan=_copy_mapping(task.plan),
             context=dict(task.context),
             outcome_detail=_copy_mapping(task.outcome_detail),
+            failures=task.failures or None,
+            max_attempts=task.max_attempts if task.failures else None,
+            waits_for_person=task.waits_for_person or None,
             **{name: getattr(task, name) for name in _COPIED_TASK_FIELDS},
             **(relations.to_fields(task) if relations else {"assigned_agent_id": task.claimed_by}),
             **more,
@@ -354,6 +360,7 @@ class NextTasks(Answer):
     total_available: int
     workflow_status: PlanStatus
     all_complete: bool
+    needs_person: list[str] | None = None
     reason: str | None = None
     warning: str | None = None
 
@@ -423,25 +430,6 @@ class Dependencies(Answer):
     completed: list[CompletedDependency]
     pending_total: int
     completed_total: int
-
-
-class Summary(Answer):
-    summary: str | dict[str, Any]
-    token_estimate: int
-
-
-class SearchHit(Answer):
-    kind: Literal["workflow", "task", "checkpoint"]
-    id: str
-    workflow_id: str
-    task_id: str | None = None
-    name: str
-    snippet: str
-
-
-class SearchResults(Answer):
-    results: list[SearchHit]
-    total: int
 
 
 def _copy_mapping(value: Mapping[str, Any] | None) -> dict[str, Any] | None:

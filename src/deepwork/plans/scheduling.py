@@ -37,6 +37,7 @@ _MAX_CONSIDERED_ACROSS_WORKFLOWS = 1000
 _MAX_NAMES_PER_TASK = 3
 _MAX_PARALLEL_IDS = 10
 _MAX_GROUPS = 100
+_MAX_WAITING_IDS = 20
 _MAX_LISTED_FILES = 20
 _MAX_DESCRIPTION_LENGTH = 300
 _MIN_MEASURED_MS = 1000
@@ -64,6 +65,7 @@ class Scheduler:
         conflicts = _find_conflicts(workflow, considered, running)
         offered = sorted(considered, key=lambda task: task.id in conflicts)[:limit]
         is_given_out = workflow.status.hands_out_tasks
+        waiting = self._list_waiting_for_person(workflow, levels)
         free = len(considered) - len(conflicts) if conflicts else total
         room = recommend_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
         return NextTasks(
@@ -78,11 +80,16 @@ class Scheduler:
             total_available=total if is_given_out else 0,
             workflow_status=workflow.status,
             all_complete=levels.all_complete,
-            reason=None
+            needs_person=waiting or None,
+            reason=_explain_missing_attempts(waiting if not considered else [])
             if is_given_out
             else f"The workflow is {workflow.status}; its tasks cannot be claimed.",
             warning=warn_of_waiting_tasks(free - room, workflow.max_parallel_tasks) if is_given_out else None,
         )
+
+    def _list_waiting_for_person(self, workflow: Workflow, levels: Levels) -> list[str]:
+        has_failed = levels.by_status[TaskStatus.FAILED] > 0
+        return self._queue.list_waiting_for_person(workflow.id, _MAX_WAITING_IDS) if has_failed else []
 
     def build_progress(self, workflow: Workflow, *, limit: int) -> ProgressView:
         """Build the progress of the workflow, and what blocks it."""
@@ -224,6 +231,17 @@ class _Offer(NamedTuple):
     task: Task
     conflicts_with: list[str] | None
     at_limit: bool
+
+
+def _explain_missing_attempts(waiting: Sequence[str]) -> str | None:
+    """Explain why nothing is offered, if that is because of failed tasks without attempts left."""
+    if not waiting:
+        return None
+    return (
+        f"Failed tasks without attempts left wait for a person: {', '.join(waiting[:_MAX_NAMES_PER_TASK])}"
+        f"{' and more' if len(waiting) > _MAX_NAMES_PER_TASK else ''}. `deepwork tasks retry ID` gives one"
+        " new attempts."
+    )
 
 
 def _find_conflicts(

@@ -6,13 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deepwork.database.transaction import Transaction
 from deepwork.notices.models import Notice
 from deepwork.notices.responses import NoticeView
-from deepwork.plans.models import Checkpoint, RelatedTask, Task, TaskStatus, Workflow
-from deepwork.plans.stores.checkpoint_store import CheckpointStore
-from deepwork.plans.stores.plan_store import PlanStore
-from deepwork.plans.stores.task_store import TaskStore
+from deepwork.plans.models import Checkpoint, RelatedTask, Task, Workflow
 from deepwork.text_budget.json_shortening import count_json_tokens
 from deepwork.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
 from deepwork.text_budget.token_budget import (
@@ -69,29 +65,6 @@ class ContextSource:
     blocked: bool = False
     notices: Sequence[Notice] = ()
     """What people did, for the agent that reads; `choose_notices` limits them."""
-
-
-def load_context_source(tx: Transaction, task: Task, options: ContextOptions) -> ContextSource:
-    """Load what a context is built from, but no more than could ever be shown."""
-    store = TaskStore(tx)
-    wanted = 1000 if options.all_checkpoints else options.recent_checkpoints
-    prior, prior_total = store.list_prior(task, _MAX_RELATED_TASKS)
-    siblings, siblings_total = store.list_siblings(task, _MAX_RELATED_TASKS)
-    pending, pending_total = store.list_open_dependencies(task, _MAX_RELATED_TASKS)
-    completed, completed_total = store.list_done_dependencies(task, _MAX_RELATED_TASKS)
-    return ContextSource(
-        workflow=PlanStore(tx).get(task.workflow_id),
-        task=task,
-        checkpoints=CheckpointStore(tx).list_newest(task.id, wanted) if wanted else [],
-        checkpoints_total=task.checkpoints,
-        prior_tasks=prior,
-        prior_total=prior_total,
-        siblings=siblings,
-        siblings_total=siblings_total,
-        dependencies=[*completed, *pending],
-        dependencies_total=pending_total + completed_total,
-        blocked=task.status is TaskStatus.PENDING and pending_total > 0,
-    )
 
 
 def choose_notices(waiting: Sequence[Notice], max_tokens: int) -> list[Notice]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Done
+from deepwork.call import is_person
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.notices.responses import NoticeView
 from deepwork.notices.service import carry_after_reading, carry_notices
 from deepwork.plans.claims import ClaimService, LockedTask
+from deepwork.plans.context_loading import load_context_source
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
@@ -29,6 +31,7 @@ from deepwork.plans.responses import (
     PlanTaskView,
     Replan,
 )
+from deepwork.plans.rules.attempts import count_attempts, require_attempts_left
 from deepwork.plans.rules.transitions import check_task_transition, require_open
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
 from deepwork.plans.status_answers import TaskUpdated
@@ -36,13 +39,7 @@ from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.plans.task_context import (
-    MIN_TOKENS,
-    ContextOptions,
-    build_context,
-    choose_notices,
-    load_context_source,
-)
+from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, build_context, choose_notices
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.records import copy_with
 from deepwork.tool_declarations import Preset, Traits, tool
@@ -84,6 +81,13 @@ class TaskTools:
                 {"status": "failed"},
                 "Report that a task failed, and why; it can be retried.",
                 without=frozenset({"outcome"}),
+            ),
+            "retry": Preset(
+                "update-status",
+                {"status": "pending"},
+                "Let a failed task be tried again, with new attempts; acts as a person.",
+                without=frozenset({"outcome_detail", "error", "agent_id", "claim_epoch"}),
+                as_person=True,
             ),
             "skip": Preset(
                 "update-status",
@@ -173,6 +177,8 @@ class TaskTools:
             moved = self._apply_status(tx, work, status, outcome=outcome, error=error)
             if moved.status is work.task.status:
                 return TaskUpdated(notices=_carry_notices(tx, work))
+            if moved.status is TaskStatus.PENDING and outcome:
+                self._add_checkpoint(tx, work, CheckpointType.DECISION, outcome, detail={"by": tx.caller})
             if moved.status is TaskStatus.FAILED:
                 moved = copy_with(moved, error=error, outcome_detail=outcome_detail)
             elif moved.status.is_done:
@@ -201,6 +207,7 @@ class TaskTools:
                     f"Task {task.name!r} is {task.status}; only failed or running tasks can be replanned.",
                     suggestion="Set the plan of a pending task with {tool:task_set_plan}.",
                 )
+            require_attempts_left(task, TaskStatus.PENDING, is_by_person=is_person(tx.caller))
             fields = check_object("new_plan", new_plan.model_dump(exclude_none=True))
             detail = {
                 "reason": reason,
@@ -215,6 +222,7 @@ class TaskTools:
             planned = copy_with(
                 task, plan=fields, status=status, outcome=None, outcome_detail=None, error=None
             )
+            planned = count_attempts(task, planned, is_by_person=is_person(tx.caller))
             if not is_its_own:
                 claims.end_claim(task)
                 planned = copy_with(planned, claimed_by=None, finished_at=None)
@@ -371,14 +379,17 @@ class TaskTools:
         )
         if status is None:
             return task
+        is_by_person = is_person(tx.caller)
+        require_attempts_left(task, status, is_by_person=is_by_person)
         begins = task.status.can_start and status not in (TaskStatus.SKIPPED, TaskStatus.PENDING)
-        return copy_with(
+        changed = copy_with(
             task,
             status=status,
             attempts=task.attempts + begins,
             started_at=self._compute_start_time(tx, work, status) if begins else task.started_at,
             finished_at=tx.now if status.is_done or status is TaskStatus.FAILED else None,
         )
+        return count_attempts(task, changed, is_by_person=is_by_person)
 
     def _compute_start_time(self, tx: Transaction, work: LockedTask, status: TaskStatus) -> int:
         """Return when work started: now, or at the claim if the first report is that the task has ended."""

@@ -62,6 +62,7 @@ def parse_task(written: Mapping[str, Any]) -> Outline:
         estimated_complexity=None if complexity is None else Complexity(complexity),
         files_likely_affected=_to_strings(written.get("files_likely_affected")),
         required_capabilities=_to_strings(written.get("required_capabilities")),
+        max_attempts=written.get("max_attempts"),
     )
 
 

@@ -57,6 +57,9 @@ class TaskDefinition(DefinitionModel):
     )
     files_likely_affected: list[_Text] = Field([], description='Write a list of patterns, such as "src/**".')
     required_capabilities: list[_Name] = Field([], description="Write a list of names.")
+    max_attempts: int = Field(
+        3, ge=1, le=1000, description="Write how often it may fail before it waits for a person."
+    )
 
 
 class TemplateDefinition(DefinitionModel):

@@ -9,7 +9,7 @@ from deepwork.database.transaction import Database, Transaction, join_transactio
 from deepwork.errors import Code, DefinitionError, InvalidInput, NotAllowed, NotFound
 from deepwork.files.problems import find_nearest
 from deepwork.names import new_id
-from deepwork.plans.models import Complexity, Outline, SourceType, Task
+from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Complexity, Outline, SourceType, Task
 from deepwork.plans.plan_tools import Parallelism, PlanTools
 from deepwork.plans.planning import Planner
 from deepwork.plans.rules.graph import MAX_TASKS
@@ -185,6 +185,7 @@ def _load_plan_tasks(tx: Transaction, workflow_id: str) -> list[Outline]:
             estimated_complexity=_get_complexity(task),
             files_likely_affected=task.files,
             required_capabilities=tuple(sorted(task.required_capabilities)),
+            max_attempts=None if task.max_attempts == DEFAULT_MAX_ATTEMPTS else task.max_attempts,
         )
         for task in sorted(tasks, key=lambda task: task.position)
     ]

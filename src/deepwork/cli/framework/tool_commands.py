@@ -137,6 +137,7 @@ def build_command(
         as_person: bool = False,
         **given: Any,
     ) -> None:
+        as_person = as_person or (preset is not None and preset.as_person)
         if as_person and acts_as in optional and given.get(acts_as):
             raise click.UsageError("--agent-id and --as-person are mutually exclusive.")
         arguments = preset_arguments | _build_arguments(given)
@@ -159,7 +160,8 @@ def build_command(
 
     help_text = preset.help if preset else _build_help(spec, overrides)
     run = run if spec.read_only else key_option(run)
-    if (acts_as in optional or spec.declaration.for_people) and not overrides.is_by_person:
+    can_choose = acts_as in optional - left_out or spec.declaration.for_people
+    if can_choose and not overrides.is_by_person and not (preset and preset.as_person):
         run = person_option(run)
     made = click.command(name, cls=ToolCommand, help="\n\n".join(filter(None, [help_text, overrides.note])))(
         run

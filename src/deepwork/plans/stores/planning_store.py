@@ -31,10 +31,18 @@ class PlanningStore:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def add_tasks(self, workflow_id: str, tasks: Sequence[NewTask], edges: Iterable[tuple[str, str]]) -> None:
+    def add_tasks(
+        self,
+        workflow_id: str,
+        tasks: Sequence[NewTask],
+        edges: Iterable[tuple[str, str]],
+        *,
+        max_attempts: int,
+    ) -> None:
         """Store new tasks and their edges: pairs of a task and one it waits for."""
         now = self._tx.now
-        self._tx.insert_tuples("plan_tasks", _NEW_COLUMNS, [_to_values(workflow_id, it, now) for it in tasks])
+        rows = [_to_values(workflow_id, it, now, max_attempts) for it in tasks]
+        self._tx.insert_tuples("plan_tasks", _NEW_COLUMNS, rows)
         able = [task for task in tasks if task.outline.required_capabilities]
         needs = [build_capability_rows(task.id, task.outline.required_capabilities) for task in able]
         self._tx.insert_many("plan_capabilities", [row for rows in needs for row in rows])
@@ -101,11 +109,12 @@ class PlanningStore:
 _NEW_COLUMNS = (
     *("id", "workflow_id", "position", "name", "description", "sequence", "parallel_group", "is_explicit"),
     *("open_dependencies", "context", "status", "attempts", "checkpoints", "created_at", "updated_at"),
+    "max_attempts",
 )
 """The columns of a new task, without those that start empty."""
 
 
-def _to_values(workflow_id: str, task: NewTask, now: int) -> tuple[Any, ...]:
+def _to_values(workflow_id: str, task: NewTask, now: int, max_attempts: int) -> tuple[Any, ...]:
     outline = task.outline
     return (
         task.id,
@@ -123,6 +132,7 @@ def _to_values(workflow_id: str, task: NewTask, now: int) -> tuple[Any, ...]:
         0,
         now,
         now,
+        outline.max_attempts or max_attempts,
     )
 
 

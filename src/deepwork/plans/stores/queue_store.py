@@ -116,7 +116,10 @@ class QueueStore:
         `free_levels` are the sequences whose next lower one is done. With `capabilities`, only tasks that
         require no others.
         """
-        condition = f"workflow_id = :id AND status = :status AND claimed_by IS NULL AND {UNBLOCKED}"
+        condition = (
+            "workflow_id = :id AND status = :status AND claimed_by IS NULL AND failures < max_attempts"
+            f" AND {UNBLOCKED}"
+        )
         values: Row = {"id": workflow_id, "status": status, "levels": list(free_levels)}
         if capabilities is not None:
             condition += f" AND {_HAS_CAPABILITIES_CONDITION.format('plan_tasks')}"
@@ -127,6 +130,15 @@ class QueueStore:
         if total == limit:
             total = self._tx.fetch_value(f"SELECT count(*) FROM plan_tasks WHERE {condition}", **values)
         return [read_task(row) for row in rows], total
+
+    def list_waiting_for_person(self, workflow_id: str, limit: int) -> list[str]:
+        """Return the ids of failed tasks without attempts left, in plan order."""
+        sql = """
+            SELECT id FROM plan_tasks
+             WHERE workflow_id = :id AND status = 'failed' AND failures >= max_attempts
+             ORDER BY sequence, position LIMIT :limit
+        """
+        return [row["id"] for row in self._tx.fetch_all(sql, id=workflow_id, limit=limit)]
 
     def list_ready_anywhere(
         self, order: QueueOrder, capabilities: Collection[str], limit: int
@@ -252,6 +264,7 @@ _READY_IN_ALL_WORKFLOWS_SQL = f"""
                  GROUP BY p.id, p.created_at, p.created_seq, t.sequence) AS counted
     ), ready AS (
         {_READY_TASKS_SQL} AND t.status IN ('pending', 'failed') AND t.claimed_by IS NULL
+               AND t.failures < t.max_attempts
         UNION ALL
         {_READY_TASKS_SQL} AND t.id IN :lapsed
     )

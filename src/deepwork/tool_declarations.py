@@ -48,6 +48,12 @@ class ToolDeclaration(NamedTuple):
     """
     may_become_task: bool = False
     """Whether a slow call may be answered with a task of MCP, which goes on while the client polls it."""
+    waits_with: str | None = None
+    """The parameter with which a call waits for a change; such a call is treated as `long_running`."""
+
+    def may_take_long(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments, which are not validated yet, runs programs or waits."""
+        return self.long_running or bool(self.waits_with and arguments.get(self.waits_with))
 
 
 class InTransaction(Generic[Answer]):
@@ -105,6 +111,7 @@ def tool(
     offered_on_read_only_server: bool = False,
     long_running: bool = False,
     may_become_task: bool = False,
+    waits_with: str | None = None,
 ) -> Callable[[Method], Method]:
     """Declare a method as a tool. A tool with the scope `read` is read-only."""
     is_read_only = scope == "read" if read_only is None else read_only
@@ -119,6 +126,7 @@ def tool(
         offered_on_read_only_server=offered_on_read_only_server,
         long_running=long_running,
         may_become_task=may_become_task,
+        waits_with=waits_with,
     )
 
     def declare(method: Method) -> Method:

@@ -46,6 +46,7 @@ from deepwork.plans.stores.task_store import TaskStore
 from deepwork.records import copy_with
 
 _MAX_NAMED = 3
+_START = 'task_update_status(status="in_progress") when you start'
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class ClaimService:
         if agent.unregistered_at is not None:
             return _build_refusal("offline", f"Agent {agent.id!r} has unregistered; register again.")
         if lease and holder:
-            return self._add_workspace(workflow, task, _build_grant(lease))
+            return self._add_workspace(workflow, task, _build_grant(lease, task))
         others = self._find_active_tasks(workflow, task)
         refusal = self._find_refusal(workflow, task, others)
         return refusal or self._add_workspace(
@@ -294,10 +295,11 @@ class ClaimService:
         self, workflow: Workflow, task: Task, agent: Agent, conflicts: Sequence[ActiveTask]
     ) -> Claimed:
         lease = self._leases.take(task.id, agent.id, is_free=True)
-        self._assign(task, agent, lease)
+        assigned = self._assign(task, agent, lease)
         PlanRecorder(self._tx, agent.id).update_workflow_status(workflow, any_started=True, may_be_done=False)
         return _build_grant(
             lease,
+            assigned,
             warning=" ".join(_list_warnings(task, conflicts)) or None,
             conflicts_with=[other.id for other in conflicts] or None,
         )
@@ -408,9 +410,16 @@ def _list_warnings(task: Task, conflicts: Sequence[ActiveTask]) -> Iterator[str]
         yield f"It was {task.status} without a claim: someone may be working on it."
 
 
-def _build_grant(lease: Lease | None, **more: Any) -> Claimed:
+def _build_grant(lease: Lease | None, task: Task, **more: Any) -> Claimed:
     assert lease is not None, "the workflow is locked, and nobody held the task"
-    return Claimed(success=True, claim_epoch=lease.epoch, lease_expires_at=lease.until, **more)
+    return Claimed(
+        success=True,
+        claim_epoch=lease.epoch,
+        lease_expires_at=lease.until,
+        status=task.status,
+        next_step=_START if task.status is TaskStatus.PENDING else None,
+        **more,
+    )
 
 
 def _build_refusal(reason: RefusalReason, message: str, **more: Any) -> Claimed:

@@ -19,15 +19,14 @@ from deepwork.plans.interfaces import RepositoryRegistry
 from deepwork.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
 from deepwork.plans.notices import notify_of_plan_status
 from deepwork.plans.planning import Planner
+from deepwork.plans.queue_responses import NextTasks, ProgressView
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
     HistoryEntry,
-    NextTasks,
     PlanList,
     PlanSet,
     PlanTaskView,
     PlanView,
-    ProgressView,
     Replanned,
     TaskAdded,
     TaskLine,
@@ -45,6 +44,7 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_relations import load_task_relations
+from deepwork.plans.waiting import MAX_WAIT_SECONDS, wait_for_tasks
 from deepwork.text_budget import tokens
 from deepwork.text_budget.lines import truncate_to_line
 from deepwork.tool_declarations import Traits, WhenFalse, tool
@@ -279,18 +279,23 @@ class PlanTools:
                 recorder.record_history(id, None, "parallelism", before=before, after=after)
             return Done()
 
-    @tool("read")
+    @tool("read", waits_with="wait_seconds")
     def workflow_next_tasks(
         self,
         workflow_id: Id,
         include_failed: Annotated[bool, Field(description="Offer failed tasks again")] = True,
         limit: Annotated[Limit200 | None, Field(description="Default: 20, or max_parallel_tasks")] = None,
+        wait_seconds: Annotated[int, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0,
     ) -> NextTasks:
         """List tasks that can start now: unclaimed, with all dependencies done."""
-        with self._database.reading() as tx:
-            workflow = PlanStore(tx).get(workflow_id)
-            offered = limit or min(MAX_LIMIT, max(DEFAULT_LIMIT, workflow.max_parallel_tasks))
-            return Scheduler(tx).list_next_tasks(workflow, include_failed=include_failed, limit=offered)
+
+        def look() -> NextTasks:
+            with self._database.reading() as tx:
+                workflow = PlanStore(tx).get(workflow_id)
+                offered = limit or min(MAX_LIMIT, max(DEFAULT_LIMIT, workflow.max_parallel_tasks))
+                return Scheduler(tx).list_next_tasks(workflow, include_failed=include_failed, limit=offered)
+
+        return wait_for_tasks(self._database, look, wait_seconds) if wait_seconds else look()
 
     @tool("read")
     def workflow_progress(self, workflow_id: Id, limit: Limit1000 = 100) -> ProgressView:

@@ -306,6 +306,9 @@ class Claimed(Answer):
     reason: RefusalReason | None = None
     message: str | None = None
     already_claimed_by: str | None = None
+    status: TaskStatus | None = None
+    next_step: str | None = None
+    """What to call next, if the task is not started yet."""
     claim_epoch: int | None = None
     lease_expires_at: int | None = None
     conflicts_with: list[str] | None = None
@@ -316,6 +319,8 @@ class Claimed(Answer):
     builds_on: list[str] | None = None
     unmerged: list[str] | None = None
     warning: str | None = None
+    context: dict[str, Any] | None = None
+    """What task_load_context answers, if it was asked for."""
 
     def revise(self, outcome: ActionOutcome) -> Self:
         """Replace the workspace; after the commit, because creating its tree may fail."""
@@ -333,83 +338,6 @@ class Claimed(Answer):
                 "warning": warnings or None,
             }
         )
-
-
-class NextTask(Answer):
-    """A task that can start now."""
-
-    id: str
-    name: str
-    description: str
-    status: TaskStatus
-    sequence: int
-    can_parallelize: bool
-    parallel_group: str | None = None
-    parallel_with: list[str] | None = None
-    dependencies_completed: list[str]
-    conflicts_with: list[str] | None = None
-    attempts: int | None = None
-    last_error: str | None = None
-
-
-class NextTasks(Answer):
-    tasks: list[NextTask]
-    max_parallel: int
-    running: int
-    recommended_count: int
-    total_available: int
-    workflow_status: PlanStatus
-    all_complete: bool
-    needs_person: list[str] | None = None
-    reason: str | None = None
-    warning: str | None = None
-
-
-class AvailableTask(Answer):
-    """A task that the agent can claim."""
-
-    id: str
-    workflow_id: str
-    name: str
-    description: str
-    status: TaskStatus
-    sequence: int
-    parallel_group: str | None = None
-    context: dict[str, Any]
-    attempts: int
-    at_limit: bool | None = None
-    conflicts_with: list[str] | None = None
-
-
-class AvailableTasks(Answer):
-    tasks: list[AvailableTask]
-    total_available: int
-
-
-class BlockedTask(Answer):
-    id: str
-    name: str
-    blocked_by: list[str]
-    blocked_by_total: int | None = None
-
-
-class GroupProgress(Answer):
-    group_id: str
-    task_count: int
-    completed: int
-
-
-class ProgressView(Answer):
-    total_tasks: int
-    by_status: dict[TaskStatus, int]
-    completed_sequence: int
-    current_sequence: int
-    blocked_tasks: list[BlockedTask]
-    blocked_total: int
-    parallel_groups: list[GroupProgress]
-    parallel_groups_total: int | None = None
-    estimated_remaining: int
-    estimated_remaining_ms: int | None = None
 
 
 class PendingDependency(Answer):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from deepwork.agents.models import Agent
+from deepwork.agents.store import AgentStore
 from deepwork.database.transaction import Transaction
-from deepwork.plans.models import FileConflicts, Task, TaskStatus, Workflow
-from deepwork.plans.responses import (
+from deepwork.plans.models import FileConflicts, PlanStatus, Task, TaskStatus, Workflow
+from deepwork.plans.queue_responses import (
     AvailableTask,
     AvailableTasks,
     BlockedTask,
@@ -21,7 +22,9 @@ from deepwork.plans.responses import (
 from deepwork.plans.rules.file_overlaps import OverlapIndex
 from deepwork.plans.rules.graph import recommend_count, warn_of_waiting_tasks
 from deepwork.plans.rules.levels import Levels
-from deepwork.plans.rules.transitions import derive_released_status
+from deepwork.plans.rules.transitions import derive_released_status, describe_pause
+from deepwork.plans.rules.waiting_reasons import explain_no_tasks
+from deepwork.plans.status_answers import NextTaskName
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.queue_store import QueueOrder, QueueStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -55,6 +58,31 @@ class Scheduler:
 
     def list_next_tasks(self, workflow: Workflow, *, include_failed: bool, limit: int) -> NextTasks:
         """List the tasks that could start now, those without file conflicts first."""
+        found = self._find_startable(workflow, include_failed=include_failed, limit=limit)
+        levels, is_given_out = found.levels, workflow.status.hands_out_tasks
+        offered = self._build_next_tasks(found) if is_given_out else []
+        waiting = self._list_waiting_for_person(workflow, levels)
+        return NextTasks(
+            tasks=offered,
+            max_parallel=workflow.max_parallel_tasks,
+            running=len(found.running),
+            recommended_count=found.room if is_given_out else 0,
+            total_available=found.total if is_given_out else 0,
+            workflow_status=workflow.status,
+            all_complete=levels.all_complete,
+            needs_person=waiting or None,
+            reason=None if offered else self._explain_empty_list(workflow, found, waiting),
+            warning=warn_of_waiting_tasks(found.free - found.room, workflow.max_parallel_tasks)
+            if is_given_out
+            else None,
+        )
+
+    def list_next_names(self, workflow: Workflow, limit: int) -> list[NextTaskName]:
+        """List the first tasks to claim now, without failed ones; none if the parallel limit is reached."""
+        found = self._find_startable(workflow, include_failed=False, limit=limit)
+        return [NextTaskName(id=task.id, name=task.name) for task in found.offered] if found.room else []
+
+    def _find_startable(self, workflow: Workflow, *, include_failed: bool, limit: int) -> _Startable:
         levels = Levels(self._tasks.count_by_status(workflow.id))
         running, expired = self.list_active(workflow.id)
         # More tasks than requested are read only if file conflicts may reorder them.
@@ -63,29 +91,27 @@ class Scheduler:
             workflow, levels, expired, include_failed=include_failed, max_considered=most
         )
         conflicts = _find_conflicts(workflow, considered, running)
-        offered = sorted(considered, key=lambda task: task.id in conflicts)[:limit]
-        is_given_out = workflow.status.hands_out_tasks
-        waiting = self._list_waiting_for_person(workflow, levels)
         free = len(considered) - len(conflicts) if conflicts else total
-        room = recommend_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running))
-        return NextTasks(
-            tasks=self._build_next_tasks(
-                offered, conflicts, any_done=levels.any_done, has_room=room + len(running) > 1
-            )
-            if is_given_out
-            else [],
-            max_parallel=workflow.max_parallel_tasks,
-            running=len(running),
-            recommended_count=room if is_given_out else 0,
-            total_available=total if is_given_out else 0,
-            workflow_status=workflow.status,
-            all_complete=levels.all_complete,
-            needs_person=waiting or None,
-            reason=_explain_missing_attempts(waiting if not considered else [])
-            if is_given_out
-            else f"The workflow is {workflow.status}; its tasks cannot be claimed.",
-            warning=warn_of_waiting_tasks(free - room, workflow.max_parallel_tasks) if is_given_out else None,
+        return _Startable(
+            levels=levels,
+            running=running,
+            offered=sorted(considered, key=lambda task: task.id in conflicts)[:limit],
+            conflicts=conflicts,
+            total=total,
+            free=free,
+            room=recommend_count(free, max_parallel=workflow.max_parallel_tasks, running=len(running)),
         )
+
+    def _explain_empty_list(self, workflow: Workflow, found: _Startable, waiting: Sequence[str]) -> str:
+        if waiting and workflow.status.hands_out_tasks and not found.running:
+            return _explain_missing_attempts(waiting)
+        if workflow.status is PlanStatus.PAUSED:
+            pause = describe_pause(workflow, PlanStore(self._tx).find_pause(workflow.id))
+            return f"{pause} Its tasks cannot be claimed."
+        running = found.running[:_MAX_NAMES_PER_TASK]
+        names = AgentStore(self._tx).get_names([task.claimed_by for task in running if task.claimed_by])
+        held = [(task.name, names.get(task.claimed_by or "")) for task in running]
+        return explain_no_tasks(workflow.status, found.levels.by_status, held, len(found.running))
 
     def _list_waiting_for_person(self, workflow: Workflow, levels: Levels) -> list[str]:
         has_failed = levels.by_status[TaskStatus.FAILED] > 0
@@ -196,14 +222,14 @@ class Scheduler:
             total += count + len(again)
         return found, total
 
-    def _build_next_tasks(
-        self, offered: Sequence[Task], conflicts: dict[str, list[str]], *, any_done: bool, has_room: bool
-    ) -> list[NextTask]:
+    def _build_next_tasks(self, found: _Startable) -> list[NextTask]:
         completed = (
-            self._queue.list_completed_dependency_names(offered, _MAX_NAMES_PER_TASK + 7) if any_done else {}
+            self._queue.list_completed_dependency_names(found.offered, _MAX_NAMES_PER_TASK + 7)
+            if found.levels.any_done
+            else {}
         )
         groups: dict[str | None, list[str]] = {}
-        for task in offered:
+        for task in found.offered:
             if task.parallel_group:
                 groups.setdefault(task.parallel_group, []).append(task.id)
         return [
@@ -213,16 +239,35 @@ class Scheduler:
                 description=truncate_to_line(task.description, _MAX_DESCRIPTION_LENGTH) or "",
                 status=task.status,
                 sequence=task.sequence,
-                can_parallelize=task.parallel_group is not None or (has_room and task.id not in conflicts),
+                can_parallelize=task.parallel_group is not None or found.can_run_beside_others(task),
                 parallel_group=task.parallel_group,
                 parallel_with=_select_others(groups.get(task.parallel_group, ()), task.id) or None,
                 dependencies_completed=completed.get(task.id, []),
-                conflicts_with=conflicts.get(task.id),
+                conflicts_with=found.conflicts.get(task.id),
                 attempts=task.attempts or None,
                 last_error=truncate_to_line(task.error),
             )
-            for task in offered
+            for task in found.offered
         ]
+
+
+@dataclass(frozen=True)
+class _Startable:
+    """The tasks of a workflow that could start now, and what they meet."""
+
+    levels: Levels
+    running: list[Task]
+    offered: list[Task]
+    conflicts: dict[str, list[str]]
+    """The running tasks that share files with each."""
+    total: int
+    free: int
+    """How many have no such conflict."""
+    room: int
+    """How many should start now."""
+
+    def can_run_beside_others(self, task: Task) -> bool:
+        return self.room + len(self.running) > 1 and task.id not in self.conflicts
 
 
 class _Offer(NamedTuple):
@@ -233,10 +278,8 @@ class _Offer(NamedTuple):
     at_limit: bool
 
 
-def _explain_missing_attempts(waiting: Sequence[str]) -> str | None:
-    """Explain why nothing is offered, if that is because of failed tasks without attempts left."""
-    if not waiting:
-        return None
+def _explain_missing_attempts(waiting: Sequence[str]) -> str:
+    """Explain why nothing is offered: these tasks failed and have no attempts left."""
     return (
         f"Failed tasks without attempts left wait for a person: {', '.join(waiting[:_MAX_NAMES_PER_TASK])}"
         f"{' and more' if len(waiting) > _MAX_NAMES_PER_TASK else ''}. `deepwork tasks retry ID` gives one"

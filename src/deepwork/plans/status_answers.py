@@ -17,9 +17,16 @@ class UncommittedFiles(Answer):
     total: int
 
 
-class TaskUpdated(Done):
-    """A changed task, and what was left in its worktree when it was completed."""
+class NextTaskName(Answer):
+    id: str
+    name: str
 
+
+class TaskUpdated(Done):
+    """A changed status; after the end of a task also what comes next, and what was left in its worktree."""
+
+    next_tasks: list[NextTaskName] | None = None
+    all_complete: bool | None = None
     uncommitted: UncommittedFiles | None = None
     commit: str | None = None
     """The commit that deepwork made of the uncommitted work, if the plan says so."""

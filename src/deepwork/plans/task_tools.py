@@ -9,7 +9,7 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Done
 from deepwork.call import is_person
-from deepwork.database.transaction import Database, Transaction
+from deepwork.database.transaction import Database, Transaction, join_transaction
 from deepwork.errors import NotAllowed
 from deepwork.notices.responses import NoticeView
 from deepwork.notices.service import carry_after_reading, carry_notices
@@ -18,9 +18,9 @@ from deepwork.plans.context_loading import load_context_source
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
+from deepwork.plans.queue_responses import AvailableTasks
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import (
-    AvailableTasks,
     CheckpointAdded,
     Checkpoints,
     CheckpointView,
@@ -40,9 +40,11 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, build_context, choose_notices
+from deepwork.plans.task_endings import build_status_answer
+from deepwork.plans.task_presets import TASK_PRESETS
 from deepwork.plans.task_relations import load_task_relations
 from deepwork.records import copy_with
-from deepwork.tool_declarations import Preset, Traits, tool
+from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Text, check_object
 
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
@@ -63,39 +65,7 @@ class TaskTools:
         toolset="plans",
         one_transaction=True,
         aliases={"show": "get", "context": "load-context", "available": "get-available"},
-        presets={
-            "start": Preset(
-                "update-status",
-                {"status": "in_progress"},
-                "Start a task, or resume a paused one.",
-                without=frozenset({"outcome", "outcome_detail", "error"}),
-            ),
-            "done": Preset(
-                "update-status",
-                {"status": "completed"},
-                "Report that a task is done, and its outcome.",
-                without=frozenset({"error"}),
-            ),
-            "fail": Preset(
-                "update-status",
-                {"status": "failed"},
-                "Report that a task failed, and why; it can be retried.",
-                without=frozenset({"outcome"}),
-            ),
-            "retry": Preset(
-                "update-status",
-                {"status": "pending"},
-                "Let a failed task be tried again, with new attempts; acts as a person.",
-                without=frozenset({"outcome_detail", "error", "agent_id", "claim_epoch"}),
-                as_person=True,
-            ),
-            "skip": Preset(
-                "update-status",
-                {"status": "skipped"},
-                "Skip a task; tasks that wait for it can start.",
-                without=frozenset({"error"}),
-            ),
-        },
+        presets=TASK_PRESETS,
     )
 
     def __init__(
@@ -183,11 +153,11 @@ class TaskTools:
                 moved = copy_with(moved, error=error, outcome_detail=outcome_detail)
             elif moved.status.is_done:
                 moved = copy_with(moved, outcome=outcome, outcome_detail=outcome_detail, error=None)
-            self._save(tx, claims, work, moved, reason=error or outcome)
+            workflow = self._save(tx, claims, work, moved, reason=error or outcome)
             notify_of_task_status(tx, work.task, work.holder, moved.status, error or outcome)
             if moved.status is TaskStatus.COMPLETED and self._workspaces:
                 self._workspaces.finish_task(tx, work.workflow, moved)
-            return TaskUpdated(notices=_carry_notices(tx, work))
+            return build_status_answer(tx, workflow, moved.status, _carry_notices(tx, work))
 
     @tool("work", acts_as="agent_id")
     def task_replan(
@@ -310,10 +280,24 @@ class TaskTools:
             )
 
     @tool("work", acts_as="agent_id", idempotent=True)
-    def task_claim(self, task_id: Id, agent_id: Id) -> Claimed:
+    def task_claim(
+        self,
+        task_id: Id,
+        agent_id: Id,
+        start: Annotated[bool, Field(description="Also set it in_progress")] = False,
+        include_context: bool = False,
+    ) -> Claimed:
         """Claim a task for an agent unless another holds it; any call by the agent renews the claim."""
         with self._database.transaction() as tx, ClaimService(tx, self._presence, self._workspaces) as claims:
-            return claims.claim(task_id, agent_id)
+            claimed = claims.claim(task_id, agent_id)
+            if claimed.success and start:
+                work = self._lock_for_change(claims, task_id, agent_id, claimed.claim_epoch)
+                self._save(tx, claims, work, self._apply_status(tx, work, TaskStatus.IN_PROGRESS))
+                claimed = claimed.model_copy({"status": TaskStatus.IN_PROGRESS, "next_step": None})
+            if claimed.success and include_context:
+                with join_transaction(tx):
+                    claimed = claimed.model_copy({"context": self.task_load_context(task_id)})
+            return claimed
 
     @tool("work", acts_as="agent_id", for_people=True)
     def task_release(self, task_id: Id, agent_id: Id, reason: str | None = None) -> Done:
@@ -405,8 +389,8 @@ class TaskTools:
         work: LockedTask,
         changed: Task,
         reason: str | None = None,
-    ) -> None:
-        """Save the change and its consequences for the claim, the dependents and the workflow."""
+    ) -> Workflow:
+        """Save the change and its consequences for the claim, the dependents and the workflow it returns."""
         before, status = work.task, changed.status
         if status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS):
             before = claims.claim_on_start(work, status)
@@ -424,7 +408,7 @@ class TaskTools:
             TaskStore(tx).unblock_dependents(changed.id)
             workflow = recorder.record_completion(workflow, changed)
         starts = status not in (TaskStatus.PENDING, TaskStatus.SKIPPED)
-        recorder.update_workflow_status(workflow, any_started=starts, may_be_done=status.is_done)
+        return recorder.update_workflow_status(workflow, any_started=starts, may_be_done=status.is_done)
 
     def _add_checkpoint(
         self, tx: Transaction, work: LockedTask, type: CheckpointType, summary: str, *, detail: dict[str, Any]

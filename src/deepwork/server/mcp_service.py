@@ -83,12 +83,13 @@ class McpService:
             return request.method == "tools/list"
         spec = self._get_spec(request)
         is_read = spec is not None and spec.read_only and spec.one_transaction
-        return is_read and self._is_local and self.app.has_open_store
+        return is_read and self._is_local and self.app.has_open_store and not self.is_long(request)
 
     def is_long(self, request: Request) -> bool:
-        """Whether a call runs programs, or waits for a lock."""
-        spec = self._get_spec(request)
-        return spec is not None and spec.declaration.long_running
+        """Whether a call runs programs, or waits for a lock or a change; its arguments may be anything."""
+        spec, arguments = self._get_spec(request), request.params.get("arguments")
+        given = arguments if isinstance(arguments, dict) else {}
+        return spec is not None and spec.declaration.may_take_long(given)
 
     def may_become_task(self, request: Request) -> bool:
         """Whether a call's tool declares that it may be answered with a task."""
@@ -164,7 +165,7 @@ class McpService:
         )
 
     def _invoke(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> Any:
-        if spec.declaration.long_running:  # it stops early once nobody waits for its answer
+        if spec.declaration.may_take_long(arguments):  # it stops early once nobody waits for its answer
             call = replace(call, is_wanted=lambda: not request.is_cancelled)
         if request.can_report:
             call = replace(call, report_progress=request.report_progress)

@@ -31,9 +31,11 @@ from deepwork.plans.stores.task_rows import (
 )
 
 _NO_LIMIT = 1_000_000
-_LAST_HOLDER_SQL = """CASE WHEN claimed_by IS NOT NULL THEN claimed_by
-    WHEN plan_tasks.status <> 'pending' THEN (
-    SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END"""
+_LAST_HOLDER_SQL = """
+    CASE WHEN claimed_by IS NOT NULL THEN claimed_by
+         WHEN plan_tasks.status <> 'pending' THEN (
+              SELECT agent_id FROM plan_claims WHERE task_id = plan_tasks.id ORDER BY epoch DESC LIMIT 1) END
+"""
 
 
 class ClaimHistory(NamedTuple):
@@ -189,7 +191,7 @@ class TaskStore:
     ) -> tuple[list[Task], int]:
         """Return the matching tasks after this position in plan order, and how many match in all.
 
-        `agent_name` selects tasks that agents of that name hold or held when they ended, `since` those
+        `agent_name` selects tasks that agents of that name hold, or held when they ended, `since` those
         changed since that time.
         """
         held = f"(SELECT name FROM agents WHERE agents.id = {_LAST_HOLDER_SQL}) = :agent_name"

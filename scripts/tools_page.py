@@ -68,7 +68,7 @@ def load_registry() -> dict[str, ToolSpec]:
 
 def count_tokens(spec: ToolSpec) -> int:
     """Count the tokens that a tool's definition costs in every session."""
-    shown = {"name": spec.name, "description": spec.description, "inputSchema": spec.input_schema}
+    shown = {"name": spec.name, "description": spec.listed_description, "inputSchema": spec.listed_schema}
     return int(openai.o200k_base().count(json.dumps(shown, separators=(",", ":"))))
 
 
@@ -95,7 +95,7 @@ def _render_section(spec: ToolSpec) -> str:
     ]
     table = "| parameter | type | required | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     answer = f"Answers {_format_answer(spec)}.\n" if _format_answer(spec) else ""
-    return f"### `{spec.name}`\n\n{spec.description}{marks}\n\n{table}\n{answer}"
+    return f"### `{spec.name}`\n\n{spec.listed_description}{marks}\n\n{table}\n{answer}"
 
 
 def _format_type(shape: dict[str, object]) -> str:

@@ -39,6 +39,8 @@ def test_a_free_task_can_be_claimed(world: World):
         "success": True,
         "claim_epoch": 1,
         "lease_expires_at": world.clock.now + LEASE_MS,
+        "status": "pending",
+        "next_step": 'task_update_status(status="in_progress") when you start',
     }
     assert plan.get_task("a")["assigned_agent_id"] == agent
     assert plan.get_task("a")["status"] == "pending", "a claim is not progress"
@@ -260,7 +262,7 @@ def test_overlapping_files_can_be_ignored(world: World):
 
     answer = plan.claim("route", world.register_agent())
 
-    assert set(answer) == {"success", "claim_epoch", "lease_expires_at"}
+    assert set(answer) == {"success", "claim_epoch", "lease_expires_at", "status", "next_step"}
 
 
 def test_files_are_free_again_when_their_task_ends(world: World):

@@ -65,7 +65,7 @@ def test_a_schema_is_small_and_flat(registry: dict[str, ToolSpec]):
             "status": {"type": "string", "enum": ["online", "offline", "busy"]},
             "current_task_id": {"type": ["string", "null"], "description": "null clears it"},
             "workspace_path": {"type": "string"},
-            "metadata": {"type": "object", "description": "Merged into existing metadata"},
+            "metadata": {"type": "object", "description": "Merged"},
         },
         "required": ["id"],
     }

@@ -19,7 +19,7 @@ STATEMENTS = {
     "task_claim": 17,
     "task_update_status in_progress": 14,
     "checkpoint_add": 14,
-    "task_update_status completed": 19,
+    "task_update_status completed": 22,
 }
 """By tool, on SQLite; PostgreSQL appends the audit entry with one statement less.
 

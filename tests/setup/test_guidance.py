@@ -12,6 +12,7 @@ from rs_bpe.bpe import openai
 
 from deepwork.config import load_settings
 from deepwork.server.application import Application
+from deepwork.server.instructions import build_instructions
 from deepwork.server.toolsets import select_tools
 from deepwork.setup import guidance
 from deepwork.setup.jsonc import UnreadableText
@@ -42,10 +43,20 @@ def _list_offered(toolset: str, folder, known: dict[str, set[str]] = {}) -> set[
     return known[toolset]
 
 
-def test_guidance_costs_at_most_450_tokens():
+def test_guidance_costs_at_most_200_tokens():
     whole = guidance.insert_section("", guidance.render_section(TOOLSETS))
 
-    assert openai.o200k_base().count(whole) <= 450
+    assert openai.o200k_base().count(whole) <= 200
+
+
+def test_guidance_does_not_repeat_the_instructions_of_the_server():
+    instructions = build_instructions(TOOLSETS)
+
+    sentences = re.split(r"[.:;\n]\s*", guidance.render_section(TOOLSETS))
+    named = set(re.findall(r"`(\w+)`", guidance.render_section(TOOLSETS))) - {"deepwork"}
+
+    assert not [each for each in sentences if len(each) > 20 and each in instructions]
+    assert named == {"get_workflows", "workflow_list", "log_issue"}
 
 
 _pages = st.one_of(

@@ -41,7 +41,7 @@ class AgentTools:
     @tool("work")
     def agent_register(
         self,
-        name: Annotated[Name, Field(description="Human-friendly name")],
+        name: Name,
         runtime: Runtime,
         role: Role = Role.WORKER,
         capabilities: Annotated[list[Name] | None, Field(description="e.g. python, testing")] = None,
@@ -76,10 +76,7 @@ class AgentTools:
 
     @tool("work", acts_as="agent_id", idempotent=True)
     def agent_heartbeat(
-        self,
-        agent_id: Id,
-        current_task_id: Annotated[Id | None, Field(description="Task being worked on")] = None,
-        status: LivingStatus | None = None,
+        self, agent_id: Id, current_task_id: Id | None = None, status: LivingStatus | None = None
     ) -> Heartbeat:
         """Report that an agent is alive: renews its claims; returns those lost, and notices from people."""
         with self._database.transaction() as tx:
@@ -111,9 +108,9 @@ class AgentTools:
         status: AgentStatus | None = None,
         current_task_id: Annotated[Id | None, Field(description="null clears it")] = UNCHANGED,
         workspace_path: str | None = None,
-        metadata: Annotated[dict[str, Any] | None, Field(description="Merged into existing metadata")] = None,
+        metadata: Annotated[dict[str, Any] | None, Field(description="Merged")] = None,
     ) -> Done:
-        """Update an agent's status, task, path or metadata."""
+        """Update an agent."""
         with self._database.transaction() as tx:
             agent = AgentStore(tx).get_for_update(id)
             if current_task_id is not UNCHANGED and current_task_id is not None:
@@ -142,7 +139,7 @@ class AgentTools:
         runtime: str | None = None,
         limit: Limit1000 = 200,
     ) -> AgentList:
-        """List agents, oldest first; filter by status, role or runtime."""
+        """List agents, oldest first."""
         with self._database.reading() as tx:
             agents, total = AgentStore(tx).list_matching(
                 statuses=status,

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from deepwork.jobs.inputs import ReviewVerdict
 
 ReviewKind = Literal["reviewer", "self_review", "override", "person"]
-SessionId = Annotated[str | None, Field(description="Default: the session on top of your stack")]
+SessionId = Annotated[str | None, Field(description="Default: top of your stack")]
 SubmittedOutputs = Annotated[
     dict[str, Any], Field(description="Output name to file path, or to a list of paths for type 'files'")
 ]
@@ -138,7 +138,7 @@ class WorkflowTools:
     def finished_step(
         self,
         outputs: SubmittedOutputs,
-        notes: Annotated[str | None, Field(description="About the work done")] = None,
+        notes: str | None = None,
         quality_review_override_reason: Annotated[
             str | None, Field(description="Skips the review; say why")
         ] = None,
@@ -169,9 +169,7 @@ class WorkflowTools:
         return self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
 
     @tool("work", long_running=True, destructive=True, for_people=True)
-    def abort_workflow(
-        self, explanation: Annotated[Text, Field(description="Why")], session_id: SessionId = None
-    ) -> Aborted:
+    def abort_workflow(self, explanation: Text, session_id: str | None = None) -> Aborted:
         """Abort a workflow; the one it was nested in continues."""
 
         def abort(session: Session, _: bool) -> SessionChange[Aborted]:
@@ -190,7 +188,7 @@ class WorkflowTools:
         return self._state.change(session_id, abort, adopts=False)
 
     @tool("work", long_running=True, destructive=True)
-    def go_to_step(self, step_id: Name, session_id: SessionId = None) -> WentToStep:
+    def go_to_step(self, step_id: Name, session_id: str | None = None) -> WentToStep:
         """Go back to an earlier step; progress from there on is cleared, files are not changed."""
 
         def go_back(session: Session, taken_over: bool) -> SessionChange[WentToStep]:
@@ -226,8 +224,8 @@ class WorkflowTools:
         return view
 
     @tool("read")
-    def validate_outputs(self, outputs: SubmittedOutputs, session_id: SessionId = None) -> Validation:
-        """Check whether finished_step would accept these outputs; nothing is changed or reviewed."""
+    def validate_outputs(self, outputs: dict[str, Any], session_id: str | None = None) -> Validation:
+        """Check outputs as finished_step does, without a review."""
         session = self._state.open(self._state.find(session_id))
         job = self._catalog.get(session.job_name)
         problems, _ = find_problems(self._settings.root, job, session, outputs)

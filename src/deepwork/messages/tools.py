@@ -45,8 +45,8 @@ from deepwork.tool_types import MAX_LIST, Field, Id, Limit200, Name, Text, check
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.messages.inputs import RecipientFilter
 
-Body = Annotated[Text | dict[str, Any], Field(description="Text or an object")]
-UnixMilliseconds = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
+Body = Text | dict[str, Any]
+UnixMilliseconds = Annotated[int, Field(ge=0, description="Unix milliseconds")]
 
 
 class MessageTools:
@@ -152,9 +152,7 @@ class MessageTools:
         thread_id: Annotated[Id | None, Field(description="Both directions of a thread")] = None,
         limit: Limit200 = 20,
         since: Annotated[int | None, Field(ge=0, description="Only after this Unix time")] = None,
-        since_id: Annotated[
-            Id | None, Field(description="Only after this message, oldest first: a cursor for polling")
-        ] = None,
+        since_id: Annotated[Id | None, Field(description="Cursor: only later ones, oldest first")] = None,
     ) -> MessageList:
         """List an agent's messages, newest first. Long bodies are cut; message_get returns all."""
         with self._database.reading() as tx:
@@ -208,7 +206,7 @@ class MessageTools:
     def message_mark_read(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
-        """Mark messages as read; `unknown` lists ids that do not exist."""
+        """Mark messages as read."""
         with self._database.transaction() as tx:
             store = MessageStore(tx)
             _require_recipient(store, message_ids)
@@ -219,7 +217,7 @@ class MessageTools:
     def message_archive(
         self, message_ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_LIST)]
     ) -> Marked:
-        """Archive messages; `unknown` lists ids that do not exist."""
+        """Archive messages."""
         with self._database.transaction() as tx:
             store = MessageStore(tx)
             _require_recipient(store, message_ids)

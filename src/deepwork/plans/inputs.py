@@ -22,10 +22,10 @@ class PlannedTask(_Input):
 
     name: Annotated[str, Field(max_length=MAX_NAME)]
     description: str = ""
-    sequence: Annotated[Sequence, Field(description="Tasks with the same number may run in parallel")] = 1
+    sequence: Annotated[Sequence, Field(description="Equal ones may run in parallel")] = 1
     parallel_group: Name | None = None
     depends_on: Annotated[
-        list[str] | None, Field(description="Task names. Default: all of the next lower sequence")
+        list[str] | None, Field(description="Task names; default: the next lower sequence")
     ] = None
     estimated_complexity: Complexity | None = None
     files_likely_affected: Annotated[list[str] | None, Field(description="Globs")] = None
@@ -51,7 +51,7 @@ class PlannedTask(_Input):
 class Plan(_Input):
     """A whole plan."""
 
-    summary: Annotated[str, Field(min_length=1, description="Brief description")]
+    summary: Annotated[str, Field(min_length=1)]
     approach: str = ""
     tasks: list[PlannedTask]
     risks: list[str] | None = None

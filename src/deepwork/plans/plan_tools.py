@@ -53,7 +53,7 @@ from deepwork.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.plans.inputs import Plan, PlannedTask
 
-Parallelism = Annotated[int, Field(ge=1, le=10_000, description="1 = one after another")]
+Parallelism = Annotated[int, Field(ge=1, le=10_000)]
 
 _MAX_HISTORY_LINES = 50
 
@@ -319,7 +319,7 @@ class PlanTools:
     def workflow_search(
         self, query: Text, limit: Limit200 = 20, workflow_id: Id | None = None
     ) -> SearchResults:
-        """Find workflows, tasks and checkpoints by words in names, descriptions, outcomes and notes."""
+        """Find workflows, tasks and checkpoints by words in their texts."""
         with self._database.reading() as tx:
             if workflow_id is not None:
                 PlanStore(tx).get(workflow_id)

@@ -104,14 +104,9 @@ def build_context(source: ContextSource, options: ContextOptions, max_tokens: in
 
 
 def _remove_repeated_tasks(source: ContextSource, options: ContextOptions) -> ContextSource:
-    """Leave each task in one list: a dependency is not repeated as a prior task, unless those are in full."""
-    if not (options.dependency_outcomes and options.prior_task_outcomes):
+    """Leave each task in one list: a dependency is not repeated as a prior task."""
+    if not options.dependency_outcomes:
         return source
-    if options.prior_task_full:
-        prior = {task.id for task in source.prior_tasks}
-        others = [task for task in source.dependencies if task.id not in prior]
-        left_out = len(source.dependencies) - len(others)
-        return replace(source, dependencies=others, dependencies_total=source.dependencies_total - left_out)
     dependencies = {task.id for task in source.dependencies}
     others = [task for task in source.prior_tasks if task.id not in dependencies]
     left_out = len(source.prior_tasks) - len(others)
@@ -207,7 +202,7 @@ def _build_sections(source: ContextSource, options: ContextOptions) -> Iterator[
     """Yield the sections, most important first; the shares matter when not everything fits."""
     yield from _build_task_sections(source.task)
     if options.dependency_outcomes and source.dependencies_total:
-        yield _build_dependency_section(source)
+        yield _build_dependency_section(source, in_full=options.prior_task_full)
     yield _build_checkpoint_section(source, options)
     yield from _build_workflow_sections(source.workflow, options)
     if options.prior_task_outcomes:
@@ -248,13 +243,12 @@ def _select_plan_fields(workflow: Workflow) -> dict[str, Any]:
     return {key: plan[key] for key in ("approach", "risks", "assumptions") if plan.get(key)}
 
 
-def _build_dependency_section(source: ContextSource) -> ListSection[RelatedTask]:
+def _build_dependency_section(source: ContextSource, *, in_full: bool) -> ListSection[RelatedTask]:
     name = "dependency_outcomes"
     how = f"task_check_dependencies(task_id={source.task.id!r})"
     total = source.dependencies_total
-    return ListSection(
-        name, (name,), 10, how, source.dependencies, _build_dependency_item, total, is_optional=True
-    )
+    build_item = _build_full_dependency_item if in_full else _build_dependency_item
+    return ListSection(name, (name,), 10, how, source.dependencies, build_item, total, is_optional=True)
 
 
 def _build_checkpoint_section(
@@ -331,15 +325,21 @@ def _build_prior_task_item(task: RelatedTask) -> ListItem:
     )
 
 
+def _build_full_dependency_item(task: RelatedTask) -> ListItem:
+    return _build_task_item(task, **_build_dependency_item(task).value, **_select_details(task))
+
+
 def _build_full_prior_task_item(task: RelatedTask) -> ListItem:
+    return _build_task_item(task, **_build_prior_task_item(task).value, **_select_details(task))
+
+
+def _select_details(task: RelatedTask) -> dict[str, Any]:
     detail = {
         "description": task.description,
         "outcome_detail": dict(task.outcome_detail or {}),
         "error": task.error,
     }
-    return _build_task_item(
-        task, **_build_prior_task_item(task).value, **{key: value for key, value in detail.items() if value}
-    )
+    return {key: value for key, value in detail.items() if value}
 
 
 def _build_sibling_item(task: RelatedTask) -> ListItem:

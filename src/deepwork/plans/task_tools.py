@@ -50,12 +50,12 @@ from deepwork.tool_types import Field, Id, Limit200, Limit1000, Text, check_obje
 if TYPE_CHECKING:  # input models import pydantic: only calls that use them do
     from deepwork.plans.inputs import ContextParts, TaskPlan
 
-AgentId = Annotated[Id | None, Field(description="Acting agent")]
-ClaimEpoch = Annotated[int | None, Field(description="From task_claim; a stale one is refused")]
+AgentId = Id | None
+ClaimEpoch = Annotated[int | None, Field(description="From task_claim")]
 
 _MAX_NAMED_TASKS = 3
 _DEFAULT_DEPENDENCY_LIMIT = 100
-_TokenBudget = Annotated[int, Field(ge=MIN_TOKENS, le=200_000, description="Token budget")]
+_TokenBudget = Annotated[int, Field(ge=MIN_TOKENS, le=200_000)]
 
 
 class TaskTools:
@@ -105,7 +105,7 @@ class TaskTools:
         self,
         id: Id,
         plan: TaskPlan,
-        context: Annotated[dict[str, Any] | None, Field(description="Merged into existing context")] = None,
+        context: Annotated[dict[str, Any] | None, Field(description="Merged")] = None,
         agent_id: AgentId = None,
         claim_epoch: ClaimEpoch = None,
     ) -> Done:

@@ -43,7 +43,7 @@ class ReviewTools:
         ] = None,
         limit: Limit1000 = 200,
     ) -> list[RuleView]:
-        """List the review rules of the project: name, description, and the file and line that define them."""
+        """List the project's review rules and where each is defined."""
         found = self.planner.load_rules()
         if only_rules_matching_files is not None:
             files = [resolve_path(self.planner.root, file) for file in only_rules_matching_files]

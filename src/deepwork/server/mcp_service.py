@@ -21,6 +21,7 @@ from deepwork.server.application import Application
 from deepwork.server.instructions import build_instructions
 from deepwork.server.registry import ToolSpec
 from deepwork.server.toolsets import select_tools
+from deepwork.tool_declarations import ToolDeclaration
 
 if TYPE_CHECKING:
     from deepwork.server.prompts import PromptSpec
@@ -129,15 +130,9 @@ class McpService:
         """Describe a tool as tools/list does."""
         described: dict[str, Any] = {
             "name": spec.name,
-            "title": spec.name.replace("_", " ").title(),
-            "description": spec.description,
-            "inputSchema": spec.input_schema,
-            "annotations": {
-                "readOnlyHint": spec.read_only,
-                "destructiveHint": spec.declaration.destructive,
-                "idempotentHint": spec.declaration.idempotent,
-                "openWorldHint": False,
-            },
+            "description": spec.listed_description,
+            "inputSchema": spec.listed_schema,
+            "annotations": _describe_effects(spec.declaration),
         }
         if self.app.settings.output_schemas and spec.output_schema is not None:
             described["outputSchema"] = spec.output_schema
@@ -263,6 +258,16 @@ def _format_caller(session_id: str | None, meta: Mapping[str, Any]) -> str:
     if not isinstance(client, str) or not client.isprintable():
         return ANONYMOUS
     return f"client:{client}"[:200]
+
+
+def _describe_effects(declaration: ToolDeclaration) -> dict[str, bool]:
+    """Return the annotations of MCP, without those that repeat a default or say nothing of a reading tool."""
+    if declaration.read_only:
+        return {"readOnlyHint": True, "openWorldHint": False}
+    destructive = {} if declaration.destructive else {"destructiveHint": False}
+    return (
+        destructive | ({"idempotentHint": True} if declaration.idempotent else {}) | {"openWorldHint": False}
+    )
 
 
 def _to_read_only(spec: ToolSpec) -> ToolSpec:

@@ -95,7 +95,7 @@ def compute_checksum() -> int:
 
 
 def _list_sources() -> list[Path]:
-    names = ("*tools.py", "inputs.py", "models.py", "responses.py")
+    names = ("*tools.py", "inputs.py", "models.py", "*responses.py", "*_answers.py", "*_presets.py")
     slices = [path for name in names for path in PACKAGE.glob(f"*/{name}")]
     shared = ("answers.py", "names.py", "tool_declarations.py", "tool_types.py")
     own = ("registry.py", "schemas.py", "start_workflow.py", "tool_models.py", "type_hints.py")

@@ -67,8 +67,8 @@ class McpTool(Tool):
         described = service.describe_tool(spec)
         tool = cls(
             name=spec.name,
-            description=spec.description,
-            parameters=spec.input_schema,
+            description=spec.listed_description,
+            parameters=spec.listed_schema,
             output_schema=described.get("outputSchema"),
             annotations=ToolAnnotations(**described["annotations"]),
         )

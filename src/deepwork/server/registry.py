@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from deepwork.server.plain_arguments import PlainArguments
 from deepwork.server.prepared_tools import PreparedTool, find_prepared_class
+from deepwork.server.schemas import shorten_schema
 from deepwork.server.type_hints import Method, get_hints
 from deepwork.tool_declarations import InTransaction, ToolDeclaration, Traits, get_declaration
 from deepwork.tool_types import check_input
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+_WORKFLOW_KINDS = {"jobs": "Job", "plans": "Plan", "tracking": "Track"}
+"""By toolset, the first word of its tools' descriptions: `workflow` has three meanings."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,13 @@ class ToolSpec:
         return self.prepared.description if self.prepared else inspect.getdoc(self.method) or ""
 
     @cached_property
+    def listed_description(self) -> str:
+        """The description as tools/list shows it: its first word says which kind of workflow is meant."""
+        kind = _WORKFLOW_KINDS.get(self.toolset)
+        is_marked = self.description.startswith(tuple(f"{word}:" for word in _WORKFLOW_KINDS.values()))
+        return f"{kind}: {self.description}" if kind and not is_marked else self.description
+
+    @cached_property
     def parameter_names(self) -> tuple[str, ...]:
         return tuple(self.prepared.shapes if self.prepared else self.parameters.model_fields)
 
@@ -68,6 +80,11 @@ class ToolSpec:
         from deepwork.server.tool_models import build_input_schema  # noqa: PLC0415 - imports pydantic
 
         return build_input_schema(self.parameters)
+
+    @cached_property
+    def listed_schema(self) -> dict[str, Any]:
+        """The schema of the arguments as tools/list shows it, where every token counts."""
+        return shorten_schema(self.input_schema)
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:

@@ -58,3 +58,38 @@ def _as_list(kind: Any) -> list[str]:
 
 def _drop_key(node: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in node.items() if name != key}
+
+
+_OBVIOUS_DEFAULTS: tuple[Any, ...] = (False, "", [], 0)
+_LOWEST_OBVIOUS_LIMIT = 10_000
+
+
+def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema as tools/list shows it: without defaults and limits that a model assumes anyway.
+
+    The server checks them all the same, and its error names the limit.
+    """
+    short: dict[str, Any] = _shorten_node(schema)
+    return short
+
+
+def _shorten_node(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_shorten_node(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: {name: _shorten_node(inner) for name, inner in value.items()}
+        if key == "properties"
+        else _shorten_node(value)
+        for key, value in node.items()
+        if not _is_obvious(key, value)
+    }
+
+
+def _is_obvious(key: str, value: Any) -> bool:
+    if key == "default":
+        return value in _OBVIOUS_DEFAULTS and value is not True
+    if key in ("minimum", "minItems"):
+        return bool(value <= 1)
+    return key in ("maximum", "maxItems") and bool(value >= _LOWEST_OBVIOUS_LIMIT)

@@ -46,7 +46,7 @@ class StartWorkflow:
         scope: Annotated[str | None, Field(description="Track: included, excluded")] = None,
         constraints: Annotated[str | None, Field(description="Track: technical limits")] = None,
     ) -> Started | InTransaction[WorkflowStarted]:
-        """Run a job (goal, job_name, workflow_name), or record work as it happens (name, objective)."""
+        """Job: run it (goal, job_name, workflow_name). Track: record work as it happens (name, objective)."""
         job = {"goal": goal, "job_name": job_name, "workflow_name": workflow_name, "instance_id": instance_id}
         track = {
             "name": name,

@@ -15,53 +15,24 @@ _INTRODUCTION = """\
 ## Working with deepwork
 
 The MCP server `deepwork` keeps your work durable and visible: trust its records, also after a restart or
-compaction. Use it for anything longer than a few minutes.
+compaction. Use it for anything longer than a few minutes. Its instructions say which tools to call.
 """
 
 _WAYS_OF_WORKING = {
-    "jobs": """\
-- **A recipe exists** (`get_workflows` lists them): `start_workflow` with goal, job_name and workflow_name; do
-  what `step_instructions` say; `finished_step` with the output files; on `needs_work` fix it and call again;
-  continue until `workflow_complete`. Lost? `get_session`.
-""",
-    "plans": """\
-- **Many tasks, or many agents**: check `workflow_list`, else `workflow_create` and `workflow_set_plan`.
-  Then each agent: `workflow_next_tasks`, `task_claim`, `task_load_context`, work, `checkpoint_add`,
-  `task_update_status` (completed with an outcome, or failed with an error), repeat.
-  Lost? `task_load_context`.
-""",
-    "tracking": """\
-- **Anything else**: `start_workflow` with name and objective, `start_phase`; for each piece `start_task`,
-  `log_decision`, `log_issue` (requires_human_review if you are stuck), `complete_task`; at the end
-  `complete_phase` and `complete_workflow`. Lost? `get_tracked_workflows`, then `get_context`.
-""",
+    "jobs": "- **A recipe exists** (`get_workflows` lists them): run it as a job.\n",
+    "plans": "- **Many tasks, or many agents**: join a plan of `workflow_list`, or create one.\n",
+    "tracking": "- **Anything else**: track it; `log_issue` (requires_human_review) if you are stuck.\n",
 }
+"""When to choose each way; the instructions of the server say how (`server/instructions.py`)."""
 
-_RULES_BY_TOOLSETS = {
-    ("agents",): "At the start `agent_register`; pass the id it returns to every call that takes an agent.",
-    (
-        "plans",
-        "templates",
-    ): "Before you plan common work: `template_list`; `template_apply` creates a whole plan.",
-    ("plans", "workspaces"): "Work in the tree that `task_claim` names; `workspace_check` before you merge.",
-    (
-        "reviews",
-    ): "Before you finish work: `get_review_instructions`, run what it lists, `mark_review_passed`.",
-    ("messages",): "Between tasks: `message_list`; reply with `message_send` and reply_to_id.",
-}
-"""Further rules, each included if all its toolsets are on."""
-
-_LAST_RULE = (
-    "Report while you work, with ids from answers, not from memory. An error has a `suggestion`: follow it."
-)
+_LAST_RULE = "Report while you work, with ids from answers, not from memory."
 
 
 def render_section(toolsets: Collection[str]) -> str:
-    """Render the section for these toolsets: which way to work, the first calls, and how to resume."""
+    """Render the section for these toolsets: when to use deepwork, and which way to work."""
     ways = [text for name, text in _WAYS_OF_WORKING.items() if name in toolsets]
-    rules = [f"- {text}\n" for names, text in _RULES_BY_TOOLSETS.items() if set(names) <= set(toolsets)]
     choice = ["\nChoose one way:\n\n", *ways] if ways else []
-    return "".join([_INTRODUCTION, *choice, "\n", *rules, f"- {_LAST_RULE}"])
+    return "".join([_INTRODUCTION, *choice, "\n", _LAST_RULE])
 
 
 def insert_section(text: str, body: str) -> str:

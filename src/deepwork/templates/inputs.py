@@ -38,4 +38,4 @@ class Definition(BaseModel):
             ]
         ]
         | None
-    ) = Field(default=None, description="Others are found by {{name}} in the texts")
+    ) = Field(default=None)

@@ -78,7 +78,7 @@ class TemplateTools:
         template_id: Annotated[Id | None, Field(description="Only this one, in full; id or name")] = None,
         limit: Limit1000 = 200,
     ) -> Templates:
-        """Templates by name, with their variables; `errors` lists broken template files."""
+        """Templates by name, with their variables."""
         files = self._catalog.scan()
         with self._database.reading() as tx:
             if template_id is not None:
@@ -98,12 +98,12 @@ class TemplateTools:
         self,
         template_id: Annotated[Id, Field(description="Id or name")],
         workflow_name: Name,
-        variables: Annotated[dict[str, str] | None, Field(description="Values by name")] = None,
+        variables: dict[str, str] | None = None,
         repository_path: Annotated[str | None, Field(description="Default: this project")] = None,
         repository_paths: list[str] | None = None,
         max_parallel_tasks: Parallelism = 1,
     ) -> TemplateApplied:
-        """Create a workflow with the plan of a template, ready to work on."""
+        """Create a plan from a template, ready to work on."""
         files = self._catalog.scan()
         with self._database.transaction() as tx, join_transaction(tx):
             template = self._get(tx, files, template_id)

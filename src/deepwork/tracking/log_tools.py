@@ -137,7 +137,7 @@ class LogTools:
     def resolve_issue(
         self,
         issue_id: Id,
-        note: Annotated[Text, Field(description="How it was resolved")],
+        note: Text,
         resolved_by: Annotated[Name | None, Field(description="Default: the caller")] = None,
     ) -> IssueResolved:
         """Mark an issue as resolved; a blocker then no longer blocks."""

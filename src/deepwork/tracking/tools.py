@@ -150,7 +150,7 @@ class TrackTools:
         number: Annotated[int, Field(ge=1)],
         name: Name,
         description: str | None = None,
-        is_parallel: Annotated[bool, Field(description="Its tasks may run in parallel")] = False,
+        is_parallel: bool = False,
     ) -> PhaseStarted:
         """Start a phase before launching its subagents; an existing one is returned unchanged."""
         with self._database.transaction() as tx:
@@ -213,7 +213,7 @@ class TrackTools:
         name: Name,
         goal: Text,
         agent_name: Annotated[Name | None, Field(description="Required for a subagent")] = None,
-        parent_task_id: Annotated[Id | None, Field(description="For nested tasks")] = None,
+        parent_task_id: Id | None = None,
         areas: Annotated[
             list[str] | None, Field(description="Code areas it will touch: paths, globs or words")
         ] = None,
@@ -268,11 +268,7 @@ class TrackTools:
 
     @tool("work", idempotent=True, long_running=True, may_become_task=True)
     def complete_task(
-        self,
-        task_id: Id,
-        status: TaskEnding,
-        outcome: Annotated[Outcome, Field(description="summary is required")],
-        metadata: Metadata | None = None,
+        self, task_id: Id, status: TaskEnding, outcome: Outcome, metadata: Metadata | None = None
     ) -> InTransaction[TaskCompleted]:
         """End a task with its outcome; returns the files it changed."""
         return self._complete(task_id, TrackedTaskStatus(status), outcome, metadata or Metadata())

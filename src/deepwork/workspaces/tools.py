@@ -53,10 +53,10 @@ class WorkspaceTools:
         path: Annotated[Text, Field(description="Absolute, or relative to the repository")],
         branch: Name,
         base_branch: Annotated[Name | None, Field(description="Default: the checked-out one")] = None,
-        task_ids: Annotated[list[Id] | None, Field(description="Tasks to do there")] = None,
+        task_ids: list[Id] | None = None,
         create: Annotated[bool, Field(description="Also create the git worktree and branch")] = False,
     ) -> WorkspaceCreated:
-        """Register a working tree for a workflow's tasks, or create it."""
+        """Register a working tree for tasks of a plan, or create it."""
         with self._database.transaction() as tx:
             workflow = PlanStore(tx).get(workflow_id)
             tasks = [_get_task_of_workflow(tx, workflow_id, id) for id in dict.fromkeys(task_ids or ())]
@@ -140,7 +140,7 @@ class WorkspaceTools:
     def workspace_list(
         self, workflow_id: Id, status: list[WorkspaceStatus] | None = None, limit: Limit1000 = 200
     ) -> Workspaces:
-        """The workspaces of a workflow, with their tasks."""
+        """The workspaces of a plan, with their tasks."""
         with self._database.reading() as tx:
             PlanStore(tx).get(workflow_id)
             store = WorkspaceStore(tx)
@@ -153,7 +153,7 @@ class WorkspaceTools:
 
     @tool("read")
     def workspace_check(self, id: Id) -> Forecast:
-        """Check if its branch would merge with its base and with other active workspaces; changes nothing."""
+        """Check if its branch would merge with its base and other active workspaces."""
         with self._database.reading() as tx:
             store = WorkspaceStore(tx)
             workspace = store.get(id)
@@ -217,7 +217,7 @@ class RepositoryTools:
     def repository_register(
         self, path: Annotated[Text, Field(description="Absolute")], name: Name | None = None
     ) -> RepositoryRegistered:
-        """Register a repository; one that is already registered keeps its id and takes the new name."""
+        """Register a repository, or rename it."""
         where = resolve_path("path", path)
         with self._database.transaction() as tx:
             repository = self._locator.register(tx, where, name)

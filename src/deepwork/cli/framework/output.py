@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from datetime import datetime
 from typing import Any
 
-from deepwork.cli.framework import terminal
+from deepwork.cli.framework import clock, terminal
+from deepwork.cli.framework.headings import to_heading
 
 
 def print_answer(answer: Any, *, as_json: bool) -> None:
@@ -19,7 +19,7 @@ def print_answer(answer: Any, *, as_json: bool) -> None:
 
 
 def render_lines(answer: Any) -> list[str]:
-    """Render an answer as lines: lists of objects as tables, everything else as `key  value`."""
+    """Render an answer as lines: lists of objects as tables, everything else as `heading  value`."""
     if isinstance(answer, str):
         return list(map(to_printable, answer.splitlines()))
     if _is_table(answer):
@@ -29,14 +29,14 @@ def render_lines(answer: Any) -> list[str]:
     tables = {key: value for key, value in answer.items() if _is_table(value)}
     plain = {key: value for key, value in answer.items() if key not in tables}
     written = [line for key, rows in tables.items() for line in _render_table(key, rows)]
-    indent = max((len(key) for key in plain), default=0)
+    indent = max((len(to_heading(key)) for key in plain), default=0)
     return written + [line for key, value in plain.items() for line in _render_fact(key, value, indent)]
 
 
 def format_cell(key: str, value: Any) -> str:
-    """Format a value for people: timestamps as local times, lists of strings joined, null as empty."""
-    if isinstance(value, int) and (key.endswith("_at") or key in ("at", "last_heartbeat")):
-        return datetime.fromtimestamp(value / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """Format a value for people: times by `clock`, lists of strings joined, null as empty."""
+    if (moment := clock.parse_moment(key, value)) is not None:
+        return clock.format_moment(moment)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return to_printable(", ".join(value))
     return "" if value in (None, {}) else to_printable(value)
@@ -59,11 +59,13 @@ def render_json(answer: Any) -> list[str]:
 
 
 def _render_fact(key: str, value: Any, indent: int) -> list[str]:
-    """Render `key  value`; further lines of the value are aligned below its first."""
+    """Render `heading  value`; further lines of the value are aligned below its first."""
+    heading = to_heading(key)
     if isinstance(value, str) and "\n" in value.strip():
         first, *others = map(to_printable, value.strip().splitlines())
-        return [f"{key:<{indent}}  {first}", *(f"{'':<{indent}}  {line}".rstrip() for line in others)]
-    return [f"{key:<{indent}}  {format_cell(key, value)}"]
+        return [f"{heading:<{indent}}  {first}", *(f"{'':<{indent}}  {line}".rstrip() for line in others)]
+    text = "none" if value == [] else format_cell(key, value)
+    return [f"{heading:<{indent}}  {text}"]
 
 
 def _is_table(value: Any) -> bool:
@@ -79,4 +81,5 @@ def _render_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
         return render_table(title, names, cells, terminal.get_width())
     from deepwork.cli.framework.tables import align_rows
 
-    return [title.upper()] * bool(title) + align_rows([names, *cells], names) + [""]
+    headings = [to_heading(name) for name in names]
+    return [to_heading(title).upper()] * bool(title) + align_rows([headings, *cells], names) + [""]

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from deepwork.cli.framework.headings import to_heading
 from deepwork.cli.framework.tables import is_never_shortened, measure_width, select_columns, shorten
 
 _MAX_CELL_WIDTH = 400
@@ -25,7 +26,8 @@ _STYLES = {word: colour for colour, words in _COLOURS.items() for word in words.
 
 def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]], screen: int) -> list[str]:
     """Render a table as lines for a terminal of this width."""
-    widths = [max(map(measure_width, column)) for column in zip(names, *cells, strict=True)]
+    headings = dict(zip(names, map(to_heading, names), strict=True))
+    widths = [max(map(measure_width, column)) for column in zip(headings.values(), *cells, strict=True)]
     # Empty columns are dropped to make room for the others.
     filled = [number for number in range(len(names)) if any(row[number] for row in cells)]
     kept = select_columns([names[each] for each in filled], [widths[each] for each in filled], screen)
@@ -34,7 +36,10 @@ def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]
         if name in kept:
             whole = is_never_shortened(name)
             table.add_column(
-                Text(name), no_wrap=whole, overflow="fold", min_width=widest if whole else min(widest, 8)
+                Text(headings[name]),
+                no_wrap=whole,
+                overflow="fold",
+                min_width=widest if whole else min(widest, 8),
             )
     for row in cells:
         table.add_row(
@@ -43,10 +48,10 @@ def render_table(title: str, names: Sequence[str], cells: Sequence[Sequence[str]
     console = Console(width=screen, highlight=False, markup=False, emoji=False, soft_wrap=False)
     with console.capture() as captured:
         if title:
-            console.print(Text(title.upper(), style="bold"))
+            console.print(Text(to_heading(title).upper(), style="bold"))
         console.print(table, no_wrap=False, crop=False)
-        if left_out := [names[each] for each in filled if names[each] not in kept]:
-            console.print(Text(f"Not shown: {', '.join(left_out)}; --json shows all.", style="dim"))
+        if left_out := [headings[names[each]] for each in filled if names[each] not in kept]:
+            console.print(Text(f"Not shown (--json shows all): {', '.join(left_out)}", style="dim"))
     return [line.rstrip() for line in captured.get().split("\n")]
 
 

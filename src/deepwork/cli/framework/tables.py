@@ -10,7 +10,7 @@ MAX_TEXT_WIDTH = 40
 """The width at which columns of free text are cut."""
 
 _NEVER_SHORTENED_PATTERN = re.compile(
-    r"(^|_)(id|ids|at|status|seq|by|chain)$|^(step|last_heartbeat|started|completed)$"
+    r"(^|_)(id|ids|at|status|seq|by|chain)$|^(step|last_heartbeat|started|completed|since|updated|ts)$"
 )
 
 

@@ -11,40 +11,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import click
 from scripts.json_lines import render_json
 
+from deepwork.cli.framework.parameter_kinds import find_kind
 from deepwork.cli.main import deepwork
 from deepwork.cli.shell_completion import INDEX
 
 _DEPTH_OF_COMMANDS = 4
-_KINDS = {
-    "agent_id": "agent",
-    "sender_id": "agent",
-    "recipient_id": "agent",
-    "issue_id": "issue",
-    "job_name": "job",
-    "phase_id": "phase",
-    "review_ids": "",
-    "session_id": "session",
-    "task_id": "task",
-    "task_ids": "task",
-    "template_id": "template",
-    "message_ids": "message",
-    "workflow_id": "plan",
-    "from_workflow_id": "plan",
-    "workspace_id": "workspace",
-}
-_KINDS_BY_GROUP = {
-    ("plans", "id"): "plan",
-    ("tasks", "id"): "task",
-    ("agents", "id"): "agent",
-    ("messages", "id"): "message",
-    ("workspaces", "id"): "workspace",
-    ("jobs", "name"): "job",
-    ("jobs", "targets"): "job",
-    ("track", "workflow_id"): "record",
-    ("track", "task_id"): "tracked_task",
-    ("diff", "task_id"): "any_task",
-}
-"""(first word of the command, parameter) -> kind of value, where the parameter's name is ambiguous."""
 
 
 def build_index(command: click.Command, words: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -77,7 +48,7 @@ def _describe_parameter(parameter: click.Parameter, words: tuple[str, ...]) -> d
         about["help"] = parameter.help
     if isinstance(parameter.type, click.Choice):
         about["choices"] = [str(choice) for choice in parameter.type.choices]
-    elif kind := _KINDS_BY_GROUP.get((group, name)) or _KINDS.get(name) or _infer_path_kind(parameter):
+    elif kind := find_kind(group, name) or _infer_path_kind(parameter):
         about["kind"] = kind
     return {key: value for key, value in about.items() if value not in (None, [], False)}
 

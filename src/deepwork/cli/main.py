@@ -31,6 +31,9 @@ COMMANDS = {
     "db": ("deepwork.cli.database:db", "Inspect, copy, back up and restore the store."),
     "doctor": ("deepwork.cli.doctor:doctor", "Check the installation and suggest fixes."),
     "status": ("deepwork.cli.status:status", "Show what is running and what waits for you."),
+    "show": ("deepwork.cli.show:show", "Show anything by its id, or by a part of it."),
+    "answer": ("deepwork.cli.people:answer", "Answer an issue or a review that waits for you."),
+    "tell": ("deepwork.cli.people:tell", "Send a message to an agent, as yourself."),
     "events": ("deepwork.cli.events:events", "Follow events as they happen."),
     "jobs": ("deepwork.cli.jobs:jobs", "Jobs: list, validate, create and draw them."),
     "sessions": ("deepwork.cli.sessions:sessions", "Job sessions: start, inspect and finish runs of jobs."),
@@ -53,8 +56,9 @@ COMMANDS = {
 
 # The sections of `deepwork --help`.
 COMMANDS_BY_PURPOSE = {
+    "You": "status show answer tell dashboard",
     "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages",
-    "Look": "status diff events dashboard",
+    "Look": "diff events",
     "Operate": "serve db doctor tokens audit",
     "Set up": "init setup hook completion",
 }

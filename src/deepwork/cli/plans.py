@@ -9,6 +9,7 @@ import click
 
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import DocumentParam, ProblemPath, TextParam
+from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
@@ -159,6 +160,7 @@ def show_plan(
 ) -> None:
     """Show a workflow and its tasks, or draw it."""
     with open_application(path, place, reads=True, quiet=as_json) as app:
+        id = resolve_id(app.database, "plan", id)
         if drawn or mermaid:
             _print_drawing(app, id, as_text=drawn, as_json=as_json)
         else:
@@ -193,8 +195,12 @@ def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: b
     if as_json:
         print_answer(answer, as_json=True)
         return
-    order = ("tasks", "history")
-    tables = {key: answer.pop(key) for key in order if answer.get(key)}
+    print("\n".join(render_plan(answer)))
+
+
+def render_plan(answer: dict[str, Any]) -> list[str]:
+    """Render a plan for people: its tasks, its history, then its facts."""
+    tables = {key: answer.pop(key) for key in ("tasks", "history") if answer.get(key)}
     for task in tables.get("tasks", ()):
         task["status"] = "waits" if task.pop("blocked", False) else task["status"]
-    print("\n".join(render_lines({**tables, **answer})))
+    return render_lines({**tables, **answer})

@@ -10,6 +10,7 @@ import click
 from deepwork.call import Call
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import OutputParam, merge_outputs
+from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import Function, json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, name_person
@@ -96,7 +97,7 @@ def list_sessions(finished_too: bool, as_json: bool, **place: Any) -> None:
 def show_session(session_id: str, as_json: bool, **place: Any) -> None:
     """Show a session: its steps, how often each was reviewed, and which reviews were skipped and why."""
     with _open_to_read(place, as_json=as_json) as app:
-        session = app.sessions.load(session_id)
+        session = app.sessions.load(resolve_id(app.database, "session", session_id))
     print_answer(session_to_dict(session) if as_json else _build_details(session), as_json=as_json)
 
 
@@ -107,7 +108,8 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
     """Print what an agent needs to resume a session: its current step and how to report it."""
     with _open_to_read(place, as_json=as_json) as app:
         spec = app.registry["get_session"]
-        answer = invoke(app.database, spec, {"session_id": session_id}, Call("local", spec.name))
+        given = {"session_id": resolve_id(app.database, "session", session_id)}
+        answer = invoke(app.database, spec, given, Call("local", spec.name))
     if as_json:
         print_answer(answer, as_json=True)
     else:
@@ -120,8 +122,9 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
 @options
 def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> None:
     """Abort a session."""
-    given = {"session_id": session_id, "explanation": explanation}
     with _open_application(place) as app:
+        known = resolve_id(app.database, "session", session_id)
+        given = {"session_id": known, "explanation": explanation}
         spec = app.registry["abort_workflow"]
         answer = invoke(app.database, spec, given, Call("local", spec.name))
     print_answer(answer, as_json=as_json)

@@ -9,6 +9,7 @@ import click
 
 from deepwork.call import Call
 from deepwork.cli.framework.applications import open_application
+from deepwork.cli.framework.id_resolution import resolve_arguments
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
@@ -25,7 +26,8 @@ _SECTION_TABLES = {
 }
 
 
-def _render_context(answer: dict[str, Any]) -> list[str]:
+def render_context(answer: dict[str, Any]) -> list[str]:
+    """Render the sections of a tracked workflow for people."""
     return list(_render_sections(answer))
 
 
@@ -96,7 +98,7 @@ track = ToolGroup(
     "",
     "Record work as it happens: workflows, phases, tasks and decisions.",
     {
-        "context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all, render=_render_context),
+        "context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all, render=render_context),
         "get-context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all),
         "diff": CommandOverrides(render=_render_diff),
         "resolve": CommandOverrides(is_by_person=True),
@@ -120,7 +122,7 @@ def _add_section_command(name: str, include: tuple[str, ...], help: str) -> None
     @place_options
     def command(workflow_id: str, limit: int, as_json: bool, path: str, **place: Any) -> None:
         arguments = {"workflow_id": workflow_id, "include": list(include), "limit": limit}
-        _print_tool_answer("get_context", arguments, _render_context, path, place, as_json=as_json)
+        _print_tool_answer("get_context", arguments, render_context, "track", path, place, as_json=as_json)
 
 
 _add_section_command(
@@ -145,19 +147,23 @@ _add_section_command("decisions", ("decisions",), "Show decisions and their reas
 def diff(task_id: str, file: str | None, max_bytes: int, as_json: bool, path: str, **place: Any) -> None:
     """Show what a task changed, tracked or planned; with FILE, the diff itself."""
     arguments = {"task_id": task_id, "max_bytes": max_bytes} | ({"path": file} if file else {})
-    _print_tool_answer("get_task_diff", arguments, _render_diff, path, place, as_json=as_json)
+    _print_tool_answer("get_task_diff", arguments, _render_diff, "diff", path, place, as_json=as_json)
 
 
 def _print_tool_answer(
-    tool: str, arguments: dict[str, Any], render: Any, path: str, place: dict[str, Any], *, as_json: bool
+    tool: str,
+    arguments: dict[str, Any],
+    render: Any,
+    group: str,
+    path: str,
+    place: dict[str, Any],
+    *,
+    as_json: bool,
 ) -> None:
     with open_application(path, place, reads=True, quiet=as_json) as app:
-        answer = invoke(
-            app.database,
-            app.build_toolset("tracking")[tool],
-            arguments,
-            Call(tool=tool, carries_notices=False),
-        )
+        known = resolve_arguments(app.database, group, arguments)
+        call = Call(tool=tool, carries_notices=False)
+        answer = invoke(app.database, app.build_toolset("tracking")[tool], known, call)
     if as_json:
         print_answer(answer, as_json=True)
     else:

@@ -14,7 +14,7 @@ from deepwork.dashboard.http_errors import HttpError, require_method
 from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
 from deepwork.errors import NotAllowed
-from deepwork.overview.agent_activity_store import AgentActivityStore
+from deepwork.overview import people
 
 InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 """Calls a tool by name with these arguments, on behalf of a call. The server provides it."""
@@ -68,19 +68,12 @@ class ActionExecutor:
 
         Messages have an agent as sender, so a person who writes needs one.
         """
-        if found := await anyio.to_thread.run_sync(self._find_registered_agent, call.caller):
+        if found := await anyio.to_thread.run_sync(people.find_agent_of, self._database, call.caller):
             return found
-        name = call.caller.partition(":")[2]
-        arguments = {"name": name, "runtime": "custom", "role": "coordinator", "metadata": {"human": True}}
-        answer = await self._invoke(
-            "agent_register", arguments, Call(call.caller, "agent_register", None, call.account, call.scope)
-        )
+        registering = Call(call.caller, "agent_register", None, call.account, call.scope)
+        answer = await self._invoke("agent_register", people.build_registration(call.caller), registering)
         id: str = answer["id"]
         return id
-
-    def _find_registered_agent(self, caller: str) -> str | None:
-        with self._database.reading() as tx:
-            return AgentActivityStore(tx).find_registered_by(caller)
 
 
 def build_call(request: Request, tool: str) -> Call:

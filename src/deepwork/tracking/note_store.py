@@ -37,6 +37,21 @@ class NoteStore:
             raise NotFound("issue", id, suggestion="See the blockers in {tool:get_context} for their ids.")
         return _issue_from_row(row)
 
+    def find_decision(self, id: str) -> Decision | None:
+        """Return the decision, or None."""
+        row = self._tx.fetch_one("SELECT * FROM decisions WHERE id = :id", id=id)
+        return _decision_from_row(row) if row else None
+
+    def find_issue(self, id: str) -> Issue | None:
+        """Return the issue, or None."""
+        row = self._tx.fetch_one("SELECT * FROM issues WHERE id = :id", id=id)
+        return _issue_from_row(row) if row else None
+
+    def find_milestone(self, id: str) -> Milestone | None:
+        """Return the milestone, or None."""
+        row = self._tx.fetch_one("SELECT * FROM milestones WHERE id = :id", id=id)
+        return _milestone_from_row(row) if row else None
+
     def save_resolution(self, issue: Issue) -> None:
         """Save how an issue was resolved."""
         self._tx.update(

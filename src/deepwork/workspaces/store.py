@@ -34,6 +34,11 @@ class RepositoryStore:
         row = self._tx.fetch_one(sql, host=host, path=path)
         return _repository_from_row(row) if row else None
 
+    def find_by_id(self, id: str) -> Repository | None:
+        """Return the repository with this id."""
+        row = self._tx.fetch_one(f"SELECT {_REPOSITORY_COLUMNS} FROM repositories WHERE id = :id", id=id)
+        return _repository_from_row(row) if row else None
+
     def rename(self, repository: Repository, name: str) -> None:
         """Change the repository's name."""
         self._tx.update("repositories", repository.id, {"name": name, "updated_at": self._tx.now})

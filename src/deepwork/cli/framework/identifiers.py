@@ -13,6 +13,11 @@ from deepwork.config import STATE_FOLDER, TMP_FOLDER, Settings, find_project, lo
 from deepwork.errors import DefinitionError
 
 MAX_ITEMS = 200
+_COMBINED_KINDS = {
+    "any": ("plan", "task", "record", "agent", "session", "issue", "tracked_task", "message", "workspace"),
+    "any_issue": ("issue", "tracked_task"),
+    "any_task": ("task", "tracked_task"),
+}
 _BUSY_TIMEOUT_SECONDS = 0.2
 _SHELL_SAFE_PATTERN = re.compile(r"[\w.:@+-]+")
 """Values that need no quoting. Others are not offered: a shell could execute parts of them."""
@@ -47,9 +52,9 @@ def _list_candidates(kind: str, begun: str, settings: Settings) -> Iterator[tupl
             for folder in _list_job_folders(settings)
             for file in folder.glob("*/job.yml")
         )
-    elif kind == "any_task":
-        yield from _list_candidates("task", begun, settings)
-        yield from _list_candidates("tracked_task", begun, settings)
+    elif kind in _COMBINED_KINDS:
+        for each in _COMBINED_KINDS[kind]:
+            yield from _list_candidates(each, begun, settings)
     else:
         if kind == "template":
             yield from (

@@ -13,6 +13,7 @@ import click
 
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.command_groups import CommandGroup, format_short_help, sort_parameters
+from deepwork.cli.framework.id_resolution import resolve_arguments
 from deepwork.cli.framework.options import json_option, key_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer
 
@@ -36,6 +37,10 @@ class CommandOverrides:
     """Renders the answer as lines for people; None means a generic table."""
     is_by_person: bool = False
     """Whether it is a person's command, and so always acts as the person at this shell."""
+    added: Sequence[click.Parameter] = ()
+    """Parameters that the tool lacks; `prepare` or `extend` takes their values out of the arguments."""
+    extend: Callable[[Application, ToolSpec, dict[str, Any]], ToolSpec] = lambda _, spec, __: spec
+    """Returns the tool to call, which may do more than the original."""
 
 
 class ToolGroup(CommandGroup):
@@ -81,7 +86,8 @@ class ToolGroup(CommandGroup):
         if cmd_name not in self._specs:
             return None
         spec, preset = self._specs[cmd_name]
-        return build_command(cmd_name, spec, self._overrides.get(cmd_name, CommandOverrides()), preset)
+        overrides = self._overrides.get(cmd_name, CommandOverrides())
+        return build_command(cmd_name, spec, overrides, preset, group=self.name or "")
 
     def build_help_rows(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Return one row per tool with all its names, the shortest first."""
@@ -107,9 +113,12 @@ class ToolCommand(click.Command):
 
 
 def build_command(
-    name: str, spec: ToolSpec, overrides: CommandOverrides, preset: Preset | None = None
+    name: str, spec: ToolSpec, overrides: CommandOverrides, preset: Preset | None = None, *, group: str = ""
 ) -> click.Command:
-    """Build a command from a tool: required fields become arguments, the others options."""
+    """Build a command from a tool: required fields become arguments, the others options.
+
+    `group`: the name of its group, which tells what its ids stand for.
+    """
     schema = spec.input_schema
     required = schema.get("required", [])
     acts_as, optional = str(spec.declaration.acts_as), schema["properties"].keys() - set(required)
@@ -144,13 +153,10 @@ def build_command(
         place = {"database": database, "global_store": global_store}
         quiet = as_json or spec.toolset in _READ_FROM_FILES
         with open_application(project, place, reads=_is_reader(spec), quiet=quiet) as app:
-            answer = call_tool(
-                app,
-                spec,
-                overrides.prepare(arguments, as_json),
-                idempotency_key,
-                as_person=as_person or overrides.is_by_person,
-            )
+            known = resolve_arguments(app.database, group, overrides.prepare(arguments, as_json))
+            bound = overrides.extend(app, app.build_toolset(spec.toolset)[spec.name], known)
+            is_by_person = as_person or overrides.is_by_person
+            answer = call_tool(app, bound, known, idempotency_key, as_person=is_by_person)
         if overrides.render is None or as_json:
             print_answer(answer, as_json=as_json)
         else:
@@ -167,7 +173,7 @@ def build_command(
         run
     )
     made.tool = spec.name
-    made.params += parameters
+    made.params += [*parameters, *overrides.added]
     return sort_parameters(made)
 
 
@@ -179,32 +185,26 @@ def call_tool(
     *,
     as_person: bool = False,
 ) -> Any:
-    """Call a tool and return its answer."""
+    """Call a tool of the application and return its answer."""
     from deepwork.call import LOCAL, Call
     from deepwork.database.idempotency import check_key
     from deepwork.server.invocation import invoke
 
-    bound = app.build_toolset(spec.toolset)[spec.name]
     caller = name_person() if as_person else LOCAL
     call = Call(caller, spec.name, None if key is None else check_key(key), carries_notices=False)
-    return invoke(app.database, bound, arguments, call)
+    return invoke(app.database, spec, arguments, call)
 
 
 def name_person() -> str:
-    """Return the person at this shell, as records name them."""
-    from deepwork.call import PERSON_PREFIX
-
-    return f"{PERSON_PREFIX}{_find_user_name()}"
-
-
-def _find_user_name() -> str:
-    """Return the name of the person at this shell; `local`, as on the dashboard, if the system has none."""
+    """Return the caller `human:<user>` of the person at this shell; `local` if the system has no name."""
     import getpass
 
+    from deepwork.call import PERSON_PREFIX
+
     try:
-        return getpass.getuser()
+        return f"{PERSON_PREFIX}{getpass.getuser()}"
     except (KeyError, OSError):  # such as in a container whose user has no entry
-        return "local"
+        return f"{PERSON_PREFIX}local"
 
 
 def _is_reader(spec: ToolSpec) -> bool:

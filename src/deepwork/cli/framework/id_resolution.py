@@ -1,0 +1,90 @@
+"""Finds what a person means by the beginning of an id, or by a name, where a command takes an id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deepwork.cli.framework.parameter_kinds import find_kind
+from deepwork.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from deepwork.database.transaction import Database, Transaction
+
+_COMPLETE_ID = re.compile(r"[a-z]{2,4}_[0-9a-z]{12}|[0-9a-z]{8}/.+", re.DOTALL)
+"""What is passed on as it is: an id of the store, or of a step of a job session."""
+_SESSION_ID = re.compile(r"[0-9a-z]{8}")
+_ID_BEGINNING = re.compile(r"([a-z]{2,4})_[0-9a-z]{4,12}")
+"""Shorter beginnings match by accident too easily: a command may change what it finds."""
+_SESSION_BEGINNING = re.compile(r"[0-9a-z]{4,8}")
+_MAX_CANDIDATES = 10
+_NOT_RESOLVED = ("", "job", "template")
+"""Kinds whose commands find names themselves."""
+_WIDER_KINDS = {
+    "tracked_task": ("tracked_task", "task"),
+    "any_task": ("tracked_task", "task"),
+    "any_issue": ("issue", "tracked_task"),
+}
+
+
+class Candidate(NamedTuple):
+    """Something that a person may mean."""
+
+    kind: str
+    id: str
+    label: str
+
+
+def resolve_arguments(database: Database, group: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace beginnings of ids, and names, by ids; what is unknown stays, and the tool refuses it."""
+    return {name: _resolve_value(database, find_kind(group, name), arguments[name]) for name in arguments}
+
+
+def resolve_id(database: Database, kind: str, given: str) -> str:
+    """Return the id that is meant, or what was given if nothing matches; refuses what is ambiguous."""
+    if kind in _NOT_RESOLVED or _is_complete(kind, given):
+        return given
+    with database.reading() as tx:
+        found = list_candidates(tx, _WIDER_KINDS.get(kind, (kind,)), given)
+    return choose(given, found).id if found else given
+
+
+def list_candidates(tx: Transaction, kinds: Sequence[str], given: str) -> list[Candidate]:
+    """List what an id begins with, else what has this name."""
+    from deepwork.overview.identifier_store import NAMED_KINDS, PREFIXES, IdentifierStore
+
+    store = IdentifierStore(tx)
+    begun = _ID_BEGINNING.fullmatch(given)
+    of_id = [PREFIXES[begun[1]]] if begun and begun[1] in PREFIXES else []
+    if "session" in kinds and _SESSION_BEGINNING.fullmatch(given):
+        of_id.append("session")
+    found = [
+        Candidate(kind, id, label or "")
+        for kind in of_id
+        for id, label in store.list_starting_with(kind, given, _MAX_CANDIDATES + 1)
+    ]
+    named = [kind for kind in kinds if kind in NAMED_KINDS]
+    return found or [Candidate(*row) for row in store.list_any_named(named, given, _MAX_CANDIDATES + 1)]
+
+
+def choose(given: str, found: Sequence[Candidate]) -> Candidate:
+    """Return the only candidate, or the one whose id was given; raises if there are several."""
+    exact = [each for each in found if each.id == given]
+    if len(found) == 1 or exact:
+        return (exact or found)[0]
+    shown = ", ".join(f"{each.id} ({each.label[:40]})" for each in found[:_MAX_CANDIDATES])
+    more = " and more" if len(found) > _MAX_CANDIDATES else ""
+    raise InvalidInput(
+        f"{given!r} may mean {shown}{more}.", suggestion="Write more of the id, or the whole id."
+    )
+
+
+def _is_complete(kind: str, given: str) -> bool:
+    return bool((_SESSION_ID if kind == "session" else _COMPLETE_ID).fullmatch(given))
+
+
+def _resolve_value(database: Database, kind: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_resolve_value(database, kind, each) for each in value]
+    return resolve_id(database, kind, value) if isinstance(value, str) and kind else value

@@ -1,0 +1,82 @@
+"""Reads one thing by its id, for kinds that no tool gets on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from deepwork.answers import Answer
+from deepwork.database.transaction import Transaction
+from deepwork.messages.responses import MessageView
+from deepwork.messages.store import MessageStore
+from deepwork.plans.responses import CheckpointView
+from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.tracking.note_store import NoteStore
+from deepwork.tracking.responses import DecisionView, IssueView, MilestoneView, PhaseView, TrackedTaskView
+from deepwork.tracking.staleness import STALE_MS
+from deepwork.tracking.store import TrackStore
+from deepwork.workspaces.responses import RepositoryView, WorkspaceView
+from deepwork.workspaces.store import RepositoryStore, WorkspaceStore
+
+
+def read_thing(tx: Transaction, kind: str, id: str) -> dict[str, Any] | None:
+    """Return the thing as tools and events show it; None if it does not exist."""
+    view = _READERS[kind](tx, id)
+    return view.model_dump(mode="json") if view else None
+
+
+def _read_tracked_task(tx: Transaction, id: str) -> Answer:
+    return TrackedTaskView.from_task(TrackStore(tx).get_task(id), tx.now - STALE_MS)
+
+
+def _read_phase(tx: Transaction, id: str) -> Answer:
+    store = TrackStore(tx)
+    phase = store.get_phase(id)
+    return PhaseView.from_phase(phase, store.count_tasks_by_phase([id])[id], tx.now)
+
+
+def _read_decision(tx: Transaction, id: str) -> Answer | None:
+    found = NoteStore(tx).find_decision(id)
+    return DecisionView.from_decision(found) if found else None
+
+
+def _read_issue(tx: Transaction, id: str) -> Answer | None:
+    found = NoteStore(tx).find_issue(id)
+    return IssueView.from_issue(found) if found else None
+
+
+def _read_milestone(tx: Transaction, id: str) -> Answer | None:
+    found = NoteStore(tx).find_milestone(id)
+    return MilestoneView.from_milestone(found) if found else None
+
+
+def _read_checkpoint(tx: Transaction, id: str) -> Answer | None:
+    found = CheckpointStore(tx).find_by_ids([id]).get(id)
+    return CheckpointView.from_checkpoint(found) if found else None
+
+
+def _read_message(tx: Transaction, id: str) -> Answer:
+    return MessageView.from_message(MessageStore(tx).get(id))
+
+
+def _read_workspace(tx: Transaction, id: str) -> Answer:
+    store = WorkspaceStore(tx)
+    return WorkspaceView.from_workspace(store.get(id), store.list_task_ids([id]).get(id, ()))
+
+
+def _read_repository(tx: Transaction, id: str) -> Answer | None:
+    found = RepositoryStore(tx).find_by_id(id)
+    return RepositoryView.from_repository(found) if found else None
+
+
+_READERS: dict[str, Callable[[Transaction, str], Answer | None]] = {
+    "tracked_task": _read_tracked_task,
+    "phase": _read_phase,
+    "decision": _read_decision,
+    "issue": _read_issue,
+    "milestone": _read_milestone,
+    "checkpoint": _read_checkpoint,
+    "message": _read_message,
+    "workspace": _read_workspace,
+    "repository": _read_repository,
+}

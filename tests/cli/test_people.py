@@ -1,0 +1,189 @@
+"""`deepwork show`, `answer` and `tell`, and ids that are shortened or replaced by names."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from application import call_tool, make_app
+from deepwork.cli.main import deepwork
+from deepwork.errors import DeepworkError
+from deepwork.server.application import Application
+
+PERSON = f"human:{getpass.getuser()}"
+
+
+class Project:
+    """A project with a plan, an agent, tracked work and a job session, and commands that run in it."""
+
+    def __init__(self, app: Application, folder: Path, location: str) -> None:
+        self.app, self._folder, self._location = app, folder, location
+        (folder / ".git").mkdir()
+        self.plan = call_tool(app, "workflow_create", name="Login", source_type="prompt", source_content="x")[
+            "id"
+        ]
+        tasks = [{"name": "Design", "description": ""}, {"name": "Build", "description": ""}]
+        call_tool(app, "workflow_set_plan", id=self.plan, plan={"summary": "s", "tasks": tasks})
+        found = call_tool(app, "workflow_get", id=self.plan, include_tasks=True)["tasks"]
+        self.task = found[0]["id"]
+        self.agent = call_tool(app, "agent_register", name="Ada", runtime="codex")["id"]
+        self.checkpoint = call_tool(
+            app, "checkpoint_add", task_id=self.task, type="progress", summary="Half"
+        )["id"]
+        track = app.build_toolset("tracking")
+        self.record = track["start_workflow"].method(name="Checkout", objective="Pay").workflow_id
+        self.phase = call_tool(app, "start_phase", workflow_id=self.record, number=1, name="Forms")[
+            "phase_id"
+        ]
+        self.tracked_task = call_tool(
+            app, "start_task", workflow_id=self.record, phase_id=self.phase, caller_type="orchestrator",
+            name="Pay by card", goal="Cards work",
+        )["task_id"]  # fmt: skip
+        self.issue = call_tool(
+            app, "log_issue", task_id=self.tracked_task, type="other", description="Which VAT?", resolution="-",
+            requires_human_review=True,
+        )["issue_id"]  # fmt: skip
+        self.decision = call_tool(
+            app, "log_decision", task_id=self.tracked_task, category="architecture", question="Which?",
+            chosen="This", reasoning="Fast",
+        )["decision_id"]  # fmt: skip
+        self.milestone = call_tool(app, "log_milestone", task_id=self.tracked_task, message="Half")[
+            "milestone_id"
+        ]
+        self.message = call_tool(
+            app,
+            "message_send",
+            sender_id=self.agent,
+            recipient_id=self.agent,
+            message_type="query",
+            body="Up?",
+        )["id"]
+        self.workspace = call_tool(
+            app, "workspace_create", workflow_id=self.plan, path=str(folder / "tree"), branch="b"
+        )["id"]
+        self.template = call_tool(
+            app, "template_create", name="shipping", template={"tasks": [{"name": "a", "description": "b"}]}
+        )["id"]
+        started = call_tool(
+            app, "start_workflow", goal="Greet", job_name="hello_review", workflow_name="greet"
+        )
+        self.session = started["begin_step"]["session_id"]
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(deepwork, [*words, "--path", str(self._folder), "--db", self._location])
+
+    def run_json(self, *words: str) -> Any:
+        ran = self.run(*words, "--json")
+        if ran.exception and not isinstance(ran.exception, SystemExit):
+            raise ran.exception
+        return json.loads(ran.stdout)
+
+
+@pytest.fixture
+def project(tmp_path: Path, location: str) -> Iterator[Project]:
+    app = make_app(tmp_path, location)
+    yield Project(app, tmp_path, location)
+    app.close()
+
+
+def test_anything_can_be_shown_by_its_id(project: Project):
+    expected = {
+        "plan": "Login", "task": "Design", "agent": "Ada", "record": "Checkout", "phase": "Forms",
+        "tracked_task": "Pay by card", "issue": "Which VAT?", "decision": "Which?", "milestone": "Half",
+        "message": "Up?", "workspace": "tree", "checkpoint": "Half", "template": "shipping", "session": "Greet",
+    }  # fmt: skip
+    for kind, word in expected.items():
+        id = getattr(project, kind)
+        ran = project.run("show", id)
+        assert (ran.exit_code, id in ran.output.splitlines()[0], word in ran.output) == (0, True, True), kind
+        assert word in json.dumps(project.run_json("show", id)), kind
+    assert "draft" in project.run("show", f"{project.session}/draft").output
+
+
+def test_json_of_show_is_the_answer_of_the_tool(project: Project):
+    shown = project.run_json("show", project.task)
+
+    assert shown == call_tool(project.app, "task_get", id=project.task)
+
+
+def test_showing_a_message_does_not_mark_it_as_read(project: Project):
+    project.run("show", project.message)
+
+    assert call_tool(project.app, "message_get", id=project.message, mark_read=False)["status"] == "unread"
+
+
+def test_what_does_not_exist_is_refused_with_the_next_step(project: Project):
+    with pytest.raises(DeepworkError, match="Nothing here has the id or name 'wf_nope'") as refused:
+        project.run_json("show", "wf_nope")
+
+    assert "deepwork status" in refused.value.suggestion
+
+
+def test_beginnings_of_ids_and_names_replace_ids(project: Project):
+    assert project.run_json("plans", "show", project.plan[:9])["id"] == project.plan
+    assert project.run_json("tasks", "show", "design")["id"] == project.task
+    assert project.run_json("agents", "get", "Ada")["id"] == project.agent
+    assert project.run_json("sessions", "show", project.session[:5])["session_id"] == project.session
+    assert project.run_json("track", "show", "checkout")["workflow_id"] == project.record
+    assert project.run_json("show", project.phase[:9])["phase_id"] == project.phase
+    assert project.run_json("tasks", "claim", "Design", "ada")["success"] is True
+
+
+def test_an_ambiguous_name_is_refused_with_the_candidates(project: Project):
+    other = call_tool(project.app, "agent_register", name="Ada", runtime="gemini")["id"]
+
+    with pytest.raises(DeepworkError, match="'Ada' may mean") as refused:
+        project.run_json("agents", "get", "Ada")
+
+    assert project.agent in refused.value.message
+    assert other in refused.value.message
+    with pytest.raises(DeepworkError, match="'ada' may mean"):
+        project.run_json("tell", "ada", "Hi")
+
+
+def test_an_answer_resolves_an_issue_as_a_person(project: Project):
+    answer = project.run_json("answer", project.issue[:10], "7 percent")
+
+    shown = project.run_json("show", project.issue)
+    assert answer["issue_id"] == project.issue
+    assert (shown["resolution_note"], shown["resolved_by"]) == ("7 percent", PERSON)
+    assert "deepwork answer" not in project.run("show", project.issue).output
+
+
+def test_an_answer_approves_a_task_that_asks_for_a_review(project: Project):
+    outcome = {"summary": "Done.", "manual_review_needed": True, "manual_review_reason": "Look."}
+    call_tool(project.app, "complete_task", task_id=project.tracked_task, status="success", outcome=outcome)
+
+    project.run_json("answer", "Pay by card", "Looks good.")
+
+    milestone = project.run_json("track", "context", project.record)["milestones"][0]
+    assert (milestone["message"], milestone["metadata"]) == (
+        "Looks good.",
+        {"verdict": "approved", "by": PERSON},
+    )
+    assert project.run_json("status")["needs_you_total"] == 1  # the issue
+
+
+def test_a_person_can_write_to_an_agent_without_registering_first(project: Project):
+    first = project.run_json("tell", "ada", "Use port 8080", "--task-id", "Design")
+    second = project.run_json("tell", project.agent, "Stop", "--urgent")
+
+    sent = [call_tool(project.app, "message_get", id=each["id"], mark_read=False) for each in (first, second)]
+    assert [message["body"] for message in sent] == ["Use port 8080", "Stop"]
+    assert [message["priority"] for message in sent] == ["normal", "urgent"]
+    assert sent[0]["task_id"] == project.task
+    assert sent[0]["sender_id"] == sent[1]["sender_id"]
+    assert call_tool(project.app, "agent_get", id=sent[0]["sender_id"])["name"] == getpass.getuser()
+
+
+def test_a_message_to_an_unknown_agent_registers_nobody(project: Project):
+    with pytest.raises(DeepworkError, match="There is no agent 'Bob'"):
+        project.run_json("tell", "Bob", "Hi")
+
+    assert call_tool(project.app, "agent_list")["total"] == 1

@@ -153,3 +153,88 @@ def test_any_text_becomes_a_valid_branch_name(suffix: str):
 
     subprocess.run(["git", "check-ref-format", "--branch", name], check=True, capture_output=True)
     assert name.startswith("deepwork/job-flow")
+
+
+# What the answers say about it
+
+
+def start_fully(app: Application) -> Any:
+    given = {"goal": "x", "job_name": "chain", "workflow_name": "main", "instance_id": "acme"}
+    return call_job_tool(app, "start_workflow", **given)
+
+
+def test_the_answers_at_the_start_and_at_the_end_say_how_to_go_back(repository: Path):
+    app = open_app(repository, git_branch="switch")
+
+    begun = start_fully(app)
+    done = call_job_tool(app, "finished_step", outputs={"a.md": "a.md"})
+
+    assert begun["branch_switched"] is True
+    for note in (begun["branch_note"], done["branch_note"]):
+        assert "deepwork/chain-main-acme" in note
+        assert note.endswith("To go back: `git switch main`.")
+    app.close()
+
+
+def test_an_aborted_session_and_a_detached_head_say_how_to_go_back_too(repository: Path):
+    git(repository, "checkout", "-q", "--detach")
+    commit = git(repository, "rev-parse", "--short", "HEAD")
+    app = open_app(repository, git_branch="switch")
+
+    start_fully(app)
+    note = call_job_tool(app, "abort_workflow", explanation="enough")["branch_note"]
+
+    assert note.endswith(f"To go back: `git switch --detach {commit}`.")
+    app.close()
+
+
+def test_create_and_off_are_named_in_the_answer(repository: Path):
+    made = start_fully(open_app(repository, git_branch="create"))
+    none = start_fully(open_app(repository, git_branch="off"))
+
+    assert made["branch_switched"] is False
+    assert "stays on main: git_branch is `create`" in made["branch_note"]
+    assert (none["branch"], none["branch_switched"], none["branch_note"]) == (None, None, None)
+
+
+def test_the_tree_is_not_switched_under_a_running_task(repository: Path):
+    app = open_app(repository, git_branch="switch")
+    _claim_task(app)
+
+    begun = start_fully(app)
+
+    assert (begun["branch"], begun["branch_switched"]) == ("deepwork/chain-main-acme", False)
+    assert "stays on main: 1 task of plans runs in it" in begun["branch_note"]
+    assert current(repository) == "main"
+    assert git(repository, "branch", "--list", "deepwork/*").strip() == "deepwork/chain-main-acme"
+    done = call_job_tool(app, "finished_step", outputs={"a.md": "a.md"})
+    assert done["branch_note"] is None
+    app.close()
+
+
+def test_the_tree_is_not_switched_while_it_has_workspaces(repository: Path, tmp_path: Path):
+    app = open_app(repository, git_branch="switch")
+    plan, task, agent = _claim_task(app)
+    call_job_tool(app, "task_update_status", id=task, status="completed", agent_id=agent, outcome="done")
+    path = str(tmp_path.parent / f"{tmp_path.name}-tree")
+    call_job_tool(app, "workspace_create", workflow_id=plan, path=path, branch="side")
+
+    begun = start_fully(app)
+
+    assert begun["branch_switched"] is False
+    assert "it has 1 active workspace of plans" in begun["branch_note"]
+    assert current(repository) == "main"
+    app.close()
+
+
+def _claim_task(app: Application) -> tuple[str, str, str]:
+    """Make a plan whose task an agent runs in the main tree."""
+    plan = call_job_tool(app, "workflow_create", name="p", source_type="prompt", source_content="x")["id"]
+    call_job_tool(
+        app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": [{"name": "t", "description": "d"}]}
+    )
+    task = call_job_tool(app, "workflow_next_tasks", workflow_id=plan)["tasks"][0]["id"]
+    agent = call_job_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
+    assert call_job_tool(app, "task_claim", task_id=task, agent_id=agent)["success"]
+    call_job_tool(app, "task_update_status", id=task, status="in_progress", agent_id=agent)
+    return plan, task, agent

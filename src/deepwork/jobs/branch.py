@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from deepwork.errors import GitError
 from deepwork.git.command import Git
 
 PREFIX = "deepwork/"
 MAX_NAME = 120
+
+FindReason = Callable[[], str | None]
+"""Returns why the working tree must stay on its branch; None if it may be switched."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The branch of a session."""
+
+    name: str
+    is_switched: bool = False
+    """Whether the working tree was switched to it."""
+    way_back: str | None = None
+    """The command that switches back, if it was."""
+    note: str | None = None
 
 
 def build_branch_name(job: str, workflow: str, suffix: str) -> str:
@@ -18,19 +36,32 @@ def build_branch_name(job: str, workflow: str, suffix: str) -> str:
     return PREFIX + cleaned[:MAX_NAME].strip("-.")
 
 
-def prepare_branch(git: Git, name: str, mode: str) -> str | None:
+def prepare_branch(git: Git, name: str, mode: str, find_reason_to_stay: FindReason) -> Branch | None:
     """Create the branch, and switch to it in mode `switch`; return None if there is no commit to branch from.
 
-    The new branch starts at HEAD, so switching changes no file and keeps uncommitted work.
+    The new branch starts at HEAD, so switching changes no file and keeps uncommitted work. The tree stays
+    where it is if `find_reason_to_stay` returns a reason.
     """
     if mode == "off" or not git.is_repository() or not _has_commit(git):
         return None
     current = git.run("branch", "--show-current").decode().strip()
     if current.startswith(PREFIX):
-        return current
+        return Branch(current, note=f"The working tree is on branch {current} already: the session uses it.")
     free = _find_free_name(git, name)
-    git.run(*(("switch", "--quiet", "-c", free) if mode == "switch" else ("branch", free)))
-    return free
+    reason = "git_branch is `create`" if mode == "create" else find_reason_to_stay()
+    if reason:
+        git.run("branch", free)
+        stays = f"the working tree stays on {current or 'its commit'}: {reason}"
+        return Branch(free, note=f"Branch {free} was created, but {stays}. To switch: `git switch {free}`.")
+    way_back = f"git switch {shlex.quote(current)}" if current else _build_way_to_commit(git)
+    git.run("switch", "--quiet", "-c", free)
+    note = f"The working tree was switched to the new branch {free}. To go back: `{way_back}`."
+    return Branch(free, is_switched=True, way_back=way_back, note=note)
+
+
+def _build_way_to_commit(git: Git) -> str:
+    commit = git.run("rev-parse", "--short", "HEAD").decode().strip()
+    return f"git switch --detach {commit}"
 
 
 def _find_free_name(git: Git, name: str) -> str:

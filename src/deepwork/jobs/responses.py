@@ -97,6 +97,10 @@ class Started(JobAnswer):
     begin_step: ActiveStep
     stack: list[StackEntry]
     branch: str | None = None
+    branch_switched: bool | None = None
+    """Whether the working tree was switched to the branch; null if there is none."""
+    branch_note: str | None = None
+    """What happened to the working tree and how to go back, or why it was not switched."""
 
 
 class CriterionAnswer(JobAnswer):
@@ -122,6 +126,8 @@ class FinishedStep(JobAnswer):
     all_outputs: dict[str, str | list[str]] | None = None
     stack: list[StackEntry]
     taken_over: bool | None = None
+    branch_note: str | None = None
+    """At the end: on which branch the working tree was left, and how to go back."""
     review: Literal["reviewer", "self_review", "override", "person"] | None = None
     """What let the reported step pass; null if it has no reviews, or did not pass."""
     decisions: list[DecisionInfo] | None = None
@@ -139,6 +145,7 @@ class Aborted(JobAnswer):
     stack: list[StackEntry]
     resumed_workflow: str | None = None
     resumed_step: str | None = None
+    branch_note: str | None = None
 
 
 class SessionView(JobAnswer):

@@ -11,7 +11,7 @@ from deepwork.call import current_call
 from deepwork.errors import DeepworkError
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
-from deepwork.jobs.branch import build_branch_name, prepare_branch
+from deepwork.jobs.branch import Branch, FindReason, build_branch_name, prepare_branch
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
@@ -38,6 +38,7 @@ from deepwork.jobs.responses import (
     Workflows,
 )
 from deepwork.jobs.rules import (
+    build_branch_note,
     build_gate_error,
     find_entry_index,
     require_current_step,
@@ -94,8 +95,10 @@ class WorkflowTools:
         state: StateManager,
         step_review: StepReviewService | None,
         git: Git,
+        find_reason_to_stay: FindReason = lambda: None,
     ) -> None:
         """Without `step_review`, steps are completed without a review."""
+        self._find_reason_to_stay = find_reason_to_stay
         self._settings, self._catalog, self._state = settings, catalog, state
         self._step_review, self._git = step_review, git
         self._last_infos: tuple[list[Job], list[JobInfo]] | None = None
@@ -127,9 +130,16 @@ class WorkflowTools:
             workflow = select_workflow(job, workflow_name)
             session = self._create_session(id, job_name, workflow, goal, instance_id)
             begin = build_active_step(job, session)
-            session = replace(session, branch=self._prepare_branch(session))
-            stack = self._state.get_stack(session.caller, session)
-            answer = Started(begin_step=begin, branch=session.branch, stack=stack)
+            branch = self._prepare_branch(session)
+            if branch:
+                session = replace(session, branch=branch.name, way_back=branch.way_back)
+            answer = Started(
+                begin_step=begin,
+                branch=session.branch,
+                branch_switched=branch.is_switched if branch else None,
+                branch_note=branch.note if branch else None,
+                stack=self._state.get_stack(session.caller, session),
+            )
             return SessionChange(session, answer, SessionEvent.STARTED)
 
         return self._state.start(create)
@@ -182,6 +192,7 @@ class WorkflowTools:
                 stack=self._state.get_stack(_get_caller(), aborted),
                 resumed_workflow=left[-1].workflow if left else None,
                 resumed_step=left[-1].current_step_id if left else None,
+                branch_note=build_branch_note(aborted),
             )
             return SessionChange(aborted, answer, SessionEvent.ABORTED)
 
@@ -255,13 +266,18 @@ class WorkflowTools:
         )
         return state.start_step(session, first, session.started_at)
 
-    def _prepare_branch(self, session: Session) -> str | None:
+    def _prepare_branch(self, session: Session) -> Branch | None:
         """Create the branch of the session, or return that of the session it is nested in."""
         if outer := self._state.stack_sessions(_get_caller()):
-            return outer[-1].branch
+            name = outer[-1].branch
+            return (
+                Branch(name, note=f"It shares the branch of session {outer[-1].session_id}.")
+                if name
+                else None
+            )
         suffix = session.instance_id or session.started_at[:10]
         name = build_branch_name(session.job_name, session.workflow_name, suffix)
-        return prepare_branch(self._git, name, self._settings.git_branch)
+        return prepare_branch(self._git, name, self._settings.git_branch, self._find_reason_to_stay)
 
     def _review(self, session: Session, submitted: Submitted) -> tuple[Session, Outcome]:
         """Review the outputs, or accept the agent's own review of them."""
@@ -374,6 +390,7 @@ class WorkflowTools:
             status="workflow_complete",
             summary=f"Workflow '{moved.workflow_name}' completed successfully.",
             all_outputs=state.collect_outputs(moved),
+            branch_note=build_branch_note(moved),
             stack=stack,
             taken_over=taken,
             review=review,

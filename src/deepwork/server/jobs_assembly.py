@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from deepwork.config import Settings, build_child_environment, build_reviewer_environment
 from deepwork.database.transaction import Database
+from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
 from deepwork.jobs.claude_cli import ClaudeCLI
 from deepwork.jobs.definitions.catalog import JobCatalog
@@ -17,6 +18,7 @@ from deepwork.jobs.sessions.files import SessionFiles
 from deepwork.jobs.sessions.state_manager import StateManager
 from deepwork.jobs.step_review import StepReviewService
 from deepwork.jobs.tools import JobSettings, WorkflowTools
+from deepwork.jobs.tree_users import find_reason_to_stay
 
 
 @dataclass
@@ -51,12 +53,14 @@ class JobsAssembly:
     @cached_property
     def tools(self) -> WorkflowTools:
         root, gate = self.settings.project_root, self.quality_gate
+        tree = find_tree_root(root) or root
         return WorkflowTools(
             JobSettings(root, self.settings.git_branch, self.settings.quality_gate_max_attempts),
             self.catalog,
             self.sessions,
             StepReviewService(root, self._tmp, gate, self.database) if gate else None,
             Git(root, environment=build_child_environment()),
+            partial(find_reason_to_stay, self.database, str(tree)),
         )
 
     @cached_property

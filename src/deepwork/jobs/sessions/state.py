@@ -126,6 +126,8 @@ class Session:
     """The process that works on it; after that has exited, another may take the session over."""
     instance_id: str | None = None
     branch: str | None = None
+    way_back: str | None = None
+    """The command that leaves the branch, if the session switched the working tree to it."""
     current_entry_index: int = 0
     step_progress: Mapping[str, StepProgress] = field(default_factory=dict)
     completed_at: str | None = None

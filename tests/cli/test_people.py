@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import json
 from collections.abc import Iterator
@@ -187,3 +188,65 @@ def test_a_message_to_an_unknown_agent_registers_nobody(project: Project):
         project.run_json("tell", "Bob", "Hi")
 
     assert call_tool(project.app, "agent_list")["total"] == 1
+
+
+def test_a_tracked_task_is_completed_without_json(project: Project):
+    ended = project.run_json("track", "done", "Pay by card", "--summary", "Cards work.")
+
+    assert ended["status"] == "success"
+    assert project.run_json("show", project.tracked_task)["summary"] == "Cards work."
+
+
+def test_a_workflow_and_its_tasks_are_created_from_one_file(project: Project, tmp_path: Path):
+    file = tmp_path / "search.yml"
+    file.write_text(
+        "name: Search\nprompt: Make it fast.\nmax_parallel_tasks: 2\nsummary: Two steps\n"
+        "tasks:\n  - name: Index\n  - name: Query\n    depends_on: [Index]\n"
+    )
+
+    made = project.run_json("plans", "create", "-f", str(file))
+
+    shown = call_tool(project.app, "workflow_get", id=made["id"], include_tasks=True)
+    assert (made["tasks_created"], made["status"], shown["name"]) == (2, "ready", "Search")
+    assert (shown["source_content"], shown["max_parallel_tasks"]) == ("Make it fast.", 2)
+    assert [task["name"] for task in shown["tasks"]] == ["Index", "Query"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("name: A\npromt: x\nsummary: s\ntasks: []\n", ":2: The key `promt` is unknown."),
+        (
+            "name: A\nsummary: s\ntasks:\n  - name: a\n    depends_on: [b]\n",
+            "depends on 'b', which is not in the",
+        ),
+    ],
+)
+def test_an_invalid_file_creates_nothing_and_names_the_line(
+    project: Project, tmp_path: Path, text: str, problem: str
+):
+    (file := tmp_path / "wrong.yml").write_text(text)
+
+    with pytest.raises(DeepworkError) as refused:
+        project.run_json("plans", "create", "-f", str(file))
+
+    assert problem in refused.value.message
+    assert call_tool(project.app, "workflow_list")["total"] == 1
+
+
+def test_a_plan_that_is_refused_leaves_no_workflow(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from deepwork.plans.plan_tools import PlanTools
+
+    @functools.wraps(PlanTools.workflow_set_plan)
+    def refuse(*_: Any, **__: Any) -> None:
+        raise DeepworkError("No.")
+
+    monkeypatch.setattr(PlanTools, "workflow_set_plan", refuse)
+    (file := tmp_path / "plan.yml").write_text("name: A\nsummary: s\ntasks:\n  - name: a\n")
+
+    with pytest.raises(DeepworkError, match="No"):
+        project.run_json("plans", "create", "-f", str(file))
+
+    assert call_tool(project.app, "workflow_list")["total"] == 1

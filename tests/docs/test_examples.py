@@ -16,6 +16,7 @@ from scripts import commands_page, not_run_page, performance_page, settings_page
 from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 
 from deepwork.cli.main import COMMANDS
+from deepwork.cli.plan_file import split_file
 from deepwork.cli.serve import serve
 from deepwork.config import find_unknown_keys, load_settings
 from deepwork.jobs.definitions.catalog import find_problems
@@ -24,6 +25,7 @@ from deepwork.templates.catalog import TemplateCatalog
 
 BLOCKS = [block for page in list_pages() for block in parse_blocks(page)]
 SHOWN = [block for block in BLOCKS if block.language in {"yaml", "yml", "json", "jsonc", "toml"}]
+WORKFLOW = {"name": "Given by the command", "source_type": "prompt", "source_content": "The request"}
 CALL = re.compile(r"^(?P<tool>[a-z_]+) +(?=\{)", re.MULTILINE)
 REGISTRY = tools_page.load_registry()
 
@@ -69,8 +71,10 @@ def find_document_problems(file: Path, root: Path, document: Any) -> Iterator[ob
         yield from found.problems
         if not found.templates:
             yield "no template was found"
-    elif file.name.endswith("plan.yml"):
-        yield from find_call_problems("workflow_set_plan", {"id": "wf_1", "plan": document})
+    elif file.name.endswith(("plan.yml", "workflow.yml")):
+        workflow, plan = split_file(document)
+        yield from find_call_problems("workflow_set_plan", {"id": "wf_1", "plan": plan})
+        yield from find_call_problems("workflow_create", WORKFLOW | workflow)
     else:
         yield f"no check is known for {file.name}; add one"
 

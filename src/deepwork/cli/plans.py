@@ -17,6 +17,7 @@ from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
 if TYPE_CHECKING:
     from deepwork.plans.inputs import Plan
     from deepwork.server.application import Application
+    from deepwork.server.registry import ToolSpec
 
 SOURCE_TYPES = ("prompt", "github_issue", "linear", "jira", "custom", "template")
 """The values of `plans.models.SourceType`, whose import would slow down every command."""
@@ -72,16 +73,56 @@ _SOURCE_OPTIONS: dict[str, click.Parameter] = {
         ["--source-type"],
         type=click.Choice(SOURCE_TYPES, case_sensitive=False),
         help="The kind of source. Default: prompt.",
-        default="prompt",
     ),
     "source_content": click.Option(
         ["--prompt", "source_content"],
-        required=True,
         type=TextParam(),
         metavar="TEXT|-",
-        help="The request; `-` reads it from standard input.",
+        help="The request; `-` reads it from standard input. Required without --file.",
     ),
+    "name": click.Argument(["name"], required=False, metavar="[NAME]"),
 }
+
+
+def _load_plan_file_type() -> Any:
+    from deepwork.cli.plan_file import PlanFile
+
+    return PlanFile
+
+
+_FILE_KEY = "file"
+_PLAN_FILE_OPTION = click.Option(
+    ["-f", "--file", _FILE_KEY],
+    type=DocumentParam(_load_plan_file_type, check=_find_plan_problems),
+    metavar="FILE|-",
+    help="Create the workflow and its tasks from a YAML or JSON file; `-` reads standard input.",
+)
+
+
+def _merge_plan_file(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
+    """Add what the file says about the workflow; the command line wins. The plan itself stays apart."""
+    merged = dict(arguments)
+    if written := merged.pop(_FILE_KEY, None):
+        from deepwork.cli.plan_file import split_file
+
+        workflow, plan = split_file(written)
+        merged = {"source_content": plan["summary"], **workflow, **merged, _FILE_KEY: plan}
+    merged.setdefault("source_type", "prompt")
+    if not merged.get("name"):
+        raise click.UsageError("Missing argument 'NAME', or `name` in the file.")
+    if merged.get("source_content") is None:
+        raise click.UsageError("Missing option '--prompt', or a plan with '--file'.")
+    return merged
+
+
+def _extend_with_plan(app: Application, spec: ToolSpec, arguments: dict[str, Any]) -> ToolSpec:
+    plan = arguments.pop(_FILE_KEY, None)
+    if plan is None:
+        return spec
+    from deepwork.cli.plan_file import add_plan
+
+    return add_plan(app, spec, plan)
+
 
 _FORMAT_OPTION = click.Option(
     ["--format"], type=click.Choice(["json", "markdown"]), help="Default: markdown; with --json, json."
@@ -93,7 +134,15 @@ plans = ToolGroup(
     "workflow_",
     "Plans: workflows, their tasks and their progress.",
     {
-        "create": CommandOverrides(_SOURCE_OPTIONS),
+        "create": CommandOverrides(
+            _SOURCE_OPTIONS,
+            "With --file, the workflow and all its tasks are created together, or nothing is. The file is a"
+            " mapping as for set-plan, which may also have name, prompt, source_type, source_ref,"
+            " repository_path, max_parallel_tasks and auto_create_workspaces.",
+            prepare=_merge_plan_file,
+            added=[_PLAN_FILE_OPTION],
+            extend=_extend_with_plan,
+        ),
         "set-plan": CommandOverrides(
             _build_document_argument("plan", _load_plan_type, check=_find_plan_problems),
             f"The plan is read {_INPUT_HELP}: a mapping with summary, approach and tasks; a task has name, "

@@ -12,7 +12,7 @@ from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.id_resolution import resolve_arguments
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_lines, to_printable
-from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
+from deepwork.cli.framework.tool_commands import CommandOverrides, JsonParam, ToolGroup, WordChoice
 from deepwork.server.invocation import invoke
 
 _ALL_SECTIONS = ("phase_summary", "tasks", "decisions", "milestones", "blockers")
@@ -82,6 +82,33 @@ def _include_all(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
     return {"include": list(_ALL_SECTIONS), **arguments}
 
 
+def _build_outcome(arguments: dict[str, Any], _: bool) -> dict[str, Any]:
+    """Build the outcome from --summary, or from JSON, or from both."""
+    built = dict(arguments)
+    summary = built.pop("summary", None)
+    if summary is None and "outcome" not in built:
+        raise click.UsageError("Missing option '--summary', or an outcome as JSON.")
+    if summary is not None:
+        built["outcome"] = {**built.get("outcome", {}), "summary": summary}
+    return built
+
+
+_DONE_OVERRIDES = CommandOverrides(
+    {
+        "status": click.Argument(
+            ["status"],
+            required=False,
+            default="success",
+            type=WordChoice(("success", "partial_success", "failed"), case_sensitive=False),
+            metavar="[STATUS]",
+        ),
+        "outcome": click.Argument(["outcome"], required=False, type=JsonParam(), metavar="[OUTCOME]"),
+    },
+    "STATUS: success (default), partial_success or failed. OUTCOME: a JSON object with more than a summary.",
+    prepare=_build_outcome,
+    added=[click.Option(["--summary"], metavar="TEXT", help="What was done.")],
+)
+
 _INCLUDE_OPTION = {
     "include": click.Option(
         ["--include"], multiple=True, type=click.Choice(_ALL_SECTIONS), help="Default: all."
@@ -102,6 +129,7 @@ track = ToolGroup(
         "get-context": CommandOverrides(_INCLUDE_OPTION, prepare=_include_all),
         "diff": CommandOverrides(render=_render_diff),
         "resolve": CommandOverrides(is_by_person=True),
+        "done": _DONE_OVERRIDES,
     },
 )
 

@@ -194,6 +194,8 @@ tasks = ToolGroup(
 @click.argument("id")
 @click.option("--graph", "drawn", is_flag=True, help="Draw the dependencies between tasks.")
 @click.option("--mermaid", is_flag=True, help="Draw them as a Mermaid diagram.")
+@click.option("--watch", is_flag=True, help="With --graph: draw again at each change, until Ctrl-C.")
+@click.option("--all", "whole", is_flag=True, help="With --graph: do not fold a long drawing.")
 @click.option("--history", is_flag=True, help="Include the history, newest first.")
 @click.option(
     "--limit",
@@ -205,12 +207,25 @@ tasks = ToolGroup(
 @json_option
 @place_options
 def show_plan(
-    id: str, drawn: bool, mermaid: bool, history: bool, limit: int, as_json: bool, path: str, **place: Any
+    id: str,
+    drawn: bool,
+    mermaid: bool,
+    watch: bool,
+    whole: bool,
+    history: bool,
+    limit: int,
+    as_json: bool,
+    path: str,
+    **place: Any,
 ) -> None:
     """Show a workflow and its tasks, or draw it."""
+    if (watch or whole) and (not drawn or as_json):
+        raise click.UsageError("--watch and --all belong to --graph, without --json.")
     with open_application(path, place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "plan", id)
-        if drawn or mermaid:
+        if drawn and not as_json:
+            _print_graph(app, id, whole=whole, watch=watch)
+        elif drawn or mermaid:
             _print_drawing(app, id, as_text=drawn, as_json=as_json)
         else:
             _print_plan(app, id, {"include_history": history, "task_limit": limit}, as_json=as_json)
@@ -229,10 +244,17 @@ def _print_drawing(app: Application, id: str, *, as_text: bool, as_json: bool) -
             {"id": id, "name": workflow.name, "status": workflow.status, "drawing": drawing}, as_json=True
         )
         return
-    if as_text:
-        print(to_printable(f"{workflow.name}: {workflow.status.replace('_', ' ')}"))
     for line in drawing.splitlines():
         print(to_printable(line))
+
+
+def _print_graph(app: Application, id: str, *, whole: bool, watch: bool) -> None:
+    from deepwork.cli.plan_graph import render_graph, watch_graph
+
+    if watch:
+        watch_graph(app, id, whole=whole)
+    else:
+        print("\n".join(render_graph(app.database, id, whole=whole)))
 
 
 def _print_plan(app: Application, id: str, wanted: dict[str, Any], *, as_json: bool) -> None:

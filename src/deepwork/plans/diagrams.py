@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
 from deepwork.plans.models import Node, TaskStatus
 from deepwork.plans.rules.graph import Graph
@@ -35,24 +37,110 @@ _MERMAID_CLASSES = {
 _MERMAID_SPECIAL_CHARS = '"#&<>`\\'
 
 
+class Line(NamedTuple):
+    """A line of a drawing; that of a task has its status."""
+
+    text: str
+    status: TaskStatus | None = None
+
+
+class Drawing(NamedTuple):
+    """A drawing of a plan."""
+
+    lines: list[Line]
+    is_folded: bool = False
+    """Whether rows were left out because it would have been too long."""
+
+
+_Part = tuple[list[tuple[int, list[Node]]], list[Line]]
+"""Some rows with their places, and the lines that draw them."""
+
+
 def render_text(nodes: Sequence[Node]) -> str:
     """Render the tasks from first to last; a bracket joins those that may run in parallel.
 
     An arrow names what a task waits for, unless that is exactly the row above.
     """
+    return "\n".join(line.text for line in draw(nodes).lines)
+
+
+def draw(
+    nodes: Sequence[Node],
+    notes: Mapping[str, str] | None = None,
+    *,
+    max_lines: int | None = None,
+    whole: bool = False,
+) -> Drawing:
+    """Draw like `render_text`, with a note beside some tasks, by id.
+
+    `max_lines`: fold finished rows, then waiting rows, if there would be more. `whole`: leave nothing out.
+    """
     if not nodes:
-        return "There is no plan yet."
+        return Drawing([Line("There is no plan yet.")])
     graph = Graph(nodes)
     rows = graph.list_rows()
-    width = min(_MAX_NAME_LENGTH, max(len(node.name) for row in rows for node in row[:_MAX_TASKS_PER_ROW]))
-    drawn: list[str] = []
-    above: list[Node] = []
-    for number, row in enumerate(rows[:_MAX_TEXT_ROWS], start=1):
-        drawn += _render_row(graph, number, row, above, width)
-        above = row
-    if len(rows) > _MAX_TEXT_ROWS:
-        drawn.append(f"     … {len(rows) - _MAX_TEXT_ROWS:,} more rows")
-    return "\n".join([*drawn, "", _render_legend(graph)])
+    most_tasks, most_rows = (len(nodes), len(nodes)) if whole else (_MAX_TASKS_PER_ROW, _MAX_TEXT_ROWS)
+    width = min(_MAX_NAME_LENGTH, max(len(node.name) for row in rows for node in row[:most_tasks]))
+    before = [[], *rows]
+    blocks = [
+        list(_render_row(graph, number, row, before[number - 1], width, notes or {}, most_tasks))
+        for number, row in enumerate(rows, start=1)
+    ]
+    drawn = [line for block in blocks[:most_rows] for line in block]
+    if max_lines and sum(map(len, blocks)) > max_lines:
+        drawn, is_folded = _fold(graph, rows, blocks, max_lines), True
+    else:
+        is_folded = len(rows) > most_rows
+        drawn += [Line(f"     … {len(rows) - most_rows:,} more rows")] * is_folded
+    return Drawing([*drawn, Line(""), Line(_render_legend(graph))], is_folded)
+
+
+def _fold(graph: Graph, rows: list[list[Node]], blocks: list[list[Line]], max_lines: int) -> list[Line]:
+    """Replace runs of finished rows by one line each; if that is not enough, waiting rows too."""
+    parts = _fold_rows(graph, rows, blocks, ("done",))
+    if _count_lines(parts) > max_lines:
+        shown = next(each for each in range(len(parts), -1, -1) if _count_lines(parts[:each]) < max_lines)
+        rest = [member for members, _ in parts[shown:] for member in members]
+        if all(_classify_row(graph, row) == "waits" for _, row in rest):
+            parts = [*parts[:shown], (rest, [_render_folded(graph, rest)])]
+        else:
+            parts = _fold_rows(graph, rows, blocks, ("done", "waits"))
+    lines = [line for _, drawn in parts for line in drawn]
+    if len(lines) <= max_lines:
+        return lines
+    return [*lines[: max_lines - 1], Line(f"     … {len(lines) - max_lines + 1:,} more lines")]
+
+
+def _fold_rows(
+    graph: Graph, rows: list[list[Node]], blocks: list[list[Line]], foldable: Collection[str]
+) -> list[_Part]:
+    """Join each run of rows of these kinds into one part; every other row is a part."""
+    parts: list[_Part] = []
+    for kind, group in groupby(enumerate(rows), key=lambda item: _classify_row(graph, item[1])):
+        members = list(group)
+        if kind in foldable and sum(len(blocks[place]) for place, _ in members) > 1:
+            parts.append((members, [_render_folded(graph, members)]))
+        else:
+            parts += [([member], blocks[member[0]]) for member in members]
+    return parts
+
+
+def _count_lines(parts: Sequence[_Part]) -> int:
+    return sum(len(lines) for _, lines in parts)
+
+
+def _classify_row(graph: Graph, row: Sequence[Node]) -> str:
+    statuses = {graph.get_effective_status(node) for node in row}
+    if all(status.is_done for status in statuses):
+        return "done"
+    return "waits" if statuses == {TaskStatus.BLOCKED} else "open"
+
+
+def _render_folded(graph: Graph, members: Sequence[tuple[int, list[Node]]]) -> Line:
+    first, last = members[0][0] + 1, members[-1][0] + 1
+    place = f"{first:>3}." if first == last else f"{first:>3}. to {last}."
+    tasks = [node for _, row in members for node in row]
+    return Line(f"{place}  … {_format_counts(graph, tasks)}", graph.get_effective_status(tasks[0]))
 
 
 def render_mermaid(nodes: Sequence[Node]) -> str:
@@ -67,17 +155,26 @@ def render_mermaid(nodes: Sequence[Node]) -> str:
     return "\n".join(["flowchart TD", *lines, *classes])
 
 
-def _render_row(graph: Graph, number: int, row: list[Node], above: list[Node], width: int) -> Iterator[str]:
-    shown = row[:_MAX_TASKS_PER_ROW]
+def _render_row(
+    graph: Graph,
+    number: int,
+    row: list[Node],
+    above: list[Node],
+    width: int,
+    notes: Mapping[str, str],
+    most_tasks: int,
+) -> Iterator[Line]:
+    shown = row[:most_tasks]
     for index, node in enumerate(shown):
         place = f"{number:>3}." if index == 0 else "    "
-        mark, name = _STATUS_MARKS[graph.get_effective_status(node)], _truncate_name(node.name)
+        status = graph.get_effective_status(node)
         bracket, waits_for = _choose_bracket(index, len(row)), _format_dependencies(graph, node, above)
-        line = f"{place} {bracket} {mark} {name:<{width}}  {waits_for}"
-        yield line.rstrip()
+        about = "  ".join(filter(None, [notes.get(node.id, ""), waits_for]))
+        line = f"{place} {bracket} {_STATUS_MARKS[status]} {_truncate_name(node.name):<{width}}  {about}"
+        yield Line(line.rstrip(), status)
     if len(row) > len(shown):
         counts = _format_counts(graph, row[len(shown) :])
-        yield f"     └ … {len(row) - len(shown):,} more: {counts}"
+        yield Line(f"     └ … {len(row) - len(shown):,} more: {counts}")
 
 
 def _choose_bracket(index: int, size: int) -> str:

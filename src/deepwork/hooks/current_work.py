@@ -97,15 +97,19 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
     """Load what is needed to continue a task, within a token budget."""
     # Imported here because most sessions hold no task.
     from deepwork.plans import task_context as contexts  # noqa: PLC0415
+    from deepwork.plans.context_loading import load_claim_facts  # noqa: PLC0415
     from deepwork.plans.stores.checkpoint_store import CheckpointStore  # noqa: PLC0415
     from deepwork.plans.stores.plan_store import PlanStore  # noqa: PLC0415
     from deepwork.plans.stores.task_store import TaskStore  # noqa: PLC0415
+    from deepwork.workspaces.responses import describe_workspace  # noqa: PLC0415
+    from deepwork.workspaces.store import WorkspaceStore  # noqa: PLC0415
 
     store = TaskStore(tx)
     task = store.get(task_id)
     pending, pending_total = store.list_open_dependencies(task, _MAX_RELATED_TASKS)
     completed, completed_total = store.list_done_dependencies(task, _MAX_RELATED_TASKS)
     prior, prior_total = store.list_prior(task, _MAX_RELATED_TASKS)
+    workspace = WorkspaceStore(tx).find_active(task.workspace_id)
     material = contexts.ContextSource(
         workflow=PlanStore(tx).get(task.workflow_id),
         task=task,
@@ -117,6 +121,7 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
         siblings_total=0,
         dependencies=[*completed, *pending],
         dependencies_total=pending_total + completed_total,
+        **load_claim_facts(tx, task, describe_workspace(workspace) if workspace else None),
     )
     include = contexts.ContextOptions(sibling_status=False, recent_checkpoints=_MAX_CHECKPOINTS)
     return contexts.build_context(material, include, CONTEXT_TOKENS)

@@ -189,6 +189,7 @@ def _render_held_tasks(work: CurrentWork) -> Iterator[str]:
     for place, row in enumerate(work.held):
         yield _render_held_task(row)
         if place == 0 and work.context is not None:
+            yield from _render_last_claim(work.context["current_task"].get("last_claim"))
             context = json.dumps(work.context, ensure_ascii=False, separators=(",", ":"))
             yield f"  Its context: {context}"
 
@@ -197,10 +198,27 @@ def _render_held_task(row: Row) -> str:
     begin = "" if row["status"] in ("in_progress", "paused") else ', set it to "in_progress"'
     return (
         f'You hold task {row["id"]} "{format_one_line(row["name"], 100)}" ({row["status"]}) of plan'
-        f' "{format_one_line(row["plan_name"], 100)}" ({row["workflow_id"]}): continue it{begin},'
-        " record progress with checkpoint_add, finish it with task_update_status,"
-        " or give it up with task_release."
+        f' "{format_one_line(row["plan_name"], 100)}" ({row["workflow_id"]}), claim_epoch {row["epoch"]}:'
+        f" continue it{_format_place(row)}{begin}, record progress with checkpoint_add,"
+        " finish it with task_update_status, or give it up with task_release."
     )
+
+
+def _format_place(row: Row) -> str:
+    return f" in {row['workspace_path']} on branch {row['branch']}" if row["workspace_path"] else ""
+
+
+def _render_last_claim(ended: dict[str, Any] | None) -> Iterator[str]:
+    """Render why the holder before let go of the task."""
+    if not ended:
+        return
+    who = ended.get("agent_name") or ended.get("agent_id") or "another agent"
+    reason = f": {format_one_line(ended['reason'])}" if ended.get("reason") else ""
+    how = {"expired": "went silent and lost it", "failed": "reported that it failed"}.get(
+        str(ended.get("ended")), "had it until it was released"
+    )
+    by = f" by {ended['by']}" if ended.get("ended") == "released" and ended.get("by") else ""
+    yield f"  Before you, {format_one_line(who, 60)} {how}{by}{reason}."
 
 
 def _format_lost_claims(rows: Iterable[Row]) -> Iterator[str]:

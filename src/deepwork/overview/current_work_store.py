@@ -41,9 +41,10 @@ class CurrentWorkStore:
         """List unfinished tasks held by these agents, their current task first."""
         sql = """
             SELECT task.id, task.name, task.status, task.workflow_id, plans.name AS plan_name,
-                   leases.who, leases.until
+                   leases.who, leases.until, leases.epoch, tree.path AS workspace_path, tree.branch
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
               JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
+              LEFT JOIN workspaces AS tree ON tree.id = task.workspace_id AND tree.status = 'active'
              WHERE leases.who IN :agents AND task.claimed_by = leases.who
                AND task.status IN ('pending', 'planning', 'in_progress', 'paused')
              ORDER BY CASE WHEN agents.current_task_id = task.id THEN 0 ELSE 1 END, leases.until DESC,

@@ -40,6 +40,7 @@ from deepwork.plans.rules.file_overlaps import (
 )
 from deepwork.plans.rules.transitions import build_paused_error, derive_released_status, describe_pause
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.claim_store import LEASE_EXPIRED
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -144,7 +145,8 @@ class ClaimService:
         if lease.who != agent_id:
             raise _build_held_error(task, lease.who, agent_id)
         self._leases.release(task_id, agent_id, is_taken_away=True)
-        self._requeue(workflow, task, reason or "released", by_whom=agent_id)
+        by_whom = self._tx.caller if is_person(self._tx.caller) else agent_id
+        self._requeue(workflow, task, reason or "released", by_whom=by_whom)
         notify_of_release(self._tx, task, agent_id, reason)
         if agent.unregistered_at is None:
             self._update_agent_after_release(agent)
@@ -332,7 +334,7 @@ class ClaimService:
             detail={"lost_by": loser, "status_before": task.status.value, "attempts": task.attempts},
         )
         PlanRecorder(self._tx).emit_checkpoint_event(task, checkpoint)
-        return self._requeue(workflow, self._tasks.get(task.id), "the lease expired", by_whom=self._tx.caller)
+        return self._requeue(workflow, self._tasks.get(task.id), LEASE_EXPIRED, by_whom=self._tx.caller)
 
     def _requeue(self, workflow: Workflow, task: Task, reason: str, *, by_whom: str) -> Task:
         status = task.status if workflow.status.is_final else derive_released_status(task.status)

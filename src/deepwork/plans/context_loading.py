@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
+from deepwork.plans.interfaces import TaskWorkspace, WorkspaceProvider
 from deepwork.plans.models import Task, TaskStatus
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.plans.task_context import ContextOptions, ContextSource
@@ -13,7 +18,9 @@ _MAX_RELATED_TASKS = 200
 _MAX_CHECKPOINTS = 1000
 
 
-def load_context_source(tx: Transaction, task: Task, parts: ContextOptions) -> ContextSource:
+def load_context_source(
+    tx: Transaction, task: Task, parts: ContextOptions, workspaces: WorkspaceProvider | None = None
+) -> ContextSource:
     """Load what a context is built from, but no more than could ever be shown."""
     store = TaskStore(tx)
     wanted = _MAX_CHECKPOINTS if parts.all_checkpoints else parts.recent_checkpoints
@@ -33,4 +40,46 @@ def load_context_source(tx: Transaction, task: Task, parts: ContextOptions) -> C
         dependencies=[*completed, *pending],
         dependencies_total=pending_total + completed_total,
         blocked=task.status is TaskStatus.PENDING and pending_total > 0,
+        **load_claim_facts(tx, task, workspaces.find_for_task(tx, task) if workspaces else None),
     )
+
+
+def load_claim_facts(tx: Transaction, task: Task, workspace: TaskWorkspace | None) -> dict[str, Any]:
+    """Load where the task is done, who holds it, and why the holder before let go, as fields of a source."""
+    facts: dict[str, Any] = {"workspace": _describe_workspace(workspace) if workspace else None}
+    lease = ClaimStore(tx).find_lease(task.id)
+    if lease is None and not task.attempts:
+        return facts  # nobody has held it, and nobody has reported on it
+    is_held = lease is not None and lease["agent_id"] is not None and lease["until"] >= tx.now
+    if lease is not None and is_held:
+        names = ("agent_id", "agent_name", "epoch", "until")
+        facts["claim"] = {name: lease[name] for name in names if lease[name] is not None}
+    epoch = 0 if lease is None else lease["epoch"]
+    ended = ClaimStore(tx).find_last_end(task.id, epoch if is_held else epoch + 1)
+    return facts | ({"last_claim": _describe_end(ended)} if ended else {})
+
+
+def _describe_workspace(workspace: TaskWorkspace) -> dict[str, Any]:
+    shown = {
+        "id": workspace.id,
+        "path": workspace.path,
+        "branch": workspace.branch,
+        "base": workspace.base,
+        "builds_on": list(workspace.builds_on),
+        "unmerged": list(workspace.unmerged),
+    }
+    return {name: value for name, value in shown.items() if value}
+
+
+def _describe_end(row: Row) -> dict[str, Any]:
+    """Describe how a claim ended: the task failed, or its holder released it or went silent."""
+    is_expired = row["what"] == "released" and row["reason"] == LEASE_EXPIRED
+    shown = {
+        "agent_id": row["agent_id"],
+        "agent_name": row["agent_name"],
+        "ended": "failed" if row["after"] == "failed" else "expired" if is_expired else "released",
+        "by": None if is_expired else row["by_whom"],
+        "reason": row["reason"],
+        "at": row["at"],
+    }
+    return {name: value for name, value in shown.items() if value is not None}

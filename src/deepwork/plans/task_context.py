@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +63,12 @@ class ContextSource:
     dependencies: Sequence[RelatedTask]
     dependencies_total: int
     blocked: bool = False
+    workspace: Mapping[str, Any] | None = None
+    """Where the task is done: path, branch, base and the branches it builds on."""
+    claim: Mapping[str, Any] | None = None
+    """Who holds the task, in which epoch and until when."""
+    last_claim: Mapping[str, Any] | None = None
+    """Who held it before, and why that ended."""
     notices: Sequence[Notice] = ()
     """What people did, for the agent that reads; `choose_notices` limits them."""
 
@@ -201,6 +207,7 @@ def _build_notice(notice: Notice) -> dict[str, Any]:
 def _build_sections(source: ContextSource, options: ContextOptions) -> Iterator[Section]:
     """Yield the sections, most important first; the shares matter when not everything fits."""
     yield from _build_task_sections(source.task)
+    yield from _build_claim_sections(source)
     if options.dependency_outcomes and source.dependencies_total:
         yield _build_dependency_section(source, in_full=options.prior_task_full)
     yield _build_checkpoint_section(source, options)
@@ -220,6 +227,19 @@ def _build_task_sections(task: Task) -> Iterator[ContentSection]:
     if task.plan is not None:
         yield ContentSection("plan", ("current_task", "plan"), 15, how, dict(task.plan))
     yield ContentSection("context", ("current_task", "context"), 5, how, dict(task.context))
+
+
+def _build_claim_sections(source: ContextSource) -> Iterator[ContentSection]:
+    """Yield what an agent needs to go on at the right place, under its claim."""
+    how = f"workspace_list(workflow_id={source.workflow.id!r})"
+    history = f"workflow_get(id={source.workflow.id!r}, include_history=true)"
+    for name, facts, call in (
+        ("workspace", source.workspace, how),
+        ("claim", source.claim, "agent_heartbeat(agent_id)"),
+        ("last_claim", source.last_claim, history),
+    ):
+        if facts:
+            yield ContentSection(name, ("current_task", name), 5, call, dict(facts), is_optional=True)
 
 
 def _build_workflow_sections(workflow: Workflow, options: ContextOptions) -> Iterator[ContentSection]:

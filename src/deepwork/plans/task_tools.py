@@ -253,7 +253,7 @@ class TaskTools:
         """Everything needed to continue a task after losing context, within a token budget."""
         parts = ContextOptions(**include.model_dump()) if include else ContextOptions()
         with self._database.reading() as tx:
-            source = load_context_source(tx, TaskStore(tx).get(task_id), parts)
+            source = load_context_source(tx, TaskStore(tx).get(task_id), parts, self._workspaces)
             waiting, is_marked = find_notices_for_reader(tx, self._presence, source.task.claimed_by)
         fitting = choose_notices(waiting, max_tokens)
         notices = carry_after_reading(self._database, fitting, is_marked=is_marked)

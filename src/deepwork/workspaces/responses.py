@@ -8,6 +8,7 @@ from typing import Self
 
 from deepwork.answers import Answer
 from deepwork.call import ActionOutcome
+from deepwork.plans.interfaces import TaskWorkspace
 from deepwork.workspaces.models import Repository, TreeRemoval, Workspace, WorkspaceStatus
 
 
@@ -101,3 +102,15 @@ class Forecast(Answer):
     uncommitted: list[str] | None = None
     """Workspaces with uncommitted work, which the forecast ignores."""
     warning: str | None = None
+
+
+def describe_workspace(workspace: Workspace) -> TaskWorkspace:
+    """Describe a workspace to the agent that works in it."""
+    return TaskWorkspace(
+        workspace.id,
+        workspace.path,
+        workspace.branch,
+        base=workspace.base_branch,
+        builds_on=workspace.builds_on,
+        unmerged=workspace.unmerged,
+    )

@@ -24,7 +24,7 @@ from deepwork.workspaces.dependency_branches import DependencyBranches, select_d
 from deepwork.workspaces.finished_work import FinishedWork, build_finished_work
 from deepwork.workspaces.models import TreeRemoval, Workspace, WorkspaceEvent, WorkspaceStatus
 from deepwork.workspaces.paths import WORKTREES
-from deepwork.workspaces.responses import WorkspaceView
+from deepwork.workspaces.responses import WorkspaceView, describe_workspace
 from deepwork.workspaces.store import WorkspaceStore
 from deepwork.workspaces.worktrees import CreatedTree, WorktreeManager
 
@@ -90,8 +90,7 @@ class WorkspaceService:
         on a branch. A new tree is created after the commit.
         """
         store = WorkspaceStore(tx)
-        known = store.find(task.workspace_id) if task.workspace_id else None
-        if known is not None and known.status is WorkspaceStatus.ACTIVE:
+        if known := store.find_active(task.workspace_id):
             return self._reuse(tx, task, known)
         if not workflow.auto_create_workspaces or workflow.repository_path is None:
             return None
@@ -114,19 +113,15 @@ class WorkspaceService:
 
     def find_for_task(self, tx: Transaction, task: Task) -> TaskWorkspace | None:
         """Return the active workspace that the task has."""
-        found = self._find_active(tx, task)
+        found = WorkspaceStore(tx).find_active(task.workspace_id)
         return describe_workspace(found) if found else None
 
     def finish_task(self, tx: Transaction, workflow: Workflow, task: Task) -> None:
         """After the commit, list or commit what the completed task left uncommitted in its tree."""
-        workspace = self._find_active(tx, task)
+        workspace = WorkspaceStore(tx).find_active(task.workspace_id)
         if workspace is not None and self.is_local(workspace):
             work = build_finished_work(workflow, task, workspace)
             tx.after_commit(lambda: self.worktrees.save_finished_work(work))
-
-    def _find_active(self, tx: Transaction, task: Task) -> Workspace | None:
-        found = WorkspaceStore(tx).find(task.workspace_id) if task.workspace_id else None
-        return found if found and found.status is WorkspaceStatus.ACTIVE else None
 
     def _list_finished_work(
         self, tx: Transaction, workflow: Workflow, branches: Sequence[str]
@@ -245,18 +240,6 @@ class WorkspaceService:
     ) -> None:
         view = WorkspaceView.from_workspace(workspace, task_ids).model_dump(mode="json")
         tx.emit(event, view, workspace.workflow_id)
-
-
-def describe_workspace(workspace: Workspace) -> TaskWorkspace:
-    """Describe a workspace to the agent that works in it."""
-    return TaskWorkspace(
-        workspace.id,
-        workspace.path,
-        workspace.branch,
-        base=workspace.base_branch,
-        builds_on=workspace.builds_on,
-        unmerged=workspace.unmerged,
-    )
 
 
 def _build_conflict_error(workspace: Workspace, rival: Workspace | None) -> NotAllowed:

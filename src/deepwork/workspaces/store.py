@@ -80,6 +80,11 @@ class WorkspaceStore:
         row = self._tx.fetch_one(f"SELECT {_WORKSPACE_COLUMNS} FROM workspaces WHERE id = :id", id=id)
         return _workspace_from_row(row) if row else None
 
+    def find_active(self, id: str | None) -> Workspace | None:
+        """Return the workspace if it is active."""
+        found = self.find(id) if id else None
+        return found if found and found.status is WorkspaceStatus.ACTIVE else None
+
     def save(self, before: Workspace, after: Workspace) -> None:
         """Update the columns that changed."""
         old, new = _to_row(before), _to_row(after)

@@ -1,0 +1,38 @@
+"""Queries about claims: who holds a task, and how the claim before ended."""
+
+from __future__ import annotations
+
+from deepwork.database.engine import Row
+from deepwork.database.transaction import Transaction
+
+LEASE_EXPIRED = "the lease expired"
+"""The reason that the history has for a claim whose holder went silent."""
+
+
+class ClaimStore:
+    """Reads claims and their ends."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def find_lease(self, task_id: str) -> Row | None:
+        """Return the last lease of the task: its epoch, when it ends, and its holder, if it has one."""
+        sql = """
+            SELECT leases.who AS agent_id, agents.name AS agent_name, leases.epoch, leases.until
+              FROM leases LEFT JOIN agents ON agents.id = leases.who WHERE leases.what = :task_id
+        """
+        return self._tx.fetch_one(sql, task_id=task_id)
+
+    def find_last_end(self, task_id: str, before_epoch: int) -> Row | None:
+        """Return how a claim on the task last ended, and who held it: the last claim before this epoch."""
+        sql = """
+            SELECT what, after, reason, by_whom, at, claims.agent_id, agents.name AS agent_name
+              FROM plan_history
+              LEFT JOIN plan_claims AS claims ON claims.task_id = plan_history.task_id
+                   AND claims.epoch = (SELECT max(epoch) FROM plan_claims
+                                        WHERE task_id = :task_id AND epoch < :epoch)
+              LEFT JOIN agents ON agents.id = claims.agent_id
+             WHERE plan_history.task_id = :task_id AND (what = 'released' OR after = 'failed')
+             ORDER BY number DESC LIMIT 1
+        """
+        return self._tx.fetch_one(sql, task_id=task_id, epoch=before_epoch)

@@ -88,6 +88,18 @@ def test_work_goes_on_when_the_plan_is_resumed(world: World):
 # A claim that was taken away
 
 
+def test_the_act_of_a_person_is_no_sign_of_life_of_the_holder(world: World):
+    plan, agent = create_held_plan(world, "in_progress")
+    before = world.call("agent_get", id=agent)
+    world.let_leases_expire()
+
+    release(world, plan, agent)
+
+    after = world.call("agent_get", id=agent)
+    assert (after["last_heartbeat"], after["status"]) == (before["last_heartbeat"], "offline")
+    assert "current_task_id" not in after
+
+
 def release(world: World, plan: Plan, agent: str) -> None:
     world.call("task_release", task_id=plan["a"], agent_id=agent, caller="human:ada")
 

@@ -45,14 +45,19 @@ class Presence:
 
         Emits `agent:updated` only if others can see a difference.
         """
-        alive = copy_with(agent, last_heartbeat=tx.now, silent_since=None, **changes)
-        if rules.has_visible_change(agent, alive, tx.now, self.lease_ms):
-            alive = copy_with(alive, updated_at=tx.now)
-            self.emit(tx, AgentEvent.UPDATED, alive)
-        AgentStore(tx).save(agent, alive)
+        alive = self.save_changes(tx, agent, last_heartbeat=tx.now, silent_since=None, **changes)
         if self._oldest_heartbeat < self.get_alive_since(tx):
             self.emit_newly_silent(tx)
         return alive
+
+    def save_changes(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
+        """Save these changes of the agent, which are no sign of life if others caused them."""
+        changed = copy_with(agent, **changes)
+        if rules.has_visible_change(agent, changed, tx.now, self.lease_ms):
+            changed = copy_with(changed, updated_at=tx.now)
+            self.emit(tx, AgentEvent.UPDATED, changed)
+        AgentStore(tx).save(agent, changed)
+        return changed
 
     def remember_registration(self, tx: Transaction, agent: Agent) -> None:
         """Remember, once it is stored, that this process registered the agent for its own client."""

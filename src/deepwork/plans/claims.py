@@ -249,6 +249,9 @@ class ClaimService:
         self._unsaved = agent
 
     def _save_agent(self, agent: Agent, **changes: Any) -> None:
+        if self._unsaved is None and is_person(self._tx.caller):
+            self._presence.save_changes(self._tx, agent, **changes)
+            return
         if self._unsaved is not None and self._unsaved.id == agent.id:
             self._unsaved = None
         else:

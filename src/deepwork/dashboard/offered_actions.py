@@ -72,8 +72,12 @@ def _list_gate_actions(session: SessionRow) -> Iterable[Act]:
     # With the step: if the agent moves on meanwhile, the decision is refused, not applied to another step.
     where = {"session_id": session.id, "step_id": session.step_id}
     comment = Asked(name="comment", label="Comment for the agent (optional)", optional=True)
-    yield Act(label="Pass", tool="pass_step", arguments=where, asks=[comment])
-    yield _build_action("Send back", "send_back_step", {"text": "What must the agent change?"}, **where)
+    text = Asked(name="text", label="What must the agent change?")
+    step = session.step_id
+    yield Act(label="Pass", tool="pass_step", arguments=where, asks=[comment], title=f"Pass step {step}")
+    yield Act(
+        label="Send back", tool="send_back_step", arguments=where, asks=[text], title=f"Send step {step} back"
+    )
     yield _build_action("Grant a review", "grant_round", None, **where)
 
 

@@ -39,6 +39,7 @@ export interface RunLine extends RunRef {
 export interface Ask {
   name: string;
   label: string;
+  optional?: boolean | null;
 }
 
 export interface Action {
@@ -46,6 +47,8 @@ export interface Action {
   tool: string;
   arguments: Record<string, unknown>;
   asks?: Ask[];
+  /** The heading of the dialog, if not the label. */
+  title?: string | null;
 }
 
 export interface Need {
@@ -92,11 +95,19 @@ export interface Criterion {
   feedback?: string | null;
 }
 
+export interface GateDecision {
+  decision: string;
+  by: string;
+  at: string;
+  text?: string | null;
+}
+
 export interface Attempt {
   at?: string | null;
   passed: boolean;
   criteria?: Criterion[];
   feedback?: string | null;
+  is_self_review?: boolean | null;
 }
 
 export interface Step {
@@ -109,6 +120,7 @@ export interface Step {
   attempts?: Attempt[];
   attempts_total?: number;
   override_reason?: string | null;
+  gate_decisions?: GateDecision[];
 }
 
 export interface RunDetails extends RunLine {

@@ -104,7 +104,7 @@ function Holds({ holds }: { holds: AgentLine["holds"] }) {
 function AgentCard({ agent, isOpen, onDone, names }: { agent: AgentLine; isOpen: boolean; onDone: () => void; names: Map<string, string> }) {
   const ended = (agent.tasks_done ?? 0) + (agent.tasks_failed ?? 0);
   const actions: Action[] = agent.actions ?? [
-    { label: "Send message", tool: "message_send", arguments: { recipient_id: agent.id, type: "query" }, asks: [{ name: "subject", label: "Subject" }, { name: "body", label: "Message" }] },
+    { label: "Send message", tool: "message_send", title: `Message to ${agent.name} (${agent.id})`, arguments: { recipient_id: agent.id, message_type: "notification" }, asks: [{ name: "body", label: "Message" }] },
   ];
   return (
     <li class="card" data-item data-agent={agent.id}>

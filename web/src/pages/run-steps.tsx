@@ -1,6 +1,6 @@
 /** The steps of a job session, with their outputs and reviews. */
 
-import type { Attempt, RunDetails, Step } from "../data/shapes";
+import type { Attempt, GateDecision, RunDetails, Step } from "../data/shapes";
 import { taskAddress } from "../router";
 import { Ago, Empty, Prose, Duration } from "../ui/parts";
 import { State } from "../ui/state";
@@ -43,11 +43,7 @@ function StepCard({ step, run, isCurrent }: { step: Step; run: string; isCurrent
           <Duration from={step.started_at} to={step.completed_at ?? (isCurrent ? undefined : step.started_at)} />
         </span>
       </div>
-      {step.override_reason && (
-        <p class="override">
-          <State status="partial" word="review overridden" isSmall /> {step.override_reason}
-        </p>
-      )}
+      <Override reason={step.override_reason} />
       {outputs.length > 0 && (
         <dl class="outputs">
           {outputs.map(([name, value]) => (
@@ -61,13 +57,42 @@ function StepCard({ step, run, isCurrent }: { step: Step; run: string; isCurrent
         </dl>
       )}
       {step.notes && <Prose text={step.notes} longest={600} />}
+      <GateDecisions decisions={step.gate_decisions} />
       <Attempts attempts={step.attempts ?? []} />
       {(step.attempts_total ?? 0) > (step.attempts?.length ?? 0) && (
         <p class="faint">
-          {step.attempts_total! - (step.attempts?.length ?? 0)} more self-review{step.attempts_total! - (step.attempts?.length ?? 0) === 1 ? "" : "s"} by the agent, stored without text.
+          {step.attempts_total! - (step.attempts?.length ?? 0)} more submission{step.attempts_total! - (step.attempts?.length ?? 0) === 1 ? "" : "s"} for review, without a stored verdict.
         </p>
       )}
     </li>
+  );
+}
+
+/** The reason with which the agent skipped the review of a step. */
+export function Override({ reason }: { reason: string | null | undefined }) {
+  if (!reason) return null;
+  return (
+    <p class="override">
+      <State status="partial" word="review overridden" isSmall /> {reason}
+    </p>
+  );
+}
+
+const DECISION_WORDS: Record<string, string> = { passed: "let it pass", sent_back: "sent it back", round_granted: "granted one more review" };
+
+/** What people decided about a step at its quality gate. */
+export function GateDecisions({ decisions }: { decisions: GateDecision[] | undefined }) {
+  return (
+    <>
+      {decisions?.map((each) => (
+        <p class="override">
+          <State status={each.decision === "passed" ? "passed" : "partial"} word={`${each.by} ${DECISION_WORDS[each.decision] ?? each.decision}`} isSmall /> {each.text}{" "}
+          <span class="faint">
+            <Ago at={each.at} />
+          </span>
+        </p>
+      ))}
+    </>
   );
 }
 
@@ -78,7 +103,7 @@ export function Attempts({ attempts }: { attempts: Attempt[] }) {
       {attempts.map((attempt, index) => (
         <details class="attempt" open={!attempt.passed && index === attempts.length - 1}>
           <summary>
-            <State status={attempt.passed ? "passed" : "failed"} isSmall /> Review {index + 1}
+            <State status={attempt.passed ? "passed" : "failed"} isSmall /> {attempt.is_self_review ? "Self-review" : "Review"} {index + 1}
             {attempt.at && (
               <span class="faint">
                 {" "}

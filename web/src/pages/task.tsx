@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { subject } from "../app";
 import { useResource } from "../data/resource";
-import type { Attempt, Checkpoint, RelatedTask, Milestone, TaskAnswer } from "../data/shapes";
+import type { Attempt, Checkpoint, GateDecision, RelatedTask, Milestone, TaskAnswer } from "../data/shapes";
 import { parseTime } from "../data/tasks";
 import { runAddress, taskAddress } from "../router";
 import { Actions } from "../ui/actions";
@@ -12,7 +12,7 @@ import { TaskDiffs } from "../ui/diff";
 import { Ago, Copy, Field, Fields, Loaded, formatCount, Prose, Section, tokens, Duration, humanize } from "../ui/parts";
 import { State, StateMark } from "../ui/state";
 import { DecisionCard, IssueCard } from "./run-notes";
-import { Attempts } from "./run-steps";
+import { Attempts, GateDecisions, Override } from "./run-steps";
 
 function useTask(id: string) {
   const run = id.includes("/") ? id.split("/")[0] : null;
@@ -139,6 +139,8 @@ function TaskBody({ answer, onDone, isPage }: { answer: TaskAnswer; onDone: () =
       <RelatedTasks title="Required by" list={answer.dependents} />
       {Array.isArray(task.attempts) && (
         <Section title="Reviews" count={task.attempts.length}>
+          <Override reason={str(task.override_reason)} />
+          <GateDecisions decisions={task.gate_decisions as GateDecision[] | undefined} />
           <Attempts attempts={task.attempts as Attempt[]} />
         </Section>
       )}

@@ -61,7 +61,7 @@ function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () =
         {action.label}
       </button>
       {isOpen && (
-        <Dialog title={action.label} onClose={() => setOpen(false)}>
+        <Dialog title={action.title ?? action.label} onClose={() => setOpen(false)}>
           <form
             onSubmit={(event) => {
               event.preventDefault();
@@ -73,7 +73,7 @@ function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () =
             {action.asks?.map((ask, index) => (
               <label class="ask">
                 <span>{ask.label}</span>
-                <textarea name={ask.name} rows={3} required autoFocus={index === 0} />
+                <textarea name={ask.name} rows={3} required={!ask.optional} autoFocus={index === 0} />
               </label>
             ))}
             {!action.asks?.length && <p>This is recorded under your name and cannot be undone.</p>}

@@ -15,7 +15,9 @@ class DependencyBranches:
     """The branches with the work that a task builds on."""
 
     nearest: tuple[str, ...] = ()
-    """The branches of its dependencies; where a dependency has none, of that one's dependencies."""
+    """The branches of its dependencies; where a dependency has none, of that one's dependencies.
+
+    Those that build on most come first, so that a conflict leaves out as little as possible."""
     further: tuple[str, ...] = ()
     """The branches behind those, which they normally contain."""
     needs_base: bool = False
@@ -39,7 +41,9 @@ def select_dependency_branches(
         return found.branch if found and is_usable else None
 
     seen: set[str] = set()
-    near = list(_walk(plan, [plan[task_id]], seen, lambda node: find_branch(node) is None))
+    found = list(_walk(plan, [plan[task_id]], seen, lambda node: find_branch(node) is None))
+    ranks = {node.id: rank for rank, row in enumerate(plan.list_rows()) for node in row}
+    near = sorted(found, key=lambda node: -ranks[node.id])
     far = _walk(plan, [node for node in near if find_branch(node)], seen, lambda _: True)
     nearest = dict.fromkeys(branch for node in near if (branch := find_branch(node)))
     further = dict.fromkeys(branch for node in far if (branch := find_branch(node)))

@@ -41,17 +41,16 @@ def parse_timestamp(text: str, name: str) -> int:
 
 
 def format_age(then: int, now: int) -> str:
-    """Format how long ago something was, for people and models: `2 minutes ago`."""
-    minutes = max(0, now - then) // 60_000
-    if minutes == 0:
-        return "just now"
-    if minutes < 60:
-        count, unit = minutes, "minute"
-    elif minutes < 48 * 60:
-        count, unit = minutes // 60, "hour"
-    else:
-        count, unit = minutes // (24 * 60), "day"
-    return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    """Describe how long ago a moment was, for text that a model or a person reads; both in milliseconds."""
+    seconds = max(0, now - then) // 1000
+    for unit, length in _UNITS:
+        if seconds >= length:
+            count = seconds // length
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+_UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60))
 
 
 @lru_cache(maxsize=4096)

@@ -115,7 +115,7 @@ def test_a_new_session_sees_current_work_but_has_no_identity(project: Project):
     text = project.run_for_context(SESSION_START, build_event("another", source="startup"))
 
     assert "Plan wf_" in text
-    assert "0 of 2 tasks done" in text
+    assert "0 of 2 tasks done, changed just now." in text
     assert agent not in text
     assert task not in text
 
@@ -278,6 +278,7 @@ def test_an_urgent_message_is_shown_once(project: Project):
     third = project.run_for_context(TOOL_USE, build_event(tool_name="Bash"))
 
     assert f"URGENT message {message} for you from Bob" in first
+    assert ", just now" in first.splitlines()[0]
     assert "Stop at once." in first
     assert "Take your time." not in first
     assert second == ""

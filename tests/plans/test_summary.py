@@ -68,3 +68,14 @@ def test_the_summary_of_a_large_workflow_is_short_and_counts_omitted_tasks():
 
 def test_a_workflow_without_a_plan_has_a_summary():
     assert "0 of 0 tasks done" in render_markdown(make_overview(workflow=make_workflow(plan_summary=None)))
+
+
+def test_the_markdown_says_in_words_how_long_tasks_run():
+    now, hour = 1_800_000_000_000, 3_600_000
+    started = make_task(id="tk_r", name="build", status=TaskStatus.IN_PROGRESS, started_at=now - 2 * hour)
+    workflow = make_workflow(name="Shop", updated_at=now - hour // 12)
+
+    page = render_markdown(make_overview(workflow=workflow, running=[started], now=now))
+
+    assert "changed 5 minutes ago" in page
+    assert "- [~] build `tk_r` (started 2 hours ago)" in page

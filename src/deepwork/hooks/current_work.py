@@ -12,6 +12,7 @@ from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 from deepwork.hooks.identity import SessionRecord
 from deepwork.overview.current_work_store import MAX_ROWS, CurrentWorkStore
+from deepwork.timestamps import format_age
 
 CONTEXT_TOKENS = 1200
 _MAX_CHECKPOINTS = 3
@@ -48,6 +49,8 @@ class CurrentWork:
     plans: list[Row]
     unread: list[Row]
     lost: list[Row]
+    now: int
+    """When it was loaded, in Unix milliseconds."""
 
     @property
     def is_empty(self) -> bool:
@@ -84,6 +87,7 @@ def load_current_work(
         plans=[row for row in store.list_open_plans(scope.repository) if row["total"]],
         unread=store.count_unread(record.agents) if record.agents else [],
         lost=store.list_lost_claims(record.agents) if record.agents else [],
+        now=tx.now,
     )
 
 
@@ -124,4 +128,7 @@ def _load_task_context(tx: Transaction, task_id: str) -> dict[str, Any]:
         **load_claim_facts(tx, task, describe_workspace(workspace) if workspace else None),
     )
     include = contexts.ContextOptions(sibling_status=False, recent_checkpoints=_MAX_CHECKPOINTS)
-    return contexts.build_context(material, include, CONTEXT_TOKENS)
+    context = contexts.build_context(material, include, CONTEXT_TOKENS)
+    for checkpoint in context["current_task"]["checkpoints"]:  # the hook's text is prose
+        checkpoint["created_at"] = format_age(checkpoint["created_at"], tx.now)
+    return context

@@ -48,7 +48,7 @@ def cut_to_budget(text: str) -> str:
     return text[: measure_head(text, MAX_TOKENS - 20)] + "\n… (cut; deepwork's tools return the rest)"
 
 
-def render_urgent_messages(messages: Iterable[Any], names: dict[str, str]) -> str:
+def render_urgent_messages(messages: Iterable[Any], names: dict[str, str], now: int) -> str:
     """Render urgent messages, each with its sender and how to answer."""
     notices = []
     for message in messages:
@@ -58,7 +58,7 @@ def render_urgent_messages(messages: Iterable[Any], names: dict[str, str]) -> st
         cut = " … (cut)" if len(body) > _MAX_BODY_LENGTH else ""
         notices.append(
             f"URGENT message {message.id} for you from {format_one_line(sender)}"
-            f" ({message.sender_id}){subject}\n"
+            f" ({message.sender_id}), {format_age(message.created_at, now)}{subject}\n"
             f"{_quote(body[:_MAX_BODY_LENGTH] + cut)}\n"
             f'Mark it with message_mark_read(message_ids=["{message.id}"]); answer with message_send.'
         )
@@ -241,7 +241,8 @@ def _render_tracked_workflows(work: CurrentWork) -> Iterator[str]:
         parts = 'include=["tasks","decisions","blockers"]'
         yield (
             f'Tracked workflow {row["id"]} "{format_one_line(row["name"], 100)}":'
-            f" phase {row['current_phase']} of {row['total_phases']};"
+            f" phase {row['current_phase']} of {row['total_phases']},"
+            f" changed {format_age(row['updated_at'], work.now)};"
             f" {'open tasks: ' + named if named else 'no open tasks'}."
             f' get_context(workflow_id="{row["id"]}", {parts}) returns the rest.'
         )
@@ -254,7 +255,8 @@ def _render_plans(work: CurrentWork) -> Iterator[str]:
         if row["id"] not in mine:
             yield (
                 f'Plan {row["id"]} "{format_one_line(row["name"], 100)}": {_format_count(row["done"])} of'
-                f" {_format_count(row['total'])} tasks done."
+                f" {_format_count(row['total'])} tasks done,"
+                f" changed {format_age(row['updated_at'], work.now)}."
                 f' workflow_next_tasks(workflow_id="{row["id"]}") lists the tasks to claim.'
             )
 

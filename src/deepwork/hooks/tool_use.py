@@ -145,7 +145,8 @@ def _list_urgent(
         if messages := MessageStore(tx).list_matching(agent.id, wanted, MAX_MESSAGES):
             senders = [each.sender_id for each in messages if each.sender_id]
             names = CurrentWorkStore(tx).get_agent_names(senders)
-            found.append((agent.id, rendering.render_urgent_messages(messages, names), messages[-1].position))
+            text = rendering.render_urgent_messages(messages, names, tx.now)
+            found.append((agent.id, text, messages[-1].position))
     return found
 
 

@@ -63,7 +63,7 @@ class CurrentWorkStore:
             }
         )
         sql = (
-            "SELECT id, name, objective, current_phase, total_phases FROM tracked_workflows"
+            "SELECT id, name, objective, current_phase, total_phases, updated_at FROM tracked_workflows"
             f" {condition} ORDER BY updated_at DESC, created_seq DESC LIMIT :limit"
         )
         return self._tx.fetch_all(sql, wanted=wanted, repository=repository, limit=MAX_ROWS)
@@ -84,7 +84,7 @@ class CurrentWorkStore:
         """
         mine = "" if repository is None else " AND repository_path = :repository"
         sql = f"""
-            SELECT id, name,
+            SELECT id, name, updated_at,
                    (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id
                      LIMIT :most) AS counted) AS total,
                    (SELECT count(*) FROM (SELECT 1 FROM plan_tasks WHERE workflow_id = plans.id

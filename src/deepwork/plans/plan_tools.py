@@ -387,6 +387,7 @@ def _load_overview(tx: Transaction, workflow: Workflow) -> summaries.WorkflowOve
     )
     failed, done = [TaskStatus.FAILED], [TaskStatus.COMPLETED, TaskStatus.SKIPPED]
     return summaries.WorkflowOverview(
+        now=tx.now,
         workflow=workflow,
         by_status=counts,
         running=running,

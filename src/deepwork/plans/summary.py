@@ -8,6 +8,7 @@ from typing import Any
 
 from deepwork.plans.models import Task, TaskStatus, Workflow
 from deepwork.text_budget.text_shortening import shorten_text
+from deepwork.timestamps import format_age
 
 _STATUS_MARKS = {
     TaskStatus.COMPLETED: "[x]",
@@ -36,6 +37,7 @@ class WorkflowOverview:
     failed: Sequence[Task]
     done: Sequence[Task]
     """Most recently finished first."""
+    now: int = 0
 
 
 def build_summary(overview: WorkflowOverview) -> dict[str, Any]:
@@ -60,16 +62,13 @@ def render_markdown(overview: WorkflowOverview) -> str:
     workflow = overview.workflow
     total = sum(overview.by_status.values())
     done = sum(count for status, count in overview.by_status.items() if status.is_done)
-    lines = [
-        f"# {workflow.name}",
-        "",
-        f"Status: {workflow.status}, {done} of {total} tasks done ({workflow.id})",
-    ]
+    status = f"Status: {workflow.status}, {done} of {total} tasks done ({workflow.id})"
+    lines = [f"# {workflow.name}", "", f"{status}, changed {format_age(workflow.updated_at, overview.now)}"]
     if workflow.plan_summary:
         lines += ["", shorten_text(workflow.plan_summary, _MAX_PLAN_TOKENS)]
     for kind, tasks, count in _group_tasks(overview):
         if tasks:
-            lines += ["", f"## {kind.capitalize()}", "", *_render_bullets(tasks, count, overview.holders)]
+            lines += ["", f"## {kind.capitalize()}", "", *_render_bullets(tasks, count, overview)]
     return "\n".join(lines)
 
 
@@ -84,10 +83,13 @@ def _group_tasks(overview: WorkflowOverview) -> Iterator[tuple[str, Sequence[Tas
     yield "done", overview.done, counts[TaskStatus.COMPLETED] + counts[TaskStatus.SKIPPED]
 
 
-def _render_bullets(tasks: Sequence[Task], count: int, holders: Mapping[str, str]) -> Iterator[str]:
+def _render_bullets(tasks: Sequence[Task], count: int, overview: WorkflowOverview) -> Iterator[str]:
     for task in tasks[:MAX_TASKS_PER_SECTION]:
-        line = _summarize_task(task, holders)
-        who = f" ({line['assigned_agent_id']})" if "assigned_agent_id" in line else ""
+        line = _summarize_task(task, overview.holders)
+        is_running = task.status.is_running and task.started_at is not None
+        since = f"started {format_age(task.started_at or 0, overview.now)}" if is_running else None
+        about = ", ".join(filter(None, [line.get("assigned_agent_id"), since]))
+        who = f" ({about})" if about else ""
         outcome = f": {line['outcome']}" if "outcome" in line else ""
         yield f"- {_STATUS_MARKS.get(task.status, _RUNNING_MARK)} {line['name']} `{task.id}`{who}{outcome}"
     if (more := count - min(len(tasks), MAX_TASKS_PER_SECTION)) > 0:

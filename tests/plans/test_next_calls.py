@@ -68,6 +68,16 @@ def test_a_claim_can_include_the_context(world: World, plan: Plan, agent: str):
     assert claimed["context"]["current_task"]["status"] == "in_progress"
 
 
+def test_a_later_claim_does_not_repeat_the_request_and_the_plan(plan: Plan, agent: str):
+    plan.claim("a", agent, include_context=True)
+
+    context = plan.claim("b", agent, include_context=True)["context"]
+
+    assert not {"source_summary", "plan_summary", "plan"} & context["workflow"].keys()
+    assert context["truncated"] == [{"section": "request and plan, as before", "how": "task_load_context"}]
+    assert context["current_task"]["name"] == "b"
+
+
 def test_the_end_of_a_task_names_the_tasks_to_claim_next(plan: Plan, agent: str):
     plan.claim("a", agent, start=True)
 

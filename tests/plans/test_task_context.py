@@ -156,6 +156,14 @@ def test_a_small_task_is_not_truncated():
     ]
 
 
+def test_a_sibling_that_has_not_started_is_only_named():
+    waiting = RelatedTask(id="tk_2", name="draw", status=TaskStatus.PENDING, description="Draw the till.")
+
+    answer = build_context(make_source(siblings=[waiting], siblings_total=1), ContextOptions(), 8000)
+
+    assert answer["sibling_tasks"] == [{"id": "tk_2", "name": "draw", "status": "pending"}]
+
+
 @pytest.mark.parametrize("in_full", [False, True])
 def test_a_dependency_is_not_repeated_as_a_prior_task(in_full: bool):
     some = make_source(

@@ -270,6 +270,15 @@ def test_everything_given_at_the_end_of_a_task_is_saved(app: Application, clock:
     assert list_events(app)[-1].data == kept
 
 
+def test_an_outcome_with_nothing_but_a_summary_is_not_shown_twice(app: Application):
+    where = create_workflow_and_phase(app)
+
+    complete_task(app, create_task(app, where), outcome={"summary": "Done.", "achievements": []})
+
+    [kept] = get_shown_tasks(app, where[0])
+    assert (kept["summary"], "outcome" in kept) == ("Done.", False)
+
+
 @pytest.mark.parametrize("tests_status", ["passed", "failed", "not_run"])
 def test_every_tests_status_is_accepted(app: Application, tests_status: str):
     where = create_workflow_and_phase(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from deepwork.database.engine import Row
@@ -12,10 +13,25 @@ from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.plans.task_context import ContextOptions, ContextSource
+from deepwork.plans.task_context import (
+    DEFAULT_TOKENS,
+    ContextOptions,
+    ContextSource,
+    build_context,
+    build_next_context,
+)
 
 _MAX_RELATED_TASKS = 200
 _MAX_CHECKPOINTS = 1000
+
+
+def load_claimed_context(tx: Transaction, task_id: str, agent_id: str) -> dict[str, Any]:
+    """Build the context of a task that the agent has just claimed; the claim says who and where."""
+    task = TaskStore(tx).get(task_id)
+    source = replace(load_context_source(tx, task, ContextOptions()), claim=None)
+    if TaskStore(tx).has_claimed_other(agent_id, task):
+        return build_next_context(source, DEFAULT_TOKENS)
+    return build_context(source, ContextOptions(), DEFAULT_TOKENS)
 
 
 def load_context_source(

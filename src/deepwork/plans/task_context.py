@@ -8,7 +8,7 @@ from typing import Any
 
 from deepwork.notices.models import Notice
 from deepwork.notices.responses import NoticeView
-from deepwork.plans.models import Checkpoint, RelatedTask, Task, Workflow
+from deepwork.plans.models import Checkpoint, RelatedTask, Task, TaskStatus, Workflow
 from deepwork.text_budget.json_shortening import count_json_tokens
 from deepwork.text_budget.text_shortening import shorten_text, shorten_to_sentence, summarize_text
 from deepwork.text_budget.token_budget import (
@@ -21,6 +21,7 @@ from deepwork.text_budget.token_budget import (
     show_sections,
 )
 
+DEFAULT_TOKENS = 8000
 MIN_TOKENS = 200
 """Enough for ids, names and statuses, and for a short note on what is missing."""
 
@@ -107,6 +108,13 @@ def build_context(source: ContextSource, options: ContextOptions, max_tokens: in
         if (over := (total := _count_tokens_with_estimate(answer)) - max_tokens) <= 0 or room <= 0:
             return answer | {"token_estimate": total}
         room -= over
+
+
+def build_next_context(source: ContextSource, max_tokens: int) -> dict[str, Any]:
+    """Build the context for an agent that worked on the plan before, and so knows the request and plan."""
+    context = build_context(source, ContextOptions(workflow_plan=False, workflow_summary=False), max_tokens)
+    known = {"section": "request and plan, as before", "how": "task_load_context"}
+    return context | {"truncated": [*context.get("truncated", []), known]}
 
 
 def _remove_repeated_tasks(source: ContextSource, options: ContextOptions) -> ContextSource:
@@ -363,7 +371,9 @@ def _select_details(task: RelatedTask) -> dict[str, Any]:
 
 
 def _build_sibling_item(task: RelatedTask) -> ListItem:
-    brief = shorten_to_sentence(task.outcome or task.error or task.description, _MAX_BRIEF_TOKENS)
+    # What a task is about says its name until it has started.
+    known = task.outcome or task.error or ("" if task.status is TaskStatus.PENDING else task.description)
+    brief = shorten_to_sentence(known, _MAX_BRIEF_TOKENS)
     summary = {"brief_summary": brief} if brief else {}
     return _build_task_item(task, id=task.id, name=task.name, status=task.status.value, **summary)
 

@@ -9,12 +9,12 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.answers import Done
 from deepwork.call import is_person
-from deepwork.database.transaction import Database, Transaction, join_transaction
+from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.notices.responses import NoticeView
 from deepwork.notices.service import carry_after_reading, carry_notices
 from deepwork.plans.claims import ClaimService, LockedTask
-from deepwork.plans.context_loading import load_context_source
+from deepwork.plans.context_loading import load_claimed_context, load_context_source
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
@@ -39,7 +39,13 @@ from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.search_store import SearchEntry, SearchStore
 from deepwork.plans.stores.task_store import TaskStore
-from deepwork.plans.task_context import MIN_TOKENS, ContextOptions, build_context, choose_notices
+from deepwork.plans.task_context import (
+    DEFAULT_TOKENS,
+    MIN_TOKENS,
+    ContextOptions,
+    build_context,
+    choose_notices,
+)
 from deepwork.plans.task_endings import build_status_answer
 from deepwork.plans.task_presets import TASK_PRESETS
 from deepwork.plans.task_relations import load_task_relations
@@ -248,7 +254,7 @@ class TaskTools:
 
     @tool("read")
     def task_load_context(
-        self, task_id: Id, include: ContextParts | None = None, max_tokens: _TokenBudget = 8000
+        self, task_id: Id, include: ContextParts | None = None, max_tokens: _TokenBudget = DEFAULT_TOKENS
     ) -> dict[str, Any]:
         """Everything needed to continue a task after losing context, within a token budget."""
         parts = ContextOptions(**include.model_dump()) if include else ContextOptions()
@@ -295,8 +301,7 @@ class TaskTools:
                 self._save(tx, claims, work, self._apply_status(tx, work, TaskStatus.IN_PROGRESS))
                 claimed = claimed.model_copy({"status": TaskStatus.IN_PROGRESS, "next_step": None})
             if claimed.success and include_context:
-                with join_transaction(tx):
-                    claimed = claimed.model_copy({"context": self.task_load_context(task_id)})
+                claimed = claimed.model_copy({"context": load_claimed_context(tx, task_id, agent_id)})
             return claimed
 
     @tool("work", acts_as="agent_id", for_people=True)

@@ -321,11 +321,17 @@ class TrackedTaskView(Answer):
             duration_seconds=None if over is None else _to_seconds(over - task.started_at),
             manual_review_needed=task.manual_review_needed,
             summary=task.outcome.get("summary"),
-            outcome=dict(task.outcome) or None,
+            outcome=_select_outcome(task.outcome),
             metadata=dict(task.metadata) or None,
             files_changed=_get_file_counts(task.result),
             is_stale=True if task.is_running and task.last_sign_at < stale_before else None,
         )
+
+
+def _select_outcome(outcome: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Select what an outcome has in addition to its summary, which has a key of its own."""
+    given = {name: value for name, value in outcome.items() if value}
+    return given if given.keys() - {"summary"} else None
 
 
 def _get_file_counts(result: Mapping[str, Any]) -> dict[str, int] | None:

@@ -287,6 +287,15 @@ class TaskStore:
         agent_id: str | None = self._tx.fetch_value(sql, id=task_id, moment=moment)
         return agent_id
 
+    def has_claimed_other(self, agent_id: str, task: Task) -> bool:
+        """Whether the agent has claimed another task of the same workflow, now or before."""
+        sql = """
+            SELECT 1 FROM plan_claims JOIN plan_tasks ON plan_tasks.id = plan_claims.task_id
+             WHERE agent_id = :agent_id AND workflow_id = :workflow_id AND task_id <> :id LIMIT 1
+        """
+        found = self._tx.fetch_value(sql, agent_id=agent_id, workflow_id=task.workflow_id, id=task.id)
+        return found is not None
+
     def get_claim_history(self, task_id: str, agent_id: str | None) -> ClaimHistory:
         """Return the lease on the task, and the epochs of the last claims by this agent and by any."""
         sql = """

@@ -95,12 +95,17 @@ async def run_plan(day: Day) -> None:
         for worker in (ada, bo, cy):
             worker.workflow = created["id"]
         await ada.do_while_others_wait(
-            "A return has items, a state and a history; only the warehouse confirms it.", bo, cy
+            "A return has items, a state and a history; only the warehouse confirms it.",
+            bo,
+            cy,
+            plans_next=True,
         )
         await _build_parts(day, ada, bo, cy)
         await ada.do_while_others_wait(
             "All parts are connected; a failed refund leaves the return open.", bo, cy
         )
+        for worker in (bo, cy):
+            await worker.begin_next()
         await bo.do_next("A return of one item gives half of the money back; the stock is right.")
         await cy.do_next("The 30 days and gift cards are refused; a second return of an item too.")
         await ada.do_next("Support sees every return with its history, the newest first.")
@@ -119,7 +124,7 @@ async def _build_parts(day: Day, ada: Worker, bo: Worker, cy: Worker) -> None:
     day.begin_scene("messages")
     await exchange_messages(ada, cy)
     day.begin_scene("plan")
-    held = await ada.begin_next(is_started=False)
+    held = await ada.begin_next()
     await ada.call(
         "task_set_plan",
         id=held,
@@ -127,6 +132,7 @@ async def _build_parts(day: Day, ada: Worker, bo: Worker, cy: Worker) -> None:
         agent_id=ada.id,
     )
     await ada.start(held)
+    ada.plans_first = False
     await ada.add_checkpoint(held, "The client for the payment provider works; retries are missing.")
     await cy.do_next("Returns are saved with items and history; a second return is refused.")
     day.begin_scene("lost claim")
@@ -152,6 +158,9 @@ class Worker:
         self.call = session.call
         self.id = ""
         self.workflow = ""
+        self.plans_first = False
+        """Whether it plans its next task before it starts it."""
+        self._held: str | None = None
         self._offered: list[dict[str, Any]] = []
 
     async def register(self) -> None:
@@ -163,9 +172,10 @@ class Worker:
         await self.add_checkpoint(task, "The first half is written and tested.")
         await self.finish(task, outcome)
 
-    async def do_while_others_wait(self, outcome: str, *others: Worker) -> None:
+    async def do_while_others_wait(self, outcome: str, *others: Worker, plans_next: bool = False) -> None:
         """Do the only task there is, while the others wait for the next one."""
         task = await self.begin_next()
+        self.plans_first = plans_next
         async with anyio.create_task_group() as group:
             for other in others:
                 group.start_soon(other.wait_for_work)
@@ -173,15 +183,20 @@ class Worker:
             await self.add_checkpoint(task, "The first half is written and tested.")
             await self.finish(task, outcome)
 
-    async def begin_next(self, *, is_started: bool = True) -> str:
-        """Find a task, claim it, load its context and start it; return its id."""
-        while True:
+    async def begin_next(self) -> str:
+        """Find a task, unless the last answer named one: claim it, load its context, start it; return its id."""
+        while self._held is None:
             if not self._offered:
                 self._offered = (await self.call("workflow_next_tasks", workflow_id=self.workflow))["tasks"]
+            await self._claim_first()
+        return self._held
+
+    async def _claim_first(self) -> None:
+        """Claim the first of the offered tasks that no other agent has taken meanwhile."""
+        while self._offered and self._held is None:
             task = str(self._offered.pop(0)["id"])
-            if await self._claim(task, is_started=is_started):
-                self._offered = []
-                return task
+            if await self._claim(task, is_started=not self.plans_first):
+                self._held, self._offered = task, []
 
     async def _claim(self, task: str, *, is_started: bool) -> bool:
         """Claim the task, load its context, and start it unless it is to be planned first."""
@@ -209,7 +224,8 @@ class Worker:
         done = await self.call(
             "task_update_status", id=task, status="completed", outcome=outcome, agent_id=self.id
         )
-        self._offered = done.get("next_tasks", [])
+        self._held, self._offered = None, done.get("next_tasks", [])
+        await self._claim_first()
 
     async def wait_for_work(self) -> None:
         """Wait until there is a task, or ask why there is none and again later."""
@@ -229,6 +245,7 @@ class Worker:
             "task_update_status", id=task, status="completed", outcome="Saved.", agent_id=self.id
         )
         assert refused["code"] == "STALE_CLAIM", refused
+        self._held = None
         await self.call("agent_heartbeat", agent_id=self.id)
 
 

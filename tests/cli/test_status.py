@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from application import call_tool, make_app
-from cli.run import run_deepwork
+from cli.run import run_deepwork, run_in_terminal
+from cli.test_terminal import COLOUR
 from deepwork.cli import status as command
+from deepwork.cli.command_hints import has_command
+from deepwork.cli.framework.tables import measure_width
 from deepwork.dashboard.endpoints import NoParameters, ReadContext
 from deepwork.dashboard.home import read_home
 from deepwork.database.opening import open_engine
@@ -45,6 +49,74 @@ def test_an_empty_project_gets_first_steps_and_nothing_is_created(tmp_path: Path
     assert "deepwork setup" in ran.out
     assert list(tmp_path.iterdir()) == []
     assert run_deepwork(tmp_path, "status", "--json").json["store"] is None
+
+
+def test_after_init_and_setup_the_status_says_what_comes_next(tmp_path: Path):
+    home = {"HOME": str(tmp_path / "home")}
+    (project := tmp_path / "project").mkdir()
+    run_deepwork(project, "init", environment=home)
+    after_init = run_deepwork(project, "status", environment=home).out
+    run_deepwork(project, "setup", "claude-code", environment=home)
+
+    told = run_deepwork(project, "status", environment=home).out
+
+    assert "deepwork init" not in after_init + told
+    assert "deepwork setup CLIENT" in after_init
+    assert "deepwork setup" not in told
+    assert "Claude Code: Start `claude` here" in told
+    assert "deepwork plans create NAME --prompt TEXT" in told
+
+
+def test_everything_that_needs_a_person_has_the_command_that_answers_it(project: Project):
+    app = project.app
+    agent, [failed, _], other = (
+        project.register_agent(),
+        project.create_plan(),
+        project.create_plan("Another"),
+    )
+    call_tool(app, "task_claim", task_id=failed, agent_id=agent)
+    call_tool(app, "task_update_status", id=failed, status="in_progress", agent_id=agent)
+    call_tool(app, "task_update_status", id=failed, status="failed", error="No.", agent_id=agent)
+    paused = call_tool(app, "task_get", id=other[0])["workflow_id"]
+    call_tool(app, "workflow_update_status", id=paused, status="in_progress", force=True)
+    call_tool(app, "workflow_update_status", id=paused, status="paused", reason="Lunch")
+    issue = call_tool(
+        app, "log_issue", task_id=other[1], type="other", description="Which VAT?", resolution="-",
+        requires_human_review=True,
+    )["issue_id"]  # fmt: skip
+
+    commands = {need["kind"]: need["command"] for need in get_status(project)["needs_you"]}
+
+    assert commands["blocker"] == f"deepwork answer {issue} TEXT"
+    assert commands["waiting_plan"] == f"deepwork plans update-status {paused} in_progress"
+    assert failed in commands["failed_task"]
+    for command_line in commands.values():
+        group, *rest = command_line.split()[1:]
+        assert has_command(group) if group in ("answer", "show") else has_command(group, rest[0])
+
+
+def test_the_status_of_a_busy_project_fits_on_one_screen(tmp_path: Path):
+    project = Project(make_app(tmp_path, ""))
+    for number in range(12):
+        agent, _ = project.start_task()
+        [task, _] = project.create_plan(f"A plan with a rather long name, which has the number {number}")
+        call_tool(
+            project.app, "log_issue", task_id=task, type="other", description=f"Question {number} " * 9,
+            resolution="-", requires_human_review=True,
+        )  # fmt: skip
+        call_tool(
+            project.app, "message_send", sender_id=agent, recipient_id=agent, message_type="query", body="?"
+        )
+    project.app.close()
+
+    told = COLOUR.sub("", run_in_terminal(tmp_path, "status", columns=80).out).splitlines()
+    whole = run_in_terminal(tmp_path, "status", "--all", columns=80).out
+
+    assert len(told) <= 23
+    assert max(map(measure_width, told)) <= 80
+    assert sum("deepwork answer" in line for line in told) >= 1
+    assert any(re.fullmatch(r"  and \d+ more: deepwork status --all", line) for line in told)
+    assert whole.count("deepwork answer") == 12
 
 
 def test_all_running_work_is_listed(project: Project):
@@ -141,5 +213,6 @@ def test_text_and_json_have_the_same_content(tmp_path: Path):
 
     assert (for_people.code, for_programs.code) == (0, 0)
     assert for_programs.json["held"][0]["task_id"] == task
-    assert all(word in for_people.out for word in (task, agent, "Login by SSO", "PLANS", "HELD", "EVENTS"))
-    assert "TRACKED" not in for_people.out
+    assert all(word in for_people.out for word in (task, "Ada", "Login by SSO", "RUNNING", "HELD", "LATEST"))
+    assert for_programs.json["held"][0]["agent_id"] == agent
+    assert "UNREAD" not in for_people.out

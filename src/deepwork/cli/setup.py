@@ -52,7 +52,7 @@ def setup(client: str | None, mode: str | None, path: str, as_json: bool, **opti
     CLIENT is one of claude-code, codex, cursor, vscode, gemini, opencode, windsurf, zed, claude-desktop.
     Adds one entry to the client's config file and leaves the rest untouched; --remove undoes it.
     """
-    planner = _build_planner(load_command_settings(path))
+    planner = build_planner(load_command_settings(path))
     if mode == "detect" or client is None:
         if client is None and mode not in (None, "detect"):
             raise click.UsageError(f"--{mode} needs a CLIENT: {', '.join(BY_NAME)}.")
@@ -102,7 +102,19 @@ def _parse_names(toolsets: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in toolsets.split(",") if name.strip()) if toolsets else None
 
 
-def _build_planner(settings: Settings) -> SetupPlanner:
+def list_set_up_clients(settings: Settings) -> list[Client]:
+    """List the clients that start deepwork in this project."""
+    planner = build_planner(settings)
+    scopes: tuple[Scope, ...] = ("project", "user")
+    return [
+        client
+        for client in CLIENTS
+        if any(planner.get_status(client, scope) in ("yes", "by hand") for scope in scopes)
+    ]
+
+
+def build_planner(settings: Settings) -> SetupPlanner:
+    """Build what reads and plans the configuration of clients."""
     from deepwork.setup.locations import MachineLocations
     from deepwork.setup.planner import SetupPlanner
 

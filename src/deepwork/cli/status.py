@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options
-from deepwork.cli.framework.output import print_answer, render_lines
+from deepwork.cli.framework.output import print_answer
+from deepwork.cli.status_page import choose_command, render_page
 from deepwork.config import Settings
 from deepwork.database.engine import Engine
 from deepwork.database.opening import open_engine
@@ -22,13 +23,15 @@ NEEDS_SHOWN = 10
 RUNS_SHOWN = 20
 ROWS_SHOWN = 20
 EVENTS_SHOWN = 5
+_MAX_CLIENTS = 3
 
 
 @click.command()
+@click.option("--all", "whole", is_flag=True, help="Show all, even if it does not fit on one screen.")
 @place_options
 @json_option
-def status(path: str, database: str | None, global_store: bool, as_json: bool) -> None:
-    """Show what is running, who holds what, and what waits for you.
+def status(path: str, database: str | None, global_store: bool, whole: bool, as_json: bool) -> None:
+    """Show what waits for you, with the command that answers it, what is running, and who holds what.
 
     `deepwork dashboard` shows the same, live.
     """
@@ -37,11 +40,11 @@ def status(path: str, database: str | None, global_store: bool, as_json: bool) -
     is_made = engine.exists()
     if not is_made and (place := Path(engine.address)).exists() and not place.is_file():
         engine.prepare()  # raises the same error as every command that opens the store
-    answer = build_status(settings, engine) if is_made else build_empty_status(settings, engine)
+    answer = build_status(settings, engine, whole=whole) if is_made else build_empty_status(settings, engine)
     if as_json:
         print_answer(answer, as_json=True)
     else:
-        print("\n".join(_render_page(answer)))
+        print("\n".join(render_page(answer, whole=whole)))
 
 
 def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
@@ -50,15 +53,28 @@ def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
         "project": str(settings.project_root),
         "store": None,
         "store_will_be": engine.address,
-        "next": [
-            "deepwork init  # writes .deepwork/config.yml for this project",
-            "deepwork setup CLIENT  # configures your client to start deepwork; without CLIENT it lists them",
-            "deepwork doctor  # checks the installation",
-        ],
+        "next": list(_list_first_steps(settings)),
     }
 
 
-def build_status(settings: Settings, engine: Engine) -> dict[str, Any]:
+def _list_first_steps(settings: Settings) -> Iterator[str]:
+    """List what to do before there is any work; leaves out what was done already."""
+    from deepwork.cli.setup import list_set_up_clients
+
+    clients = list_set_up_clients(settings)
+    if not (settings.state_folder / "config.yml").exists():
+        yield "deepwork init  # writes .deepwork/config.yml for this project"
+    if not clients:
+        yield "deepwork setup CLIENT  # makes your client start deepwork; without CLIENT it lists them"
+        yield "deepwork doctor  # checks the installation"
+        return
+    yield from (f"{client.title}: {client.next_step}" for client in clients[:_MAX_CLIENTS])
+    yield "deepwork jobs list  # what you can ask an agent to run"
+    yield "deepwork plans create NAME --prompt TEXT  # or plan work yourself"
+    yield "deepwork dashboard  # watch it in a browser"
+
+
+def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> dict[str, Any]:
     """Build the answer from one consistent read of the store."""
     from deepwork.database.transaction import Database
     from deepwork.events.log import EventStore, append_events
@@ -88,7 +104,7 @@ def build_status(settings: Settings, engine: Engine) -> dict[str, Any]:
         "store": engine.address,
         "servers": servers,
         "needs_you_total": needs_total,
-        "needs_you": [_build_need(need) for need in needs[:NEEDS_SHOWN]],
+        "needs_you": [_build_need(need) for need in needs[: None if whole else NEEDS_SHOWN]],
         "counts": counts,
         **_group_runs(running, steps),
         "held": held,
@@ -113,7 +129,14 @@ def _list_processes(others: Iterable[str] | None) -> Iterator[str]:
 
 def _build_need(need: Mapping[str, Any]) -> dict[str, Any]:
     run = need["run"]["name"]
-    return {"kind": need["kind"], "what": need["title"], "run": run, "id": need["id"], "since": need["since"]}
+    return {
+        "kind": need["kind"],
+        "what": need["title"],
+        "run": run,
+        "id": need["id"],
+        "since": need["since"],
+        "command": choose_command(need),
+    }
 
 
 def _group_runs(
@@ -144,7 +167,8 @@ def _build_run(run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_event(event: Event) -> dict[str, Any]:
-    what = event.data.get("name") or event.data.get("subject") or event.data.get("id") or ""
+    keys = ("name", "subject", "description", "question", "message", "id")
+    what = next((text for key in keys if (text := event.data.get(key))), "")
     return {"seq": event.seq, "ts": event.ts, "type": event.type, "what": what}
 
 
@@ -155,30 +179,3 @@ def _load_hook_failures(store_folder: Path) -> dict[str, Any] | None:
         if count
         else None
     )
-
-
-def _render_page(answer: dict[str, Any]) -> Iterator[str]:
-    """Render the answer for people, without its empty sections."""
-    if answer["store"] is None:
-        yield f"There is no store for {answer['project']} yet. Start with:"
-        yield from (f"  {command}" for command in answer["next"])
-        return
-    counts = answer["counts"]
-    facts = {
-        "project": answer["project"],
-        "store": answer["store"],
-        "open by": ", ".join(answer["servers"]) or "no other process",
-        "runs": f"{counts['running']} running, {counts['blocked']} blocked,"
-        f" {counts['completed']} completed, {counts['failed']} failed",
-        "needs you": f"{answer['needs_you_total']}"
-        + (" (`deepwork dashboard` shows them)" if answer["needs_you_total"] else ""),
-    }
-    if trouble := answer["hook_failures"]:
-        facts["hooks"] = f"{trouble['count']} failures in {trouble['log']}; latest: {trouble['last']}"
-    yield from render_lines(facts)
-    for title in ("needs_you", "sessions", "plans", "tracked", "held", "unread", "events"):
-        if answer[title]:
-            yield ""
-            yield from render_lines({title.replace("_", " "): answer[title]})[:-1]
-    if not any(counts.values()):
-        yield "\nNo work yet. Agents start it, or you do: `deepwork jobs list`, `deepwork plans create`."

@@ -1,0 +1,172 @@
+"""Renders `deepwork status` for people, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepwork.cli.framework import clock, terminal
+from deepwork.cli.framework.output import to_printable
+from deepwork.cli.framework.tables import measure_width, shorten
+
+_COMMANDS = {
+    "blocker": "deepwork answer {id} TEXT",
+    "manual_review": "deepwork answer {id} TEXT",
+    "lost_claim": "deepwork show {id}",
+    "stale_task": "deepwork track abandon-task {id} REASON",
+    "waiting_plan": "deepwork plans update-status {id} in_progress",
+}
+"""What answers a need, by its kind."""
+_RUN_KINDS = {"sessions": "job", "plans": "plan", "tracked": "track"}
+_ALL = "deepwork status --all"
+
+
+def choose_command(need: Mapping[str, Any]) -> str:
+    """Return the command by which a person answers something that waits for them."""
+    from deepwork.cli.command_hints import has_command
+
+    id: str = need["id"]
+    if need["kind"] == "gate":
+        verb = "pass" if has_command("sessions", "pass") else "show"
+        return f"deepwork sessions {verb} {id.partition('/')[0]}"
+    if need["kind"] == "failed_task":
+        if not id.startswith("tk_"):
+            return f"deepwork answer {id} TEXT"
+        is_offered = has_command("tasks", "retry")
+        return f"deepwork tasks retry {id}" if is_offered else f"deepwork tasks update-status {id} pending"
+    return _COMMANDS.get(need["kind"], "deepwork show {id}").format(id=id)
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A list of items, each of one or two lines, that may be cut."""
+
+    title: str
+    items: Sequence[Sequence[str]]
+    total: int
+    more: str
+    """The command that shows those that were cut; empty if nothing should point to them."""
+
+    def count_lines(self, shown: int) -> int:
+        """Count the lines of the section with this many items: a blank line, the title, items, the rest."""
+        cut = shown < self.total and bool(self.more)
+        return 2 + sum(len(item) for item in self.items[:shown]) + cut
+
+    def render(self, shown: int) -> Iterator[str]:
+        yield ""
+        yield terminal.paint(self.title, "bold")
+        for item in self.items[:shown]:
+            yield from item
+        if shown < self.total and self.more:
+            yield f"  and {self.total - shown:,} more: {self.more}"
+
+
+def render_page(answer: dict[str, Any], *, whole: bool = False) -> Iterator[str]:
+    """Render the answer, without its empty sections; lists are cut to what fits on the screen."""
+    if answer["store"] is None:
+        yield from _render_first_steps(answer)
+        return
+    columns, rows = terminal.get_size()
+    head = list(_render_head(answer, columns))
+    yield from head
+    sections = [section for section in _build_sections(answer, columns) if section.items]
+    room = rows - 1 - len(head)  # one line for the prompt
+    counts = [len(section.items) for section in sections] if whole else _fit(sections, room)
+    for section, shown in zip(sections, counts, strict=True):
+        yield from section.render(shown)
+    if not any(answer["counts"].values()):
+        yield "\nNo work yet. Agents start it, or you do: `deepwork jobs list`, `deepwork plans create`."
+
+
+def _fit(sections: Sequence[_Section], room: int) -> list[int]:
+    """Choose how many items of each section to show: one of each, then more in turn while there is room."""
+    shown = [1] * len(sections)
+    has_grown = True
+    while has_grown:
+        has_grown = False
+        for place, section in enumerate(sections):
+            if shown[place] == len(section.items):
+                continue
+            wider = [*shown[:place], shown[place] + 1, *shown[place + 1 :]]
+            if sum(each.count_lines(count) for each, count in zip(sections, wider, strict=True)) <= room:
+                shown, has_grown = wider, True
+    return shown
+
+
+def _render_first_steps(answer: Mapping[str, Any]) -> Iterator[str]:
+    begun = not any(step.startswith("deepwork init") for step in answer["next"])
+    yield f"There is no store for {answer['project']} yet. " + (
+        "The first work creates it. Next:" if begun else "Start with:"
+    )
+    yield from (f"  {to_printable(step)}" for step in answer["next"])
+
+
+def _render_head(answer: Mapping[str, Any], columns: int) -> Iterator[str]:
+    counts = answer["counts"]
+    openers = ", ".join(answer["servers"]) or "no other process"
+    yield shorten(to_printable(f"project  {answer['project']}"), columns)
+    yield shorten(to_printable(f"store    {answer['store']}, open by {openers}"), columns)
+    yield (
+        f"runs     {counts['running']} running, {counts['blocked']} blocked,"
+        f" {counts['completed']} completed, {counts['failed']} failed"
+    )
+    if trouble := answer["hook_failures"]:
+        yield to_printable(
+            f"hooks    {trouble['count']} failures in {trouble['log']}; latest: {trouble['last']}"
+        )
+
+
+def _build_sections(answer: Mapping[str, Any], columns: int) -> Iterator[_Section]:
+    needs = [_format_need(need, columns) for need in answer["needs_you"]]
+    yield _Section(f"NEEDS YOU ({answer['needs_you_total']})", needs, answer["needs_you_total"], _ALL)
+    runs = [_build_run_row(run, kind) for key, kind in _RUN_KINDS.items() for run in answer[key]]
+    running = answer["counts"]["running"] + answer["counts"]["blocked"]
+    yield _Section("RUNNING", _align(runs, columns), max(running, len(runs)), _ALL)
+    held = [
+        (row["task"], row["agent"], _format_time(row["until_at"], "until"), row["task_id"])
+        for row in answer["held"]
+    ]
+    yield _Section("HELD", _align(held, columns), len(held), _ALL)
+    unread = [(row["agent"], _format_unread(row), row["agent_id"]) for row in answer["unread"]]
+    yield _Section("UNREAD", _align(unread, columns), len(unread), _ALL)
+    events = [(each["what"], each["type"], _format_time(each["ts"], "ts")) for each in answer["events"][::-1]]
+    yield _Section("LATEST", _align(events, columns), len(events), "")
+
+
+def _format_need(need: Mapping[str, Any], columns: int) -> list[str]:
+    about = f"  ({need['run']}, {_format_time(need['since'], 'since')})"
+    what = shorten(to_printable(need["what"]), max(20, columns - 2 - measure_width(about)))
+    first = shorten(f"  {what}{to_printable(about)}", columns)
+    return [first, f"    {terminal.paint(need['command'], 'cyan')}"]
+
+
+def _build_run_row(run: Mapping[str, Any], kind: str) -> tuple[str, ...]:
+    place = run.get("step") or f"{run['done']}/{run['total']} done"
+    status = "blocked" if run["blockers"] else run["status"].replace("_", " ")
+    return f"{kind:<5}  {run['name']}", status, place, run["id"]
+
+
+def _format_unread(row: Mapping[str, Any]) -> str:
+    return f"{row['unread']} unread" + (f", {row['urgent']} urgent" if row["urgent"] else "")
+
+
+def _format_time(value: Any, key: str) -> str:
+    moment = value if isinstance(value, int) else clock.parse_moment(key, value)
+    return str(value) if moment is None else clock.format_moment(moment)
+
+
+def _align(rows: Sequence[Sequence[Any]], columns: int) -> list[list[str]]:
+    """Format rows as lines of the screen's width; the first column is cut if they do not fit."""
+    if not rows:
+        return []
+    texts = [[to_printable(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(measure_width, column)) for column in zip(*texts, strict=True)]
+    widths[0] = max(12, min(widths[0], columns - 2 - sum(width + 2 for width in widths[1:])))
+    return [[_join_cells(row, widths)] for row in texts]
+
+
+def _join_cells(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [shorten(row[0], widths[0]), *row[1:]]
+    padded = (cell + " " * (width - measure_width(cell)) for cell, width in zip(cells, widths, strict=True))
+    return f"  {'  '.join(padded)}".rstrip()

@@ -156,6 +156,33 @@ def test_only_marked_tools_become_commands(
     assert error.to_dict()["suggestion"] == "Ask task_claim or task_get, not task_get."
 
 
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("List them with `deepwork plans get` and include_tasks.", "… and --include-tasks."),
+        ("Pass the task_id that `deepwork track start-task` returned.", "Pass the task id that …"),
+        ("Call again with `force: true`.", "Run it again with --force."),
+        ("Use `deepwork messages get` and mark_read false.", "… and --no-mark-read."),
+        ("Call `deepwork sessions finish` again.", "Run `deepwork sessions finish` again."),
+        ("Omit `parent_task_id`, or pass agent_id.", "Omit --parent-task-id, or pass --agent-id."),
+        ("Run secrets.token_urlsafe(32).", "Run secrets.token_urlsafe(32)."),
+    ],
+)
+def test_suggestions_at_a_shell_name_options_and_commands(written: str, spoken: str):
+    expected = ".*".join(re.escape(part) for part in spoken.split("…"))
+
+    assert re.fullmatch(expected, command_hints.to_shell_words(written))
+
+
+def test_no_suggestion_at_a_shell_has_a_parameter_of_a_tool():
+    fields = {option[2:].replace("-", "_") for option in command_hints._list_options() if "-" in option[2:]}
+    given = [re.sub(r"\{tool:\w+\}", "`deepwork x`", text) for text in list_suggestions()]
+
+    spoken = [command_hints.to_shell_words(text) for text in given]
+
+    assert [text for text in spoken if fields & set(re.findall(r"\w+", text))] == []
+
+
 def test_every_tool_that_a_suggestion_names_exists_and_is_marked():
     tools = map_tool_commands().keys()
     given = list(list_suggestions())

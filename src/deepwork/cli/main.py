@@ -205,9 +205,9 @@ def print_error(error: DeepworkError) -> None:
     if "--json" in sys.argv:
         print(json.dumps(error.to_dict()), file=sys.stderr)
         return
-    from deepwork.cli.command_hints import name_command
+    from deepwork.cli.command_hints import name_command, to_shell_words
 
-    lines = [f"Error: {error.message}", error.render_suggestion(name_command)]
+    lines = [f"Error: {error.message}", to_shell_words(error.render_suggestion(name_command))]
     print("\n".join(filter(None, lines)), file=sys.stderr)
 
 

@@ -262,6 +262,7 @@ def _render_briefing(answer: dict[str, Any]) -> list[str]:
         *step["step_instructions"].splitlines(),
         "",
         *(["Expected outputs:", *outputs, ""] if outputs else []),
-        f"Then call finished_step with session_id {step['session_id']!r}.",
+        f"Then call finished_step with session_id {step['session_id']!r}; at a shell:",
+        f"  deepwork sessions finish NAME=FILE --session-id {step['session_id']}",
     ]
     return [to_printable(line) for line in lines]

@@ -167,7 +167,7 @@ def _build_run(run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_event(event: Event) -> dict[str, Any]:
-    keys = ("name", "subject", "description", "question", "message", "id")
+    keys = ("name", "phase_name", "subject", "description", "question", "message", "id")
     what = next((text for key in keys if (text := event.data.get(key))), "")
     return {"seq": event.seq, "ts": event.ts, "type": event.type, "what": what}
 

@@ -20,6 +20,7 @@ _COMMANDS = {
 """What answers a need, by its kind."""
 _RUN_KINDS = {"sessions": "job", "plans": "plan", "tracked": "track"}
 _ALL = "deepwork status --all"
+_MIN_FIRST_COLUMN = 12
 
 
 def choose_command(need: Mapping[str, Any]) -> str:
@@ -123,10 +124,7 @@ def _build_sections(answer: Mapping[str, Any], columns: int) -> Iterator[_Sectio
     runs = [_build_run_row(run, kind) for key, kind in _RUN_KINDS.items() for run in answer[key]]
     running = answer["counts"]["running"] + answer["counts"]["blocked"]
     yield _Section("RUNNING", _align(runs, columns), max(running, len(runs)), _ALL)
-    held = [
-        (row["task"], row["agent"], _format_time(row["until_at"], "until"), row["task_id"])
-        for row in answer["held"]
-    ]
+    held = [_build_held_row(row) for row in answer["held"]]
     yield _Section("HELD", _align(held, columns), len(held), _ALL)
     unread = [(row["agent"], _format_unread(row), row["agent_id"]) for row in answer["unread"]]
     yield _Section("UNREAD", _align(unread, columns), len(unread), _ALL)
@@ -147,6 +145,10 @@ def _build_run_row(run: Mapping[str, Any], kind: str) -> tuple[str, ...]:
     return f"{kind:<5}  {run['name']}", status, place, run["id"]
 
 
+def _build_held_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return row["task"], row["agent"], f"claim ends {clock.format_moment(row['until_at'])}", row["task_id"]
+
+
 def _format_unread(row: Mapping[str, Any]) -> str:
     return f"{row['unread']} unread" + (f", {row['urgent']} urgent" if row["urgent"] else "")
 
@@ -162,7 +164,8 @@ def _align(rows: Sequence[Sequence[Any]], columns: int) -> list[list[str]]:
         return []
     texts = [[to_printable(str(cell)) for cell in row] for row in rows]
     widths = [max(map(measure_width, column)) for column in zip(*texts, strict=True)]
-    widths[0] = max(12, min(widths[0], columns - 2 - sum(width + 2 for width in widths[1:])))
+    room = columns - 2 - sum(width + 2 for width in widths[1:])
+    widths[0] = min(widths[0], max(_MIN_FIRST_COLUMN, room))
     return [[_join_cells(row, widths)] for row in texts]
 
 

@@ -57,7 +57,7 @@ class Plan(_Input):
     risks: list[str] | None = None
     assumptions: list[str] | None = None
     max_attempts: Annotated[Attempts, Field(description="Failures before a task waits for a person")] = 3
-    commit: Annotated[bool, Field(description="Commit what a completed task left in its worktree")] = False
+    commit: Annotated[bool, Field(description="Commit what completed tasks left")] = False
 
 
 class TaskPlan(_Input):

@@ -61,7 +61,7 @@ def _drop_key(node: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 _OBVIOUS_DEFAULTS: tuple[Any, ...] = (False, "", [], 0)
-_LOWEST_OBVIOUS_LIMIT = 10_000
+_LOWEST_OBVIOUS_LIMIT = 1000
 
 
 def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -128,6 +128,12 @@ _FORMAT_OPTION = click.Option(
     ["--format"], type=click.Choice(["json", "markdown"]), help="Default: markdown; with --json, json."
 )
 
+def _render_claim(answer: dict[str, Any]) -> list[str]:
+    """Render a claim; what to call next is a command at a shell."""
+    worded = {"next_step": "deepwork tasks start TASK --agent-id AGENT"} if answer.get("next_step") else {}
+    return render_lines(answer | worded)
+
+
 plans = ToolGroup(
     "plans",
     ["deepwork.plans.plan_tools:PlanTools"],
@@ -184,6 +190,7 @@ tasks = ToolGroup(
                 )
             }
         ),
+        "claim": CommandOverrides(render=_render_claim),
         "load-context": CommandOverrides(render=render_json),
         "context": CommandOverrides(render=render_json),
     },

@@ -14,10 +14,15 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return record_day(tmp_path_factory.mktemp("day"))
 
 
-def test_the_day_has_one_error_which_is_the_lost_claim(recording: Recording):
-    errors = [json.loads(each.answer)["code"] for each in recording.exchanges if '{"code"' in each.answer]
+def test_the_errors_of_the_day_are_a_lost_claim_and_claims_that_come_too_late(recording: Recording):
+    errors = {
+        (each.name, json.loads(each.answer)["code"])
+        for each in recording.exchanges
+        if each.answer.startswith('{"code"')
+    }
 
-    assert errors == ["STALE_CLAIM"]
+    # Another agent may have finished a task between the offer and the claim.
+    assert errors - {("task_claim", "INVALID_STATE")} == {("task_update_status", "STALE_CLAIM")}
 
 
 def test_the_day_finishes_a_job_a_plan_and_a_tracked_workflow(recording: Recording):

@@ -102,7 +102,9 @@ def test_tools_are_listed_in_order_without_output_schemas(tmp_path: Path, era: E
         assert hints["agent_list"] is not None
         assert hints["agent_list"].read_only_hint is True
         assert hints["agent_unregister"] is not None
-        assert hints["agent_unregister"].destructive_hint is True
+        assert hints["agent_unregister"].destructive_hint is None  # destructive is MCP's default
+        assert hints["agent_register"] is not None
+        assert hints["agent_register"].destructive_hint is False
 
     anyio.run(look)
 

@@ -22,7 +22,7 @@ Repeat a call that may have been lost with the same _meta "deepwork/idempotency-
 
 WAYS = {
     "jobs": "Jobs, for work that has a recipe: get_workflows, start_workflow(goal, job_name, workflow_name); do step_instructions, call finished_step with the output files, until workflow_complete. needs_work: fix it, call again. Lost? get_session.",  # noqa: E501
-    "plans": "Plans, for work you can split into tasks: workflow_list, workflow_create, workflow_set_plan; each agent: workflow_next_tasks, task_claim(start, include_context), checkpoint_add, task_update_status, which names the next tasks. Lost? task_load_context.",  # noqa: E501
+    "plans": "Plans, for work you can split into tasks: workflow_list, workflow_create, workflow_set_plan; each agent: workflow_next_tasks, task_claim(start, include_context), checkpoint_add, task_update_status (names the next tasks). Lost? task_load_context.",  # noqa: E501
     "tracking": "Tracking, for work you cannot plan: start_workflow(name, objective), start_phase; each agent: start_task, log_decision, log_issue, complete_task. Lost? get_tracked_workflows, get_context.",  # noqa: E501
 }
 """By toolset, the ways of working; an agent chooses one for a piece of work."""

@@ -83,13 +83,13 @@ def _shorten_node(node: Any) -> Any:
         if key == "properties"
         else _shorten_node(value)
         for key, value in node.items()
-        if not _is_obvious(key, value)
+        if not _is_obvious(key, value, node.get("type"))
     }
 
 
-def _is_obvious(key: str, value: Any) -> bool:
+def _is_obvious(key: str, value: Any, type: Any) -> bool:
     if key == "default":
         return value in _OBVIOUS_DEFAULTS and value is not True
     if key in ("minimum", "minItems"):
-        return bool(value <= 1)
+        return bool(value <= 1) and type != "number"
     return key in ("maximum", "maxItems") and bool(value >= _LOWEST_OBVIOUS_LIMIT)

@@ -128,6 +128,7 @@ _FORMAT_OPTION = click.Option(
     ["--format"], type=click.Choice(["json", "markdown"]), help="Default: markdown; with --json, json."
 )
 
+
 def _render_claim(answer: dict[str, Any]) -> list[str]:
     """Render a claim; what to call next is a command at a shell."""
     worded = {"next_step": "deepwork tasks start TASK --agent-id AGENT"} if answer.get("next_step") else {}

@@ -183,6 +183,20 @@ def test_a_person_can_write_to_an_agent_without_registering_first(project: Proje
     assert call_tool(project.app, "agent_get", id=sent[0]["sender_id"])["name"] == getpass.getuser()
 
 
+def test_what_a_person_writes_and_answers_reaches_the_agent_as_notices(project: Project):
+    project.run_json("tell", "ada", "Use port 8080")
+    project.run_json("answer", project.issue, "7 percent")
+
+    [told] = call_tool(project.app, "agent_heartbeat", agent_id=project.agent)["notices"]
+    shown = project.run("show", told["id"])
+    context = call_tool(project.app, "get_context", workflow_id=project.record, include=["blockers"])
+
+    assert "Use port 8080" in told["text"]
+    assert "Use port 8080" in shown.output
+    assert [each["answer"] for each in context["answers"]] == ["7 percent"]
+    assert ["7 percent" in each["text"] for each in context["notices"]] == [True]
+
+
 def test_a_message_to_an_unknown_agent_registers_nobody(project: Project):
     with pytest.raises(DeepworkError, match="There is no agent 'Bob'"):
         project.run_json("tell", "Bob", "Hi")

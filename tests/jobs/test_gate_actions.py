@@ -13,6 +13,7 @@ from deepwork.errors import DeepworkError, NotFound, ToolError
 from deepwork.hooks.rendering import _render_own_jobs
 from deepwork.jobs.quality_gate import ReviewResult, SentBack
 from deepwork.jobs.sessions import files, state_manager
+from deepwork.notices.store import NoticeStore
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from jobs.project import make_review, make_step, write_files, write_job
@@ -271,3 +272,52 @@ def test_the_session_start_hook_names_the_decision(app: Application, id: str):
     assert row is not None
     [line] = _render_own_jobs([row])
     assert line.endswith("Step a: human:ada sent it back: Name the sources.")
+
+
+# Notices
+
+
+def list_waiting_texts(app: Application, id: str) -> list[tuple[str, str]]:
+    """What the next hook of the agent would show, with its type."""
+    with app.database.reading() as tx:
+        return [(each.type.value, each.text) for each in NoticeStore(tx).list_waiting([], [id], 9)]
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "type", "words"),
+    [
+        (
+            "pass_step",
+            {"comment": "Good enough"},
+            "passed",
+            'passed its quality gate: Good enough. Continue with step "b"',
+        ),
+        ("send_back_step", {"text": "Add a title."}, "sent_back", "was sent back: Add a title. Do it again"),
+        ("grant_round", {}, "round_granted", "may be reviewed once more."),
+    ],
+)
+def test_a_decision_is_a_notice_for_the_agent_of_the_session(
+    app: Application, id: str, action: str, given: dict[str, str], type: str, words: str
+):
+    decide(app, action, id, **given)
+
+    [(shown_type, text)] = list_waiting_texts(app, id)
+    assert shown_type == type
+    assert words in text
+
+
+def test_an_answer_that_shows_the_decision_settles_its_notice(app: Application, id: str):
+    decide(app, "send_back_step", id, text="Add a title.")
+
+    finish_step(app, "a.md")
+
+    assert list_waiting_texts(app, id) == []
+
+
+def test_a_person_who_aborts_a_session_notifies_its_agent(app: Application, id: str):
+    call = Call(PERSON, "abort_workflow")
+    invoke(app.database, app.registry["abort_workflow"], {"session_id": id, "explanation": "Wrong job"}, call)
+
+    [(type, text)] = list_waiting_texts(app, id)
+    assert type == "ended"
+    assert text == f"Job session {id} (chain/main) was aborted: Wrong job. Stop work on it."

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from deepwork.call import current_call
+from deepwork.database.transaction import Database
 from deepwork.errors import Code, InvalidInput, NotAllowed, StateError
 from deepwork.jobs.definitions.catalog import JobCatalog
+from deepwork.jobs.notices import notify_of_decision
 from deepwork.jobs.responses import Decided
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import GateDecision, Session, SessionEvent, format_now
@@ -30,8 +32,11 @@ class GateActions:
 
     traits: ClassVar = Traits(toolset="jobs")
 
-    def __init__(self, root: Path, catalog: JobCatalog, state: StateManager, max_attempts: int) -> None:
+    def __init__(
+        self, root: Path, catalog: JobCatalog, state: StateManager, max_attempts: int, database: Database
+    ) -> None:
         self._root, self._catalog, self._state, self._max_attempts = root, catalog, state, max_attempts
+        self._database = database
 
     @tool("work", long_running=True, for_people=True)
     def pass_step(self, session_id: str, comment: Text | None = None, step_id: StepId = None) -> Decided:
@@ -64,16 +69,20 @@ class GateActions:
     def _decide(
         self, id: str, step_id: str | None, decision: GateDecision, text: str | None, decide: Decide
     ) -> Decided:
-        """Record the decision and its effect in one change of the session."""
+        """Record the decision and its effect in one change of the session, then notify its agent."""
+        decided: list[Session] = []
 
         def apply(session: Session) -> SessionChange[Decided]:
             _require_gate(session, step_id)
             recorded, made = state.add_decision(session, decision, current_call().caller, text, format_now())
             changed, event = decide(recorded)
+            decided.append(changed)
             answer = self._build_answer(made, changed)
             return SessionChange(changed, answer, event, stays_on_stack=True)
 
-        return self._state.change_for_person(id, apply)
+        answer = self._state.change_for_person(id, apply)
+        notify_of_decision(self._database, decided[-1])
+        return answer
 
     def _complete(self, session: Session) -> Session:
         """Complete the current step, and those concurrent with it, with the submitted outputs."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from deepwork.call import current_call
+from deepwork.database.transaction import Database
 from deepwork.errors import DeepworkError
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
@@ -15,6 +16,7 @@ from deepwork.jobs.branch import Branch, FindReason, build_branch_name, prepare_
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
+from deepwork.jobs.notices import notify_of_abort, settle_decisions
 from deepwork.jobs.quality_gate import (
     CriterionResult,
     Outcome,
@@ -95,9 +97,11 @@ class WorkflowTools:
         state: StateManager,
         step_review: StepReviewService | None,
         git: Git,
+        database: Database,
         find_reason_to_stay: FindReason = lambda: None,
     ) -> None:
         """Without `step_review`, steps are completed without a review."""
+        self._database = database
         self._find_reason_to_stay = find_reason_to_stay
         self._settings, self._catalog, self._state = settings, catalog, state
         self._step_review, self._git = step_review, git
@@ -159,8 +163,10 @@ class WorkflowTools:
         ] = None,
     ) -> FinishedStep:
         """Report a step as done; its outputs are checked and reviewed, then you get the next step."""
+        shown: list[Session] = []
 
         def finish(session: Session, taken_over: bool) -> SessionChange[FinishedStep]:
+            shown.append(session)
             news = self._list_news(session)
             if answer := self._answer_with_decision(session, step_id, news, taken_over):
                 return answer
@@ -176,14 +182,18 @@ class WorkflowTools:
             moved = state.advance(session, format_now())
             return self._report_progress(moved, news, taken_over, review=outcome.how)
 
-        return self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
+        answer = self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
+        self._settle_decisions(shown)
+        return answer
 
     @tool("work", long_running=True, destructive=True, for_people=True)
     def abort_workflow(self, explanation: Text, session_id: str | None = None) -> Aborted:
         """Abort a workflow; the one it was nested in continues."""
+        ended: list[Session] = []
 
         def abort(session: Session, _: bool) -> SessionChange[Aborted]:
             aborted = state.abort(session, explanation, format_now())
+            ended.append(aborted)
             left = self._state.stack_sessions(_get_caller(), aborted)
             answer = Aborted(
                 aborted_workflow=aborted.workflow,
@@ -196,13 +206,18 @@ class WorkflowTools:
             )
             return SessionChange(aborted, answer, SessionEvent.ABORTED)
 
-        return self._state.change(session_id, abort, adopts=False)
+        answer = self._state.change(session_id, abort, adopts=False)
+        notify_of_abort(self._database, ended[-1], explanation)
+        return answer
 
     @tool("work", long_running=True, destructive=True)
     def go_to_step(self, step_id: Name, session_id: str | None = None) -> WentToStep:
         """Go back to an earlier step; progress from there on is cleared, files are not changed."""
 
+        shown: list[Session] = []
+
         def go_back(session: Session, taken_over: bool) -> SessionChange[WentToStep]:
+            shown.append(session)
             index = find_entry_index(session, step_id)
             news = self._list_news(session)
             moved, cleared = state.go_back(session, index, step_id, format_now())
@@ -217,7 +232,9 @@ class WorkflowTools:
             )
             return SessionChange(moved, answer, SessionEvent.UPDATED)
 
-        return self._state.change(session_id, go_back)
+        answer = self._state.change(session_id, go_back)
+        self._settle_decisions(shown)
+        return answer
 
     @tool("read")
     def get_session(self, session_id: SessionId = None) -> SessionView:
@@ -327,6 +344,11 @@ class WorkflowTools:
         if service:
             service.record_self_review(session, verdicts)
         return session if passed else self._state.save(session, SessionEvent.UPDATED), outcome
+
+    def _settle_decisions(self, shown: list[Session]) -> None:
+        """Keep hooks from repeating decisions that the answer showed; `shown` is the session before it."""
+        if any(not each.is_seen for session in shown for each in session.decisions):
+            settle_decisions(self._database, shown[-1])
 
     def _list_news(self, session: Session) -> list[PersonDecision]:
         """List what people decided and no answer in this process, nor a stored one, has shown."""

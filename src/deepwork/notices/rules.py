@@ -66,6 +66,28 @@ def build_replan_text(task: str, reason: str) -> str:
     return f"The plan of task {_quote(task)} was replaced{_give(reason)} Stop, and claim the task again."
 
 
+def build_gate_text(
+    session: str, step: str, decision: str, comment: str | None, next_step: str | None
+) -> str:
+    """Describe what a person decided about a step of a job at its quality gate."""
+    name = f"Step {_quote(step)} of job session {session}"
+    if decision == "passed":
+        after = (
+            f"Continue with step {_quote(next_step)}: call get_session."
+            if next_step
+            else "The job is complete."
+        )
+        return f"{name} passed its quality gate{_give(comment)} {after}"
+    if decision == "sent_back":
+        return f"{name} was sent back{_give(comment)} Do it again, then call finished_step."
+    return f"{name} may be reviewed once more{_give(comment)} Correct it, then call finished_step."
+
+
+def build_abort_text(session: str, workflow: str, explanation: str) -> str:
+    """Describe that a job session was aborted."""
+    return f"Job session {session} ({workflow}) was aborted{_give(explanation)} Stop work on it."
+
+
 def cut_text(text: str) -> str:
     """Cut a text that is too long for a notice."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"

@@ -22,6 +22,7 @@ _TABLES_BY_KIND = {
     "workspace": ("workspaces", "id", "path"),
     "repository": ("repositories", "id", "name"),
     "message": ("messages", "id", "subject"),
+    "notice": ("notices", "id", "text"),
     "session": ("job_sessions", "id", "goal"),
     "stored_template": ("templates", "id", "name"),
     "template": ("templates", "name", "description"),
@@ -42,6 +43,7 @@ PREFIXES = {
     "ws": "workspace",
     "rp": "repository",
     "msg": "message",
+    "nt": "notice",
     "tmpl": "stored_template",
 }
 """The kind of row by the letters that its id begins with; those of job sessions begin with none."""

@@ -9,6 +9,8 @@ from deepwork.answers import Answer
 from deepwork.database.transaction import Transaction
 from deepwork.messages.responses import MessageView
 from deepwork.messages.store import MessageStore
+from deepwork.notices.responses import NoticeView
+from deepwork.notices.store import NoticeStore
 from deepwork.plans.responses import CheckpointView
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
 from deepwork.tracking.note_store import NoteStore
@@ -69,6 +71,11 @@ def _read_repository(tx: Transaction, id: str) -> Answer | None:
     return RepositoryView.from_repository(found) if found else None
 
 
+def _read_notice(tx: Transaction, id: str) -> Answer | None:
+    found = NoticeStore(tx).find_by_ids([id])
+    return NoticeView.from_notice(found[0]) if found else None
+
+
 _READERS: dict[str, Callable[[Transaction, str], Answer | None]] = {
     "tracked_task": _read_tracked_task,
     "phase": _read_phase,
@@ -77,6 +84,7 @@ _READERS: dict[str, Callable[[Transaction, str], Answer | None]] = {
     "milestone": _read_milestone,
     "checkpoint": _read_checkpoint,
     "message": _read_message,
+    "notice": _read_notice,
     "workspace": _read_workspace,
     "repository": _read_repository,
 }

@@ -60,6 +60,7 @@ class JobsAssembly:
             self.sessions,
             StepReviewService(root, self._tmp, gate, self.database) if gate else None,
             Git(root, environment=build_child_environment()),
+            self.database,
             partial(find_reason_to_stay, self.database, str(tree)),
         )
 
@@ -67,7 +68,7 @@ class JobsAssembly:
     def gate_actions(self) -> GateActions:
         """What only people can do."""
         limit = self.settings.quality_gate_max_attempts
-        return GateActions(self.settings.project_root, self.catalog, self.sessions, limit)
+        return GateActions(self.settings.project_root, self.catalog, self.sessions, limit, self.database)
 
     @property
     def _tmp(self) -> Path:

@@ -1,0 +1,61 @@
+"""Notices about what people decide about job sessions, which the hooks of the session's agent show.
+
+Sessions are files, so a decision counts even if the database is away: its next answer shows it as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from deepwork.call import current_call, is_person
+from deepwork.database.transaction import Database, Transaction
+from deepwork.errors import DeepworkError
+from deepwork.jobs.sessions.state import GateDecision, Session
+from deepwork.notices.models import NoticeType
+from deepwork.notices.rules import build_abort_text, build_gate_text
+from deepwork.notices.service import NoticeService
+from deepwork.notices.store import NoticeStore
+
+log = logging.getLogger("deepwork")
+
+_TYPES = {
+    GateDecision.PASSED: NoticeType.PASSED,
+    GateDecision.SENT_BACK: NoticeType.SENT_BACK,
+    GateDecision.ROUND_GRANTED: NoticeType.ROUND_GRANTED,
+}
+
+
+def notify_of_decision(database: Database, session: Session) -> None:
+    """Write the notice of the newest decision about the session."""
+    made, id = session.decisions[-1], session.session_id
+    next_step = session.current_step_id if session.is_active else None
+    text = build_gate_text(id, made.step_id, made.decision.value, made.text, next_step)
+    about = _list_names(session)[-1]
+    _write(database, lambda tx: NoticeService(tx).notify_work(id, _TYPES[made.decision], text, about=about))
+
+
+def notify_of_abort(database: Database, session: Session, explanation: str) -> None:
+    """Write the notice that a person aborted the session."""
+    if is_person(current_call().caller):
+        id, text = session.session_id, build_abort_text(session.session_id, session.workflow, explanation)
+        _write(database, lambda tx: NoticeService(tx).notify_work(id, NoticeType.ENDED, text))
+
+
+def settle_decisions(database: Database, session: Session) -> None:
+    """Mark the notices of all decisions as carried: an answer showed the decisions themselves."""
+    names = _list_names(session)
+    _write(database, lambda tx: NoticeStore(tx).mark_carried_about(names))
+
+
+def _list_names(session: Session) -> list[str]:
+    """List what the notices of the session's decisions are about, in order."""
+    return [f"{session.session_id}#{number}" for number in range(1, len(session.decisions) + 1)]
+
+
+def _write(database: Database, write: Callable[[Transaction], None]) -> None:
+    try:
+        with database.transaction() as tx:
+            write(tx)
+    except DeepworkError as error:
+        log.warning("Could not store a notice: %s", error)

@@ -358,7 +358,7 @@ def test_1_6_5_to_7_an_aborted_session_stores_its_reason_and_leaves_the_stack(cl
 
     assert answer == {
         "aborted_workflow": "chain/main", "aborted_step": "a", "explanation": "no longer needed",
-        "stack": [], "resumed_workflow": None, "resumed_step": None, "branch_note": None,
+        "stack": [], "resumed_workflow": None, "resumed_step": None,
     }  # fmt: skip
     session = client.call("get_session", session_id=id)["session"]
     assert (session["status"], session["abort_reason"]) == ("aborted", "no longer needed")

@@ -1,14 +1,28 @@
-"""Responses of the job tools; every key is always present, null if it does not apply."""
+"""Responses of the job tools."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class JobAnswer(BaseModel):
+    """An answer about jobs; keeps every key of the first versions, null when unused.
+
+    Keys that were added later are `Added`: a client cannot expect them, so they are left out when null.
+    """
+
     model_config = ConfigDict(frozen=True)
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+Value = TypeVar("Value")
+Added = Annotated[Value | None, Field(exclude_if=_is_none)]
+"""A key that is left out when null."""
 
 
 class StackEntry(JobAnswer):
@@ -89,7 +103,7 @@ class ActiveStep(JobAnswer):
     common_job_info: str
     step_inputs: list[StepInput]
     concurrent_steps: list[ConcurrentStep] | None = None
-    decisions: list[DecisionInfo] | None = None
+    decisions: Added[list[DecisionInfo]] = None
     """What people decided about this step."""
 
 
@@ -97,9 +111,9 @@ class Started(JobAnswer):
     begin_step: ActiveStep
     stack: list[StackEntry]
     branch: str | None = None
-    branch_switched: bool | None = None
-    """Whether the working tree was switched to the branch; null if there is none."""
-    branch_note: str | None = None
+    branch_switched: Added[bool] = None
+    """Whether the working tree was switched to the branch; missing if there is none."""
+    branch_note: Added[str] = None
     """What happened to the working tree and how to go back, or why it was not switched."""
 
 
@@ -126,11 +140,11 @@ class FinishedStep(JobAnswer):
     all_outputs: dict[str, str | list[str]] | None = None
     stack: list[StackEntry]
     taken_over: bool | None = None
-    branch_note: str | None = None
+    branch_note: Added[str] = None
     """At the end: on which branch the working tree was left, and how to go back."""
-    review: Literal["reviewer", "self_review", "override", "person"] | None = None
-    """What let the reported step pass; null if it has no reviews, or did not pass."""
-    decisions: list[DecisionInfo] | None = None
+    review: Added[Literal["reviewer", "self_review", "override", "person"]] = None
+    """What let the reported step pass; missing if it has no reviews, or did not pass."""
+    decisions: Added[list[DecisionInfo]] = None
     """What people decided since the agent last continued the session."""
 
 
@@ -145,14 +159,14 @@ class Aborted(JobAnswer):
     stack: list[StackEntry]
     resumed_workflow: str | None = None
     resumed_step: str | None = None
-    branch_note: str | None = None
+    branch_note: Added[str] = None
 
 
 class SessionView(JobAnswer):
     session: dict[str, Any]
     begin_step: ActiveStep | None
     stack: list[StackEntry]
-    decisions: list[DecisionInfo] | None = None
+    decisions: Added[list[DecisionInfo]] = None
 
 
 class Decided(JobAnswer):

@@ -30,8 +30,10 @@ def load_claimed_context(tx: Transaction, task_id: str, agent_id: str) -> dict[s
     task = TaskStore(tx).get(task_id)
     source = replace(load_context_source(tx, task, ContextOptions()), claim=None)
     if TaskStore(tx).has_claimed_other(agent_id, task):
-        return build_next_context(source, DEFAULT_TOKENS)
-    return build_context(source, ContextOptions(), DEFAULT_TOKENS)
+        context = build_next_context(source, DEFAULT_TOKENS)
+    else:
+        context = build_context(source, ContextOptions(), DEFAULT_TOKENS)
+    return {key: value for key, value in context.items() if key != "token_estimate"}
 
 
 def load_context_source(

@@ -112,9 +112,14 @@ def build_context(source: ContextSource, options: ContextOptions, max_tokens: in
 
 def build_next_context(source: ContextSource, max_tokens: int) -> dict[str, Any]:
     """Build the context for an agent that worked on the plan before, and so knows the request and plan."""
+    started = [task for task in source.siblings if task.status is not TaskStatus.PENDING]
+    running = [task._replace(description="") for task in started if not task.status.is_done]
+    done = [task for task in started if task.status.is_done]
+    source = replace(source, siblings=[*running, *done], siblings_total=len(started))
     context = build_context(source, ContextOptions(workflow_plan=False, workflow_summary=False), max_tokens)
+    workflow = {key: context["workflow"][key] for key in ("id", "name", "status")}
     known = {"section": "request and plan, as before", "how": "task_load_context"}
-    return context | {"truncated": [*context.get("truncated", []), known]}
+    return context | {"workflow": workflow, "truncated": [*context.get("truncated", []), known]}
 
 
 def _remove_repeated_tasks(source: ContextSource, options: ContextOptions) -> ContextSource:

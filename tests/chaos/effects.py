@@ -67,8 +67,8 @@ def _load_current(app: Application) -> dict[str, dict[str, Any]]:
 
 
 def _without_heartbeat(data: dict[str, Any]) -> dict[str, Any]:
-    """Remove the heartbeat, which changes without an event."""
-    return {key: value for key, value in data.items() if key != "last_heartbeat"}
+    """Remove what changes without an event: the heartbeat, and the name of the sender, which is not in events."""
+    return {key: value for key, value in data.items() if key not in ("last_heartbeat", "sender_name")}
 
 
 def build_effect(event: Event) -> list[Any]:

@@ -177,7 +177,7 @@ def plans(do: Do, ids: dict[str, str], world: World) -> None:
     ids["workspace"] = do(
         "workspace_create",
         workflow_id=plan,
-        path=str(world.project.parent / "tree"),
+        path=str(world.project.parent / "project-tree"),
         branch="tree",
         create=True,
     )["id"]
@@ -185,7 +185,7 @@ def plans(do: Do, ids: dict[str, str], world: World) -> None:
     spare = do(
         "workspace_create",
         workflow_id=plan,
-        path=str(world.project.parent / "spare"),
+        path=str(world.project.parent / "project-spare"),
         branch="spare",
         create=True,
     )

@@ -165,7 +165,7 @@ def test_problems_of_a_plan_are_reported_by_line(tmp_path: Path, text: str, said
     ran = run_deepwork(tmp_path, "plans", "set-plan", "wf_x", "p.yml")
 
     assert ran.code == 2
-    assert ran.err == f"Error: {said}\nCorrect the file and call again.\n"
+    assert ran.err == f"Error: {said}\nCorrect the file and run it again.\n"
     assert not (tmp_path / ".deepwork").exists()
 
 

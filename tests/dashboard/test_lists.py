@@ -52,7 +52,11 @@ def test_each_item_that_needs_a_person_has_its_run_and_actions(world: World, pag
     assert (review["task"]["name"], review["detail"]) == ("round", "Is it legal?")
     tracked, planned = sorted(needs(page, "failed_task"), key=lambda need: need["run"]["kind"], reverse=True)
     assert (tracked["title"], tracked["detail"]) == ("migrate failed", "The table is locked.")
-    assert [action["label"] for action in planned["actions"]] == ["Try again", "Skip"]
+    assert [action["label"] for action in planned["actions"]] == [
+        "Try again",
+        "Try again with a hint",
+        "Skip",
+    ]
     [paused] = needs(page, "waiting_plan")
     assert (paused["detail"], paused["actions"][0]["label"]) == ("Wait for the budget.", "Resume")
 

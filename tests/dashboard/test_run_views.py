@@ -392,7 +392,7 @@ def test_a_planned_task_has_its_dependencies_and_holder(world: World, page: Test
     assert [one["name"] for one in answer["depends_on"]] == ["design"]
     assert (answer["task"]["agent_name"], answer["task"]["is_held"]) == ("Ada", True)
     assert answer["task"]["started_at"].endswith("Z")
-    assert [action["label"] for action in answer["actions"]] == ["Release", "Fail"]
+    assert [action["label"] for action in answer["actions"]] == ["Release", "Skip", "Fail"]
     design = read(page, f"/tasks/{world.planned['design']}")
     assert [one["name"] for one in design["dependents"]] == ["backend", "frontend"]
     assert [note["summary"] for note in design["checkpoints"]][-1] == "drawn"

@@ -55,11 +55,11 @@ FULL_TASK = make_task(
 )
 
 
-@pytest.mark.parametrize("task", [make_task(), FULL_TASK])
+@pytest.mark.parametrize("task", [make_task(), FULL_TASK, replace(FULL_TASK, failures=3)])
 def test_a_task_event_shows_what_the_view_shows(task: Task):
     shown = PlanTaskView.from_task(task).model_dump(mode="json")
 
-    assert_same(recorder._build_payload(recorder._TASK_FIELDS, task), shown)
+    assert_same(recorder._build_task_payload(task), shown)
 
 
 @pytest.mark.parametrize(

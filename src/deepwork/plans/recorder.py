@@ -106,7 +106,7 @@ class PlanRecorder:
         self._tx.emit(event, _build_payload(_WORKFLOW_FIELDS, workflow), workflow.id)
 
     def emit_task_event(self, event: PlanEvent, task: Task) -> None:
-        self._tx.emit(event, _build_payload(_TASK_FIELDS, task), task.workflow_id)
+        self._tx.emit(event, _build_task_payload(task), task.workflow_id)
 
     def emit_checkpoint_event(self, task: Task, checkpoint: Checkpoint) -> None:
         payload = {"task_id": task.id, **_build_payload(_CHECKPOINT_FIELDS, checkpoint)}
@@ -123,8 +123,22 @@ def _pair_fields(
 
 
 _WORKFLOW_FIELDS = _pair_fields(PlanView, Workflow, {"plan": "initial_plan"})
-_TASK_FIELDS = _pair_fields(PlanTaskView, Task, {"assigned_agent_id": "claimed_by", "checkpoints": ""})
+_TASK_FIELDS = _pair_fields(
+    PlanTaskView,
+    Task,
+    {"assigned_agent_id": "claimed_by", "checkpoints": "", "failures": "", "max_attempts": ""},
+)
 _CHECKPOINT_FIELDS = _pair_fields(CheckpointView, Checkpoint, {})
+
+
+def _build_task_payload(task: Task) -> dict[str, Any]:
+    """Build the payload of a task's event; attempts matter only after a failure."""
+    payload = _build_payload(_TASK_FIELDS, task)
+    if task.failures:
+        payload |= {"failures": task.failures, "max_attempts": task.max_attempts}
+    if task.waits_for_person:
+        payload["waits_for_person"] = True
+    return payload
 
 
 def _build_payload(pairs: tuple[tuple[str, str], ...], record: object) -> dict[str, Any]:

@@ -150,9 +150,6 @@ class PlanTaskView(Answer):
     outcome_detail: dict[str, Any] | None = None
     error: str | None = None
     attempts: int
-    failures: int | None = None
-    max_attempts: int | None = None
-    waits_for_person: bool | None = None
     workspace_id: str | None = None
     assigned_agent_id: str | None = None
     created_at: int
@@ -161,6 +158,9 @@ class PlanTaskView(Answer):
     updated_at: int
     checkpoints: list[CheckpointView] | None = None
     checkpoints_total: int | None = None
+    failures: int | None = None
+    max_attempts: int | None = None
+    waits_for_person: bool | None = None
 
     @classmethod
     def from_task(cls, task: Task, relations: TaskRelations | None = None, **more: Any) -> Self:

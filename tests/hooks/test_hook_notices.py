@@ -336,7 +336,7 @@ def test_a_session_remembers_the_notices_of_an_answer():
     ("seconds", "text"),
     [
         (-5, "just now"), (59, "just now"), (60, "1 minute ago"), (3599, "59 minutes ago"), (3600, "1 hour ago"),
-        (47 * 3600, "47 hours ago"), (48 * 3600, "2 days ago"),
+        (47 * 3600, "1 day ago"), (48 * 3600, "2 days ago"),
     ],
 )  # fmt: skip
 def test_the_age_of_a_notice_is_in_words(seconds: int, text: str):

@@ -119,6 +119,29 @@ def test_passing_the_last_step_completes_the_workflow_and_the_agent_is_told_so(a
         finish_step(app, "b.md")
 
 
+@pytest.mark.parametrize("given", [{}, {"step_id": "b"}])
+@pytest.mark.parametrize("reads_first", [True, False])
+def test_a_report_after_the_last_step_was_passed_does_not_open_the_session_again(
+    app: Application, id: str, given: dict[str, str], reads_first: bool
+):
+    decide(app, "pass_step", id)
+    finish_step(app, "a.md")
+    finish_step(app, "b.md")
+    decide(app, "pass_step", id)
+    if reads_first:
+        assert get_session(app, id)["status"] == "completed"
+    before = app.sessions.load(id)
+
+    answer = finish_step(app, "b.md", **given)
+
+    assert (answer["status"], answer["review"], answer["stack"]) == ("workflow_complete", "person", [])
+    assert answer["all_outputs"] == {"a.md": "a.md", "b.md": "b.md"}
+    after = app.sessions.load(id)
+    assert (after.status, after.step_progress) == (before.status, before.step_progress)
+    with pytest.raises(DeepworkError, match="No active workflow session"):
+        finish_step(app, "b.md")
+
+
 def test_another_process_can_pass_the_last_step_too(root: Path, app: Application, id: str):
     other = open_app(root)
     decide(other, "pass_step", id)

@@ -359,7 +359,8 @@ class WorkflowTools:
         self, session: Session, step_id: str | None, news: list[PersonDecision], taken_over: bool
     ) -> SessionChange[FinishedStep] | None:
         """Answer a report that a person's decision has overtaken; None if the report is to be handled."""
-        if has_passed_meanwhile(session, step_id, news):
+        # An ended session has nothing to report on, even if `get_session` already showed why it ended.
+        if not session.is_active or has_passed_meanwhile(session, step_id, news):
             seen = state.mark_decisions_seen(session)
             overtaken = self._report_progress(seen, news, taken_over, review="person")
             return replace(overtaken, event=SessionEvent.UPDATED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 
 from application import list_event_types
 from deepwork.call import Call
-from deepwork.errors import DeepworkError, NotFound, ToolError
+from deepwork.errors import DeepworkError, NotFound, StorageError, ToolError
 from deepwork.hooks.rendering import _render_own_jobs
+from deepwork.jobs.notices import drop_read_send_backs
 from deepwork.jobs.quality_gate import ReviewResult, SentBack
 from deepwork.jobs.sessions import files, state_manager
 from deepwork.notices.store import NoticeStore
@@ -335,6 +338,106 @@ def test_an_answer_that_shows_the_decision_settles_its_notice(app: Application, 
     finish_step(app, "a.md")
 
     assert list_waiting_texts(app, id) == []
+
+
+def carry_by_hook(app: Application, id: str) -> None:
+    """Do what a hook of the session's agent does with the notices that it shows."""
+    with app.database.transaction() as tx:
+        store = NoticeStore(tx)
+        assert store.mark_carried([each.id for each in store.list_waiting([], [id], 9)])
+
+
+def save_owner(app: Application, id: str, owner: str) -> None:
+    app.sessions._files.save(replace(app.sessions.load(id), owner=owner))
+
+
+VERDICTS = [
+    {"review_run_each": "step", "passed": True, "criteria_results": [{"criterion": "Good", "passed": True}]}
+]
+
+
+def test_work_after_a_hook_showed_the_send_back_is_reviewed_at_once(app: Application, id: str):
+    decide(app, "send_back_step", id, text="Add a title.")
+    carry_by_hook(app, id)
+
+    answer = finish_step(app, "a.md", review_results=VERDICTS)
+
+    assert (answer["status"], answer["review"]) == ("next_step", "self_review")
+    assert "decisions" not in answer
+
+
+def test_a_step_that_was_sent_back_again_is_answered_again(app: Application, id: str):
+    decide(app, "send_back_step", id, text="Add a title.")
+    carry_by_hook(app, id)
+    finish_step(app, "a.md")
+    decide(app, "send_back_step", id, text="A shorter one.")
+
+    assert finish_step(app, "a.md")["feedback"].endswith("sent this step back: A shorter one.")
+
+
+def test_who_takes_a_session_over_reads_the_send_back(root: Path, app: Application, id: str):
+    decide(app, "send_back_step", id, text="Add a title.")
+    carry_by_hook(app, id)
+    save_owner(app, id, f"{socket.gethostname()}/1/0")  # exited: process 1 started at another time
+    other = open_app(root)
+
+    answer = finish_step(other, "a.md")
+
+    assert (answer["taken_over"], answer["status"]) == (True, "needs_work")
+    assert answer["feedback"].endswith("sent this step back: Add a title.")
+    other.close()
+
+
+def test_without_the_database_a_send_back_is_answered(
+    app: Application, id: str, monkeypatch: pytest.MonkeyPatch
+):
+    decide(app, "send_back_step", id, text="Add a title.")
+    carry_by_hook(app, id)
+    session = app.sessions.load(id)
+
+    def fail() -> Any:
+        raise StorageError("The store is away.")
+
+    monkeypatch.setattr(app.database, "reading", fail)
+    assert drop_read_send_backs(app.database, session, session.decisions) == list(session.decisions)
+
+
+def test_get_session_settles_the_notices_of_the_decisions_that_it_shows(app: Application, id: str):
+    decide(app, "send_back_step", id, text="Add a title.")
+
+    assert list_decisions(call_job_tool(app, "get_session")) == [("a", "sent_back", "Add a title.")]
+
+    assert list_waiting_texts(app, id) == []
+    assert finish_step(app, "a.md")["feedback"].startswith("Quality review needed")
+
+
+@pytest.mark.parametrize("call", [{"caller": "other"}, {"scope": "read"}, {"carries_notices": False}])
+def test_who_only_looks_at_a_session_leaves_its_notices(app: Application, id: str, call: dict[str, Any]):
+    decide(app, "send_back_step", id, text="Add a title.")
+
+    as_reader = Call(**{"caller": "local", "tool": "get_session", **call})
+    invoke(app.database, app.registry["get_session"], {"session_id": id}, as_reader)
+
+    assert len(list_waiting_texts(app, id)) == 1
+
+
+def test_another_process_that_shows_a_session_leaves_its_notices(app: Application, id: str):
+    decide(app, "send_back_step", id, text="Add a title.")
+    save_owner(app, id, "elsewhere/1/1")
+
+    get_session(app, id)
+
+    assert len(list_waiting_texts(app, id)) == 1
+
+
+def test_a_read_only_server_leaves_the_notices(root: Path, app: Application, id: str):
+    decide(app, "send_back_step", id, text="Add a title.")
+    other = open_app(root, read_only=True)
+
+    get_session(other, id)
+
+    assert len(list_waiting_texts(app, id)) == 1
+    other.close()
 
 
 def test_a_person_who_aborts_a_session_notifies_its_agent(app: Application, id: str):

@@ -6,12 +6,12 @@ Sessions are files, so a decision counts even if the database is away: its next 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from deepwork.call import current_call, is_person
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import DeepworkError
-from deepwork.jobs.sessions.state import GateDecision, Session
+from deepwork.jobs.sessions.state import GateDecision, PersonDecision, Session
 from deepwork.notices.models import NoticeType
 from deepwork.notices.rules import build_abort_text, build_gate_text
 from deepwork.notices.service import NoticeService
@@ -43,9 +43,39 @@ def notify_of_abort(database: Database, session: Session, explanation: str) -> N
 
 
 def settle_decisions(database: Database, session: Session) -> None:
-    """Mark the notices of all decisions as carried: an answer showed the decisions themselves."""
+    """Keep hooks from repeating decisions that an answer showed; `session` is as it was before the answer."""
     names = _list_names(session)
-    _write(database, lambda tx: NoticeStore(tx).mark_carried_about(names))
+    if session.unseen_decisions:
+        _write(database, lambda tx: NoticeStore(tx).mark_carried_about(names))
+
+
+def drop_read_send_backs(
+    database: Database, session: Session, news: Sequence[PersonDecision]
+) -> list[PersonDecision]:
+    """Leave out the decisions that sent a step back and that a hook has shown to the agent.
+
+    What the agent submits after that is its answer to them. If the database is away, none is left out.
+    """
+    if not any(each.decision is GateDecision.SENT_BACK for each in news):
+        return list(news)
+    carried = _find_carried_names(database, session)
+    read = [
+        each
+        for name, each in zip(_list_names(session), session.decisions, strict=True)
+        if name in carried and each.decision is GateDecision.SENT_BACK
+    ]
+    return [each for each in news if each not in read]
+
+
+def _find_carried_names(database: Database, session: Session) -> set[str | None]:
+    names = _list_names(session)
+    try:
+        with database.reading() as tx:
+            found = NoticeStore(tx).list_about(names, len(names))
+    except DeepworkError as error:
+        log.warning("Cannot look up which notices were carried: %s", error)
+        return set()
+    return {notice.about for notice in found if notice.carried_at is not None}
 
 
 def _list_names(session: Session) -> list[str]:

@@ -16,7 +16,7 @@ from deepwork.jobs.branch import Branch, FindReason, build_branch_name, prepare_
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
-from deepwork.jobs.notices import notify_of_abort, settle_decisions
+from deepwork.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
 from deepwork.jobs.quality_gate import (
     CriterionResult,
     Outcome,
@@ -73,6 +73,7 @@ class JobSettings:
     root: Path
     git_branch: str = "switch"
     max_quality_attempts: int = 3
+    is_read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,8 @@ class WorkflowTools:
         def finish(session: Session, taken_over: bool) -> SessionChange[FinishedStep]:
             shown.append(session)
             news = self._list_news(session)
+            if not taken_over:  # another agent read the hooks of the process that has exited
+                news = drop_read_send_backs(self._database, session, news)
             if answer := self._answer_with_decision(session, step_id, news, taken_over):
                 return answer
             require_current_step(session, step_id)
@@ -183,7 +186,7 @@ class WorkflowTools:
             return self._report_progress(moved, news, taken_over, review=outcome.how)
 
         answer = self._state.change(session_id, finish, accepts_ended=was_ended_by_unseen_decision)
-        self._settle_decisions(shown)
+        settle_decisions(self._database, shown[-1])
         return answer
 
     @tool("work", long_running=True, destructive=True, for_people=True)
@@ -233,7 +236,7 @@ class WorkflowTools:
             return SessionChange(moved, answer, SessionEvent.UPDATED)
 
         answer = self._state.change(session_id, go_back)
-        self._settle_decisions(shown)
+        settle_decisions(self._database, shown[-1])
         return answer
 
     @tool("read")
@@ -247,8 +250,7 @@ class WorkflowTools:
             stack=self._state.get_stack(_get_caller()),
             decisions=to_infos(self._list_news(session)),
         )
-        if session.caller == _get_caller():
-            self._shown[session.session_id] = len(session.decisions)
+        self._record_shown(session)
         return view
 
     @tool("read")
@@ -345,10 +347,15 @@ class WorkflowTools:
             service.record_self_review(session, verdicts)
         return session if passed else self._state.save(session, SessionEvent.UPDATED), outcome
 
-    def _settle_decisions(self, shown: list[Session]) -> None:
-        """Keep hooks from repeating decisions that the answer showed; `shown` is the session before it."""
-        if any(not each.is_seen for session in shown for each in session.decisions):
-            settle_decisions(self._database, shown[-1])
+    def _record_shown(self, session: Session) -> None:
+        """Remember the decisions that `get_session` showed, and settle their notices, if its agent called."""
+        call = current_call()
+        if session.caller != call.caller:
+            return
+        may_settle = call.carries_notices and call.scope != "read" and not self._settings.is_read_only
+        if may_settle and self._list_news(session) and self._state.has_no_other_owner(session):
+            settle_decisions(self._database, session)
+        self._shown[session.session_id] = len(session.decisions)
 
     def _list_news(self, session: Session) -> list[PersonDecision]:
         """List what people decided and no answer in this process, nor a stored one, has shown."""

@@ -55,7 +55,12 @@ class JobsAssembly:
         root, gate = self.settings.project_root, self.quality_gate
         tree = find_tree_root(root) or root
         return WorkflowTools(
-            JobSettings(root, self.settings.git_branch, self.settings.quality_gate_max_attempts),
+            JobSettings(
+                root,
+                self.settings.git_branch,
+                self.settings.quality_gate_max_attempts,
+                self.settings.read_only,
+            ),
             self.catalog,
             self.sessions,
             StepReviewService(root, self._tmp, gate, self.database) if gate else None,

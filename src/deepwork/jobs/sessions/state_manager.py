@@ -107,6 +107,10 @@ class StateManager:
         self._publish_if_behind(session)
         return session
 
+    def has_no_other_owner(self, session: Session) -> bool:
+        """Whether the session is this process's, or that of one that has exited."""
+        return session.owner == self._owner or process_identity.has_exited(session.owner)
+
     def list_all(self) -> list[Session]:
         """List every readable session, oldest first."""
         return self._files.list_all()

@@ -14,9 +14,7 @@ from deepwork.notices.rules import (
 )
 from deepwork.notices.service import MAX_NOTICES, NoticeService
 from deepwork.notices.store import NoticeStore
-from deepwork.plans.models import CheckpointType, PlanStatus, Task, TaskStatus, Workflow
-from deepwork.plans.recorder import PlanRecorder
-from deepwork.plans.stores.checkpoint_store import CheckpointStore
+from deepwork.plans.models import PlanStatus, Task, TaskStatus, Workflow
 from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
 
@@ -64,18 +62,10 @@ def notify_of_task_status(
     if task.status is TaskStatus.FAILED and status is TaskStatus.PENDING:
         last = TaskStore(tx).find_last_claimer(task.id)
         _notify(tx, task, last, NoticeType.RETRY, build_retry_text(task.name, reason))
-        if reason:
-            _record_hint(tx, task, reason)
     else:
         goes_on = status in (TaskStatus.PLANNING, TaskStatus.IN_PROGRESS)
         text = build_task_text(task.name, status, reason, goes_on=goes_on)
         _notify(tx, task, holder, NoticeType.STATUS, text)
-
-
-def _record_hint(tx: Transaction, task: Task, hint: str) -> None:
-    """Record the hint for a retry as a checkpoint too: another agent may claim the task."""
-    checkpoint = CheckpointStore(tx).add(task, CheckpointType.DECISION, hint, detail={"by": tx.caller})
-    PlanRecorder(tx).emit_checkpoint_event(task, checkpoint)
 
 
 def notify_of_replan(tx: Transaction, task: Task, holder: str | None, reason: str) -> None:

@@ -83,6 +83,29 @@ def test_a_claim_commits_the_work_of_its_dependency_if_the_server_died_before(
     assert claimed["builds_on"] == [plan.get_branch("one")]
 
 
+@pytest.mark.parametrize("commits_itself", [True, False])
+def test_a_claim_leaves_what_came_into_the_tree_of_its_dependency_later(
+    app: Application, tmp_path: Path, commits_itself: bool
+):
+    plan = Plan(app, CHAIN, commit=True)
+    if commits_itself:
+        plan.do("one", b_txt="new\n")
+    else:
+        leave(plan, "one", b_txt="new\n")
+        plan.complete("one")
+    tree, tip = (
+        Path(plan.claims["one"]["workspace_path"]),
+        run_git(tmp_path, "rev-parse", plan.get_branch("one")),
+    )
+    (tree / "notes.txt").write_text("of a person\n")
+
+    claimed = plan.claim("two")
+
+    assert run_git(tmp_path, "rev-parse", plan.get_branch("one")) == tip
+    assert run_git(tree, "status", "--porcelain") == "?? notes.txt"
+    assert sorted(path.name for path in Path(claimed["workspace_path"]).glob("*.txt")) == ["a.txt", "b.txt"]
+
+
 def test_without_an_author_in_git_s_config_deepwork_is_the_author(
     app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from deepwork.plans.models import Task, Workflow
 from deepwork.workspaces.models import Workspace
 
 _MAX_NAMED_FILES = 20
+_SAVED_FILE_NAME = "deepwork-saved-tasks"
+"""In a tree's git folder, the ids of the tasks whose work is committed: later changes are not their work."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class FinishedWork:
     """The tree of a completed task, and the message to commit its work with; None: it is only listed."""
 
     workspace: Workspace
+    task_id: str
     message: str | None
 
 
@@ -29,28 +33,49 @@ def build_finished_work(workflow: Workflow, task: Task, workspace: Workspace) ->
     """Build the work of a completed task; trees that deepwork did not create are never changed."""
     commits = workspace.is_made and bool((workflow.initial_plan or {}).get("commit"))
     text = f"{task.name}\n\n{task.outcome or ''}".strip()
-    return FinishedWork(workspace, f"{text}\n\nDeepwork-Task: {task.id}" if commits else None)
+    return FinishedWork(workspace, task.id, f"{text}\n\nDeepwork-Task: {task.id}" if commits else None)
+
+
+def is_saved(git_at: Callable[[Path], Git], work: FinishedWork) -> bool:
+    """Whether the work was committed when the task was completed, so that what is there now came later."""
+    if not _is_own_tree(work.workspace):
+        return True
+    try:
+        return work.task_id in _find_saved_file(git_at(Path(work.workspace.path))).read_text().split()
+    except (OSError, DeepworkError):
+        return False
 
 
 def save_finished_work(git_at: Callable[[Path], Git], work: FinishedWork) -> FinishedTree | None:
     """Commit or list the uncommitted work; None if there is none, or no worktree of the repository."""
     path = Path(work.workspace.path)
-    if not path.is_dir() or find_main_tree(path) != Path(work.workspace.repository_path):
+    if not _is_own_tree(work.workspace):
         return None  # only a label
     git = git_at(path)
     try:
         if work.message is None:
             return _list_files(git, work.workspace, "")
-        return _commit(git, work.workspace, work.message)
+        return _commit(git, work, work.message)
     except DeepworkError as error:
         return FinishedTree(remark=f"deepwork could not look for uncommitted work in {path}: {error.message}")
 
 
-def _commit(git: Git, workspace: Workspace, message: str) -> FinishedTree | None:
+def _is_own_tree(workspace: Workspace) -> bool:
+    path = Path(workspace.path)
+    return path.is_dir() and find_main_tree(path) == Path(workspace.repository_path)
+
+
+def _find_saved_file(git: Git) -> Path:
+    return git.query_path("--absolute-git-dir") / _SAVED_FILE_NAME
+
+
+def _commit(git: Git, work: FinishedWork, message: str) -> FinishedTree | None:
     try:
-        commit, has_author = commit_uncommitted(git, workspace.branch, message)
+        commit, has_author = commit_uncommitted(git, work.workspace.branch, message)
     except DeepworkError as error:
-        return _list_files(git, workspace, f"deepwork could not commit: {error.message} ")
+        return _list_files(git, work.workspace, f"deepwork could not commit: {error.message} ")
+    with suppress(OSError), _find_saved_file(git).open("a") as file:
+        file.write(f"{work.task_id}\n")
     if commit is None:
         return None
     remark = (

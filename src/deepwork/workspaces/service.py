@@ -181,7 +181,7 @@ class WorkspaceService:
     ) -> TaskWorkspace:
         def create() -> TaskWorkspace:
             for work in before:
-                self.worktrees.save_finished_work(work)
+                self.worktrees.save_missed_work(work)
             try:
                 created = self.create_tree(workspace, dependencies)
             except DeepworkError as error:

@@ -28,7 +28,7 @@ from deepwork.git.rescue import is_dirty, rescue
 from deepwork.git.worktrees import add_worktree, find_worktree, remove_worktree
 from deepwork.plans.interfaces import FinishedTree
 from deepwork.workspaces.dependency_branches import DependencyBranches
-from deepwork.workspaces.finished_work import FinishedWork, save_finished_work
+from deepwork.workspaces.finished_work import FinishedWork, is_saved, save_finished_work
 from deepwork.workspaces.models import Workspace
 
 _MAX_PARALLEL_MERGES = 2
@@ -94,6 +94,11 @@ class WorktreeManager:
     def save_finished_work(self, work: FinishedWork) -> FinishedTree | None:
         """Commit or list what a completed task left uncommitted; None if there is nothing."""
         return save_finished_work(self._git_at, work)
+
+    def save_missed_work(self, work: FinishedWork) -> None:
+        """Commit the work of a completed task unless its own call did: what came later is not its work."""
+        if not is_saved(self._git_at, work):
+            save_finished_work(self._git_at, work)
 
     def remove(self, workspace: Workspace) -> str | None:
         """Remove the tree; return the rescue branch that holds its uncommitted work, if there was any."""

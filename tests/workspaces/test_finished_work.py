@@ -60,7 +60,8 @@ def test_a_plan_that_commits_puts_the_work_into_the_branch(app: Application, tmp
     answer = plan.complete("one")
 
     branch = plan.get_branch("one")
-    assert answer == {"success": True, "commit": run_git(tmp_path, "rev-parse", branch)}
+    assert answer["commit"] == run_git(tmp_path, "rev-parse", branch)
+    assert "uncommitted" not in answer
     shown = run_git(tmp_path, "log", "-1", "--format=%an <%ae>|%s|%b", branch)
     assert shown == f"Ada <ada@example.org>|one|Done.\n\nDeepwork-Task: {plan.ids['one']}"
     assert run_git(tree, "status", "--porcelain") == ""
@@ -190,4 +191,4 @@ def test_a_workspace_that_is_only_a_label_is_ignored(app: Application, tmp_path:
 
     answer = call_tool(app, "task_update_status", id=one, status="completed", outcome="Done.")
 
-    assert answer == {"success": True}
+    assert answer == {"success": True, "all_complete": True}

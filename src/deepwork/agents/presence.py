@@ -83,14 +83,14 @@ class Presence:
     def is_read_by_agent(self, agent: Agent) -> bool:
         """Whether the current call reads in the agent's own name, so that its answer reaches the agent.
 
-        A local caller may be any process. One that registered agents reads for these; one that registered
-        none, such as a restarted server, for the agent that it names.
+        A local caller may be any process, so it reads for the agents that this process registered. A
+        restarted server knows none: the agent's next write lets its answer carry the notices.
         """
         caller = current_call().caller
         if not self.may_mark_notices or is_person(caller):
             return False
         if caller == LOCAL:
-            return not self._registered_here or agent.id in self._registered_here
+            return agent.id in self._registered_here
         return agent.registered_by == caller
 
     @property

@@ -73,8 +73,8 @@ def test_a_claim_of_a_task_without_attempts_is_refused(world: World):
     )
 
 
-@pytest.mark.parametrize("status", ["pending", "planning", "in_progress"])
-def test_an_agent_cannot_start_or_requeue_it_in_another_way(world: World, status: str):
+@pytest.mark.parametrize("status", ["pending", "planning", "in_progress", "skipped"])
+def test_an_agent_cannot_start_requeue_or_skip_it_in_another_way(world: World, status: str):
     plan = create_plan(world, {"name": "build"})
     fail(world, plan["build"], 3)
 
@@ -87,6 +87,15 @@ def test_an_agent_cannot_start_or_requeue_it_in_another_way(world: World, status
             world.call(tool, id=plan["build"], **more)
         assert (refused.value.code, refused.value.recoverable) == (Code.INVALID_STATE, True)
         assert "waits for a person" in refused.value.message
+
+
+def test_a_person_can_skip_it(world: World):
+    plan = create_plan(world, {"name": "build"}, max_attempts=1)
+    fail(world, plan["build"])
+
+    answer = call_tool(world.app, "task_update_status", caller=PERSON, id=plan["build"], status="skipped")
+
+    assert answer["all_complete"]
 
 
 def test_a_person_gives_it_new_attempts_and_a_hint_that_the_next_agent_reads(world: World):

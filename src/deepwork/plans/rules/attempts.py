@@ -15,6 +15,7 @@ from deepwork.plans.models import DEFAULT_MAX_ATTEMPTS, Task, TaskStatus
 from deepwork.records import copy_with
 
 _AGAIN = (TaskStatus.PENDING, TaskStatus.PLANNING, TaskStatus.IN_PROGRESS)
+_DECIDED_BY_PERSON = (*_AGAIN, TaskStatus.SKIPPED)
 
 
 def get_max_attempts(plan: Mapping[str, Any] | None) -> int:
@@ -32,12 +33,13 @@ def describe_used_up_attempts(task: Task) -> str:
 
 
 def require_attempts_left(task: Task, wanted: TaskStatus, *, is_by_person: bool) -> None:
-    """Raise NotAllowed if an agent wants to start or requeue a task that waits for a person."""
-    if task.waits_for_person and wanted in _AGAIN and not is_by_person:
+    """Raise NotAllowed if an agent wants to start, requeue or skip a task that waits for a person."""
+    if task.waits_for_person and wanted in _DECIDED_BY_PERSON and not is_by_person:
         raise NotAllowed(
             describe_used_up_attempts(task),
             suggestion="Work on another task; {tool:workflow_next_tasks} lists what can start now. A person "
-            "gives it new attempts, on the dashboard or with the command above, or skips it.",
+            "gives it new attempts, on the dashboard or with the command above, or skips it: "
+            f"`deepwork tasks skip {task.id} --as-person`.",
             recoverable=True,
         )
 

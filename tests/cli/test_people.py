@@ -171,6 +171,30 @@ def test_an_answer_approves_a_task_that_asks_for_a_review(project: Project):
     assert project.run_json("status")["needs_you_total"] == 1  # the issue
 
 
+def test_a_refusal_is_recorded_as_one_and_reaches_the_agent(project: Project):
+    outcome = {"summary": "Done.", "manual_review_needed": True, "manual_review_reason": "Look."}
+    call_tool(project.app, "complete_task", task_id=project.tracked_task, status="success", outcome=outcome)
+    offered = {each["kind"]: each["command"] for each in project.run_json("status")["needs_you"]}
+
+    said = project.run("answer", "Pay by card", "No: use the sandbox", "--refuse").output
+
+    context = call_tool(project.app, "get_context", workflow_id=project.record, include=["milestones"])
+    assert offered["manual_review"] == f"deepwork answer {project.tracked_task} TEXT [--refuse]"
+    assert said == f"Recorded your verdict on {project.tracked_task}: refused.\n"
+    assert context["milestones"][0]["metadata"] == {"verdict": "refused", "by": PERSON}
+    assert [(each["type"], "No: use the sandbox" in each["text"]) for each in context["notices"]] == [
+        ("refused", True)
+    ]
+    assert [each["kind"] for each in project.run_json("status")["needs_you"]] == ["blocker"]
+
+
+def test_an_issue_cannot_be_refused(project: Project):
+    ran = project.run("answer", project.issue, "No", "--refuse")
+
+    assert (ran.exit_code, "--refuse is for a tracked task" in ran.output) == (2, True)
+    assert "resolution_note" not in project.run_json("show", project.issue)
+
+
 def test_a_person_can_write_to_an_agent_without_registering_first(project: Project):
     first = project.run_json("tell", "ada", "Use port 8080", "--task-id", "Design")
     second = project.run_json("tell", project.agent, "Stop", "--urgent")

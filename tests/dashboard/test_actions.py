@@ -79,16 +79,20 @@ def test_every_action_works(world: World, app: Application, page: TestClient, tm
 
 @pytest.mark.parametrize(
     ("kind", "name", "label"),
-    [("manual_review", "unsure", "Approve"), ("failed_task", "broken", "Acknowledge")],
+    [
+        ("manual_review", "unsure", "Approve"),
+        ("manual_review", "unsure", "Refuse"),
+        ("failed_task", "broken", "Acknowledge"),
+    ],
 )
 def test_a_reviewed_task_no_longer_needs_a_person(
     world: World, app: Application, page: TestClient, kind: str, name: str, label: str
 ):
     task_id = world.tasks[name]
     [need] = [each for each in read(page, "/home")["needs_you"] if each["id"] == task_id]
-    [action] = need["actions"]
-    assert (need["kind"], action["label"]) == (kind, label)
-    assert read(page, f"/tasks/{task_id}")["actions"] == [action]
+    [action] = [each for each in need["actions"] if each["label"] == label]
+    assert need["kind"] == kind
+    assert read(page, f"/tasks/{task_id}")["actions"] == need["actions"]
 
     # A milestone logged by an agent does not count as a review.
     lookalikes = {"by": "Ada", 'x"by': "human:Ada", "title": '"by": "human:Ada"', "all": ["by", "human:Ada"]}

@@ -20,19 +20,25 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("id", metavar="ISSUE|TASK")
 @click.argument("text", type=TextParam(), metavar="TEXT|-")
+@click.option("--refuse", is_flag=True, help="Refuse what the task did; TEXT says what must change.")
 @key_option
 @json_option
 @place_options
-def answer(id: str, text: str, idempotency_key: str | None, as_json: bool, path: str, **place: Any) -> None:
-    """Answer what waits for you: resolve an issue, or approve a tracked task that asks for a review.
+def answer(
+    id: str, text: str, refuse: bool, idempotency_key: str | None, as_json: bool, path: str, **place: Any
+) -> None:
+    """Answer what waits for you: resolve an issue, or approve or refuse a tracked task that asks for a review.
 
     It is recorded as yours. ISSUE and TASK are ids, or as much of one as is unique; a task can also be named.
     """
     with open_application(path, place) as app:
         id = resolve_id(app.database, "any_issue", id)
         if id.startswith("tt_"):
-            result = _approve(app, id, text, idempotency_key)
-            said = f"Recorded your verdict on {id}."
+            verdict = "refused" if refuse else _choose_verdict(app, id)
+            result = _record_verdict(app, id, verdict, text, idempotency_key)
+            said = f"Recorded your verdict on {id}: {verdict}."
+        elif refuse:
+            raise click.UsageError("--refuse is for a tracked task (tt_...); answer an issue with a text.")
         else:
             result = _call(app, "resolve_issue", {"issue_id": id, "note": text}, idempotency_key)
             again = " already" if result.get("already_resolved") else ""
@@ -87,14 +93,19 @@ def tell(
         print(to_printable(f"Sent {result['id']} to {agent}."))
 
 
-def _approve(app: Application, task_id: str, text: str, key: str | None) -> Any:
-    """Log the milestone by which a person approves a task, as the dashboard does."""
-    from deepwork.overview.people import build_verdict
+def _choose_verdict(app: Application, task_id: str) -> str:
+    """Return the verdict of a person who does not refuse: a task that asked for no review is acknowledged."""
     from deepwork.tracking.store import TrackStore
 
     with app.database.reading() as tx:
         task = TrackStore(tx).get_task(task_id)
-    verdict = "approved" if task.manual_review_needed else "acknowledged"
+    return "approved" if task.manual_review_needed else "acknowledged"
+
+
+def _record_verdict(app: Application, task_id: str, verdict: str, text: str, key: str | None) -> Any:
+    """Log the milestone by which a person judges a task, as the dashboard does."""
+    from deepwork.overview.people import build_verdict
+
     metadata = build_verdict(verdict, name_person())
     return _call(app, "log_milestone", {"task_id": task_id, "message": text, "metadata": metadata}, key)
 

@@ -12,7 +12,7 @@ from deepwork.cli.framework.tables import measure_width, shorten
 
 _COMMANDS = {
     "blocker": "deepwork answer {id} TEXT",
-    "manual_review": "deepwork answer {id} TEXT",
+    "manual_review": "deepwork answer {id} TEXT [--refuse]",
     "lost_claim": "deepwork show {id}",
     "stale_task": "deepwork track abandon-task {id} REASON",
     "waiting_plan": "deepwork plans update-status {id} in_progress",

@@ -90,12 +90,13 @@ def _list_actions(need: Mapping[str, Any]) -> list[Act]:
         return [offered_actions.offer_release(id, need["agent_id"])]
     if kind == "gate":
         return offered_actions.list_session_actions(need["session"])
+    if kind == "manual_review":
+        return offered_actions.list_review_actions(id)
     return [_OFFERS[kind](id)]
 
 
 _OFFERS = {
     "blocker": offered_actions.offer_resolve,
-    "manual_review": offered_actions.offer_approve,
     "failed_task": offered_actions.offer_acknowledge,
     "stale_task": offered_actions.offer_abandon,
 }

@@ -48,6 +48,15 @@ def offer_approve(task_id: str) -> Act:
     return _offer_verdict("Approve", "approved", "Your comment", task_id)
 
 
+def offer_refuse(task_id: str) -> Act:
+    return _offer_verdict("Refuse", "refused", "What must change?", task_id)
+
+
+def list_review_actions(task_id: str) -> list[Act]:
+    """List the verdicts on a task that asks for a review."""
+    return [offer_approve(task_id), offer_refuse(task_id)]
+
+
 def offer_acknowledge(task_id: str) -> Act:
     return _offer_verdict("Acknowledge", "acknowledged", "What happens next?", task_id)
 
@@ -119,13 +128,13 @@ def list_plan_actions(id: str, status: str) -> list[Act]:
 
 
 def list_tracked_task_actions(task: TrackedTask, was_reviewed: bool) -> list[Act]:
-    """List the actions on a tracked task: abandon while it runs, approve or acknowledge afterwards."""
+    """List the actions on a tracked task: abandon while it runs, approve, refuse or acknowledge afterwards."""
     if task.is_running:
         return [offer_abandon(task.id)]
     if was_reviewed:
         return []
     if task.manual_review_needed:
-        return [offer_approve(task.id)]
+        return list_review_actions(task.id)
     return [offer_acknowledge(task.id)] if task.status is not TrackedTaskStatus.SUCCESS else []
 
 

@@ -15,9 +15,10 @@ def build_answer_text(question: str, answer: str, *, was_asked: bool) -> str:
 
 def build_review_text(task: str, verdict: str, comment: str) -> str:
     """Describe what a person wrote about a task, and their verdict if they gave one."""
-    return (
-        f"Task {_quote(task)} was {verdict}: {comment}" if verdict else f"On task {_quote(task)}: {comment}"
-    )
+    if not verdict:
+        return f"On task {_quote(task)}: {comment}"
+    again = f"{_end(comment)} Correct it in a new task." if verdict == "refused" else ""
+    return f"Task {_quote(task)} was {verdict}: {comment}{again}"
 
 
 def build_abandon_text(task: str, reason: str) -> str:

@@ -21,5 +21,5 @@ def build_registration(caller: str) -> dict[str, Any]:
 
 
 def build_verdict(verdict: str, caller: str) -> dict[str, str]:
-    """Build the metadata of the milestone by which a person approves or acknowledges a task."""
+    """Build the metadata of the milestone by which a person approves, refuses or acknowledges a task."""
     return {"verdict": verdict, "by": caller}

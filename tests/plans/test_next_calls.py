@@ -75,8 +75,35 @@ def test_a_later_claim_does_not_repeat_the_request_and_the_plan(plan: Plan, agen
     context = plan.claim("b", agent, include_context=True)["context"]
 
     assert not {"source_summary", "plan_summary", "plan"} & context["workflow"].keys()
-    assert context["truncated"] == [{"section": "request and plan, as before", "how": "task_load_context"}]
+    assert context["truncated"] == [
+        {"section": "request, plan and earlier tasks, as before", "how": "task_load_context"}
+    ]
     assert context["current_task"]["name"] == "b"
+
+
+def test_a_later_claim_shows_what_others_finished_since_the_last_one(world: World, agent: str):
+    other = world.register_agent(name="Bob")
+    plan = world.create_plan(
+        {"name": "early", "sequence": 1}, {"name": "own", "sequence": 1}, {"name": "late", "sequence": 1},
+        {"name": "middle", "sequence": 2}, {"name": "last", "sequence": 3, "depends_on": ["middle"]},
+        max_parallel_tasks=5,
+    )  # fmt: skip
+    finish(plan, "early", other)
+    world.clock.advance(seconds=1)
+    finish(plan, "own", agent)
+    world.clock.advance(seconds=1)
+    finish(plan, "late", other)
+    finish(plan, "middle", other)
+
+    context = plan.claim("last", agent, include_context=True)["context"]
+
+    assert [task["name"] for task in context["prior_tasks"]] == ["late"]
+    assert [task["task_name"] for task in context["dependency_outcomes"]] == ["middle"]
+
+
+def finish(plan: Plan, name: str, agent: str) -> None:
+    plan.claim(name, agent, start=True)
+    plan.set_status(name, "completed", agent_id=agent)
 
 
 def test_the_end_of_a_task_names_the_tasks_to_claim_next(plan: Plan, agent: str):

@@ -29,8 +29,9 @@ def load_claimed_context(tx: Transaction, task_id: str, agent_id: str) -> dict[s
     """Build the context of a task that the agent has just claimed; the claim says who and where."""
     task = TaskStore(tx).get(task_id)
     source = replace(load_context_source(tx, task, ContextOptions()), claim=None)
-    if TaskStore(tx).has_claimed_other(agent_id, task):
-        context = build_next_context(source, DEFAULT_TOKENS)
+    if earlier := TaskStore(tx).list_other_claims(agent_id, task, _MAX_RELATED_TASKS):
+        own, last = {id for id, _ in earlier}, earlier[0][1]
+        context = build_next_context(source, own, last, DEFAULT_TOKENS)
     else:
         context = build_context(source, ContextOptions(), DEFAULT_TOKENS)
     return {key: value for key, value in context.items() if key != "token_estimate"}

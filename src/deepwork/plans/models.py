@@ -195,6 +195,7 @@ class RelatedTask(NamedTuple):
     outcome: str | None = None
     outcome_detail: Mapping[str, Any] | None = None
     error: str | None = None
+    finished_at: int | None = None
 
 
 def parse_likely_files(context: Mapping[str, object]) -> tuple[str, ...]:

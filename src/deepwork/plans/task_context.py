@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,16 +110,31 @@ def build_context(source: ContextSource, options: ContextOptions, max_tokens: in
         room -= over
 
 
-def build_next_context(source: ContextSource, max_tokens: int) -> dict[str, Any]:
-    """Build the context for an agent that worked on the plan before, and so knows the request and plan."""
-    started = [task for task in source.siblings if task.status is not TaskStatus.PENDING]
-    running = [task._replace(description="") for task in started if not task.status.is_done]
-    done = [task for task in started if task.status.is_done]
-    source = replace(source, siblings=[*running, *done], siblings_total=len(started))
+def build_next_context(
+    source: ContextSource, own_tasks: Collection[str], last_claim: int, max_tokens: int
+) -> dict[str, Any]:
+    """Build the context for an agent that worked on the plan before: what it does not know yet.
+
+    Left out are the request and the plan, its own tasks, and what had ended when it claimed the last of them.
+    Dependencies stay: they are what this task is built on.
+    """
+    news = [task for task in source.prior_tasks if _is_new(task, own_tasks, last_claim)]
+    siblings = [
+        task if task.status.is_done else task._replace(description="")
+        for task in source.siblings
+        if task.status is not TaskStatus.PENDING and _is_new(task, own_tasks, last_claim)
+    ]
+    source = replace(
+        source, prior_tasks=news, prior_total=len(news), siblings=siblings, siblings_total=len(siblings)
+    )
     context = build_context(source, ContextOptions(workflow_plan=False, workflow_summary=False), max_tokens)
     workflow = {key: context["workflow"][key] for key in ("id", "name", "status")}
-    known = {"section": "request and plan, as before", "how": "task_load_context"}
+    known = {"section": "request, plan and earlier tasks, as before", "how": "task_load_context"}
     return context | {"workflow": workflow, "truncated": [*context.get("truncated", []), known]}
+
+
+def _is_new(task: RelatedTask, own_tasks: Collection[str], last_claim: int) -> bool:
+    return task.id not in own_tasks and (task.finished_at is None or task.finished_at >= last_claim)
 
 
 def _remove_repeated_tasks(source: ContextSource, options: ContextOptions) -> ContextSource:

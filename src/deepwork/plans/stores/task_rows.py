@@ -53,6 +53,7 @@ def read_related_task(row: Row) -> RelatedTask:
         row["outcome"],
         json.loads(detail) if detail else None,
         row["error"],
+        row["finished_at"],
     )
 
 

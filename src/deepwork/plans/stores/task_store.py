@@ -287,14 +287,15 @@ class TaskStore:
         agent_id: str | None = self._tx.fetch_value(sql, id=task_id, moment=moment)
         return agent_id
 
-    def has_claimed_other(self, agent_id: str, task: Task) -> bool:
-        """Whether the agent has claimed another task of the same workflow, now or before."""
+    def list_other_claims(self, agent_id: str, task: Task, limit: int) -> list[tuple[str, int]]:
+        """List id and time of the agent's other claims in the same workflow, the newest first."""
         sql = """
-            SELECT 1 FROM plan_claims JOIN plan_tasks ON plan_tasks.id = plan_claims.task_id
-             WHERE agent_id = :agent_id AND workflow_id = :workflow_id AND task_id <> :id LIMIT 1
+            SELECT task_id, claimed_at FROM plan_claims JOIN plan_tasks ON plan_tasks.id = plan_claims.task_id
+             WHERE agent_id = :agent_id AND workflow_id = :workflow_id AND task_id <> :id
+             ORDER BY claimed_at DESC LIMIT :limit
         """
-        found = self._tx.fetch_value(sql, agent_id=agent_id, workflow_id=task.workflow_id, id=task.id)
-        return found is not None
+        values = {"agent_id": agent_id, "workflow_id": task.workflow_id, "id": task.id}
+        return [(row["task_id"], row["claimed_at"]) for row in self._tx.fetch_all(sql, limit=limit, **values)]
 
     def get_claim_history(self, task_id: str, agent_id: str | None) -> ClaimHistory:
         """Return the lease on the task, and the epochs of the last claims by this agent and by any."""

@@ -161,7 +161,7 @@ def _move(app: Application, world: World, name: str, status: str, **said: str) -
 
 
 def make_session(app: Application, world: World, folder: Path) -> None:
-    """Make a job session whose second step failed its review."""
+    """Make a job session whose second step is at its gate."""
     steps = [
         jobs.make_step("draft"),
         jobs.make_step("polish", reviews=[jobs.make_review(Clear="Is it clear?")]),
@@ -177,6 +177,12 @@ def make_session(app: Application, world: World, folder: Path) -> None:
     ask_job(app, "finished_step", outputs={"polish.md": "polish.md"})
 
 
+def fail_review(app: Application) -> None:
+    """Report that the agent's own review of the second step failed."""
+    verdict = {"review_run_each": "step", "passed": False, "feedback": "Not yet."}
+    ask_job(app, "finished_step", outputs={"polish.md": "polish.md"}, review_results=[verdict])
+
+
 def make_everything(app: Application, folder: Path, clock: Clock | None = None) -> World:
     """Make data of every kind, a minute apart; the plan's agent is online."""
     world = World()
@@ -184,6 +190,7 @@ def make_everything(app: Application, folder: Path, clock: Clock | None = None) 
     if clock:
         clock.advance(seconds=60)
     make_session(app, world, folder)
+    fail_review(app)
     if clock:
         clock.advance(seconds=60)
     make_planned(app, world)

@@ -28,7 +28,17 @@ def make_held_session(app: Application, root: Path) -> str:
     write_job(root, "chain", [make_step("a", reviews=[make_review()]), make_step("b")])
     id = start_job(app)
     finish_step(app, "a.md")
+    fail_review(app)
     return id
+
+
+def fail_review(app: Application) -> None:
+    """Submit step a with the verdict of the agent's reviewer that it is not good."""
+    finish_step(app, "a.md", review_results=[{"review_run_each": "step", "passed": False, "feedback": "No."}])
+
+
+def list_gates(page: TestClient) -> list[Any]:
+    return [each for each in read(page, "/home")["needs_you"] if each["kind"] == "gate"]
 
 
 def post(page: TestClient, id: str, verb: str, **body: Any) -> Any:
@@ -51,7 +61,7 @@ def test_a_decision_is_recorded_as_the_persons_and_shown(page: TestClient, id: s
     [made] = step["gate_decisions"]
     assert (made["by"], made["decision"]) == ("human:owner", answer.json()["decision"])
     assert made.get("text") == next(iter(VERBS[verb].values()), None)
-    assert [each for each in read(page, "/home")["needs_you"] if each["kind"] == "gate"] == []
+    assert list_gates(page) == []
 
 
 def test_after_a_decision_the_page_offers_only_what_is_possible(page: TestClient, id: str):
@@ -61,12 +71,47 @@ def test_after_a_decision_the_page_offers_only_what_is_possible(page: TestClient
 
 
 def test_home_offers_the_decisions(page: TestClient, id: str):
-    [need] = [each for each in read(page, "/home")["needs_you"] if each["kind"] == "gate"]
+    [need] = list_gates(page)
 
     action = need["actions"][0]
     answer = page.post(f"/api/v1/actions/{action['tool']}", json=action["arguments"])
 
     assert (action["asks"][0]["optional"], answer.json()["status"]) == (True, "next_step")
+
+
+def test_a_submitted_step_needs_nobody_until_its_review_fails(
+    app: Application, page: TestClient, tmp_path: Path
+):
+    write_files(tmp_path, "a.md")
+    write_job(tmp_path, "chain", [make_step("a", reviews=[make_review()])])
+    id = start_job(app)
+
+    finish_step(app, "a.md")
+    assert list_gates(page) == []
+    fail_review(app)
+    [need] = list_gates(page)
+    assert (need["title"], need["detail"]) == ("a did not pass its review", "No.")
+    post(page, id, "send-back", text="Again.")
+    finish_step(app, "a.md")  # is answered with the text
+    finish_step(app, "a.md")  # waits for its review again
+    assert list_gates(page) == []
+
+
+def test_a_step_that_is_submitted_again_and_again_without_a_review_needs_a_person(
+    app: Application, page: TestClient, tmp_path: Path
+):
+    write_files(tmp_path, "a.md")
+    write_job(tmp_path, "chain", [make_step("a", reviews=[make_review()])])
+    id = start_job(app)
+    for _ in range(2):
+        finish_step(app, "a.md")
+    assert list_gates(page) == []
+
+    finish_step(app, "a.md")
+
+    assert [each["title"] for each in list_gates(page)] == ["a was submitted 3 times without a review"]
+    post(page, id, "grant-round")
+    assert list_gates(page) == []
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ MAX_NEEDS = 100
 REVIEW_PERIOD_MS = 7 * 24 * 3600 * 1000
 """Tasks that ended longer ago no longer ask for a review."""
 _MAX_DETAIL = 500
+_MAX_UNREVIEWED = 3
+"""Submissions of a step without a failed review, after which a person should look at it."""
 
 Need = dict[str, Any]
 """Something that waits for a person: kind, id, title, detail, run, task, agent_name, since.
@@ -176,7 +178,10 @@ def _build_paused_plan_need(row: Row) -> Need:
 
 
 def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
-    """List the job sessions whose current step failed its review, unless a person granted it another."""
+    """List the job sessions whose current step failed its review, unless a person granted it another.
+
+    A step that was only submitted waits for its review, which the server or the agent runs.
+    """
     active = [parse_session_row(row) for row in RunStore(tx).list_active_sessions(MAX_ACTIVE_SESSIONS)]
     held = [
         session
@@ -185,20 +190,43 @@ def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
     ]
     reviews = RunEventStore(tx).list_reviews([session.id for session in held], MAX_REVIEWS) if held else []
     for session in held:
-        yield _build_gate_need(session, [event for event in reviews if event["workflow_id"] == session.id])
+        of_step = [event for event in reviews if _is_of_current_step(event, session)]
+        has_failed = session.has_failed_self_review or any(map(_is_failure_of_runner, of_step))
+        if has_failed or _is_never_reviewed(session):
+            yield _build_gate_need(session, of_step, has_failed=has_failed)
 
 
-def _build_gate_need(session: SessionRow, reviews: Sequence[Row]) -> Need:
-    of_step = [event for event in reviews if event["data"].get("step_id", "") == session.step_id]
-    at = of_step[-1]["ts"] if of_step else None
+def _is_of_current_step(event: Row, session: SessionRow) -> bool:
+    return (
+        event["workflow_id"] == session.id
+        and event["data"].get("step_id", "") == session.step_id
+        and event["ts"] >= session.sent_back_at
+    )
+
+
+def _is_failure_of_runner(event: Row) -> bool:
+    """Whether a review failed that the server ran; those of the agent are in the session itself."""
+    return event["type"] == "review:failed" and not event["data"].get("self_review")
+
+
+def _is_never_reviewed(session: SessionRow) -> bool:
+    """Whether the agent submits the current step again and again without a review."""
+    progress = session.get_progress(session.step_id)
+    granted = progress.get("granted_attempts") or 0
+    return (progress.get("quality_attempts") or 0) >= _MAX_UNREVIEWED + granted
+
+
+def _build_gate_need(session: SessionRow, reviews: Sequence[Row], *, has_failed: bool) -> Need:
+    at = reviews[-1]["ts"] if reviews else None
     tried = session.get_progress(session.step_id).get("quality_attempts") or 0
-    reason = _join_feedback(event for event in of_step if event["ts"] == at)
+    reason = _join_feedback(event for event in reviews if event["ts"] == at)
+    how = "did not pass its review" if has_failed else f"was submitted {tried} times without a review"
     task_id = f"{session.id}/{session.step_id}"
     return _build_need(
         kind="gate",
         id=task_id,
-        title=f"{session.step_id} did not pass its review",
-        detail=_format_detail(reason or f"Reviewed {tried} time(s)."),
+        title=f"{session.step_id} {how}",
+        detail=_format_detail(reason or f"Reviewed {tried} time(s)." if has_failed else ""),
         run=_build_run(session.id, "job", session.name),
         session=session,
         task={"id": task_id, "name": session.step_id},

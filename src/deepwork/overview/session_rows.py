@@ -54,6 +54,19 @@ class SessionRow:
             and decided[-1]["attempts"] == attempts
         )
 
+    @property
+    def sent_back_at(self) -> str:
+        """When a person last sent the current step back, which begins it again; empty if never."""
+        decided = [each for each in self.data.get("decisions", ()) if each["step_id"] == self.step_id]
+        return max((each["at"] for each in decided if each["decision"] == "sent_back"), default="")
+
+    @property
+    def has_failed_self_review(self) -> bool:
+        """Whether the agent's last own review of the current step, since it began, failed."""
+        began = max(self.sent_back_at, self.get_progress(self.step_id).get("started_at") or "")
+        made = [each for each in self.data.get("self_reviews", ()) if each["step_id"] == self.step_id]
+        return bool(made) and made[-1]["at"] >= began and not made[-1]["passed"]
+
     def get_progress(self, step: str) -> Mapping[str, Any]:
         progress: Mapping[str, Any] = self.data["step_progress"].get(step, {})
         return progress

@@ -93,6 +93,47 @@ def test_claiming_again_names_the_same_branches(app: Application):
     assert [again[key] for key in keys] == [first[key] for key in keys]
 
 
+def test_the_next_agent_that_claims_gets_the_warning_of_a_conflict_too(app: Application):
+    plan = Plan(app, {"one": [], "two": [], "All": ["one", "two"]})
+    plan.do("one", a_txt="ours\n")
+    plan.do("two", a_txt="theirs\n")
+    plan.claim("All")
+    release(app, plan, "All")
+
+    claimed = plan.claim("All")
+
+    two, path = plan.get_branch("two"), claimed["workspace_path"]
+    assert claimed["unmerged"] == [two]
+    assert claimed["warning"] == (
+        f"{two} conflicts with {claimed['branch']} in a.txt. The tree does not contain {two}. Before you start,"
+        f" run `git merge {two}` in {path}, resolve the conflicts and commit."
+    )
+
+
+def test_a_branch_that_was_merged_since_is_no_longer_unmerged(app: Application):
+    plan = Plan(app, {"one": [], "two": [], "All": ["one", "two"]})
+    plan.do("one", a_txt="ours\n")
+    plan.do("two", a_txt="theirs\n")
+    tree = Path(plan.claim("All")["workspace_path"])
+    run_git(tree, "merge", "-q", "-X", "ours", plan.get_branch("two"))
+
+    context = call_tool(app, "task_load_context", task_id=plan.ids["All"])
+    listed = list_workspaces(app, plan.id)[2]
+    release(app, plan, "All")
+    claimed = plan.claim("All")
+
+    for shown in (context["current_task"]["workspace"], listed, claimed):
+        assert shown["builds_on"] == [plan.get_branch("one"), plan.get_branch("two")]
+        assert "unmerged" not in shown
+    assert "warning" not in claimed
+
+
+def release(app: Application, plan: Plan, name: str) -> None:
+    call_tool(
+        app, "task_release", task_id=plan.ids[name], agent_id=plan.claims[name]["agent_id"], caller=name
+    )
+
+
 def test_a_dependency_without_own_commits_needs_nothing(app: Application, tmp_path: Path):
     plan = Plan(app, {"one": [], "two": ["one"]})
     plan.do("one")

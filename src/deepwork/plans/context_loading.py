@@ -63,6 +63,15 @@ def load_context_source(
     )
 
 
+def update_unmerged(source: ContextSource, workspaces: WorkspaceProvider | None) -> ContextSource:
+    """Ask git, after the transaction, which branches were merged into the tree since it began."""
+    shown = source.workspace
+    if workspaces is None or shown is None or not shown.get("unmerged"):
+        return source
+    current = workspaces.load_current(shown["id"])
+    return replace(source, workspace=_describe_workspace(current) if current else None)
+
+
 def load_claim_facts(tx: Transaction, task: Task, workspace: TaskWorkspace | None) -> dict[str, Any]:
     """Load where the task is done, who holds it, and why the holder before let go, as fields of a source."""
     facts: dict[str, Any] = {"workspace": _describe_workspace(workspace) if workspace else None}

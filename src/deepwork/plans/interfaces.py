@@ -21,9 +21,9 @@ class TaskWorkspace(ActionOutcome):
     base: str | None = None
     """The branch that the work goes to in the end."""
     builds_on: tuple[str, ...] = ()
-    """The branches of dependencies that the branch began with."""
+    """The branches of dependencies that the branch contains."""
     unmerged: tuple[str, ...] = ()
-    """Those that it began without, because they conflicted; `problem` says how."""
+    """Those that it does not contain, because they conflicted; `problem` says how."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class WorkspaceProvider(Protocol):
 
     def find_for_task(self, tx: Transaction, task: Task) -> TaskWorkspace | None:
         """Return the active workspace that the task has."""
+
+    def load_current(self, workspace_id: str) -> TaskWorkspace | None:
+        """Return the active workspace with what its branch contains now; not inside a transaction."""
 
 
 class RepositoryRegistry(Protocol):

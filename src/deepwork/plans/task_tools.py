@@ -14,7 +14,7 @@ from deepwork.errors import NotAllowed
 from deepwork.notices.responses import NoticeView
 from deepwork.notices.service import carry_after_reading, carry_notices
 from deepwork.plans.claims import ClaimService, LockedTask
-from deepwork.plans.context_loading import load_claimed_context, load_context_source
+from deepwork.plans.context_loading import load_claimed_context, load_context_source, update_unmerged
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import CheckpointType, Task, TaskStatus, Workflow
 from deepwork.plans.notices import find_notices_for_reader, notify_of_replan, notify_of_task_status
@@ -263,7 +263,8 @@ class TaskTools:
             waiting, is_marked = find_notices_for_reader(tx, self._presence, source.task.claimed_by)
         fitting = choose_notices(waiting, max_tokens)
         notices = carry_after_reading(self._database, fitting, is_marked=is_marked)
-        return build_context(replace(source, notices=notices), parts, max_tokens)
+        current = update_unmerged(source, self._workspaces)
+        return build_context(replace(current, notices=notices), parts, max_tokens)
 
     @tool("read")
     def task_check_dependencies(

@@ -116,6 +116,16 @@ class WorkspaceService:
         found = WorkspaceStore(tx).find_active(task.workspace_id)
         return describe_workspace(found) if found else None
 
+    def load_current(self, workspace_id: str) -> TaskWorkspace | None:
+        """Return the active workspace with what its branch contains now; call it outside a transaction."""
+        with self._database.reading() as tx:
+            found = WorkspaceStore(tx).find_active(workspace_id)
+        return describe_workspace(self.update_unmerged(found)) if found else None
+
+    def update_unmerged(self, workspace: Workspace) -> Workspace:
+        """Return the workspace with the branches that were merged since its tree began, if it is local."""
+        return self.worktrees.update_unmerged(workspace) if self.is_local(workspace) else workspace
+
     def finish_task(self, tx: Transaction, workflow: Workflow, task: Task) -> None:
         """After the commit, list or commit what the completed task left uncommitted in its tree."""
         workspace = WorkspaceStore(tx).find_active(task.workspace_id)
@@ -170,7 +180,15 @@ class WorkspaceService:
         if workspace.is_made and self.is_local(workspace) and not Path(workspace.path).exists():
             dependencies = self._find_dependencies(tx, task)
             return self._create_tree_after_commit(tx, workspace, dependencies)
+        if workspace.unmerged and self.is_local(workspace):
+            tx.after_commit(lambda: self._describe_current(workspace))
         return describe_workspace(workspace)
+
+    def _describe_current(self, workspace: Workspace) -> TaskWorkspace:
+        """Describe a tree that began without branches to the next agent that claims the task."""
+        current = self.worktrees.update_unmerged(workspace)
+        problem = self.worktrees.explain_left_branches(current) if current.unmerged else None
+        return replace(describe_workspace(current), problem=problem)
 
     def _create_tree_after_commit(
         self,
@@ -188,6 +206,8 @@ class WorkspaceService:
                 return TaskWorkspace(
                     problem=f"{_NOT_CREATED_PREFIX} {error.message} Work in the project itself."
                 )
+            if workspace.unmerged:
+                return self._describe_current(workspace)
             return replace(
                 describe_workspace(workspace),
                 base=created.base_branch,

@@ -146,10 +146,9 @@ class WorkspaceTools:
             store = WorkspaceStore(tx)
             found, total = store.list_for_workflow(workflow_id, status, limit)
             tasks = store.list_task_ids([workspace.id for workspace in found])
-            views = [
-                WorkspaceView.from_workspace(workspace, tasks.get(workspace.id, ())) for workspace in found
-            ]
-            return Workspaces(workspaces=views, total=total)
+        current = map(self._service.update_unmerged, found)
+        views = [WorkspaceView.from_workspace(each, tasks.get(each.id, ())) for each in current]
+        return Workspaces(workspaces=views, total=total)
 
     @tool("read")
     def workspace_check(self, id: Id) -> Forecast:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +30,9 @@ from deepwork.plans.interfaces import FinishedTree
 from deepwork.workspaces.dependency_branches import DependencyBranches
 from deepwork.workspaces.finished_work import FinishedWork, is_saved, save_finished_work
 from deepwork.workspaces.models import Workspace
+from deepwork.workspaces.unmerged import explain_left_branches, explain_unmerged, move_merged_branches
 
 _MAX_PARALLEL_MERGES = 2
-_MAX_NAMED_FILES = 10
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,22 @@ class WorktreeManager:
     def has_branch(self, repository: Path, branch: str) -> bool:
         """Return whether the repository has a local branch of this name."""
         return has_branch(self._git_at(repository), branch)
+
+    def update_unmerged(self, workspace: Workspace) -> Workspace:
+        """Return the workspace with what its branch contains now, if its tree began without a branch."""
+        if not workspace.unmerged:
+            return workspace
+        try:
+            return move_merged_branches(self._git_at(Path(workspace.repository_path)), workspace)
+        except GitError:
+            return workspace
+
+    def explain_left_branches(self, workspace: Workspace) -> str | None:
+        """Explain what to do about the branches that the tree still does not contain."""
+        try:
+            return explain_left_branches(self._git_at(Path(workspace.repository_path)), workspace)
+        except GitError:
+            return None
 
     def save_finished_work(self, work: FinishedWork) -> FinishedTree | None:
         """Commit or list what a completed task left uncommitted; None if there is nothing."""
@@ -179,35 +195,14 @@ def _build_unmerged_error(workspace: Workspace, left: int) -> NotAllowed:
 def _describe_tree(
     workspace: Workspace, base: str | None, begin: str, merge: BranchMerge, dependencies: DependencyBranches
 ) -> CreatedTree:
-    remarks = [*_explain_unmerged(workspace, merge), *dependencies.remarks]
+    remarks = [
+        *explain_unmerged(workspace, merge.unmerged, merge.missing, is_new=True),
+        *dependencies.remarks,
+    ]
     named = {*dependencies.nearest, *merge.merged}
     builds_on = tuple(branch for branch in merge.contained if branch in named)
     unmerged = tuple(each.branch for each in merge.unmerged)
     return CreatedTree(base, begin, builds_on, unmerged, " ".join(remarks) or None)
-
-
-def _explain_unmerged(workspace: Workspace, merge: BranchMerge) -> Iterator[str]:
-    for each in merge.unmerged:
-        others = ", ".join(each.conflicts_with)
-        yield (
-            f"{each.branch} conflicts with {others} in {_format_files(each.files)}."
-            if each.files
-            else f"git cannot merge {each.branch} with {others}."
-        )
-    if merge.unmerged:
-        branches = " ".join(each.branch for each in merge.unmerged)
-        yield (
-            f"The tree is clean and does not contain {branches.replace(' ', ', ')}. Before you start, run"
-            f" `git merge {branches.split()[0]}` in {workspace.path}, resolve the conflicts and commit"
-            f"{'; then the same for the others' if len(merge.unmerged) > 1 else ''}."
-        )
-    for branch in merge.missing:
-        yield f"The branch {branch} of a dependency no longer exists: check that its work is in the tree."
-
-
-def _format_files(files: Sequence[str]) -> str:
-    more = len(files) - _MAX_NAMED_FILES
-    return ", ".join(files[:_MAX_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
 
 
 def _list_conflicts(git: Git, ours: str, theirs: str | None) -> list[str]:

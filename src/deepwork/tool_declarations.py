@@ -76,6 +76,8 @@ class Preset(NamedTuple):
     """Further arguments of that verb that do not apply here."""
     as_person: bool = False
     """Whether it always acts as the person at the shell."""
+    reports_work: bool = False
+    """Whether it is what an agent says of its own work, so that at a terminal it does not act as a person."""
 
 
 class Traits(NamedTuple):

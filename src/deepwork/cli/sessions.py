@@ -11,9 +11,10 @@ from deepwork.call import Call
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import OutputParam, merge_outputs
 from deepwork.cli.framework.id_resolution import resolve_id
-from deepwork.cli.framework.options import Function, json_option, place_options
+from deepwork.cli.framework.options import Function, json_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, to_printable
-from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, name_person
+from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool, name_person
+from deepwork.cli.framework.who_acts import is_typed, print_unnotified
 from deepwork.jobs.sessions.state import Session
 from deepwork.jobs.sessions.state_manager import session_to_dict
 from deepwork.server.application import Application
@@ -119,15 +120,18 @@ def resume(session_id: str, as_json: bool, **place: Any) -> None:
 @sessions.command()
 @click.argument("session_id", metavar="ID")
 @click.option("--explanation", required=True, metavar="TEXT", help="The reason; stored with the session.")
+@person_option
 @options
-def abort(session_id: str, explanation: str, as_json: bool, **place: Any) -> None:
+def abort(session_id: str, explanation: str, as_person: bool, as_json: bool, **place: Any) -> None:
     """Abort a session."""
+    as_person = as_person or is_typed()
     with _open_application(place) as app:
         known = resolve_id(app.database, "session", session_id)
         given = {"session_id": known, "explanation": explanation}
-        spec = app.registry["abort_workflow"]
-        answer = invoke(app.database, spec, given, Call("local", spec.name))
+        answer = call_tool(app, app.registry["abort_workflow"], given, as_person=as_person)
     print_answer(answer, as_json=as_json)
+    if not as_person and not as_json:
+        print_unnotified("abort_workflow")
 
 
 @sessions.command("pass")

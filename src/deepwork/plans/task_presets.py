@@ -10,18 +10,21 @@ TASK_PRESETS = {
         {"status": "in_progress"},
         "Start a task, or resume a paused one.",
         without=frozenset({"outcome", "outcome_detail", "error"}),
+        reports_work=True,
     ),
     "done": Preset(
         "update-status",
         {"status": "completed"},
         "Report that a task is done, and its outcome.",
         without=frozenset({"error"}),
+        reports_work=True,
     ),
     "fail": Preset(
         "update-status",
         {"status": "failed"},
         "Report that a task failed, and why; it can be retried.",
         without=frozenset({"outcome"}),
+        reports_work=True,
     ),
     "retry": Preset(
         "update-status",

@@ -75,7 +75,8 @@ key_option = click.option(
 person_option = click.option(
     "--as-person",
     is_flag=True,
-    help="Act as yourself, not as an agent: agents that it concerns get a notice.",
+    help="Act as yourself, not as an agent: agents that it concerns get a notice. At a terminal, commands"
+    " for people do so by default.",
 )
 
 

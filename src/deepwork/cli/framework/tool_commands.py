@@ -16,6 +16,7 @@ from deepwork.cli.framework.command_groups import CommandGroup, format_short_hel
 from deepwork.cli.framework.id_resolution import resolve_arguments
 from deepwork.cli.framework.options import json_option, key_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer
+from deepwork.cli.framework.who_acts import is_persons_command, is_typed, print_unnotified
 
 if TYPE_CHECKING:
     from deepwork.server.application import Application
@@ -124,6 +125,7 @@ def build_command(
     acts_as, optional = str(spec.declaration.acts_as), schema["properties"].keys() - set(required)
     preset_arguments = dict(preset.arguments) if preset else {}
     left_out = preset_arguments.keys() | (preset.without if preset else set())
+    is_persons = is_persons_command(spec, preset)
     parameters: list[click.Parameter] = []
     for field_, shape in schema["properties"].items():
         if field_ in left_out:
@@ -147,8 +149,10 @@ def build_command(
         **given: Any,
     ) -> None:
         as_person = as_person or (preset is not None and preset.as_person)
-        if as_person and acts_as in optional and given.get(acts_as):
+        names_agent = acts_as in optional and bool(given.get(acts_as))
+        if as_person and names_agent:
             raise click.UsageError("--agent-id and --as-person are mutually exclusive.")
+        as_person = as_person or (is_persons and not names_agent and is_typed())
         arguments = preset_arguments | _build_arguments(given)
         place = {"database": database, "global_store": global_store}
         quiet = as_json or spec.toolset in _READ_FROM_FILES
@@ -163,6 +167,8 @@ def build_command(
             print("\n".join(overrides.render(answer)))
         if isinstance(answer, dict) and answer.get("success") is False:
             sys.exit(1)  # so that `&&` stops after a refusal, although that is a regular answer
+        if not is_by_person and not as_json:
+            print_unnotified(spec.name)
 
     help_text = preset.help if preset else _build_help(spec, overrides)
     run = run if spec.read_only else key_option(run)

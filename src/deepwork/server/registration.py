@@ -76,8 +76,8 @@ class McpTool(Tool):
         return tool
 
     def to_mcp_tool(self, **overrides: Any) -> Any:
-        """Convert for tools/list, without FastMCP's metadata, which would cost every agent tokens."""
-        return super().to_mcp_tool(**{"_meta": None, **overrides})
+        """Convert for tools/list, without FastMCP's metadata and title, which would cost every agent tokens."""
+        return super().to_mcp_tool(**{"_meta": None, "title": None, **overrides})
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         request = build_request("tools/call")

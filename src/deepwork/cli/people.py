@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def answer(
     id: str, text: str, refuse: bool, idempotency_key: str | None, as_json: bool, path: str, **place: Any
 ) -> None:
-    """Answer what waits for you: resolve an issue, or approve or refuse a tracked task that asks for a review.
+    """Answer what waits for you: resolve an issue; approve or refuse a tracked task that asks for it.
 
     It is recorded as yours. ISSUE and TASK are ids, or as much of one as is unique; a task can also be named.
     """

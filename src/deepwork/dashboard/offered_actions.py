@@ -128,7 +128,7 @@ def list_plan_actions(id: str, status: str) -> list[Act]:
 
 
 def list_tracked_task_actions(task: TrackedTask, was_reviewed: bool) -> list[Act]:
-    """List the actions on a tracked task: abandon while it runs, approve, refuse or acknowledge afterwards."""
+    """List the actions on a tracked task: abandon while it runs, a verdict afterwards."""
     if task.is_running:
         return [offer_abandon(task.id)]
     if was_reviewed:

@@ -76,7 +76,7 @@ class McpTool(Tool):
         return tool
 
     def to_mcp_tool(self, **overrides: Any) -> Any:
-        """Convert for tools/list, without FastMCP's metadata and title, which would cost every agent tokens."""
+        """Convert for tools/list, without FastMCP's metadata and title, which cost tokens."""
         return super().to_mcp_tool(**{"_meta": None, "title": None, **overrides})
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:

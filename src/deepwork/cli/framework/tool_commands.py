@@ -126,16 +126,7 @@ def build_command(
     preset_arguments = dict(preset.arguments) if preset else {}
     left_out = preset_arguments.keys() | (preset.without if preset else set())
     is_persons = is_persons_command(spec, preset)
-    parameters: list[click.Parameter] = []
-    for field_, shape in schema["properties"].items():
-        if field_ in left_out:
-            continue
-        if field_ in overrides.parameters:
-            parameters.append(overrides.parameters[field_])
-        elif field_ in required:
-            parameters.append(_build_argument(field_, shape))
-        else:
-            parameters += _build_options(field_, shape)
+    parameters = list(_build_parameters(schema, overrides, left_out))
 
     @partial(place_options, project="project")  # some tools have a parameter `path`
     @json_option
@@ -247,6 +238,20 @@ def _build_help(spec: ToolSpec, overrides: CommandOverrides) -> str:
         if "enum" in shapes[field] and field not in overrides.parameters
     ]
     return "\n\n".join([spec.description, *choices])
+
+
+def _build_parameters(
+    schema: dict[str, Any], overrides: CommandOverrides, left_out: Collection[str]
+) -> Iterator[click.Parameter]:
+    for field_, shape in schema["properties"].items():
+        if field_ in left_out:
+            continue
+        if field_ in overrides.parameters:
+            yield overrides.parameters[field_]
+        elif field_ in schema.get("required", []):
+            yield _build_argument(field_, shape)
+        else:
+            yield from _build_options(field_, shape)
 
 
 def _build_argument(field: str, shape: dict[str, Any]) -> click.Parameter:

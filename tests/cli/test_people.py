@@ -136,6 +136,14 @@ def test_beginnings_of_ids_and_names_replace_ids(project: Project):
     assert project.run_json("tasks", "claim", "Design", "ada")["success"] is True
 
 
+@pytest.mark.parametrize("words", [("show",), ("plans", "show"), ("plans", "progress")])
+def test_a_beginning_that_is_too_short_says_how_much_is_needed(project: Project, words: tuple[str, ...]):
+    with pytest.raises(DeepworkError, match="is too short") as refused:
+        project.run_json(*words, project.plan[:6])
+
+    assert refused.value.suggestion == "Write at least 4 characters after 'wf_'."
+
+
 def test_an_ambiguous_name_is_refused_with_the_candidates(project: Project):
     other = call_tool(project.app, "agent_register", name="Ada", runtime="gemini")["id"]
 

@@ -10,7 +10,7 @@ import click
 from deepwork.call import Call
 from deepwork.cli.framework.applications import open_application
 from deepwork.cli.framework.documents import OutputParam, merge_outputs
-from deepwork.cli.framework.id_resolution import resolve_id
+from deepwork.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.cli.framework.options import Function, json_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup, call_tool, name_person
@@ -165,8 +165,9 @@ def grant_round(session_id: str, step_id: str | None, as_json: bool, **place: An
 
 def _decide(action: str, place: dict[str, Any], as_json: bool, **given: str | None) -> None:
     """Decide about the step at its quality gate, in the name of the person at this shell."""
-    arguments = {name: value for name, value in given.items() if value is not None}
+    known = {name: value for name, value in given.items() if value is not None}
     with _open_application(place) as app:
+        arguments = resolve_arguments(app.database, "sessions", known)
         spec = app.person_actions[action]
         answer = invoke(app.database, spec, arguments, Call(name_person(), action))
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepwork.cli.framework.applications import open_application
-from deepwork.cli.framework.id_resolution import Candidate, choose, list_candidates
+from deepwork.cli.framework.id_resolution import Candidate, choose, list_candidates, refuse_short_beginning
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_lines, to_printable
 from deepwork.errors import InvalidInput
@@ -72,6 +72,7 @@ def _find(app: Application, given: str) -> Candidate:
     with app.database.reading() as tx:
         found = list_candidates(tx, kinds, session if slash else given)
     if not found:
+        refuse_short_beginning("any", given)
         raise InvalidInput(
             f"Nothing here has the id or name {given!r}.",
             suggestion="`deepwork status` lists the current work; `deepwork plans list` and the lists of the"

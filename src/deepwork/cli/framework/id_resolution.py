@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 _COMPLETE_ID = re.compile(r"[a-z]{2,4}_[0-9a-z]{12}|[0-9a-z]{8}/.+", re.DOTALL)
 """What is passed on as it is: an id of the store, or of a step of a job session."""
 _SESSION_ID = re.compile(r"[0-9a-z]{8}")
-_ID_BEGINNING = re.compile(r"([a-z]{2,4})_[0-9a-z]{4,12}")
+_MIN_BEGINNING = 4
+_ID_BEGINNING = re.compile(rf"([a-z]{{2,4}})_[0-9a-z]{{{_MIN_BEGINNING},12}}")
 """Shorter beginnings match by accident too easily: a command may change what it finds."""
-_SESSION_BEGINNING = re.compile(r"[0-9a-z]{4,8}")
+_SESSION_BEGINNING = re.compile(rf"[0-9a-z]{{{_MIN_BEGINNING},8}}")
+_SHORT_BEGINNING = re.compile(rf"[0-9a-z]{{1,{_MIN_BEGINNING - 1}}}")
 _MAX_CANDIDATES = 10
 _NOT_RESOLVED = ("", "job", "template")
 """Kinds whose commands find names themselves."""
@@ -47,7 +49,23 @@ def resolve_id(database: Database, kind: str, given: str) -> str:
         return given
     with database.reading() as tx:
         found = list_candidates(tx, _WIDER_KINDS.get(kind, (kind,)), given)
+    if not found:
+        refuse_short_beginning(kind, given)
     return choose(given, found).id if found else given
+
+
+def refuse_short_beginning(kind: str, given: str) -> None:
+    """Raise if this is the beginning of an id that is too short to search for."""
+    from deepwork.overview.identifier_store import PREFIXES
+
+    prefix, _, rest = given.rpartition("_")
+    is_id = prefix in PREFIXES or (kind == "session" and not prefix)
+    if is_id and _SHORT_BEGINNING.fullmatch(rest):
+        after = f" after {prefix + '_'!r}" if prefix else ""
+        raise InvalidInput(
+            f"{given!r} is too short for the beginning of an id.",
+            suggestion=f"Write at least {_MIN_BEGINNING} characters{after}.",
+        )
 
 
 def list_candidates(tx: Transaction, kinds: Sequence[str], given: str) -> list[Candidate]:

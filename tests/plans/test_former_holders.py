@@ -126,6 +126,23 @@ def test_a_former_holder_cannot_change_a_released_task(world: World, take_away: 
     assert add_checkpoint(world, plan, **proof[how])["late"] is True
 
 
+def test_the_refusal_names_who_released_the_task_and_why(world: World):
+    plan, agent = create_held_plan(world, "in_progress")
+    world.call("task_release", task_id=plan["a"], agent_id=agent, reason="Bob is faster", caller="human:ada")
+
+    with expect_error(Code.NOT_ASSIGNED, r"was released by human:ada \(Bob is faster\); the task is pending"):
+        plan.set_status("a", "completed", agent_id=agent)
+
+
+def test_the_refusal_says_that_the_plan_was_abandoned(world: World):
+    plan, agent = create_held_plan(world, "in_progress")
+    given = {"status": "abandoned", "reason": "No budget.", "caller": "human:ada"}
+    world.call("workflow_update_status", id=plan.id, **given)
+
+    with expect_error(Code.NOT_ASSIGNED, r"was set to abandoned by human:ada \(No budget\.\)"):
+        plan.set_status("a", "completed", agent_id=agent)
+
+
 def test_a_released_task_that_another_agent_took_is_stale_for_its_former_holder(world: World):
     plan, agent = create_held_plan(world, "in_progress")
     release(world, plan, agent)

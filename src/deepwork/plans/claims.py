@@ -16,7 +16,13 @@ from deepwork.agents.presence import Presence
 from deepwork.agents.store import AgentStore
 from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
-from deepwork.errors import Code, Conflict, NotAllowed
+from deepwork.errors import Code, NotAllowed
+from deepwork.plans.claim_errors import (
+    build_ended_plan_error,
+    build_held_error,
+    build_released_error,
+    build_stale_claim_error,
+)
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import (
     CheckpointType,
@@ -40,7 +46,7 @@ from deepwork.plans.rules.file_overlaps import (
 )
 from deepwork.plans.rules.transitions import build_paused_error, derive_released_status, describe_pause
 from deepwork.plans.stores.checkpoint_store import CheckpointStore
-from deepwork.plans.stores.claim_store import LEASE_EXPIRED
+from deepwork.plans.stores.claim_store import LEASE_EXPIRED, ClaimStore
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.queue_store import QueueStore
 from deepwork.plans.stores.task_store import TaskStore
@@ -143,7 +149,7 @@ class ClaimService:
                 "be claimed.",
             )
         if lease.who != agent_id:
-            raise _build_held_error(task, lease.who, agent_id)
+            raise build_held_error(task, lease.who, agent_id)
         self._leases.release(task_id, agent_id, is_taken_away=True)
         by_whom = self._tx.caller if is_person(self._tx.caller) else agent_id
         self._requeue(workflow, task, reason or "released", by_whom=by_whom)
@@ -197,11 +203,15 @@ class ClaimService:
         is_late = is_stale or bool(is_former and lease and lease.was_taken_away)
         if not is_checkpoint:
             if is_late:
-                raise _build_stale_claim_error(task, holder) if is_stale else _build_released_error(task)
+                raise (
+                    build_stale_claim_error(task, holder)
+                    if is_stale
+                    else self._find_released_error(workflow, task)
+                )
             is_by_person = agent_id is None and is_person(self._tx.caller)
             actor_id = actor.id if actor else None
             if holder not in (None, actor_id) and not is_by_person:
-                raise _build_held_error(task, holder, actor_id)
+                raise build_held_error(task, holder, actor_id)
         if actor and own is not None and holder is None and not is_late:
             self._leases.forget_loss(task_id, actor.id)
         if lease and lease.who and holder is None and not is_checkpoint:
@@ -352,6 +362,13 @@ class ClaimService:
         else:
             self._save_agent(agent, said=AgentStatus.ONLINE, current_task_id=None)
 
+    def _find_released_error(self, workflow: Workflow, task: Task) -> NotAllowed:
+        """Find out who ended the claim, and why."""
+        if workflow.status.is_final:
+            change = self._plans.find_last_change_to(workflow.id, workflow.status)
+            return build_ended_plan_error(workflow, task, change)
+        return build_released_error(task, ClaimStore(self._tx).find_last_change(task.id))
+
     def _lock_actor(self, task: Task, agent_id: str | None) -> Agent | None:
         """Return the agent that acts, locked together with the task's holder in order of id."""
         unnamed = None if agent_id else self._presence.find_unnamed_actor(self._tx)
@@ -359,42 +376,6 @@ class ClaimService:
         concerned = sorted(id for id in {actor_id, task.claimed_by} if id is not None)
         held = {id: self._agents.get_for_update(id) for id in concerned}
         return held[actor_id] if actor_id else None
-
-
-def _build_held_error(task: Task, holder: str | None, agent_id: str | None) -> NotAllowed:
-    if agent_id is None:
-        return NotAllowed(
-            f"Task {task.name!r} is held by agent {holder!r}, and this call names no agent.",
-            code=Code.NOT_ASSIGNED,
-            suggestion="If you are its holder, pass agent_id: without it, a call acts as the one agent "
-            "registered over the same connection, and there is none or more than one. At a shell, pass "
-            "--agent-id, or --as-person to change the task yourself.",
-            recoverable=True,
-        )
-    return NotAllowed(
-        f"Task {task.name!r} is held by agent {holder!r}, not by {agent_id!r}.",
-        code=Code.NOT_ASSIGNED,
-        suggestion="Only the holder can change or release it; contact the holder with {tool:message_send}.",
-    )
-
-
-def _build_released_error(task: Task) -> NotAllowed:
-    return NotAllowed(
-        f"This claim on task {task.name!r} was released; the task is {task.status}, and nobody holds it.",
-        code=Code.NOT_ASSIGNED,
-        suggestion="Stop working on it, or claim it again with {tool:task_claim}; record what you did with "
-        "{tool:checkpoint_add}.",
-        recoverable=True,
-    )
-
-
-def _build_stale_claim_error(task: Task, holder: str | None) -> Conflict:
-    now_with = f"agent {holder!r} holds it" if holder else "nobody holds it"
-    return Conflict(
-        f"This claim on task {task.name!r} is no longer valid; {now_with} now.",
-        suggestion="Stop working on it; find another with {tool:task_get_available} and claim it "
-        "with {tool:task_claim}.",
-    )
 
 
 def _require_unfinished(task: Task) -> None:

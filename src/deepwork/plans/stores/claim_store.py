@@ -36,3 +36,11 @@ class ClaimStore:
              ORDER BY number DESC LIMIT 1
         """
         return self._tx.fetch_one(sql, task_id=task_id, epoch=before_epoch)
+
+    def find_last_change(self, task_id: str) -> Row | None:
+        """Return the last entry of the task's history."""
+        sql = """
+            SELECT what, reason, by_whom FROM plan_history
+             WHERE task_id = :task_id ORDER BY number DESC LIMIT 1
+        """
+        return self._tx.fetch_one(sql, task_id=task_id)

@@ -90,12 +90,16 @@ class PlanStore:
 
     def find_pause(self, workflow_id: str) -> Row | None:
         """Return who paused the workflow last, as `by_whom`, and the `reason`."""
+        return self.find_last_change_to(workflow_id, PlanStatus.PAUSED)
+
+    def find_last_change_to(self, workflow_id: str, status: PlanStatus) -> Row | None:
+        """Return who last gave the workflow this status, as `by_whom`, and the `reason`."""
         sql = """
             SELECT by_whom, reason FROM plan_history
-             WHERE workflow_id = :id AND task_id IS NULL AND what = 'status' AND after = 'paused'
+             WHERE workflow_id = :id AND task_id IS NULL AND what = 'status' AND after = :status
              ORDER BY number DESC LIMIT 1
         """
-        return self._tx.fetch_one(sql, id=workflow_id)
+        return self._tx.fetch_one(sql, id=workflow_id, status=status)
 
     def _get(self, id: str, lock: str) -> Workflow:
         if (row := self._tx.fetch_one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id{lock}", id=id)) is None:

@@ -340,7 +340,7 @@ def test_shared_guidance_covers_the_tools_of_every_client(sandbox: Sandbox):
     sandbox.run("setup", "codex")
     sandbox.run("setup", "cursor")
 
-    assert "`task_claim`" in sandbox.read_files()["AGENTS.md"]
+    assert "`workflow_list`" in sandbox.read_files()["AGENTS.md"]
     assert sandbox.run("setup", "codex", "--check").code == 0
     assert sandbox.run("setup", "cursor", "--check").code == 0
 

@@ -197,7 +197,7 @@ def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
 
 
 def _is_of_current_step(event: Row, session: SessionRow) -> bool:
-    return (
+    return bool(
         event["workflow_id"] == session.id
         and event["data"].get("step_id", "") == session.step_id
         and event["ts"] >= session.sent_back_at

@@ -188,6 +188,40 @@ def test_an_aborted_session_and_a_detached_head_say_how_to_go_back_too(repositor
     app.close()
 
 
+def test_a_tree_that_left_the_branch_of_the_session_gets_no_note(repository: Path):
+    app = open_app(repository, git_branch="switch")
+    start_fully(app)
+    git(repository, "switch", "-q", "main")
+
+    assert "branch_note" not in call_job_tool(app, "abort_workflow", explanation="enough")
+    app.close()
+
+
+def test_a_session_on_the_branch_of_an_earlier_one_says_how_to_go_back_too(repository: Path):
+    app = open_app(repository, git_branch="switch")
+    start_fully(app)
+    call_job_tool(app, "abort_workflow", explanation="enough")
+
+    begun = start_fully(app)
+    done = call_job_tool(app, "finished_step", outputs={"a.md": "a.md"})
+
+    assert (begun["branch"], begun["branch_switched"]) == ("deepwork/chain-main-acme", False)
+    for note in (begun["branch_note"], done["branch_note"]):
+        assert note.endswith("To go back: `git switch main`.")
+    app.close()
+
+
+def test_the_note_at_the_end_names_the_sessions_that_still_use_the_branch(repository: Path):
+    apps = [open_app(repository, git_branch="switch") for _ in range(2)]
+    first, _ = (start_fully(app)["begin_step"]["session_id"] for app in apps)
+
+    note = call_job_tool(apps[1], "finished_step", outputs={"a.md": "a.md"})["branch_note"]
+
+    assert note.endswith(f"Session {first} still uses this branch. To go back: `git switch main`.")
+    for app in apps:
+        app.close()
+
+
 def test_create_and_off_are_named_in_the_answer(repository: Path):
     made = start_fully(open_app(repository, git_branch="create"))
     none = start_fully(open_app(repository, git_branch="off"))
@@ -215,7 +249,7 @@ def test_the_tree_is_not_switched_under_a_running_task(repository: Path):
 
 def test_the_tree_is_not_switched_while_it_has_workspaces(repository: Path, tmp_path: Path):
     app = open_app(repository, git_branch="switch")
-    plan, task, agent = _claim_task(app)
+    plan, task, agent = _claim_task(app, "first", "second")
     call_job_tool(app, "task_update_status", id=task, status="completed", agent_id=agent, outcome="done")
     path = str(tmp_path.parent / f"{tmp_path.name}-tree")
     call_job_tool(app, "workspace_create", workflow_id=plan, path=path, branch="side")
@@ -228,12 +262,29 @@ def test_the_tree_is_not_switched_while_it_has_workspaces(repository: Path, tmp_
     app.close()
 
 
-def _claim_task(app: Application) -> tuple[str, str, str]:
-    """Make a plan whose task an agent runs in the main tree."""
+@pytest.mark.parametrize("has_workspace", [True, False])
+def test_plans_that_have_ended_do_not_keep_the_tree_on_its_branch(
+    repository: Path, tmp_path: Path, has_workspace: bool
+):
+    app = open_app(repository, git_branch="switch")
+    plan, _, _ = _claim_task(app)
+    if has_workspace:
+        path = str(tmp_path.parent / f"{tmp_path.name}-tree")
+        call_job_tool(app, "workspace_create", workflow_id=plan, path=path, branch="side")
+    call_job_tool(app, "workflow_update_status", id=plan, status="abandoned", reason="not needed")
+
+    begun = start_fully(app)
+
+    assert begun["branch_switched"] is True
+    assert current(repository) == "deepwork/chain-main-acme"
+    app.close()
+
+
+def _claim_task(app: Application, *names: str) -> tuple[str, str, str]:
+    """Make a plan whose first task an agent runs in the main tree."""
+    tasks = [{"name": name, "description": "d"} for name in names or ("t",)]
     plan = call_job_tool(app, "workflow_create", name="p", source_type="prompt", source_content="x")["id"]
-    call_job_tool(
-        app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": [{"name": "t", "description": "d"}]}
-    )
+    call_job_tool(app, "workflow_set_plan", id=plan, plan={"summary": "s", "tasks": tasks})
     task = call_job_tool(app, "workflow_next_tasks", workflow_id=plan)["tasks"][0]["id"]
     agent = call_job_tool(app, "agent_register", name="Ada", runtime="custom")["id"]
     assert call_job_tool(app, "task_claim", task_id=task, agent_id=agent)["success"]

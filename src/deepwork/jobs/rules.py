@@ -57,10 +57,3 @@ def require_current_step(session: Session, step_id: str | None) -> None:
             f"Step {step_id!r} is not current; the session is at {session.current_step_id!r}.",
             suggestion="See {tool:get_session} for what the current step needs.",
         )
-
-
-def build_branch_note(ended: Session) -> str | None:
-    """Say on which branch an ended session leaves the working tree; None if it did not switch it."""
-    if not ended.way_back:
-        return None
-    return f"The working tree is still on branch {ended.branch}. To go back: `{ended.way_back}`."

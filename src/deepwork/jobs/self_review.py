@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from deepwork.jobs.quality_gate import Outcome, Passed, ReviewResult, ReviewTask, SentBack, find_unjudged
+from deepwork.jobs.quality_gate import (
+    CriterionResult,
+    Outcome,
+    Passed,
+    ReviewResult,
+    ReviewTask,
+    SentBack,
+    find_unjudged,
+)
+
+if TYPE_CHECKING:
+    from deepwork.jobs.inputs import ReviewVerdict
+
+
+def to_result(verdict: ReviewVerdict) -> ReviewResult:
+    """Convert a verdict that the agent submitted."""
+    given = verdict.model_dump()
+    criteria = tuple(CriterionResult(**each) for each in given.pop("criteria_results"))
+    return ReviewResult(**given | {"feedback": verdict.feedback or "", "criteria_results": criteria})
 
 
 def complete_verdicts(tasks: Sequence[ReviewTask], given: Sequence[ReviewResult]) -> tuple[ReviewResult, ...]:

@@ -12,20 +12,12 @@ from deepwork.database.transaction import Database
 from deepwork.errors import DeepworkError
 from deepwork.git.command import Git
 from deepwork.jobs.active_step import build_active_step
-from deepwork.jobs.branch import Branch, FindReason, build_branch_name, prepare_branch
+from deepwork.jobs.branch import Branch, FindReason, build_branch_name, build_branch_note, prepare_branch
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
 from deepwork.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
-from deepwork.jobs.quality_gate import (
-    CriterionResult,
-    Outcome,
-    Passed,
-    ReviewResult,
-    SentBack,
-    Submission,
-    list_review_tasks,
-)
+from deepwork.jobs.quality_gate import Outcome, Passed, SentBack, Submission, list_review_tasks
 from deepwork.jobs.responses import (
     Aborted,
     FinishedStep,
@@ -40,14 +32,13 @@ from deepwork.jobs.responses import (
     Workflows,
 )
 from deepwork.jobs.rules import (
-    build_branch_note,
     build_gate_error,
     find_entry_index,
     require_current_step,
     select_workflow,
     was_ended_by_unseen_decision,
 )
-from deepwork.jobs.self_review import complete_verdicts, decide_outcome
+from deepwork.jobs.self_review import complete_verdicts, decide_outcome, to_result
 from deepwork.jobs.sessions import state
 from deepwork.jobs.sessions.state import PersonDecision, PinnedEntry, Session, SessionEvent, format_now
 from deepwork.jobs.sessions.state_manager import SessionChange, StateManager, session_to_dict
@@ -205,7 +196,7 @@ class WorkflowTools:
                 stack=self._state.get_stack(_get_caller(), aborted),
                 resumed_workflow=left[-1].workflow if left else None,
                 resumed_step=left[-1].current_step_id if left else None,
-                branch_note=build_branch_note(aborted),
+                branch_note=build_branch_note(self._git, aborted, self._state.list_all),
             )
             return SessionChange(aborted, answer, SessionEvent.ABORTED)
 
@@ -296,7 +287,8 @@ class WorkflowTools:
             )
         suffix = session.instance_id or session.started_at[:10]
         name = build_branch_name(session.job_name, session.workflow_name, suffix)
-        return prepare_branch(self._git, name, self._settings.git_branch, self._find_reason_to_stay)
+        mode, reason = self._settings.git_branch, self._find_reason_to_stay
+        return prepare_branch(self._git, name, mode, reason, self._state.list_all)
 
     def _review(self, session: Session, submitted: Submitted) -> tuple[Session, Outcome]:
         """Review the outputs, or accept the agent's own review of them."""
@@ -336,7 +328,7 @@ class WorkflowTools:
     ) -> tuple[Session, Outcome]:
         """Record the agent's own review; one that failed is saved at once, because the step does not end."""
         tasks = list(list_review_tasks(submission)) if submission else []
-        verdicts = complete_verdicts(tasks, [_to_result(each) for each in submitted.verdicts])
+        verdicts = complete_verdicts(tasks, [to_result(each) for each in submitted.verdicts])
         outcome = decide_outcome(verdicts)
         results, passed = tuple(asdict(each) for each in verdicts), isinstance(outcome, Passed)
         service = self._step_review
@@ -420,19 +412,13 @@ class WorkflowTools:
             status="workflow_complete",
             summary=f"Workflow '{moved.workflow_name}' completed successfully.",
             all_outputs=state.collect_outputs(moved),
-            branch_note=build_branch_note(moved),
+            branch_note=build_branch_note(self._git, moved, self._state.list_all),
             stack=stack,
             taken_over=taken,
             review=review,
             decisions=to_infos(news),
         )
         return SessionChange(moved, answer, SessionEvent.COMPLETED)
-
-
-def _to_result(verdict: ReviewVerdict) -> ReviewResult:
-    given = verdict.model_dump()
-    criteria = tuple(CriterionResult(**each) for each in given.pop("criteria_results"))
-    return ReviewResult(**given | {"feedback": verdict.feedback or "", "criteria_results": criteria})
 
 
 def _to_info(job: Job) -> JobInfo:

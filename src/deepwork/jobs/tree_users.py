@@ -1,12 +1,13 @@
-"""Who else uses the working tree of a job: running tasks of plans, and workspaces of its repository."""
+"""Who else uses the working tree of a job: running tasks, and workspaces of its repository, of open plans."""
 
 from __future__ import annotations
 
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import DeepworkError
-from deepwork.plans.models import TaskStatus
+from deepwork.plans.models import PlanStatus, TaskStatus
 from deepwork.workspaces.models import WorkspaceStatus
 
+_OPEN = [each.value for each in PlanStatus if not each.is_final]
 _RUNNING = [each.value for each in TaskStatus if each.is_running]
 
 
@@ -31,18 +32,26 @@ def count_running_tasks(tx: Transaction, tree: str) -> int:
           FROM plan_tasks
           JOIN plans ON plans.id = plan_tasks.workflow_id
           LEFT JOIN workspaces ON workspaces.id = plan_tasks.workspace_id
-         WHERE (plan_tasks.status IN :running OR plan_tasks.status = 'pending' AND claimed_by IS NOT NULL)
+         WHERE plans.status IN :open
+           AND (plan_tasks.status IN :running OR plan_tasks.status = 'pending' AND claimed_by IS NOT NULL)
            AND (workspaces.path = :tree
                 OR workspaces.id IS NULL
                    AND (plans.repository_path IS NULL OR plans.repository_path = :tree))
     """
-    return int(tx.fetch_value(sql, running=_RUNNING, tree=tree) or 0)
+    return int(tx.fetch_value(sql, open=_OPEN, running=_RUNNING, tree=tree) or 0)
 
 
 def count_workspaces(tx: Transaction, tree: str) -> int:
     """Count the active workspaces that are this tree, or whose branches belong to the branch of this tree."""
-    sql = "SELECT count(*) FROM workspaces WHERE status = :active AND :tree IN (path, repository_path)"
-    return int(tx.fetch_value(sql, active=WorkspaceStatus.ACTIVE, tree=tree) or 0)
+    sql = """
+        SELECT count(*)
+          FROM workspaces
+          JOIN plans ON plans.id = workspaces.workflow_id
+         WHERE workspaces.status = :active
+           AND plans.status IN :open
+           AND :tree IN (workspaces.path, workspaces.repository_path)
+    """
+    return int(tx.fetch_value(sql, active=WorkspaceStatus.ACTIVE, open=_OPEN, tree=tree) or 0)
 
 
 def _count(number: int, what: str) -> str:

@@ -127,7 +127,7 @@ class Session:
     instance_id: str | None = None
     branch: str | None = None
     way_back: str | None = None
-    """The command that leaves the branch, if the session switched the working tree to it."""
+    """The command that leaves the branch, if this or an earlier session switched the working tree to it."""
     current_entry_index: int = 0
     step_progress: Mapping[str, StepProgress] = field(default_factory=dict)
     completed_at: str | None = None

@@ -219,6 +219,19 @@ def test_a_plan_of_independent_tasks_warns_that_they_wait_for_the_limit(world: W
     assert answer["warning"].startswith("max_parallel_tasks is 1")
 
 
+@pytest.mark.parametrize(
+    ("limit", "trees", "warns"), [(1, False, True), (1, True, True), (2, False, True), (2, True, False)]
+)
+def test_a_plan_that_commits_warns_if_its_tasks_get_no_worktrees(
+    world: World, limit: int, trees: bool, warns: bool
+):
+    id = world.create_workflow(max_parallel_tasks=limit, auto_create_workspaces=trees)
+
+    answer = set_plan(world, id, {"name": "a"}, commit=True)
+
+    assert answer.get("warning", "").startswith("commit has no effect: ") is warns
+
+
 def test_a_task_of_a_plan_is_stored_as_given(world: World):
     plan = world.create_plan(
         {"name": "a"},

@@ -34,7 +34,7 @@ from deepwork.plans.responses import (
     WorkflowCreated,
     WorkflowLine,
 )
-from deepwork.plans.rules.graph import warn_of_sequential_plan
+from deepwork.plans.rules.graph import warn_of_missing_commits, warn_of_sequential_plan
 from deepwork.plans.rules.levels import Levels
 from deepwork.plans.rules.transitions import check_workflow_transition
 from deepwork.plans.scheduling import DEFAULT_LIMIT, MAX_LIMIT, Scheduler
@@ -179,12 +179,13 @@ class PlanTools:
             outlines = [task.to_outline() for task in plan.tasks]
             workflow = Planner(tx).set_plan(PlanStore(tx).get_for_update(id), plan.summary, outlines, details)
             groups = {outline.parallel_group for outline in outlines} - {None}
+            sequential = warn_of_sequential_plan(outlines, workflow.max_parallel_tasks)
             return PlanSet(
                 workflow_id=id,
                 tasks_created=len(outlines),
                 parallelizable_groups=len(groups),
                 status=workflow.status,
-                warning=warn_of_sequential_plan(outlines, workflow.max_parallel_tasks),
+                warning=" ".join(filter(None, [sequential, warn_of_missing_commits(workflow)])) or None,
             )
 
     @tool("work")

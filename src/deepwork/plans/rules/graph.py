@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import chain, islice
 
 from deepwork.errors import MAX_ECHOED, Code, InvalidInput
-from deepwork.plans.models import Node, Outline, TaskStatus
+from deepwork.plans.models import Node, Outline, TaskStatus, Workflow
 from deepwork.plans.rules import traversal
 
 MAX_TASKS = 20_000
@@ -148,6 +148,18 @@ def warn_of_sequential_plan(outlines: Sequence[Outline], max_parallel: int) -> s
     if max_parallel > 1 or not _can_run_in_parallel(outlines):
         return None
     return "max_parallel_tasks is 1: tasks that could run in parallel wait for it; raise it to let them."
+
+
+def warn_of_missing_commits(workflow: Workflow) -> str | None:
+    """Return that nothing will be committed, though the plan says so, because tasks get no worktrees."""
+    if not (workflow.initial_plan or {}).get("commit"):
+        return None
+    if workflow.auto_create_workspaces and workflow.max_parallel_tasks > 1:
+        return None
+    return (
+        "commit has no effect: deepwork commits only in worktrees that it creates, and tasks get one with"
+        " auto_create_workspaces and max_parallel_tasks above 1; set both to let it."
+    )
 
 
 def warn_of_waiting_tasks(waiting: int, max_parallel: int) -> str | None:

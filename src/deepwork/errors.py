@@ -5,6 +5,7 @@ DeepworkError
 │   ├── NotFound         no such thing
 │   ├── NotAllowed       it exists, but its state forbids this
 │   ├── InvalidInput     a parameter is missing, unknown or malformed
+│   │   ├── InvalidArguments  the arguments of a tool do not fit its signature
 │   │   └── HttpError    a malformed HTTP request; carries its own status
 │   ├── Conflict         another caller was first
 │   └── ReviewerError    the external reviewer failed
@@ -22,7 +23,7 @@ A suggestion writes tools as `{tool:task_claim}`: agents read the tool's name, p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import ClassVar
 
@@ -148,6 +149,16 @@ class InvalidInput(ToolError):
     """A parameter is missing, unknown or malformed."""
 
     code = Code.INVALID_INPUT
+
+
+class InvalidArguments(InvalidInput):
+    """The arguments of a tool do not fit its signature."""
+
+    def __init__(self, message: str, tool: str, parameters: Sequence[str]) -> None:
+        taken = ", ".join(parameters) or "none"
+        super().__init__(message, suggestion=f"Correct this and call {tool} again. Its parameters: {taken}.")
+        self.parameters = parameters
+
     recoverable = True
     suggestion = "Correct the parameter and call again."
 

@@ -18,7 +18,7 @@ from cli.command_tree import map_tool_commands
 from deepwork.cli import command_hints, main, servers
 from deepwork.cli.framework.terminal import is_terminal
 from deepwork.database import processes
-from deepwork.errors import DefinitionError, NotFound
+from deepwork.errors import DefinitionError, InvalidArguments, NotFound
 
 SOURCE = Path(main.__file__).parents[1]
 
@@ -172,6 +172,14 @@ def test_suggestions_at_a_shell_name_options_and_commands(written: str, spoken: 
     expected = ".*".join(re.escape(part) for part in spoken.split("…"))
 
     assert re.fullmatch(expected, command_hints.to_shell_words(written))
+
+
+def test_invalid_arguments_are_explained_without_the_tool_at_a_shell():
+    error = InvalidArguments("`reason` is missing.", "task_replan", ["id", "reason", "agent_id"])
+
+    spoken = command_hints.to_shell_words(error.suggestion)
+
+    assert spoken == "Correct this and run the command again; --help lists what it takes."
 
 
 def test_no_suggestion_at_a_shell_has_a_parameter_of_a_tool():

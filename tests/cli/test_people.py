@@ -196,6 +196,16 @@ def test_a_refusal_is_recorded_as_one_and_reaches_the_agent(project: Project):
     assert [each["kind"] for each in project.run_json("status")["needs_you"]] == ["blocker"]
 
 
+@pytest.mark.parametrize("words", ["answer issue", "tell agent", "sessions send-back session"])
+def test_an_empty_text_is_refused_in_words_of_the_shell(project: Project, words: str):
+    *command, subject = words.split()
+
+    ran = project.run(*command, getattr(project, subject), "")
+
+    assert ran.exit_code == 2
+    assert "Invalid value for 'TEXT|-': it is empty." in ran.output
+
+
 def test_an_issue_cannot_be_refused(project: Project):
     ran = project.run("answer", project.issue, "No", "--refuse")
 

@@ -64,6 +64,15 @@ def test_a_decision_is_recorded_as_the_persons_and_shown(page: TestClient, id: s
     assert list_gates(page) == []
 
 
+def test_a_body_without_the_text_is_refused_in_words_of_the_request(page: TestClient, id: str):
+    answer = post(page, id, "send-back")
+
+    error = answer.json()
+    assert (answer.status_code, error["code"]) == (400, "INVALID_INPUT")
+    assert error["message"] == "`text` is missing."
+    assert error["suggestion"] == "Correct this and send it again. The body may have: text, step_id."
+
+
 def test_after_a_decision_the_page_offers_only_what_is_possible(page: TestClient, id: str):
     post(page, id, "send-back", text="Again.")
     assert list_labels(page, id) == ["Abort"]

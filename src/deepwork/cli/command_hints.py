@@ -18,6 +18,7 @@ def name_command(tool: str) -> str:
 
 def to_shell_words(text: str) -> str:
     """Rewrite a suggestion for a person at a shell: options instead of parameters, run instead of call."""
+    text = _ARGUMENTS_PATTERN.sub("run the command again; --help lists what it takes.", text)
     parts = _COMMAND_PATTERN.split(text)
     options = _list_options() if any(_FIELD_PATTERN.search(part) for part in parts[::2]) else frozenset()
     for place in range(0, len(parts), 2):  # the others are commands already
@@ -47,6 +48,8 @@ def _list_options() -> frozenset[str]:
     return frozenset(option for param in params for option in param.get("opts", ()))
 
 
+_ARGUMENTS_PATTERN = re.compile(r"call \w+ again\. Its parameters: .*", re.DOTALL)
+"""The end of the suggestion about invalid arguments, which names a tool and its parameters."""
 _COMMAND_PATTERN = re.compile(r"(`deepwork[^`]*`)")
 _CALL_PATTERN = re.compile(r"\b([Cc]all)(?= $)")
 _FIELD_PATTERN = re.compile(r"(\b[Tt]he )?(?:`([a-z_]+)(?:: true)?`|\b([a-z]+_[a-z_]+)\b)( false\b)?")

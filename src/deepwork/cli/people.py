@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", metavar="ISSUE|TASK")
-@click.argument("text", type=TextParam(), metavar="TEXT|-")
+@click.argument("text", type=TextParam(may_be_empty=False), metavar="TEXT|-")
 @click.option("--refuse", is_flag=True, help="Refuse what the task did; TEXT says what must change.")
 @key_option
 @json_option
@@ -51,7 +51,7 @@ def answer(
 
 @click.command()
 @click.argument("agent", metavar="AGENT")
-@click.argument("text", type=TextParam(), metavar="TEXT|-")
+@click.argument("text", type=TextParam(may_be_empty=False), metavar="TEXT|-")
 @click.option("--task-id", metavar="ID", help="The task that it is about.")
 @click.option("--urgent", is_flag=True, help="Mark it as urgent.")
 @key_option

@@ -9,7 +9,7 @@ import click
 
 from deepwork.call import Call
 from deepwork.cli.framework.applications import open_application
-from deepwork.cli.framework.documents import OutputParam, merge_outputs
+from deepwork.cli.framework.documents import OutputParam, TextParam, merge_outputs
 from deepwork.cli.framework.id_resolution import resolve_arguments, resolve_id
 from deepwork.cli.framework.options import Function, json_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, to_printable
@@ -146,7 +146,7 @@ def pass_step(session_id: str, comment: str | None, step_id: str | None, as_json
 
 @sessions.command("send-back")
 @click.argument("session_id", metavar="SESSION")
-@click.argument("text")
+@click.argument("text", type=TextParam(may_be_empty=False), metavar="TEXT|-")
 @step_option
 @options
 def send_back_step(session_id: str, text: str, step_id: str | None, as_json: bool, **place: Any) -> None:

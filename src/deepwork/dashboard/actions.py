@@ -13,7 +13,7 @@ from deepwork.call import PERSON_PREFIX, Call
 from deepwork.dashboard.http_errors import HttpError, require_method
 from deepwork.database.idempotency import check_key
 from deepwork.database.transaction import Database
-from deepwork.errors import NotAllowed
+from deepwork.errors import InvalidArguments, NotAllowed
 from deepwork.overview import people
 
 InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
@@ -48,7 +48,14 @@ class ActionExecutor:
         if verb not in SESSION_ACTIONS:
             known = ", ".join(SESSION_ACTIONS)
             raise HttpError(404, f"Unknown action {verb[:60]!r} on a session.", f"Use one of: {known}.")
-        return await self._execute(request, SESSION_ACTIONS[verb], {"session_id": request.path_params["id"]})
+        fixed = {"session_id": request.path_params["id"]}
+        try:
+            return await self._execute(request, SESSION_ACTIONS[verb], fixed)
+        except InvalidArguments as error:  # it names the tool, which is not what the client called
+            taken = ", ".join(name for name in error.parameters if name not in fixed)
+            raise HttpError(
+                400, error.message, f"Correct this and send it again. The body may have: {taken}."
+            ) from None
 
     async def _execute(self, request: Request, tool: str, fixed: Mapping[str, Any]) -> Any:
         """Call a tool with the arguments in the body; those in the path are fixed."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from deepwork.errors import InvalidInput
+from deepwork.errors import InvalidArguments
 
 MAX_NAMED = 5
 MAX_SHOWN = 60
@@ -33,15 +33,11 @@ _WANTED = {
 """Words of JSON for the types of pydantic's errors, which speak of Python."""
 
 
-def build_argument_error(tool: str, error: ValidationError, parameters: Sequence[str]) -> InvalidInput:
+def build_argument_error(tool: str, error: ValidationError, parameters: Sequence[str]) -> InvalidArguments:
     """Build one error that lists every problem, so that a caller can fix them all before the next call."""
     problems = [format_problem(dict(problem), parameters) for problem in error.errors(include_url=False)]
     more = f" And {len(problems) - MAX_NAMED} more." if len(problems) > MAX_NAMED else ""
-    taken = ", ".join(parameters) or "none"
-    return InvalidInput(
-        " ".join(problems[:MAX_NAMED]) + more,
-        suggestion=f"Correct this and call {tool} again. Its parameters: {taken}.",
-    )
+    return InvalidArguments(" ".join(problems[:MAX_NAMED]) + more, tool, parameters)
 
 
 def format_problem(problem: dict[str, Any], parameters: Sequence[str]) -> str:

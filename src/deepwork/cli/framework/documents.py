@@ -69,8 +69,14 @@ class TextParam(click.ParamType[str]):
 
     name = "text"
 
+    def __init__(self, *, may_be_empty: bool = True) -> None:
+        self._may_be_empty = may_be_empty
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return _read_standard_input(param, ctx) if value == "-" else str(value)
+        text = _read_standard_input(param, ctx) if value == "-" else str(value)
+        if not text and not self._may_be_empty:
+            self.fail("it is empty.", param, ctx)
+        return text
 
 
 class OutputParam(click.ParamType[tuple[str, Any]]):

@@ -197,11 +197,8 @@ def _list_gate_needs(tx: Transaction) -> Iterator[Need]:
 
 
 def _is_of_current_step(event: Row, session: SessionRow) -> bool:
-    return bool(
-        event["workflow_id"] == session.id
-        and event["data"].get("step_id", "") == session.step_id
-        and event["ts"] >= session.sent_back_at
-    )
+    is_of_step = (event["workflow_id"], event["data"].get("step_id")) == (session.id, session.step_id)
+    return is_of_step and bool(event["ts"] >= session.sent_back_at)
 
 
 def _is_failure_of_runner(event: Row) -> bool:
@@ -212,8 +209,9 @@ def _is_failure_of_runner(event: Row) -> bool:
 def _is_never_reviewed(session: SessionRow) -> bool:
     """Whether the agent submits the current step again and again without a review."""
     progress = session.get_progress(session.step_id)
-    granted = progress.get("granted_attempts") or 0
-    return (progress.get("quality_attempts") or 0) >= _MAX_UNREVIEWED + granted
+    granted: int = progress.get("granted_attempts") or 0
+    tried: int = progress.get("quality_attempts") or 0
+    return tried >= _MAX_UNREVIEWED + granted
 
 
 def _build_gate_need(session: SessionRow, reviews: Sequence[Row], *, has_failed: bool) -> Need:

@@ -17,12 +17,6 @@ from deepwork.agents.store import AgentStore
 from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
-from deepwork.plans.claim_errors import (
-    build_ended_plan_error,
-    build_held_error,
-    build_released_error,
-    build_stale_claim_error,
-)
 from deepwork.plans.interfaces import WorkspaceProvider
 from deepwork.plans.models import (
     CheckpointType,
@@ -38,6 +32,12 @@ from deepwork.plans.notices import notify_of_release
 from deepwork.plans.recorder import PlanRecorder
 from deepwork.plans.responses import Claimed, RefusalReason
 from deepwork.plans.rules.attempts import describe_used_up_attempts
+from deepwork.plans.rules.claim_errors import (
+    build_ended_plan_error,
+    build_held_error,
+    build_released_error,
+    build_stale_claim_error,
+)
 from deepwork.plans.rules.file_overlaps import (
     ActiveTask,
     build_path_query,

@@ -62,6 +62,29 @@ def test_a_command_that_reads_says_that_there_is_no_store(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "answer is_000000000000 x",
+        "tell ada x",
+        "tasks retry tk_000000000000",
+        "plans update-status wf_000000000000 paused",
+        "track abandon-task tt_000000000000 x",
+        "agents heartbeat ag_000000000000",
+    ],
+)
+def test_a_command_that_changes_what_is_stored_creates_no_store(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["deepwork", *words.split(), "--path", str(tmp_path)])
+
+    code = main._run()
+
+    told = capsys.readouterr().err
+    assert (code, told.startswith(NO_STORE.format(tmp_path)), "Error: There is no" in told) == (1, True, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("words", ["doctor", "db info", "review", "jobs list", "templates list"])
 def test_a_command_that_needs_no_store_creates_none(words: str, tmp_path: Path):
     CliRunner().invoke(main.deepwork, [*words.split(), "--path", str(tmp_path)])

@@ -31,7 +31,7 @@ def answer(
 
     It is recorded as yours. ISSUE and TASK are ids, or as much of one as is unique; a task can also be named.
     """
-    with open_application(path, place) as app:
+    with open_application(path, place, reads=True, quiet=as_json) as app:
         id = resolve_id(app.database, "any_issue", id)
         if id.startswith("tt_"):
             verdict = "refused" if refuse else _choose_verdict(app, id)
@@ -71,7 +71,7 @@ def tell(
 
     AGENT is an id, as much of one as is unique, or the agent's name.
     """
-    with open_application(path, place) as app:
+    with open_application(path, place, reads=True, quiet=as_json) as app:
         known = resolve_arguments(app.database, "tell", {"agent": agent, "task_id": task_id or ""})
         about = {"task_id": known["task_id"]} if task_id else {}
         result = _call(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deepwork.cli.framework.parameter_kinds import find_kind
+from deepwork.cli.framework.parameter_kinds import find_kind, is_stored
 from deepwork.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ _ID_BEGINNING = re.compile(rf"([a-z]{{2,4}})_[0-9a-z]{{{_MIN_BEGINNING},12}}")
 _SESSION_BEGINNING = re.compile(rf"[0-9a-z]{{{_MIN_BEGINNING},8}}")
 _SHORT_BEGINNING = re.compile(rf"[0-9a-z]{{1,{_MIN_BEGINNING - 1}}}")
 _MAX_CANDIDATES = 10
-_NOT_RESOLVED = ("", "job", "template")
-"""Kinds whose commands find names themselves."""
 _WIDER_KINDS = {
     "tracked_task": ("tracked_task", "task"),
     "any_task": ("tracked_task", "task"),
@@ -45,7 +43,7 @@ def resolve_arguments(database: Database, group: str, arguments: Mapping[str, An
 
 def resolve_id(database: Database, kind: str, given: str) -> str:
     """Return the id that is meant, or what was given if nothing matches; refuses what is ambiguous."""
-    if kind in _NOT_RESOLVED or _is_complete(kind, given):
+    if not is_stored(kind) or _is_complete(kind, given):
         return given
     with database.reading() as tx:
         found = list_candidates(tx, _WIDER_KINDS.get(kind, (kind,)), given)

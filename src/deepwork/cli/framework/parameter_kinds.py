@@ -40,3 +40,8 @@ _KINDS_BY_GROUP = {
 def find_kind(group: str, parameter: str) -> str:
     """Return the kind of thing that a command's parameter names; empty if it names none."""
     return _KINDS_BY_GROUP.get((group, parameter)) or _KINDS.get(parameter, "")
+
+
+def is_stored(kind: str) -> bool:
+    """Whether things of this kind are only in the store; jobs and templates are also files."""
+    return kind not in ("", "job", "template")

@@ -16,6 +16,7 @@ from deepwork.cli.framework.command_groups import CommandGroup, format_short_hel
 from deepwork.cli.framework.id_resolution import resolve_arguments
 from deepwork.cli.framework.options import json_option, key_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer
+from deepwork.cli.framework.parameter_kinds import find_kind, is_stored
 from deepwork.cli.framework.who_acts import is_persons_command, is_typed, print_unnotified
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def build_command(
         arguments = preset_arguments | _build_arguments(given)
         place = {"database": database, "global_store": global_store}
         quiet = as_json or spec.toolset in _READ_FROM_FILES
-        with open_application(project, place, reads=_is_reader(spec), quiet=quiet) as app:
+        with open_application(project, place, reads=_needs_no_new_store(spec, group), quiet=quiet) as app:
             known = resolve_arguments(app.database, group, overrides.prepare(arguments, as_json))
             bound = overrides.extend(app, app.build_toolset(spec.toolset)[spec.name], known)
             is_by_person = as_person or overrides.is_by_person
@@ -204,9 +205,11 @@ def name_person() -> str:
         return f"{PERSON_PREFIX}local"
 
 
-def _is_reader(spec: ToolSpec) -> bool:
-    """Whether the tool shows what is stored; `message_get` also marks what it shows as read."""
-    return spec.read_only or spec.name == "message_get"
+def _needs_no_new_store(spec: ToolSpec, group: str) -> bool:
+    """Whether the tool only reads, or is about something that is stored, so that it fails without a store."""
+    required = spec.input_schema.get("required", [])
+    is_about_stored = any(is_stored(find_kind(group, field)) for field in required)
+    return spec.read_only or (is_about_stored and spec.toolset != "jobs")
 
 
 def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:

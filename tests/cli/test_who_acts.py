@@ -79,9 +79,10 @@ def test_a_plan_paused_in_a_pipe_says_that_agents_were_not_notified(project: Pro
 
 
 def test_a_claim_released_at_a_terminal_is_released_by_the_person(project: Project):
-    assert project.type("tasks", "release", project.task, project.agent).code == 0
+    assert project.type("tasks", "release", project.task).code == 0
 
     assert project.list_notices() == ["released"]
+    assert "No agent holds task 'Design'" in project.type("tasks", "release", project.task).out
 
 
 def test_an_agents_report_at_a_terminal_still_names_the_agent(project: Project):
@@ -101,3 +102,11 @@ def test_a_session_aborted_in_a_pipe_is_a_persons_if_asked_for(project: Project,
     with project.app.database.reading() as tx:
         [caller] = tx.fetch_all("SELECT caller FROM audit WHERE tool = 'abort_workflow'")
     assert caller == {"caller": PERSON if flags else "local"}
+
+
+def test_a_claim_names_the_command_that_starts_the_task(project: Project):
+    project.run("tasks", "release", project.task)
+
+    claimed = project.run("tasks", "claim", "design", "ada")
+
+    assert f"  deepwork tasks start {project.task} --agent-id {project.agent}\n" in claimed.out

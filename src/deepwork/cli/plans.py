@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ from deepwork.cli.framework.id_resolution import resolve_id
 from deepwork.cli.framework.options import json_option, place_options
 from deepwork.cli.framework.output import print_answer, render_json, render_lines, to_printable
 from deepwork.cli.framework.tool_commands import CommandOverrides, ToolGroup
+from deepwork.errors import NotAllowed
 
 if TYPE_CHECKING:
     from deepwork.plans.inputs import Plan
@@ -129,10 +130,28 @@ _FORMAT_OPTION = click.Option(
 )
 
 
-def _render_claim(answer: dict[str, Any]) -> list[str]:
-    """Render a claim; what to call next is a command at a shell."""
-    worded = {"next_step": "deepwork tasks start TASK --agent-id AGENT"} if answer.get("next_step") else {}
-    return render_lines(answer | worded)
+def _name_next_command(answer: dict[str, Any], claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what comes after a claim as a command, because people at a shell call no tools."""
+    if not answer.get("next_step"):
+        return answer
+    command = f"deepwork tasks start {claim['task_id']} --agent-id {claim['agent_id']}"
+    return answer | {"next_step": command}
+
+
+def _add_holder(app: Application, spec: ToolSpec, arguments: dict[str, Any]) -> ToolSpec:
+    """Release the claim of the agent that has it, if the command names none."""
+    if "agent_id" not in arguments:
+        from deepwork.plans.stores.task_store import TaskStore
+
+        with app.database.reading() as tx:
+            task = TaskStore(tx).get(arguments["task_id"])
+        if task.claimed_by is None:
+            raise NotAllowed(
+                f"No agent holds task {task.name!r}.",
+                suggestion="Nothing needs to be done: it can be claimed.",
+            )
+        arguments["agent_id"] = task.claimed_by
+    return spec
 
 
 plans = ToolGroup(
@@ -191,7 +210,12 @@ tasks = ToolGroup(
                 )
             }
         ),
-        "claim": CommandOverrides(render=_render_claim),
+        "claim": CommandOverrides(reword=_name_next_command),
+        "release": CommandOverrides(
+            {"agent_id": click.Argument(["agent_id"], required=False, metavar="[AGENT_ID]")},
+            "AGENT_ID is the agent that holds the task, which is also the default.",
+            extend=_add_holder,
+        ),
         "load-context": CommandOverrides(render=render_json),
         "context": CommandOverrides(render=render_json),
     },

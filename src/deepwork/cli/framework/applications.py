@@ -1,4 +1,4 @@
-"""Opens the application behind a command; a command that only reads, or changes what is there, creates no store."""
+"""Opens the application behind a command; one that only reads, or changes what is there, creates no store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def open_application(
     """Open the application of a project, and close it after the block.
 
     `reads`: the command only reads, or changes what is stored already, so without a store it gets an empty,
-    temporary one, and a notice is printed unless `quiet`. A store in this folder would also become that of the folders below.
+    temporary one, and a notice is printed unless `quiet`. A store in
+    this folder would also become that of the folders below.
     """
     from deepwork.server.application import Application
 

@@ -37,6 +37,8 @@ class CommandOverrides:
     """Changes the tool's arguments; its second parameter is whether --json was given."""
     render: Callable[[Any], Sequence[str]] | None = None
     """Renders the answer as lines for people; None means a generic table."""
+    reword: Callable[[Any, Mapping[str, Any]], Any] = lambda answer, _: answer
+    """Words an answer for people; its second parameter is the tool's arguments."""
     is_by_person: bool = False
     """Whether it is a person's command, and so always acts as the person at this shell."""
     added: Sequence[click.Parameter] = ()
@@ -153,6 +155,7 @@ def build_command(
             bound = overrides.extend(app, app.build_toolset(spec.toolset)[spec.name], known)
             is_by_person = as_person or overrides.is_by_person
             answer = call_tool(app, bound, known, idempotency_key, as_person=is_by_person)
+        answer = answer if as_json else overrides.reword(answer, known)
         if overrides.render is None or as_json:
             print_answer(answer, as_json=as_json)
         else:

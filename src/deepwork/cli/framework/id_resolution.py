@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deepwork.cli.framework.parameter_kinds import find_kind, is_stored
-from deepwork.errors import InvalidInput
+from deepwork.errors import Code, InvalidInput, ToolError
 
 if TYPE_CHECKING:
     from deepwork.database.transaction import Database, Transaction
@@ -26,6 +26,16 @@ _WIDER_KINDS = {
     "any_task": ("tracked_task", "task"),
     "any_issue": ("issue", "tracked_task"),
 }
+
+
+_CODES = {
+    "plan": Code.WORKFLOW_NOT_FOUND,
+    "record": Code.WORKFLOW_NOT_FOUND,
+    "task": Code.TASK_NOT_FOUND,
+    "tracked_task": Code.TASK_NOT_FOUND,
+    "agent": Code.AGENT_NOT_FOUND,
+}
+"""What the tools answer to an unknown id, by kind; programs that read errors as JSON rely on it."""
 
 
 class Candidate(NamedTuple):
@@ -60,8 +70,9 @@ def refuse_short_beginning(kind: str, given: str) -> None:
     is_id = prefix in PREFIXES or (kind == "session" and not prefix)
     if is_id and _SHORT_BEGINNING.fullmatch(rest):
         after = f" after {prefix + '_'!r}" if prefix else ""
-        raise InvalidInput(
+        raise ToolError(
             f"{given!r} is too short for the beginning of an id.",
+            code=_CODES.get(PREFIXES.get(prefix, kind), Code.INVALID_INPUT),
             suggestion=f"Write at least {_MIN_BEGINNING} characters{after}.",
         )
 

@@ -149,6 +149,8 @@ class InvalidInput(ToolError):
     """A parameter is missing, unknown or malformed."""
 
     code = Code.INVALID_INPUT
+    recoverable = True
+    suggestion = "Correct the parameter and call again."
 
 
 class InvalidArguments(InvalidInput):
@@ -158,9 +160,6 @@ class InvalidArguments(InvalidInput):
         taken = ", ".join(parameters) or "none"
         super().__init__(message, suggestion=f"Correct this and call {tool} again. Its parameters: {taken}.")
         self.parameters = parameters
-
-    recoverable = True
-    suggestion = "Correct the parameter and call again."
 
 
 class Conflict(ToolError):

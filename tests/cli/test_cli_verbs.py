@@ -53,17 +53,17 @@ def test_a_message_can_be_shown_without_marking_it_read(tmp_path: Path):
 def test_an_error_has_a_message_and_a_suggestion(tmp_path: Path):
     register(tmp_path, "Ada")
 
-    ran = run_deepwork(tmp_path, "agents", "get", "ag_x")
+    ran = run_deepwork(tmp_path, "agents", "get", "ag_unknown")
 
     assert ran.code == 1
     assert ran.out == ""
     assert ran.err == (
-        "Error: There is no agent 'ag_x'.\nList agents with `deepwork agents list`, or register one.\n"
+        "Error: There is no agent 'ag_unknown'.\nList agents with `deepwork agents list`, or register one.\n"
     )
 
 
 def test_an_error_can_be_printed_as_json(tmp_path: Path):
-    ran = run_deepwork(tmp_path, "agents", "get", "ag_x", "--json")
+    ran = run_deepwork(tmp_path, "agents", "get", "ag_unknown", "--json")
 
     assert (ran.code, '"AGENT_NOT_FOUND"' in ran.err) == (1, True)
 

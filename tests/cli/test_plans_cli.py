@@ -226,7 +226,11 @@ def test_plans_are_searched(tmp_path: Path, workflow: str):
 
 
 def test_unknown_ids_are_errors(tmp_path: Path):
-    for words in (("plans", "show", "wf_x"), ("plans", "show", "wf_x", "--graph"), ("tasks", "show", "tk_x")):
+    for words in (
+        ("plans", "show", "wf_unknown"),
+        ("plans", "show", "wf_unknown", "--graph"),
+        ("tasks", "show", "tk_unknown"),
+    ):
         ran = run_deepwork(tmp_path, *words)
         assert (ran.code, "\nError: There is no " in ran.err) == (1, True)
 

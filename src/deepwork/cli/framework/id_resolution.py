@@ -51,13 +51,16 @@ def resolve_arguments(database: Database, group: str, arguments: Mapping[str, An
     return {name: _resolve_value(database, find_kind(group, name), arguments[name]) for name in arguments}
 
 
-def resolve_id(database: Database, kind: str, given: str) -> str:
-    """Return the id that is meant, or what was given if nothing matches; refuses what is ambiguous."""
+def resolve_id(database: Database, kind: str, given: str, *, is_alone: bool = True) -> str:
+    """Return the id that is meant, or what was given if nothing matches; refuses what is ambiguous.
+
+    One of several ids is never too short: the tool reports those that it does not know.
+    """
     if not is_stored(kind) or _is_complete(kind, given):
         return given
     with database.reading() as tx:
         found = list_candidates(tx, _WIDER_KINDS.get(kind, (kind,)), given)
-    if not found:
+    if not found and is_alone:
         refuse_short_beginning(kind, given)
     return choose(given, found).id if found else given
 
@@ -111,7 +114,8 @@ def _is_complete(kind: str, given: str) -> bool:
     return bool((_SESSION_ID if kind == "session" else _COMPLETE_ID).fullmatch(given))
 
 
-def _resolve_value(database: Database, kind: str, value: Any) -> Any:
+def _resolve_value(database: Database, kind: str, value: Any, *, is_alone: bool = True) -> Any:
     if isinstance(value, list):
-        return [_resolve_value(database, kind, each) for each in value]
-    return resolve_id(database, kind, value) if isinstance(value, str) and kind else value
+        return [_resolve_value(database, kind, each, is_alone=False) for each in value]
+    is_id = isinstance(value, str) and kind
+    return resolve_id(database, kind, value, is_alone=is_alone) if is_id else value

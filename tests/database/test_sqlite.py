@@ -300,3 +300,10 @@ def test_a_leftover_log_is_not_applied_to_a_new_store(tmp_path: Path):
         assert connection.execute("SELECT who FROM lost_leases").fetchall() == []
     new.close()
     old.close()
+
+
+def test_a_file_that_cannot_be_created_is_a_storage_error(tmp_path: Path):
+    (tmp_path / "deepwork.db-wal").mkdir()  # cannot be removed like a file
+
+    with pytest.raises(StorageError, match="Cannot create"):
+        SQLite(tmp_path / "deepwork.db").prepare()

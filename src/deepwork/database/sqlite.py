@@ -33,6 +33,7 @@ from deepwork.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.errors import Code, StorageError
 from deepwork.files.atomic import move_durably
 from deepwork.files.lock import FileLock
+from deepwork.files.os_errors import to_storage_error
 from deepwork.files.state import find_store_link_problem
 
 if TYPE_CHECKING:
@@ -82,9 +83,12 @@ class SQLite:
             self.is_prepared = True
 
     def _create_file(self) -> None:
-        for suffix in ("-wal", "-shm"):  # the log of a removed store must not be applied to this one
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        try:
+            for suffix in ("-wal", "-shm"):  # the log of a removed store must not be applied to this one
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise to_storage_error("create", self.path, error) from error
 
     def get_open_file(self) -> OpenFile:
         """Return the file with its connections; raise StorageError if it was removed or replaced.

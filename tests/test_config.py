@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from application import call_tool
-from deepwork.config import OPTIONS, Settings, build_child_environment, find_unknown_keys, load_settings
+from deepwork.config import OPTIONS, Settings, find_unknown_keys, load_settings
+from deepwork.environment import build_child_environment, get_user_folder
 from deepwork.errors import DefinitionError
 from deepwork.server.application import Application
 
@@ -167,3 +168,11 @@ def test_child_processes_get_no_secrets():
     )
 
     assert seen == {"PATH": "/bin", "LC_ALL": "C"}
+
+
+def test_the_users_folder_follows_xdg_but_not_into_the_working_folder(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
+
+    assert get_user_folder({"XDG_CONFIG_HOME": "/etc/ada"}) == Path("/etc/ada/deepwork")
+    assert get_user_folder({}) == Path("/home/ada/.config/deepwork")
+    assert get_user_folder({"XDG_CONFIG_HOME": "settings"}) == Path("/home/ada/.config/deepwork")

@@ -1,6 +1,6 @@
 """Settings from flags, then the environment, then `.deepwork/config.yml`, then defaults.
 
-The only module that reads the environment. It imports little, because every command loads it.
+It imports little, because every command loads it.
 """
 
 from __future__ import annotations
@@ -364,38 +364,6 @@ def find_unknown_keys(root: Path) -> list[str]:
     """List keys of config.yml that are not settings, most likely misspelt."""
     known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS if option.in_file}
     return sorted(set(_load_config_file(root)) - known - {"version"})
-
-
-def build_child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Build the environment of programs we start: a few harmless variables and no secrets."""
-    kept = {"PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"}
-    return {key: value for key, value in environment.items() if key in kept or key.startswith("LC_")}
-
-
-def build_reviewer_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Build the environment of an external reviewer: adds its settings, keys and proxy variables."""
-    own = ("ANTHROPIC_", "CLAUDE_", "XDG_")
-    ways = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"}
-    more = {key: value for key, value in environment.items() if key.startswith(own) or key.upper() in ways}
-    return build_child_environment(environment) | more
-
-
-def silence_fastmcp() -> None:
-    """Keep FastMCP from reading the project's .env, checking for updates and printing its own logs."""
-    os.environ["FASTMCP_ENV_FILE"] = os.devnull
-    os.environ["FASTMCP_LOG_ENABLED"] = "false"
-    os.environ["FASTMCP_CHECK_FOR_UPDATES"] = "off"
-
-
-def get_runtime_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return this user's private folder for sockets, which need short paths."""
-    base = environment.get("XDG_RUNTIME_DIR") or environment.get("TMPDIR") or "/tmp"  # noqa: S108 - then 0700
-    return Path(base) / f"deepwork-{os.getuid()}"
-
-
-def get_connection_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that the PostgreSQL driver reads, and the home of its password file."""
-    return {key: value for key, value in sorted(environment.items()) if key.startswith("PG") or key == "HOME"}
 
 
 def _find_given_value(

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, empty_database, make_app
-from deepwork.config import Settings, get_runtime_folder
+from deepwork.config import Settings
+from deepwork.environment import get_runtime_folder
 from deepwork.hooks.listener import HookListener
 from deepwork.hooks.protocol import HookEvent
 from deepwork.hooks.server_client import ask_server

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepwork.config import get_runtime_folder
+from deepwork.environment import get_runtime_folder
 
 if TYPE_CHECKING:
     from deepwork.database.sqlite_connections import OpenFile

@@ -17,7 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from deepwork import __version__
-from deepwork.config import Settings, get_connection_variables, get_runtime_folder
+from deepwork.config import Settings
+from deepwork.environment import get_connection_variables, get_runtime_folder
 
 _CREDENTIALS = struct.Struct("3i")
 """Process id, user id and group id, as the kernel reports them."""

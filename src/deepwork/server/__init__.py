@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.config import silence_fastmcp
+from deepwork.environment import silence_fastmcp
 
 # Before anything here imports FastMCP, which reads its settings once.
 silence_fastmcp()

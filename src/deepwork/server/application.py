@@ -11,7 +11,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepwork.config import STATE_FOLDER, Settings, build_child_environment
+from deepwork.config import STATE_FOLDER, Settings
+from deepwork.environment import build_child_environment
 from deepwork.server.job_stack import JobStackReader
 from deepwork.server.registry import Tools, ToolSpec, describe_class, index_by_name
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from deepwork.config import Settings, build_child_environment, build_reviewer_environment
+from deepwork.config import Settings
 from deepwork.database.transaction import Database
+from deepwork.environment import build_child_environment, build_reviewer_environment
 from deepwork.files.repositories import find_tree_root
 from deepwork.git.command import Git
 from deepwork.jobs.claude_cli import ClaudeCLI

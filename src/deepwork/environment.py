@@ -1,0 +1,45 @@
+"""What this process reads from its environment, and what it passes on to the programs it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def build_child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Build the environment of programs we start: a few harmless variables and no secrets."""
+    kept = {"PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"}
+    return {key: value for key, value in environment.items() if key in kept or key.startswith("LC_")}
+
+
+def build_reviewer_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Build the environment of an external reviewer: adds its settings, keys and proxy variables."""
+    own = ("ANTHROPIC_", "CLAUDE_", "XDG_")
+    ways = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"}
+    more = {key: value for key, value in environment.items() if key.startswith(own) or key.upper() in ways}
+    return build_child_environment(environment) | more
+
+
+def silence_fastmcp() -> None:
+    """Keep FastMCP from reading the project's .env, checking for updates and printing its own logs."""
+    os.environ["FASTMCP_ENV_FILE"] = os.devnull
+    os.environ["FASTMCP_LOG_ENABLED"] = "false"
+    os.environ["FASTMCP_CHECK_FOR_UPDATES"] = "off"
+
+
+def get_runtime_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return this user's private folder for sockets, which need short paths."""
+    base = environment.get("XDG_RUNTIME_DIR") or environment.get("TMPDIR") or "/tmp"  # noqa: S108 - then 0700
+    return Path(base) / f"deepwork-{os.getuid()}"
+
+
+def get_user_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of this user's own settings and keys, which no repository can write."""
+    base = environment.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "deepwork"
+
+
+def get_connection_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that the PostgreSQL driver reads, and the home of its password file."""
+    return {key: value for key, value in sorted(environment.items()) if key.startswith("PG") or key == "HOME"}

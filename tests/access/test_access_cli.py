@@ -38,11 +38,26 @@ def test_a_failing_token_command_reports_its_error(tmp_path: Path):
 
     taken = run_deepwork(tmp_path, "tokens", "create", "ci", "--scope", "read")
     unknown = run_deepwork(tmp_path, "tokens", "revoke", "nobody", "--json")
+    missing = run_deepwork(tmp_path, "tokens", "create", "x")
     unscoped = run_deepwork(tmp_path, "tokens", "create", "x", "--scope", "root")
 
-    assert (taken.code, unknown.code, unscoped.code) == (1, 1, 2)
+    assert (taken.code, unknown.code, unscoped.code, missing.code) == (1, 1, 2, 2)
+    assert "--person" in missing.err
     assert "deepwork tokens revoke ci" in taken.err
     assert '"code": "INVALID_STATE"' in unknown.err
+
+
+def test_a_persons_token_has_the_scope_work_and_is_marked_in_the_list(tmp_path: Path):
+    run_deepwork(tmp_path, "tokens", "create", "anna", "--person")
+    run_deepwork(tmp_path, "tokens", "create", "agent", "--scope", "work")
+
+    tokens = run_deepwork(tmp_path, "tokens", "list", "--json").json["tokens"]
+    assert [(each["name"], each["scope"], each["is_person"]) for each in tokens] == [
+        ("anna", "work", True),
+        ("agent", "work", False),
+    ]
+    reading = run_deepwork(tmp_path, "tokens", "create", "eve", "--person", "--scope", "read")
+    assert (reading.code, "--person" in reading.err) == (1, True)
 
 
 def test_the_audit_log_is_listed_filtered_and_verified(tmp_path: Path):

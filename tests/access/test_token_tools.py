@@ -39,9 +39,19 @@ def test_the_list_shows_creator_and_scope(app: Application):
     assert list_tokens(app) == [
         {
             "name": "ci", "id": id, "scope": "work", "status": "valid", "created_by": "local",
-            "created_at": NOW, "expires_at": NOW + 7 * DAY_MS,
+            "created_at": NOW, "expires_at": NOW + 7 * DAY_MS, "is_person": False,
         }
     ]  # fmt: skip
+
+
+def test_only_a_token_made_for_a_person_is_one(app: Application):
+    for name, more in {"agent": {}, "boss": {"scope": "admin"}, "anna": {"is_person": True}}.items():
+        make_token(app, name, **more)
+
+    persons = {each["name"]: each["is_person"] for each in list_tokens(app)}
+    assert persons == {"agent": False, "boss": False, "anna": True}
+    with pytest.raises(InvalidInput, match="cannot have the scope read"):
+        make_token(app, "eve", "read", is_person=True)
 
 
 def test_no_two_tokens_are_equal(app: Application):

@@ -138,6 +138,7 @@ def _teams(app: Application) -> None:
         record = AuditStore(tx)
         verdict = verify_chain(record.iterate_chain(), record.get_head())
     assert (token.name, token.scope, token.revoked_at) == ("ci", "work", None)
+    assert not token.is_person, "an upgrade gives no token the right to decide"
     assert verdict.problem is None
     assert verdict.rows > 24, "new calls follow the old ones"
 

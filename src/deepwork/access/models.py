@@ -23,6 +23,8 @@ class Token:
     expires_at: int | None
     revoked_at: int | None
     last_used_at: int | None
+    is_person: bool = False
+    """Whether its holder may decide as a person does: approve, answer questions, pass a step."""
 
     def is_valid(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

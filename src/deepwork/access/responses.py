@@ -21,6 +21,7 @@ class TokenView(Answer):
     expires_at: int | None = None
     revoked_at: int | None = None
     last_used_at: int | None = None
+    is_person: bool = False
 
     @classmethod
     def from_token(cls, token: Token, now: int) -> Self:
@@ -35,6 +36,7 @@ class NewToken(Answer):
     scope: Scope
     token: str
     expires_at: int | None = None
+    is_person: bool = False
 
 
 class Tokens(Answer):

@@ -23,8 +23,8 @@ class TokenStore:
     def add(self, token: Token) -> bool:
         """Insert a token; False if another token with its name is not revoked."""
         sql = """
-            INSERT INTO tokens (id, name, digest, scope, created_by, created_at, expires_at)
-            VALUES (:id, :name, :digest, :scope, :created_by, :created_at, :expires_at)
+            INSERT INTO tokens (id, name, digest, scope, created_by, created_at, expires_at, is_person)
+            VALUES (:id, :name, :digest, :scope, :created_by, :created_at, :expires_at, :is_person)
             ON CONFLICT DO NOTHING
         """
         added = self._tx.execute(
@@ -36,6 +36,7 @@ class TokenStore:
             created_by=token.created_by,
             created_at=token.created_at,
             expires_at=token.expires_at,
+            is_person=token.is_person,
         )
         return added == 1
 
@@ -143,7 +144,7 @@ _APPEND_SQL = f"""
 
 @row_parser
 def _parse_token(row: Row) -> Token:
-    return Token(**(row | {"scope": Scope(row["scope"])}))
+    return Token(**(row | {"scope": Scope(row["scope"]), "is_person": bool(row["is_person"])}))
 
 
 @row_parser

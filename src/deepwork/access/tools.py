@@ -29,10 +29,18 @@ class TokenTools:
 
     @tool("admin")
     def token_create(
-        self, name: Name, scope: Scope, expires_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+        self,
+        name: Name,
+        scope: Scope,
+        expires_days: Annotated[int, Field(ge=1, le=3650)] | None = None,
+        is_person: bool = False,
     ) -> NewToken:
-        """Create a named token with a scope; the token is shown only once."""
+        """Create a named token with a scope; the token is shown only once.
+
+        With `is_person`, its holder may decide as a person does; that needs at least the scope `work`.
+        """
         _require_name(name)
+        _require_scope_of_person(scope, is_person=is_person)
         secret = secrets.token_urlsafe(32)
         with self._database.transaction() as tx:
             store = TokenStore(tx)
@@ -47,6 +55,7 @@ class TokenTools:
                 expires_at=tx.now + expires_days * DAY_MS if expires_days else None,
                 revoked_at=None,
                 last_used_at=None,
+                is_person=is_person,
             )
             if not store.add(token):
                 raise NotAllowed(
@@ -54,7 +63,9 @@ class TokenTools:
                     suggestion=f"Choose another name, or revoke that token: deepwork tokens revoke {name}",
                 )
             text = rules.format_token(token.id, secret)
-            return NewToken(name=name, scope=scope, token=text, expires_at=token.expires_at)
+            return NewToken(
+                name=name, scope=scope, token=text, expires_at=token.expires_at, is_person=is_person
+            )
 
     @tool("admin", read_only=True)
     def token_list(self) -> Tokens:
@@ -81,4 +92,12 @@ def _require_name(name: str) -> None:
             "This is not a valid token name.",
             suggestion="A name has up to 63 letters, digits, dots, dashes and underscores, and starts with a "
             "letter or digit; `owner`, `local` and `anonymous` are reserved.",
+        )
+
+
+def _require_scope_of_person(scope: Scope, *, is_person: bool) -> None:
+    if is_person and not scope.covers(Scope.WORK):
+        raise InvalidInput(
+            "A person's token cannot have the scope read: who decides changes work.",
+            suggestion="Leave `--scope` out, which means work, or omit `--person`.",
         )

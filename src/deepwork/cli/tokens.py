@@ -26,18 +26,29 @@ def tokens() -> None:
 @click.argument("name")
 @click.option(
     "--scope",
-    required=True,
     type=click.Choice([scope.value for scope in Scope]),
-    help="read: read only. work: also change work. admin: everything.",
+    help="read: read only. work: also change work. admin: everything. Default with --person: work.",
+)
+@click.option(
+    "--person",
+    "is_person",
+    is_flag=True,
+    help="For a person: its holder may approve, answer and decide. Give it to no agent.",
 )
 @click.option(
     "--expires", type=click.IntRange(1, 3650), metavar="DAYS", help="Days until it expires. Default: never."
 )
 @json_option
 @place_options
-def create(name: str, scope: str, expires: int | None, as_json: bool, **place: Any) -> None:
+def create(
+    name: str, scope: str | None, is_person: bool, expires: int | None, as_json: bool, **place: Any
+) -> None:
     """Create a token and print it once."""
-    given = {"name": name, "scope": scope} | ({"expires_days": expires} if expires else {})
+    if scope is None and not is_person:
+        raise click.UsageError("Missing option '--scope', or '--person' for a token of a person.")
+    given: dict[str, Any] = {"name": name, "scope": scope or Scope.WORK.value}
+    given |= {"expires_days": expires} if expires else {}
+    given |= {"is_person": True} if is_person else {}
     made = _call_tool("token_create", given, place)
     if as_json:
         print_answer(made, as_json=True)

@@ -596,3 +596,5 @@ ALTER TABLE plan_tasks ADD COLUMN max_attempts BIGINT DEFAULT '3' NOT NULL;
 ALTER TABLE workspaces ADD COLUMN builds_on TEXT;
 ALTER TABLE workspaces ADD COLUMN unmerged TEXT;
 UPDATE alembic_version SET version_num='0009' WHERE alembic_version.version_num = '0008';
+ALTER TABLE tokens ADD COLUMN is_person BOOLEAN DEFAULT false NOT NULL;
+UPDATE alembic_version SET version_num='0010' WHERE alembic_version.version_num = '0009';

@@ -260,7 +260,7 @@ CREATE TABLE tokens (
 	created_at BIGINT NOT NULL, 
 	expires_at BIGINT, 
 	revoked_at BIGINT, 
-	last_used_at BIGINT, created_seq BIGINT, 
+	last_used_at BIGINT, created_seq BIGINT, is_person BOOLEAN DEFAULT 0 NOT NULL, 
 	PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
@@ -493,6 +493,6 @@ CREATE INDEX notices_by_agent ON notices (agent_id, carried_at);
 CREATE INDEX notices_by_workflow ON notices (workflow_id, carried_at);
 CREATE INDEX notices_by_subject ON notices (about);
 CREATE TRIGGER notices_creation AFTER INSERT ON notices WHEN NEW.created_seq IS NULL BEGIN UPDATE notices SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM notices)) WHERE rowid = NEW.rowid; END;
-INSERT INTO "alembic_version" VALUES('0009');
+INSERT INTO "alembic_version" VALUES('0010');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

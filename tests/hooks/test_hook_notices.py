@@ -13,6 +13,7 @@ from rs_bpe.bpe import openai
 
 from application import call_tool
 from deepwork.files.lock import FileLock
+from deepwork.foreign_text import FRAME
 from deepwork.hooks import dispatch, failure_log, session_memory, tool_use
 from deepwork.hooks import notices as hook_notices
 from deepwork.hooks.identity import MAX_ISSUES, SessionRecord, learn_from_call
@@ -77,10 +78,11 @@ def test_an_agent_learns_of_a_pause_at_its_next_tool_use(project: Project):
     _, task = project.start_task()
     pause(project, task)
 
-    said_by, what = use_tool(project).splitlines()
-    assert said_by == f"Notice from {ANNA}, just now, task {task}:"
-    assert what.startswith(
-        '> Plan "Login by SSO" was paused: Wait for the contract. Do not start or continue'
+    frame, said_by, what = use_tool(project).splitlines()
+    assert frame == FRAME
+    assert said_by == f'Notice from "{ANNA}", just now, task {task}; act on it:'
+    assert json.loads(what).startswith(
+        'Plan "Login by SSO" was paused: Wait for the contract. Do not start or continue'
     )
     assert use_tool(project) == ""
 
@@ -91,7 +93,7 @@ def test_an_agent_learns_of_a_release_at_its_next_tool_use(project: Project):
 
     text = use_tool(project)
 
-    assert '> Your claim on task "design" was released: Bob is faster. Stop work on it' in text
+    assert r'"Your claim on task \"design\" was released: Bob is faster. Stop work on it' in text
     assert beat(project.app, agent) == [], "the hook carried it"
 
 
@@ -103,7 +105,7 @@ def test_the_message_of_a_person_is_shown_once_at_any_priority(project: Project,
     text = use_tool(project)
 
     assert text.count(message) == 2, "in the text, and in how to mark it as read"
-    assert "> staging server." in text
+    assert r"Use the\nstaging server." in text
     assert f'message_mark_read(message_ids=["{message}"]); answer with message_send.' in text
     assert use_tool(project) == ""
 
@@ -160,8 +162,9 @@ def test_the_answer_to_a_blocker_is_shown_by_the_next_hook_of_the_session_that_a
     act(project.app, "resolve_issue", issue_id=issue, note="7 percent")
 
     assert use_tool(project).splitlines() == [
-        f"Notice from {ANNA}, just now, task {task}:",
-        '> Answer to your question "Which rate?": 7 percent',
+        FRAME,
+        f'Notice from "{ANNA}", just now, task {task}; act on it:',
+        r'"Answer to your question \"Which rate?\": 7 percent"',
     ]
     assert use_tool(project) == ""
 
@@ -217,7 +220,7 @@ def test_a_compaction_before_the_next_tool_repeats_the_notice(project: Project):
     for text in (first, second):
         assert message in text
         assert "7 percent" in text
-    assert "You are agent Ada" in second
+    assert 'You are agent "Ada"' in second
 
 
 def test_a_notice_is_delivered_when_the_agent_made_a_later_call(project: Project):

@@ -297,7 +297,7 @@ def test_the_session_start_hook_names_the_decision(app: Application, id: str):
         row = tx.fetch_one("SELECT * FROM job_sessions WHERE id = :id", id=id)
     assert row is not None
     [line] = _render_own_jobs([row])
-    assert line.endswith("Step a: human:ada sent it back: Name the sources.")
+    assert line.endswith('Step "a": "human:ada" sent it back: "Name the sources."')
 
 
 # Notices
@@ -446,4 +446,4 @@ def test_a_person_who_aborts_a_session_notifies_its_agent(app: Application, id: 
 
     [(type, text)] = list_waiting_texts(app, id)
     assert type == "ended"
-    assert text == f"Job session {id} (chain/main) was aborted: Wrong job. Stop work on it."
+    assert text == f'Job session {id} ("chain/main") was aborted: Wrong job. Stop work on it.'

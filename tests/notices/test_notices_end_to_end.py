@@ -102,8 +102,8 @@ def test_the_answer_of_track_resolve_reaches_the_session_that_asked(session: Ses
     resource = session.server.request("resources/read", {"uri": uri})["result"]["contents"][0]["text"]
 
     assert "7 percent" in shown, "a person who looks does not take the answer away"
-    assert hook.startswith(f"Notice from {PERSON}, just now, task {task}:")
-    assert '> Answer to your question "Which rate?": 7 percent' in hook
+    assert f'Notice from "{PERSON}", just now, task {task}; act on it:' in hook
+    assert r'"Answer to your question \"Which rate?\": 7 percent"' in hook
     assert "notices" not in context
     [answer] = context["answers"]
     assert (answer["answer"], answer["by"], answer["question"]) == ("7 percent", PERSON, "Which rate?")
@@ -119,7 +119,7 @@ def test_a_notice_that_a_killed_server_carried_is_shown_when_the_session_starts_
     text = session.run_hook("session-start", build_event(source="resume"))
 
     assert list_types(answer["notices"]) == ["paused"]
-    assert 'Plan "Login" was paused: No budget. Do not start' in text
+    assert r"Plan \"Login\" was paused: No budget. Do not start" in text
     session.server = StdioServer(session.project, environment=session.environment)
     session.server.__enter__()
     again, hook = session.call("agent_heartbeat", agent_id=agent)
@@ -134,7 +134,7 @@ def test_a_command_that_releases_a_task_stops_its_holder(session: Session):
     hook = session.run_hook("tool-use", build_event(tool_name="Bash"))
     refused, _ = session.call("task_update_status", id=task, status="completed", outcome="Done.")
 
-    assert 'Your claim on task "design" was released: Bob does it. Stop work on it' in hook
+    assert r"Your claim on task \"design\" was released: Bob does it. Stop work on it" in hook
     assert refused["code"] == "NOT_ASSIGNED"
 
 

@@ -12,6 +12,7 @@ from mcp.types import ResourceTemplateReference
 
 from application import make_app
 from deepwork.call import Call
+from deepwork.foreign_text import FRAME
 from deepwork.server.application import Application
 from deepwork.server.prompts import PromptRenderer
 from deepwork.server.resources import PLAN_SUMMARY, SESSIONS, TRACKING_CONTEXT
@@ -65,8 +66,9 @@ def test_the_start_prompt_lists_the_ways_of_working_and_existing_work(app: Appli
 
     assert text.startswith("Work on this with deepwork:\n\nLet people log in.")
     assert all(way in text for way in ("Jobs, for work", "Plans, for work", "Tracking, for work"))
-    assert "- hello_review/greet:" in text
+    assert '- "hello_review/greet":' in text
     assert '"Login by SSO": 0 of 2 tasks done' in text
+    assert text.count(FRAME) == 1
 
 
 def test_the_resume_prompt_shows_the_open_work_of_the_agent(tmp_path: Path, location: str):
@@ -79,7 +81,7 @@ def test_the_resume_prompt_shows_the_open_work_of_the_agent(tmp_path: Path, loca
 
     assert "deepwork has no open work" in anyio.run(resumed, "")
     ada, task = project.start_task()
-    assert f"You are agent Ada ({ada})" in anyio.run(resumed, "")  # the only one of this caller
+    assert f'You are agent "Ada" ({ada})' in anyio.run(resumed, "")  # the only one of this caller
     bob = project.register_agent("Bob")
     assert task not in anyio.run(resumed, "")
     assert task not in anyio.run(resumed, bob)

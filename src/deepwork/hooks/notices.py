@@ -11,7 +11,7 @@ from deepwork.errors import StorageError
 from deepwork.hooks import failure_log
 from deepwork.hooks.context import HookContext, add_delivered
 from deepwork.hooks.identity import SessionRecord
-from deepwork.hooks.rendering import cut_to_budget, render_notice
+from deepwork.hooks.rendering import cut_to_budget, frame_texts, render_notice
 from deepwork.notices.models import Notice
 from deepwork.notices.store import NoticeStore
 
@@ -59,8 +59,8 @@ def _choose_fitting(notices: Sequence[Notice], now: int) -> list[Notice]:
     """Choose the first notices that fit the budget together; one alone is cut rather than left out."""
     chosen: list[Notice] = []
     for notice in notices:
-        text = "\n\n".join(render_notice(each, now) for each in (*chosen, notice))
-        if chosen and cut_to_budget(text) != text:
+        texts = [render_notice(each, now) for each in (*chosen, notice)]
+        if chosen and not frame_texts(texts).endswith(texts[-1]):
             break
         chosen.append(notice)
     return chosen

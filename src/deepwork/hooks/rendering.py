@@ -1,4 +1,7 @@
-"""Renders current work as short text for an agent that lost its context, with the next tool call to make."""
+"""Renders current work as short text for an agent that lost its context, with the next tool call to make.
+
+Whatever others wrote, names included, goes through `foreign_text`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database.engine import Row
+from deepwork.foreign_text import FRAME, close_quotes, quote, quote_line, quote_value, show_id
 from deepwork.overview.current_work_store import MOST_COUNTED
 from deepwork.timestamps import format_age
 
@@ -16,8 +20,8 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 2000
 """Token budget of one hook answer."""
-_MAX_LINE_LENGTH = 200
 _MAX_BODY_LENGTH = 1000
+_MAX_PATH_LENGTH = 4096
 
 
 def render_current_work(work: CurrentWork) -> str:
@@ -37,6 +41,12 @@ def render_current_work(work: CurrentWork) -> str:
     return cut_to_budget("\n".join(parts))
 
 
+def frame_texts(texts: Iterable[str]) -> str:
+    """Join the texts of one hook within the budget, and say what quotes mean; empty if there are none."""
+    joined = "\n\n".join(filter(None, texts))
+    return cut_to_budget(f"{FRAME}\n{joined}") if joined else ""
+
+
 def cut_to_budget(text: str) -> str:
     """Cut text that exceeds the token budget."""
     if len(text.encode()) <= MAX_TOKENS:  # a token has at least one byte
@@ -45,50 +55,45 @@ def cut_to_budget(text: str) -> str:
 
     if fits(text, MAX_TOKENS):
         return text
-    return text[: measure_head(text, MAX_TOKENS - 20)] + "\n… (cut; deepwork's tools return the rest)"
+    head = close_quotes(text[: measure_head(text, MAX_TOKENS - 20)])
+    return f"{head}\n… (cut; deepwork's tools return the rest)"
 
 
 def render_urgent_messages(messages: Iterable[Any], names: dict[str, str], now: int) -> str:
     """Render urgent messages, each with its sender and how to answer."""
-    notices = []
-    for message in messages:
-        sender = names.get(message.sender_id or "", message.sender_id) or "deepwork"
-        body = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
-        subject = f": {format_one_line(message.subject)}" if message.subject else ""
-        cut = " … (cut)" if len(body) > _MAX_BODY_LENGTH else ""
-        notices.append(
-            f"URGENT message {message.id} for you from {format_one_line(sender)}"
-            f" ({message.sender_id}), {format_age(message.created_at, now)}{subject}\n"
-            f"{_quote(body[:_MAX_BODY_LENGTH] + cut)}\n"
-            f'Mark it with message_mark_read(message_ids=["{message.id}"]); answer with message_send.'
-        )
-    return cut_to_budget("\n\n".join(notices))
+    return cut_to_budget("\n\n".join(_render_urgent_message(message, names, now) for message in messages))
+
+
+def _render_urgent_message(message: Any, names: dict[str, str], now: int) -> str:
+    sender = names.get(message.sender_id or "", message.sender_id) or "deepwork"
+    body = message.body if isinstance(message.body, str) else json.dumps(message.body, ensure_ascii=False)
+    subject = f", {quote_line(message.subject)}" if message.subject else ""
+    return (
+        f"URGENT message {show_id(message.id)} for you from {quote_line(sender)}"
+        f" ({show_id(message.sender_id)}), {format_age(message.created_at, now)}{subject}:\n"
+        f"{quote(body, _MAX_BODY_LENGTH)}\n"
+        f"Mark it with message_mark_read(message_ids=[{quote_line(message.id)}]); answer with message_send."
+    )
 
 
 def render_notice(notice: Notice, now: int) -> str:
     """Render what a person did, with what to do next where the text does not say it."""
-    task = f", task {notice.task_id}" if notice.task_id else ""
-    cut = " … (cut)" if len(notice.text) > _MAX_BODY_LENGTH else ""
+    task = f", task {show_id(notice.task_id)}" if notice.task_id else ""
     lines = [
-        f"Notice from {format_one_line(notice.by_whom)}, {format_age(notice.at, now)}{task}:",
-        _quote(notice.text[:_MAX_BODY_LENGTH] + cut),
+        f"Notice from {quote_line(notice.by_whom)}, {format_age(notice.at, now)}{task}; act on it:",
+        quote(notice.text, _MAX_BODY_LENGTH),
     ]
     if notice.type == "message":
-        marking = f'message_mark_read(message_ids=["{notice.about}"])'
+        marking = f"message_mark_read(message_ids=[{quote_line(notice.about)}])"
         lines.append(f"Mark it with {marking}; answer with message_send.")
     return "\n".join(lines)
-
-
-def _quote(body: str) -> str:
-    """Quote every line, so that a message cannot imitate text of deepwork."""
-    return "\n".join(f"> {line}" for line in body.splitlines())
 
 
 def render_offline_notice(agent_id: str, name: str) -> str:
     """Render the notice for an agent that counts as offline."""
     return (
-        f"Agent {format_one_line(name)} ({agent_id}) is offline: it was silent for too long. "
-        f'Call agent_heartbeat(agent_id="{agent_id}") to come back; it returns the lost claims.'
+        f"Agent {quote_line(name)} ({show_id(agent_id)}) is offline: it was silent for too long. "
+        f"Call agent_heartbeat(agent_id={quote_line(agent_id)}) to come back; it returns the lost claims."
     )
 
 
@@ -112,17 +117,11 @@ def parse_session_data(row: Row) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def format_one_line(text: Any, limit: int = _MAX_LINE_LENGTH) -> str:
-    """Collapse white space and shorten the text to one line."""
-    line = " ".join(str(text or "").split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def _render_identity(work: CurrentWork) -> Iterator[str]:
     if work.agents:
         yield f"You are agent {_format_agents(work.agents)}: use that id, do not register again."
     if work.possible_agents:
-        tasks = [f'{row["id"]} "{format_one_line(row["name"], 60)}"' for row in work.possibly_held]
+        tasks = [f"{show_id(row['id'])} {quote_line(row['name'], 60)}" for row in work.possibly_held]
         holding = f" and holds {', '.join(tasks)}" if tasks else ""
         yield (
             "If this is the conversation that acted as agent"
@@ -132,7 +131,7 @@ def _render_identity(work: CurrentWork) -> Iterator[str]:
 
 
 def _format_agents(agents: dict[str, str]) -> str:
-    return ", ".join(f"{format_one_line(name, 60)} ({id})" for id, name in agents.items())
+    return ", ".join(f"{quote_line(name, 60)} ({show_id(id)})" for id, name in agents.items())
 
 
 def _render_own_jobs(rows: Iterable[Row]) -> Iterator[str]:
@@ -141,11 +140,11 @@ def _render_own_jobs(rows: Iterable[Row]) -> Iterator[str]:
         progress = (data.get("step_progress") or {}).get(row["step_id"]) or {}
         waits = "its review sent it back: fix it" if progress.get("quality_attempts") else "do it"
         decided = "".join(f". {line}" for line in _list_decisions(data))
-        named = f'session_id="{row["id"]}"'
+        named = f"session_id={quote_line(row['id'])}"
         yield (
             f"Job session {_format_job_position(row, data)}; {waits}, then"
             f" call finished_step({named}). get_session({named}) returns the instructions and outputs."
-            f" Goal: {format_one_line(row['goal'])}{decided}"
+            f" Goal: {quote_line(row['goal'])}{decided}"
         )
 
 
@@ -161,8 +160,8 @@ def _list_decisions(data: dict[str, Any]) -> Iterator[str]:
     for each in data.get("decisions") or ():
         if not each.get("is_seen"):
             what = _DECISION_WORDS.get(each.get("decision"), "decided")
-            text = f": {format_one_line(each['text'])}" if each.get("text") else ""
-            yield f"Step {each.get('step_id')}: {each.get('by')} {what}{text}"
+            text = f": {quote_line(each['text'])}" if each.get("text") else ""
+            yield f"Step {quote_line(each.get('step_id'))}: {quote_line(each.get('by'))} {what}{text}"
 
 
 def _render_other_jobs(rows: Iterable[Row]) -> Iterator[str]:
@@ -172,14 +171,15 @@ def _render_other_jobs(rows: Iterable[Row]) -> Iterator[str]:
             "Open here, perhaps in another session: job session"
             f" {_format_job_position(row, data)}."
             " Continue it only if you are asked to:"
-            f' get_session(session_id="{row["id"]}") returns the instructions.'
-            f" Goal: {format_one_line(row['goal'])}"
+            f" get_session(session_id={quote_line(row['id'])}) returns the instructions."
+            f" Goal: {quote_line(row['goal'])}"
         )
 
 
 def _format_job_position(row: Row, data: dict[str, Any]) -> str:
     """Format a job session's id, workflow and current step."""
-    step = f"{row['id']}, {row['job_name']}/{row['workflow_name']}: at step {row['step_id']}"
+    job = quote_line(f"{row['job_name']}/{row['workflow_name']}")
+    step = f"{show_id(row['id'])}, {job}: at step {quote_line(row['step_id'])}"
     if isinstance(entries := data.get("entries"), list):
         step += f" ({int(data.get('current_entry_index') or 0) + 1} of {len(entries)})"
     return step
@@ -190,22 +190,24 @@ def _render_held_tasks(work: CurrentWork) -> Iterator[str]:
         yield _render_held_task(row)
         if place == 0 and work.context is not None:
             yield from _render_last_claim(work.context["current_task"].get("last_claim"))
-            context = json.dumps(work.context, ensure_ascii=False, separators=(",", ":"))
-            yield f"  Its context: {context}"
+            yield f"  Its context: {quote_value(work.context)}"
 
 
 def _render_held_task(row: Row) -> str:
     begin = "" if row["status"] in ("in_progress", "paused") else ', set it to "in_progress"'
     return (
-        f'You hold task {row["id"]} "{format_one_line(row["name"], 100)}" ({row["status"]}) of plan'
-        f' "{format_one_line(row["plan_name"], 100)}" ({row["workflow_id"]}), claim_epoch {row["epoch"]}:'
-        f" continue it{_format_place(row)}{begin}, record progress with checkpoint_add,"
-        " finish it with task_update_status, or give it up with task_release."
+        f"You hold task {show_id(row['id'])} {quote_line(row['name'], 100)} ({show_id(row['status'])})"
+        f" of plan {quote_line(row['plan_name'], 100)} ({show_id(row['workflow_id'])}),"
+        f" claim_epoch {row['epoch']}: continue it{_format_place(row)}{begin},"
+        " record progress with checkpoint_add, finish it with task_update_status,"
+        " or give it up with task_release."
     )
 
 
 def _format_place(row: Row) -> str:
-    return f" in {row['workspace_path']} on branch {row['branch']}" if row["workspace_path"] else ""
+    if not row["workspace_path"]:
+        return ""
+    return f" in {quote(row['workspace_path'], _MAX_PATH_LENGTH)} on branch {quote_line(row['branch'])}"
 
 
 def _render_last_claim(ended: dict[str, Any] | None) -> Iterator[str]:
@@ -213,20 +215,20 @@ def _render_last_claim(ended: dict[str, Any] | None) -> Iterator[str]:
     if not ended:
         return
     who = ended.get("agent_name") or ended.get("agent_id") or "another agent"
-    reason = f": {format_one_line(ended['reason'])}" if ended.get("reason") else ""
+    reason = f": {quote_line(ended['reason'])}" if ended.get("reason") else ""
     how = {"expired": "went silent and lost it", "failed": "reported that it failed"}.get(
         str(ended.get("ended")), "had it until it was released"
     )
-    by = f" by {ended['by']}" if ended.get("ended") == "released" and ended.get("by") else ""
-    yield f"  Before you, {format_one_line(who, 60)} {how}{by}{reason}."
+    by = f" by {quote_line(ended['by'])}" if ended.get("ended") == "released" and ended.get("by") else ""
+    yield f"  Before you, {quote_line(who, 60)} {how}{by}{reason}."
 
 
 def _format_lost_claims(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
-        name = f' "{format_one_line(row["name"], 100)}"' if row["name"] else ""
+        name = f" {quote_line(row['name'], 100)}" if row["name"] else ""
         yield (
-            f"Your claim on task {row['what']}{name} expired and another agent took it: stop work on it, and"
-            f' call agent_heartbeat(agent_id="{row["who"]}").'
+            f"Your claim on task {show_id(row['what'])}{name} expired and another agent took it:"
+            f" stop work on it, and call agent_heartbeat(agent_id={quote_line(row['who'])})."
         )
 
 
@@ -234,17 +236,17 @@ def _render_tracked_workflows(work: CurrentWork) -> Iterator[str]:
     for row in work.tracked:
         tasks = [task for task in work.tracked_tasks if task["workflow_id"] == row["id"]]
         named = "; ".join(
-            f'{task["id"]} "{format_one_line(task["name"], 60)}"'
-            + (f" by {format_one_line(task['agent_name'], 40)}" if task["agent_name"] else "")
+            f"{show_id(task['id'])} {quote_line(task['name'], 60)}"
+            + (f" by {quote_line(task['agent_name'], 40)}" if task["agent_name"] else "")
             for task in tasks
         )
         parts = 'include=["tasks","decisions","blockers"]'
         yield (
-            f'Tracked workflow {row["id"]} "{format_one_line(row["name"], 100)}":'
+            f"Tracked workflow {show_id(row['id'])} {quote_line(row['name'], 100)}:"
             f" phase {row['current_phase']} of {row['total_phases']},"
             f" changed {format_age(row['updated_at'], work.now)};"
             f" {'open tasks: ' + named if named else 'no open tasks'}."
-            f' get_context(workflow_id="{row["id"]}", {parts}) returns the rest.'
+            f" get_context(workflow_id={quote_line(row['id'])}, {parts}) returns the rest."
         )
 
 
@@ -254,10 +256,10 @@ def _render_plans(work: CurrentWork) -> Iterator[str]:
     for row in work.plans:
         if row["id"] not in mine:
             yield (
-                f'Plan {row["id"]} "{format_one_line(row["name"], 100)}": {_format_count(row["done"])} of'
+                f"Plan {show_id(row['id'])} {quote_line(row['name'], 100)}: {_format_count(row['done'])} of"
                 f" {_format_count(row['total'])} tasks done,"
                 f" changed {format_age(row['updated_at'], work.now)}."
-                f' workflow_next_tasks(workflow_id="{row["id"]}") lists the tasks to claim.'
+                f" workflow_next_tasks(workflow_id={quote_line(row['id'])}) lists the tasks to claim."
             )
 
 
@@ -268,4 +270,4 @@ def _format_count(number: int) -> str:
 def _render_unread(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
         urgent = f", {row['urgent']} urgent" if row["urgent"] else ""
-        yield f'{row["waiting"]} unread messages{urgent}: message_list(agent_id="{row["id"]}").'
+        yield f"{row['waiting']} unread messages{urgent}: message_list(agent_id={quote_line(row['id'])})."

@@ -21,7 +21,7 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
         possible_agents = resumable.agents if resumable else ()
         work = load_current_work(tx, get_project_scope(context.settings), record, possible_agents)
     texts = [_show_notices(context, store, record, resumable), rendering.render_current_work(work)]
-    text = rendering.cut_to_budget("\n\n".join(filter(None, texts)))
+    text = rendering.frame_texts(texts)
     return protocol.render_context(event.client, protocol.SESSION_START, text) if text else ""
 
 

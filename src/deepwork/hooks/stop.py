@@ -26,5 +26,5 @@ def handle_event(context: HookContext, store: ExistingStore) -> str:
         if news or not is_known:
             context.memory.save(add_delivered(after, names))
     reminder = "" if is_known else rendering.render_stop_reminder(job, held)
-    text = rendering.cut_to_budget("\n\n".join(filter(None, [news, reminder])))
+    text = rendering.frame_texts([news, reminder])
     return protocol.render_block(context.event.client, text) if text else ""

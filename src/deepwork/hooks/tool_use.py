@@ -118,7 +118,7 @@ def _deliver_once(
             shown[agent_id] = position
         if texts:
             context.memory.save(replace(add_delivered(record, list(fresh)), shown=shown))
-    return rendering.cut_to_budget("\n\n".join(texts))
+    return rendering.frame_texts(texts)
 
 
 def _has_news(store: ExistingStore, own: Sequence[Agent], record: SessionRecord) -> bool:

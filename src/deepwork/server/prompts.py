@@ -9,6 +9,7 @@ from typing import Any
 from deepwork.agents.store import AgentStore
 from deepwork.call import Call
 from deepwork.errors import InvalidInput
+from deepwork.foreign_text import FRAME, quote_line
 from deepwork.hooks import rendering
 from deepwork.hooks.current_work import get_project_scope, load_current_work
 from deepwork.hooks.identity import SessionRecord
@@ -108,9 +109,10 @@ class PromptRenderer:
             else "Ask me what to achieve, then use deepwork.",
             "Choose the way of working that fits, say in one sentence which and why, then begin:",
             "\n".join(self._list_ways()),
-            *self._list_jobs(call),
-            self._render_current_work(self._find_identity(None, call)),
         ]
+        found = [*self._list_jobs(call), self._render_current_work(self._find_identity(None, call))]
+        if any(found):
+            parts += [FRAME, *found]
         return "\n\n".join(filter(None, parts))
 
     def render_resume(self, arguments: Arguments, call: Call) -> str:
@@ -119,7 +121,7 @@ class PromptRenderer:
         if not text:
             return "deepwork has no open work. Ask me what to begin, or use the prompt deepwork_start."
         return (
-            f"Continue the open work.\n\n{text}\n\nSay in one sentence what you continue, then do it."
+            f"Continue the open work. {FRAME}\n\n{text}\n\nSay in one sentence what you continue, then do it."
             " If several items are open and none is yours, ask me which."
         )
 
@@ -145,7 +147,7 @@ class PromptRenderer:
             return
         found = invoke(self._app.database, spec, {}, call)["jobs"]
         lines = [
-            f"- {job['name']}/{workflow['name']}: {rendering.format_one_line(workflow['summary'], 120)}"
+            f"- {quote_line(job['name'] + '/' + workflow['name'])}: {quote_line(workflow['summary'], 120)}"
             for job in found
             for workflow in job["workflows"]
         ]

@@ -46,6 +46,8 @@ class Call:
     that repeats a call after a disconnect may have a new session."""
     scope: str = "admin"
     """What the caller may do; a caller that needs no token owns this machine."""
+    needs_person: bool = False
+    """Whether the call counts as a person's, as all over REST do, so that its caller must be one."""
     digest: str = ""
     """Hash of the arguments of a call with a key; only the same arguments get the stored answer."""
     is_wanted: Callable[[], bool] = field(default=lambda: True, compare=False)

@@ -35,9 +35,9 @@ def create_client(app: Application, token: str = TOKEN) -> TestClient:
     return client
 
 
-def create_token(app: Application, name: str, scope: str) -> str:
+def create_token(app: Application, name: str, scope: str, *, is_person: bool = False) -> str:
     """Create a named token with this scope."""
-    token: str = TokenTools(app.database).token_create(name, Scope(scope)).token
+    token: str = TokenTools(app.database).token_create(name, Scope(scope), is_person=is_person).token
     return token
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from access.make import list_entries
 from application import Clock, call_tool, list_events, make_app
 from dashboard.make import HOST, World, create_client, create_token, make_everything, read
 from deepwork.access import scopes
+from deepwork.dashboard.actions import SESSION_ACTIONS
 from deepwork.server.application import Application
 from deepwork.server.http.asgi import list_actions
 
@@ -148,26 +150,97 @@ def test_an_action_sent_twice_with_one_key_takes_effect_once(
     assert act(page, "message_send", "k" * 129, **message).status_code == 400
 
 
-@pytest.mark.parametrize("scope", ["read", "work", "admin"])
 @pytest.mark.parametrize("tool", ACTIONS)
-def test_each_action_needs_the_scope_of_its_tool(app: Application, tool: str, scope: str):
-    page = create_client(app, create_token(app, "bob", scope))
-
-    answer = act(page, tool)
+def test_each_action_needs_a_person_and_the_scope_of_its_tool(app: Application, tool: str):
+    read_only = act(create_client(app, create_token(app, "eve", "read")), tool)
+    person = act(create_client(app, create_token(app, "bob", "work", is_person=True)), tool)
 
     spec = {**app.registry, **app.person_actions}[tool]
-    needed = scopes.get_required_scope(spec.declaration, {})
-    assert needed == "work"
-    if scope == "read":
-        assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED")
-        assert 'scope="work"' in answer.headers["www-authenticate"]
-    else:  # it was allowed, and failed only because of its arguments
-        assert answer.json()["code"] != "UNAUTHORIZED"
-        assert answer.status_code in (400, 404, 409)
+    assert scopes.get_required_scope(spec.declaration, {}) == "work"
+    assert (read_only.status_code, read_only.json()["code"]) == (403, "UNAUTHORIZED")
+    assert 'scope="work"' in read_only.headers["www-authenticate"]
+    # It was allowed, and failed only because of its arguments.
+    assert person.json()["code"] != "UNAUTHORIZED"
+    assert person.status_code in (400, 404, 409)
+
+
+@pytest.mark.parametrize("scope", ["work", "admin"])
+def test_the_token_of_an_agent_cannot_act_as_a_person(world: World, app: Application, scope: str):
+    page = create_client(app, create_token(app, "agent", scope))
+    before = list_events(app)
+    calls = {
+        **{f"/actions/{tool}": {} for tool in ACTIONS},
+        **{f"/sessions/{world.job}/{verb}": {} for verb in SESSION_ACTIONS},
+        "/actions/resolve_issue": {"issue_id": world.blocker, "note": "Approved."},
+        "/actions/log_milestone": {"task_id": world.tasks["unsure"], "message": "x"},
+        "/actions/message_send": {"recipient_id": world.agent, "message_type": "query", "body": "x"},
+        f"/sessions/{world.job}/pass": {"comment": "Fine."},
+    }
+
+    for path, body in calls.items():
+        answer = page.post(f"/api/v1{path}", json=body)
+
+        assert (answer.status_code, answer.json()["code"]) == (403, "UNAUTHORIZED"), path
+        assert "person" in answer.json()["message"]
+        assert "--person" in answer.json()["suggestion"]
+
+    assert list_events(app) == before
+    assert read(page, "/me") == {"name": "agent", "scope": scope, "is_person": False, "actions": []}
+    refused = [entry for entry in list_entries(app) if entry.entry.outcome == "UNAUTHORIZED"]
+    assert len(refused) == len(calls)
+    assert {entry.entry.caller for entry in refused} == {"agent"}
+
+
+def test_a_browser_signed_in_with_the_token_of_an_agent_is_no_person(world: World, app: Application):
+    for name, is_person, status in (("agent", False, 403), ("anna", True, 200)):
+        page = create_client(app)
+        del page.headers["authorization"]
+        token = create_token(app, name, "work", is_person=is_person)
+        page.get("/", params={"token": token}, follow_redirects=False)
+
+        answer = page.post(
+            "/api/v1/actions/resolve_issue",
+            json={"issue_id": world.blocker, "note": "x"},
+            headers={"origin": f"http://{HOST}"},
+        )
+
+        assert answer.status_code == status, name
+    assert (
+        read(create_client(app), "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "human:anna"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "missing", "offered"),
+    [
+        ({"toolsets": "plans,agents"}, "resolve_issue", "task_update_status"),
+        ({"toolsets": "plans,agents"}, "pass_step", "task_update_status"),
+        ({"exclude_tools": "task_release"}, "task_release", "task_update_status"),
+        ({"exclude_tools": "finished_step"}, "grant_round", "task_update_status"),
+        ({"tools": "resolve_issue"}, "send_back_step", "resolve_issue"),
+    ],
+)
+def test_tools_that_the_server_leaves_out_are_no_actions_either(
+    tmp_path: Path, flags: dict[str, str], missing: str, offered: str
+):
+    app = make_app(tmp_path, "", **flags)
+    page = create_client(app)
+
+    refused = act(page, missing)
+
+    actions = read(page, "/me")["actions"]
+    described = read(page, "/openapi.json")["paths"]
+    assert (refused.status_code, "exclude_tools" in refused.json()["suggestion"]) == (404, True)
+    assert act(page, offered).status_code == 400, "it is called, and lacks its arguments"
+    assert missing not in actions
+    assert offered in actions
+    assert described["/api/v1/actions/{tool}"]["post"]["parameters"][0]["schema"]["enum"] == actions
+    assert ("/api/v1/sessions/{id}/{verb}" in described) == ("pass_step" in actions)
+    app.close()
 
 
 def test_overriding_rules_needs_a_larger_scope(world: World, app: Application):
-    page = create_client(app, create_token(app, "bob", "work"))
+    page = create_client(app, create_token(app, "bob", "work", is_person=True))
 
     answer = act(page, "workflow_update_status", id=world.plan, status="completed", force=True)
 
@@ -181,12 +254,12 @@ def test_overriding_rules_needs_a_larger_scope(world: World, app: Application):
 
 
 def test_a_person_acts_under_the_name_of_their_token(world: World, app: Application):
-    page = create_client(app, create_token(app, "bob", "work"))
+    page = create_client(app, create_token(app, "bob", "work", is_person=True))
 
     act(page, "resolve_issue", issue_id=world.blocker, note="x")
 
     assert read(page, "/blockers", state="resolved")["blockers"][0]["resolved_by"] == "human:bob"
-    assert read(page, "/me") == {"name": "bob", "scope": "work"}
+    assert read(page, "/me") == {"name": "bob", "scope": "work", "is_person": True, "actions": ACTIONS}
 
 
 def test_a_read_only_token_reads_everything(world: World, app: Application):

@@ -301,4 +301,5 @@ def test_the_status_has_the_duration_of_the_last_snapshot(app: Application, page
 
 
 def test_me_returns_the_name_and_scope_of_the_token(page: TestClient):
-    assert read(page, "/me") == {"name": "owner", "scope": "admin"}
+    me = read(page, "/me")
+    assert (me["name"], me["scope"], me["is_person"]) == ("owner", "admin", True)

@@ -64,8 +64,8 @@ def test_a_cross_site_request_is_refused(site: str):
 
 
 def test_the_token_of_the_owner_is_admitted():
-    assert verdict(headers=BEARER) == Admitted("owner")
-    assert verdict(headers={"authorization": f"bearer {TOKEN}"}) == Admitted("owner")
+    assert verdict(headers=BEARER) == Admitted("owner", is_person=True)
+    assert verdict(headers={"authorization": f"bearer {TOKEN}"}) == Admitted("owner", is_person=True)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,9 @@ def test_local_mcp_needs_no_token_unless_the_policy_requires_one():
     for path in ("/mcp", "/sse", "/messages/", "/mcp/x"):
         assert verdict(path=path, method="POST") == Admitted(None)
         assert status(path=path, method="POST", policy=STRICT) == 401
-        assert verdict(path=path, method="POST", policy=STRICT, headers=BEARER) == Admitted("owner")
+        assert verdict(path=path, method="POST", policy=STRICT, headers=BEARER) == Admitted(
+            "owner", is_person=True
+        )
 
 
 def test_health_needs_no_token():
@@ -97,14 +99,14 @@ def test_health_needs_no_token():
 
 
 def test_a_token_in_the_query_logs_in_only_at_the_root_path():
-    assert verdict(path="/", query_token=TOKEN) == Admitted("owner", logs_in=True)
+    assert verdict(path="/", query_token=TOKEN) == Admitted("owner", is_person=True, logs_in=True)
     assert status(path="/", query_token="x" * 32) == 401
     assert status(path="/api/v1/agents", query_token=TOKEN) == 401
     assert status(path="/", query_token=TOKEN, method="POST") == 401
 
 
 def test_a_valid_cookie_may_read():
-    assert verdict(headers=COOKIE) == Admitted("owner")
+    assert verdict(headers=COOKIE) == Admitted("owner", is_person=True)
     assert status(headers={"cookie": "deepwork=forged"}) == 401
     assert status(headers={"cookie": f"deepwork={TOKEN}"}) == 401
 

@@ -166,7 +166,7 @@ function Sidebar() {
         {me.value.name && (
           <p class="faint who" title={`scope: ${me.value.scope ?? "?"}`}>
             {me.value.name}
-            {me.value.scope === "read" ? " · read only" : ""}
+            {me.value.scope === "read" ? " · read only" : me.value.is_person === false ? " · not a person's token" : ""}
           </p>
         )}
       </div>

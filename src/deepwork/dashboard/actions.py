@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio.to_thread
@@ -20,7 +21,7 @@ InvokeTool = Callable[[str, Mapping[str, Any], Call], Awaitable[Any]]
 """Calls a tool by name with these arguments, on behalf of a call. The server provides it."""
 
 ListActions = Callable[[], list[str]]
-"""Returns the names of the tools that a person may call from the page."""
+"""Returns the names of the actions that this server offers to people."""
 
 SESSION_ACTIONS = {"pass": "pass_step", "send-back": "send_back_step", "grant-round": "grant_round"}
 """Paths under /api/v1/sessions/{id}, and the actions that they call."""
@@ -37,10 +38,7 @@ class ActionExecutor:
 
     async def execute(self, request: Request) -> Any:
         """Call the requested tool and return its answer."""
-        tool = request.path_params["tool"]
-        if tool not in (actions := self._list_actions()):
-            raise HttpError(404, f"Unknown action {tool[:60]!r}.", f"Use one of: {', '.join(actions)}.")
-        return await self._execute(request, tool, {})
+        return await self._execute(request, request.path_params["tool"], {})
 
     async def execute_on_session(self, request: Request) -> Any:
         """Decide about the step of a job session that is at its quality gate."""
@@ -60,15 +58,22 @@ class ActionExecutor:
     async def _execute(self, request: Request, tool: str, fixed: Mapping[str, Any]) -> Any:
         """Call a tool with the arguments in the body; those in the path are fixed."""
         require_method(request, "POST")
-        if self._is_read_only:
-            raise NotAllowed("This server is read-only.", suggestion="Start it without --read-only.")
-        call = build_call(request, tool)
+        self._require_offered(tool)
+        call = build_call(request, tool, needs_person=True)
         arguments = {**await _parse_body(request), **fixed}
         if tool == "message_send" and "sender_id" not in arguments:
             arguments = {**arguments, "sender_id": await self._find_or_register_sender(call)}
         elif tool == "log_milestone":
             arguments = _add_author(arguments, call.caller)
         return await self._invoke(tool, arguments, call)
+
+    def _require_offered(self, tool: str) -> None:
+        if self._is_read_only:
+            raise NotAllowed("This server is read-only.", suggestion="Start it without --read-only.")
+        if tool not in (actions := self._list_actions()):
+            known = f"Use one of: {', '.join(actions)}." if actions else "It offers none."
+            limits = "The server's settings toolsets, tools and exclude_tools limit them."
+            raise HttpError(404, f"This server has no action {tool[:60]!r}.", f"{known} {limits}")
 
     async def _find_or_register_sender(self, call: Call) -> str:
         """Return the agent that represents the person; register it with the first message.
@@ -77,22 +82,25 @@ class ActionExecutor:
         """
         if found := await anyio.to_thread.run_sync(people.find_agent_of, self._database, call.caller):
             return found
-        registering = Call(call.caller, "agent_register", None, call.account, call.scope)
+        registering = replace(call, tool="agent_register", key=None)
         answer = await self._invoke("agent_register", people.build_registration(call.caller), registering)
         id: str = answer["id"]
         return id
 
 
-def build_call(request: Request, tool: str) -> Call:
-    """Build the call context of a person, with the scope of their token."""
+def build_call(request: Request, tool: str, *, needs_person: bool = False) -> Call:
+    """Build the context of a call over REST: in a person's name if the token belongs to one."""
     principal = request.scope.get("deepwork.principal") or "local"
+    is_person = request.scope.get("deepwork.is_person", False)
     key = request.headers.get("idempotency-key")
     return Call(
-        f"{PERSON_PREFIX}{principal}",
+        f"{PERSON_PREFIX}{principal}" if is_person else principal,
         tool,
         None if key is None else check_key(key),
         principal,
         str(request.scope.get("deepwork.scope", "read")),
+        needs_person=needs_person,
+        carries_notices=False,
     )
 
 

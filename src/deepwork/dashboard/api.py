@@ -161,9 +161,12 @@ class RestApi:
         return _to_response(_TaggedBody(_to_json(found), f'W/"{found.events.last_seq}-{time.time_ns()}"'))
 
     async def _handle_me(self, request: Request) -> Response:
+        is_person = request.scope["deepwork.is_person"]
         me = Me(
             name=request.scope.get("deepwork.principal") or "local",
             scope=str(request.scope["deepwork.scope"]),
+            is_person=is_person,
+            actions=self._list_actions() if is_person else [],
         )
         return JSONResponse(me.model_dump(mode="json"))
 

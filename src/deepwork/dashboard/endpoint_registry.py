@@ -21,10 +21,12 @@ from deepwork.dashboard.health import Status
 
 
 class Me(RestAnswer):
-    """The caller's name and scope."""
+    """The caller's name and scope, whether it counts as a person, and the actions that it can call here."""
 
     name: str
     scope: str
+    is_person: bool
+    actions: list[str]
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -42,5 +44,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 TOOL_ENDPOINTS: tuple[ToolEndpoint, ...] = (task_details.DIFF, task_details.JOBS)
 SERVER_ENDPOINTS: dict[str, tuple[str, type[Any]]] = {
     "/api/v1/status": ("State of the server.", Status),
-    "/api/v1/me": ("Your name and scope.", Me),
+    "/api/v1/me": ("Your name, scope and actions.", Me),
 }

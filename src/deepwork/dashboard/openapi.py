@@ -21,7 +21,7 @@ _ACTION_ERROR_RESPONSES = {
     **{
         status: {"description": meaning}
         for status, meaning in {
-            "403": "the token's scope is too small",
+            "403": "the token is not a person's, or its scope is too small",
             "409": "not allowed in this state",
             "415": "not JSON",
         }.items()
@@ -54,8 +54,10 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
         for path, summary, query, answer in operations
     }
     paths["/api/v1/events"] = {"get": _EVENTS_OPERATION}
-    paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation(actions)}
-    paths["/api/v1/sessions/{id}/{verb}"] = {"post": _build_session_operation()}
+    if actions:
+        paths["/api/v1/actions/{tool}"] = {"post": _build_action_operation(actions)}
+    if verbs := [verb for verb, action in SESSION_ACTIONS.items() if action in actions]:
+        paths["/api/v1/sessions/{id}/{verb}"] = {"post": _build_session_operation(verbs)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "deepwork", "version": __version__},
@@ -70,12 +72,12 @@ def build_openapi(actions: list[str]) -> dict[str, Any]:
 
 def _build_action_operation(actions: list[str]) -> dict[str, Any]:
     tool = {"name": "tool", "in": "path", "required": True, "schema": {"enum": actions}}
-    summary = "Call a tool as a person; the body holds the tool's arguments."
+    summary = "Call a tool, with a person's token; the body holds the tool's arguments."
     return _build_post_operation(summary, [tool], {"type": "object"})
 
 
-def _build_session_operation() -> dict[str, Any]:
-    verb = {"name": "verb", "in": "path", "required": True, "schema": {"enum": list(SESSION_ACTIONS)}}
+def _build_session_operation(verbs: list[str]) -> dict[str, Any]:
+    verb = {"name": "verb", "in": "path", "required": True, "schema": {"enum": verbs}}
     words = ("comment", "text", "step_id")
     body = {"type": "object", "properties": {name: {"type": "string"} for name in words}}
     summary = (

@@ -67,6 +67,17 @@ def require_scope(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> None:
         )
 
 
+def require_person(call: Call) -> None:
+    """Raise if the call counts as a person's, and its token does not belong to a person."""
+    if call.needs_person and not is_person(call.caller):
+        raise NotAllowed(
+            "Only a person can do this, and this token is not a person's.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Sign in with the server's own token, or with one that `deepwork tokens create NAME "
+            "--person` made. Agents call tools over MCP.",
+        )
+
+
 def require_own_agent(database: Database, spec: ToolSpec, arguments: Mapping[str, Any], call: Call) -> None:
     """Raise if the call acts for an agent that another token registered."""
     # A person may release any agent's task from the dashboard; the audit record says that it was a person.
@@ -95,6 +106,7 @@ def _invoke_read_only(spec: ToolSpec, given: Mapping[str, Any], call: Call) -> A
 def _invoke_changing(
     database: Database, spec: ToolSpec, given: Mapping[str, Any], call: Call, record: AuditRecord
 ) -> Any:
+    require_person(call)
     require_scope(spec, given, call)
     arguments = spec.validate_arguments(given)
     require_own_agent(database, spec, arguments, call)

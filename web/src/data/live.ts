@@ -13,7 +13,9 @@ export const nextTry = signal(0);
 export const lastReceived = signal(Date.now());
 /** The delivery time of the last event, in milliseconds. */
 export const lag = signal<number | null>(null);
-export const me = signal<{ name?: string; scope?: string }>({});
+/** The caller, and the actions that the server offers to it. */
+export type Me = { name?: string; scope?: string; is_person?: boolean; actions?: string[] };
+export const me = signal<Me>({});
 
 export const eventBuffer = new EventBuffer();
 
@@ -53,7 +55,7 @@ export function reconnectNow(): void {
 
 async function connect(): Promise<void> {
   try {
-    const who = await read<{ name?: string; scope?: string }>("/me");
+    const who = await read<Me>("/me");
     me.value = who.data;
     // The first time, start at the newest event: every page loads a state that includes it.
     if (eventBuffer.last === 0) eventBuffer.restart((await read("/runs?limit=1")).seq);

@@ -11,18 +11,20 @@ import { humanize } from "./parts";
 const HARMFUL = new Set(["abandon_task", "abort_workflow"]);
 
 export function Actions({ actions, onDone }: { actions: Action[] | undefined; onDone?: () => void }) {
-  if (!actions?.length) return null;
-  const isReader = me.value.scope === "read";
+  // What the token may not do, or the server does not offer, is not shown.
+  const offered = me.value.actions ?? [];
+  const shown = actions?.filter((action) => offered.includes(action.tool)) ?? [];
+  if (!shown.length) return null;
   return (
     <div class="actions">
-      {actions.map((action) => (
-        <ActionButton action={action} onDone={onDone} isOff={isReader} />
+      {shown.map((action) => (
+        <ActionButton action={action} onDone={onDone} />
       ))}
     </div>
   );
 }
 
-function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () => void; isOff: boolean }) {
+function ActionButton({ action, onDone }: { action: Action; onDone?: () => void }) {
   const [isOpen, setOpen] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState("");
@@ -54,8 +56,7 @@ function ActionButton({ action, onDone, isOff }: { action: Action; onDone?: () =
       <button
         type="button"
         class={HARMFUL.has(action.tool) ? "button danger" : "button"}
-        disabled={isBusy || isOff}
-        title={isOff ? "Your token is read-only." : undefined}
+        disabled={isBusy}
         onClick={() => (mustAsk ? setOpen(true) : void execute({}))}
       >
         {action.label}

@@ -31,8 +31,12 @@ from deepwork.server.http.metrics import MetricsEndpoint, RefusalCounterMiddlewa
 from deepwork.server.http.policy import AccessPolicy, is_mcp_path
 from deepwork.server.invocation import error_to_dict
 from deepwork.server.threads import invoke_in_thread
+from deepwork.server.toolsets import select_tools
 
 McpApp = StreamableHttp | SseTransport
+
+GATED_TOOL = "finished_step"
+"""What only people can do is about the quality gate of this tool, so a server without it does not offer it."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +104,10 @@ def create_mcp_app(app: Application, handler: MessageHandler) -> McpApp:
 
 
 def list_actions(app: Application) -> list[str]:
-    """List the tools that declare themselves as actions for people, and what only people can do."""
-    tools = [name for name, spec in app.registry.items() if spec.declaration.for_people]
-    return sorted([*tools, *app.person_actions])
+    """List the selected tools that declare themselves as actions for people, and what only people can do."""
+    selected = select_tools(app.registry, app.settings)
+    tools = [name for name, spec in selected.items() if spec.declaration.for_people]
+    return sorted([*tools, *(app.person_actions if GATED_TOOL in selected else ())])
 
 
 def build_tool_invoker(app: Application) -> InvokeTool:

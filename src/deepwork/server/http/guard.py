@@ -91,6 +91,7 @@ class Guard:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, admitted: Admitted) -> None:
         scope["deepwork.principal"], scope["deepwork.scope"] = admitted.principal, admitted.scope
+        scope["deepwork.is_person"] = admitted.is_person
         # An MCP session belongs to the token that opened it.
         scope["deepwork.owner"] = admitted.token_id or admitted.principal
         if admitted.token_id is None:

@@ -65,6 +65,11 @@ class Admitted:
     scope: Scope = Scope.ADMIN
     """Requests without a token come from this machine's owner."""
     token_id: str | None = None
+    is_person: bool = False
+    """Whether it counts as a person's: with the owner's token, or one made for a person."""
+
+
+_OWNER_ADMITTED = Admitted(OWNER, is_person=True)
 
 
 @dataclass(frozen=True)
@@ -161,19 +166,19 @@ def _authenticate(
     # Browsers send cookies with requests of any site, so a change must come from our own page.
     if _changes_state(request) and "origin" not in request.headers:
         return Refused(403, "Requests with a cookie must come from this server's own pages.")
-    return _admit_token_holder(token) if token else Admitted(OWNER)
+    return _admit_token_holder(token) if token else _OWNER_ADMITTED
 
 
 def _match_token(text: str, policy: AccessPolicy, token: Token | None) -> Admitted | None:
     if _equals_securely(text, policy.token):
-        return Admitted(OWNER)
+        return _OWNER_ADMITTED
     parts = rules.parse_token(text)
     is_right = rules.matches_secret(parts[1] if parts else "", token.digest if token else None)
     return _admit_token_holder(token) if token and is_right else None
 
 
 def _admit_token_holder(token: Token) -> Admitted:
-    return Admitted(token.name, scope=token.scope, token_id=token.id)
+    return Admitted(token.name, scope=token.scope, token_id=token.id, is_person=token.is_person)
 
 
 def _check_scope(request: RequestInfo, holder: Admitted) -> Refused | None:

@@ -574,6 +574,40 @@ def test_a_change_that_a_process_failed_to_publish_is_published_by_the_next_one(
     assert list_event_types(app) == ["session:started", "session:updated", "session:updated"]
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_repeated_call_publishes_what_the_killed_process_did_not(
+    root: Path, app: Application, monkeypatch: pytest.MonkeyPatch, is_last: bool
+):
+    id = start_job(app)
+    steps = ["a.md", "b.md", "c.md"] if is_last else ["a.md"]
+    for name in steps[:-1]:
+        finish_step(app, name)
+    with monkeypatch.context() as dying:
+        dying.setattr(app.sessions, "_publish", lambda *_: None)
+        first = finish_step(app, steps[-1], key="k", session_id=id)
+
+    again = finish_step(app, steps[-1], key="k", session_id=id)
+
+    assert again == first
+    assert read_rows(app)[id] == (("completed", 4) if is_last else ("active", 2))
+    assert list_event_types(app)[-1] == ("session:completed" if is_last else "session:updated")
+
+
+def test_the_end_that_a_killed_process_did_not_publish_is_published_by_the_next_call(
+    root: Path, app: Application, monkeypatch: pytest.MonkeyPatch
+):
+    id = start_job(app)
+    with monkeypatch.context() as dying:
+        dying.setattr(app.sessions, "_publish", lambda *_: None)
+        call_job_tool(app, "abort_workflow", explanation="x")
+
+    with pytest.raises(StateError):
+        finish_step(app, "a.md", session_id=id)
+
+    assert read_rows(app)[id] == ("aborted", 2)
+    assert list_event_types(app) == ["session:started", "session:aborted"]
+
+
 def test_sessions_work_without_a_usable_database(root: Path):
     (root / "deepwork.db").write_bytes(b"no database at all" * 1000)
     app = open_app(root)

@@ -29,6 +29,8 @@ PERSON_WAIT_SECONDS = 3.0
 _FILE_ONLY_FIELDS = frozenset({"last_answers", "owner", "created_seq"})
 """Fields that stay in the session's file and are never shown."""
 
+_EVENT_OF_STATUS = {"completed": SessionEvent.COMPLETED, "aborted": SessionEvent.ABORTED}
+
 Answer = TypeVar("Answer", bound=JobAnswer)
 
 
@@ -95,6 +97,11 @@ class StateManager:
 
     def open(self, session: Session) -> Session:
         """Return the session if it is active, else raise; call this while holding its lock."""
+        self._publish_if_behind(session)
+        self._require_active(session)
+        return session
+
+    def _require_active(self, session: Session) -> None:
         if not session.is_active:
             # Another caller ended it. Report that once, and continue with the session below on the stack.
             self._remove(session.session_id)
@@ -104,8 +111,6 @@ class StateManager:
                 suggestion="Call {tool:get_session} for your current session, or start one with "
                 "{tool:start_workflow}.",
             )
-        self._publish_if_behind(session)
-        return session
 
     def has_no_other_owner(self, session: Session) -> bool:
         """Whether the session is this process's, or that of one that has exited."""
@@ -128,7 +133,7 @@ class StateManager:
         with self._files.lock_creation():
             id = _derive_id_from_key() or self._generate_id()
             if self._files.exists(id):
-                _raise_if_answered(self._files.load(id))
+                self._raise_if_answered(self._files.load(id))
                 raise build_key_reused_error(current_call())
             change = create(id)
             session = replace(change.session, created_seq=self._files.allocate_sequence())
@@ -155,9 +160,9 @@ class StateManager:
         with self._files.lock(id):
             require_wanted()
             session = self.load(id)
-            _raise_if_answered(session)
+            self._raise_if_answered(session)
             if session.is_active or not accepts_ended(session):
-                self.open(session)
+                self._require_active(session)
             if is_orphan and not process_identity.has_exited(session.owner):
                 raise _build_no_session_error(self._list_active())
             own = replace(session, caller=call.caller, owner=self._owner) if adopts else session
@@ -174,7 +179,7 @@ class StateManager:
         self.load(session_id)  # an unknown id gets no lock file
         with self._files.lock(session_id, _create_wait_limit(session_id)):
             session = self.load(session_id)
-            _raise_if_answered(session)
+            self._raise_if_answered(session)
             change = apply(session)
             self._save_change(change)
             return change.answer
@@ -196,6 +201,26 @@ class StateManager:
             self.save(recorded, event, stays_on_stack=change.stays_on_stack)
         elif change.event is not None:
             self.save(change.session, change.event, stays_on_stack=change.stays_on_stack)
+
+    def _raise_if_answered(self, session: Session) -> None:
+        """Raise the stored answer, or an error, if this call repeats the idempotency key of an earlier one.
+
+        The process that answered it may have died before it published the change.
+        """
+        self._publish_if_behind(session)
+        call = current_call()
+        last = session.last_answers.get(call.tool)
+        if call.key is None or last is None or not last.has(call.key):
+            return
+        if call.key in last.before:
+            raise NotAllowed(
+                f"The call of {call.tool} with key {call.key!r} was already executed; "
+                "the session has moved on since.",
+                suggestion="Call {tool:get_session} for its current state; use a new key for each new call.",
+            )
+        if call.digest != last.digest:
+            raise build_key_reused_error(call)
+        raise AlreadyAnswered(last.answer)
 
     def _generate_id(self) -> str:
         """Generate an id that no session of this project has."""
@@ -246,7 +271,7 @@ class StateManager:
             log.warning("Cannot look up session %s in the database: %s", session.session_id, error)
             return
         if behind:
-            self._publish(session, SessionEvent.UPDATED)
+            self._publish(session, _EVENT_OF_STATUS.get(session.status, SessionEvent.UPDATED))
 
     def _publish(self, session: Session, event: SessionEvent) -> None:
         # The file is authoritative: while the database is unavailable, work continues and events are delayed.
@@ -272,23 +297,6 @@ def _create_wait_limit(session_id: str) -> Callable[[], None]:
             )
 
     return check
-
-
-def _raise_if_answered(session: Session) -> None:
-    """Raise the stored answer, or an error, if this call repeats the idempotency key of an earlier one."""
-    call = current_call()
-    last = session.last_answers.get(call.tool)
-    if call.key is None or last is None or not last.has(call.key):
-        return
-    if call.key in last.before:
-        raise NotAllowed(
-            f"The call of {call.tool} with key {call.key!r} was already executed; "
-            "the session has moved on since.",
-            suggestion="Call {tool:get_session} for its current state; use a new key for each new call.",
-        )
-    if call.digest != last.digest:
-        raise build_key_reused_error(call)
-    raise AlreadyAnswered(last.answer)
 
 
 def _record_answer(session: Session, answer: JobAnswer) -> Session:

@@ -32,8 +32,8 @@ flaky: $(READY) $(AXE) $(CONFORMANCE) ## Run all tests three times under varied 
 bench: $(READY) ## Measure speed relative to floors in the same run; ARGS="--only calls" for some, --strict, --save.
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
-chaos: $(READY) ## Run the stress tests of claims at full size, with killed and paused agents: takes hours.
-	@DEEPWORK_CHAOS=long $(BIN)/python -m pytest tests/chaos/test_chaos_claims.py tests/chaos/test_chaos_team.py tests/chaos/test_chaos_restart.py --timeout=0 $(ARGS)
+chaos: $(READY) ## Kill, restart, crowd and fuzz at full size, in recorded batches; ARGS="--only claims-sqlite --minutes 10" for some.
+	@$(BIN)/python -P tests/reliability/run.py $(ARGS)
 
 check: $(READY) ## Run the static checks: style, types, architecture.
 	$(BIN)/ruff check
@@ -57,8 +57,8 @@ build/clients/.ready:
 	@cd build/clients/node_modules/opencode-ai && node postinstall.mjs
 	@touch $@
 
-soak: $(READY) ## Send events to a page with 10,000 tasks for ten minutes.
-	@DEEPWORK_SOAK_MINUTES=10 $(BIN)/python -m pytest tests/e2e/test_budget.py -k busy -s $(ARGS)
+soak: $(READY) ## Send 200 events a second to a page with 10,000 tasks for ten minutes; needs chromium.
+	@$(BIN)/python -P tests/reliability/run.py --only soak $(ARGS)
 
 web: web/node_modules/.ready ## Test and build the dashboard's page, which is in git; needs Node 20.19 or newer.
 	@cd web && npm test && npm run build

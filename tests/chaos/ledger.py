@@ -76,19 +76,39 @@ def read_entries(path: Path) -> list[Entry]:
 
 def find_faults(entries: Iterable[Entry], effects: Iterable[str], *, acknowledged: float = 0.5) -> list[str]:
     """List lost, duplicate and unintended effects of a store, one message each."""
-    entries, found = list(entries), Counter(effects)
-    meant = {entry.effect for entry in entries}
-    acks = sum(entry.is_acknowledged for entry in entries)
-    lost = [entry.effect for entry in entries if entry.is_acknowledged and not found[entry.effect]]
-    doubled = [effect for effect, count in found.items() if count > 1]
-    # A run in which most calls failed loses nothing, but proves nothing either.
-    idle = [] if acks >= acknowledged * len(entries) and acks else [f"{acks} of {len(entries)} calls"]
+    entries, effects = list(entries), list(effects)
     return [
-        *(f"was acknowledged but is missing: {effect}" for effect in lost),
-        *(f"exists {found[effect]} times: {effect}" for effect in doubled),
-        *(f"exists but was not intended: {effect}" for effect in found if effect not in meant),
-        *(f"too few were acknowledged to prove anything: {count}" for count in idle),
+        *find_lost(entries, effects),
+        *find_doubled(entries, effects),
+        *find_idleness(entries, acknowledged),
     ]
+
+
+def find_lost(entries: Iterable[Entry], effects: Iterable[str]) -> list[str]:
+    """List acknowledged calls whose effect is missing."""
+    found = set(effects)
+    return [
+        f"was acknowledged but is missing: {entry.effect}"
+        for entry in entries
+        if entry.is_acknowledged and entry.effect not in found
+    ]
+
+
+def find_doubled(entries: Iterable[Entry], effects: Iterable[str]) -> list[str]:
+    """List effects that exist more than once, or that nobody intended."""
+    found, meant = Counter(effects), {entry.effect for entry in entries}
+    return [
+        *(f"exists {count} times: {effect}" for effect, count in found.items() if count > 1),
+        *(f"exists but was not intended: {effect}" for effect in found if effect not in meant),
+    ]
+
+
+def find_idleness(entries: list[Entry], acknowledged: float) -> list[str]:
+    """Report a run in which most calls failed: it loses nothing, but proves nothing either."""
+    acks = sum(entry.is_acknowledged for entry in entries)
+    if acks and acks >= acknowledged * len(entries):
+        return []
+    return [f"too few were acknowledged to prove anything: {acks} of {len(entries)} calls"]
 
 
 def _read_lines(path: Path) -> Iterable[dict[str, Any]]:

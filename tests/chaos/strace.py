@@ -15,6 +15,11 @@ from chaos.workers import Outcome, Worker
 CHANGES = "pwrite64,fsync,fdatasync,ftruncate,unlink,rename"
 """The system calls that change files: between them a file can be half written."""
 
+WRITES = (
+    f"{CHANGES},write,writev,pwritev,renameat,renameat2,unlinkat,link,linkat,mkdir,mkdirat,rmdir,fallocate"
+)
+"""All system calls that write: to files, folders, and to the caller."""
+
 _CALL = re.compile(r"^\d+\s+(\w+)\(")
 
 
@@ -37,9 +42,9 @@ def attach(process: int, trace: Path, *options: str) -> Iterator[None]:
         strace.communicate(timeout=120)
 
 
-def count_changes(worker: Worker, trace: Path) -> Counter[str]:
+def count_changes(worker: Worker, trace: Path, calls: str = CHANGES) -> Counter[str]:
     """Start a waiting worker; count its system calls that change files."""
-    outcome = _run_traced(worker, trace, f"trace={CHANGES}")
+    outcome = _run_traced(worker, trace, f"trace={calls}")
     assert outcome.is_well, outcome
     return Counter(found[1] for line in trace.read_text().splitlines() if (found := _CALL.match(line)))
 

@@ -17,6 +17,7 @@ from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
 from deepwork.events.log import Event
 from deepwork.server.application import Application
+from reliability.result import Result
 
 CROWD = "claude_code"
 CROWD_SIZE = 20
@@ -79,22 +80,32 @@ class Storm:
 
     def find_faults(self, app: Application) -> list[str]:
         """List effects and events that are lost, duplicate, unintended or out of order."""
+        result = Result()
+        self.check(result, app)
+        return result.faults
+
+    def check(self, result: Result, app: Application) -> None:
+        """Compare what the clients were told with the store, and with what the followers saw."""
         log = [event for event in app.feed.iterate_stored(0) if isinstance(event, Event)]
         for follower in self.followers:
             follower.wait_for(log[-1].seq)
             follower.close()
-        cries = Counter(_get_cry(event) for event in log if _is_cry(event))
-        meant = Counter(
-            (cry, each) for crier in self.criers for cry in crier.cries for each in self.crowd[1:]
-        )
-        entries = [entry for scribe in self.scribes for entry in scribe.ledger.entries]
+        entries = [*self._met, *(entry for scribe in self.scribes for entry in scribe.ledger.entries)]
         found = [_format_effect(event) for event in log if not _is_cry(event)]
-        return [
-            *ledger.find_faults([*self._met, *entries], found, acknowledged=1.0),
-            *(f"cry {cry} came {cries[cry]} times" for cry in cries.keys() | meant.keys() if cries[cry] != meant[cry]),
-            *(["events or inboxes have gaps"] if not effects.is_without_gaps(app) else []),
-            *(f"a follower saw {wrong}" for each in self.followers for wrong in _compare_stream(each, log)),
-        ]  # fmt: skip
+        result.report("lost", ledger.find_lost(entries, found))
+        result.report("doubled", ledger.find_doubled(entries, found))
+        result.faults += ledger.find_idleness(entries, 1.0)
+        self._check_cries(result, Counter(_get_cry(event) for event in log if _is_cry(event)))
+        result.report("damaged", [] if effects.is_without_gaps(app) else ["events or inboxes have gaps"])
+        wrong = [difference for each in self.followers for difference in _compare_stream(each, log)]
+        result.report("lost", [f"a follower saw {difference}" for difference in wrong])
+
+    def _check_cries(self, result: Result, cries: Counter[tuple[str, str]]) -> None:
+        meant = {(cry, each) for crier in self.criers for cry in crier.cries for each in self.crowd[1:]}
+        result.report("lost", [f"cry {cry} never came" for cry in meant if not cries[cry]])
+        result.report(
+            "doubled", [f"cry {cry} came {n} times" for cry, n in cries.items() if n > 1 or cry not in meant]
+        )
 
     def _register_crowd(self, team: Team, folder: Path) -> tuple[list[str], list[ledger.Entry]]:
         """Register agents that both hosts write to; the first one broadcasts."""

@@ -57,6 +57,8 @@ class McpConnection:
         self._held: AsyncExitStack | None = None
         self._client: Client[Any] | None = None
         self.cuts: Counter[str] = Counter()
+        self.repeated: set[str] = set()
+        """The keys of calls that were sent more than once."""
 
     def call(self, tool: str, arguments: dict[str, Any], key: str | None = None) -> Any:
         """Call a tool; errors of the server raise `Refused`, other failures raise what the client raises."""
@@ -72,11 +74,13 @@ class McpConnection:
                 if refused.error["code"] != "STORAGE_ERROR" or not refused.error["recoverable"]:
                     raise
                 self.cuts[refused.error["message"]] += 1
+                self.repeated.add(key)
                 time.sleep(0.02)
             except TimeoutError:
                 raise AssertionError(f"{tool} hangs") from None
             except Exception as error:  # noqa: BLE001 - the server was killed; clients raise many kinds of errors then
                 self.cuts[type(error).__name__] += 1
+                self.repeated.add(key)
                 self._loop.run_until_complete(self._hang_up())
                 wait_for_port(self._server)
 
@@ -128,6 +132,7 @@ class Member:
     def __init__(self, server: TeamServer) -> None:
         self.server = server
         self.cuts: Counter[str] = Counter()
+        self.repeated: set[str] = set()
         self.done = 0
         self._fault: BaseException | None = None
         self._thread = server.host.thread(self._begin)
@@ -143,7 +148,7 @@ class Member:
 
     def _begin(self) -> None:
         client = McpConnection(self.server)
-        self.cuts = client.cuts
+        self.cuts, self.repeated = client.cuts, client.repeated
         try:
             self.work(client)
         except BaseException as error:  # noqa: BLE001 - raised by `finish`

@@ -15,46 +15,26 @@ from pathlib import Path
 import pytest
 
 from application import call_tool, skip_or_fail
-from chaos.claimer import scale
-from chaos.team import Storm, Team, assemble_team
+from chaos.team import Team
 from chaos.team_hosts import Network
 from chaos.team_members import Follower, McpConnection, Refused
 from chaos.team_postgres import TeamPostgres
 from chaos.team_servers import TeamServer
 from deepwork.server.application import Application
+from reliability.restarts import restart_often
 
 PATIENCE = 120
 SILENCE = "tcp_user_timeout=1000&keepalives_idle=1&keepalives_interval=1&keepalives_count=2&connect_timeout=2"
 
-pytestmark = pytest.mark.timeout(0 if os.environ.get("DEEPWORK_CHAOS") else 900)
-
 
 def test_restarts_of_the_database_under_load_lose_and_duplicate_nothing(
-    network: Network,
-    team_postgres: TeamPostgres,
-    tmp_path: Path,
-    open_app: Callable[[str], Application],
-    seed: int,
+    network: Network, team_postgres: TeamPostgres, tmp_path: Path, seed: int
 ):
-    restarts = scale(5, 50)
-    starts = {team_postgres.started_at()}
+    result = restart_often(network, team_postgres, tmp_path, restarts=5, writes=60, broadcasts=10, seed=seed)
 
-    def restart() -> None:
-        team_postgres.restart()
-        starts.add(team_postgres.started_at())
-
-    with assemble_team(network, team_postgres, tmp_path) as team:
-        storm = Storm(team, tmp_path, writes=scale(60, 600), cries=scale(10, 450), seed=seed)
-
-        storm.break_often(restarts, restart)
-        storm.finish()
-
-        # `finish` raises for every refusal but one: the database was unavailable.
-        print({message: count for member in storm.members for message, count in member.cuts.items()})
-        assert len(starts) == restarts + 1
-        assert storm.find_faults(open_app(team_postgres.local_url)) == []
-        assert "INTERNAL_ERROR" not in team.left.log() + team.right.log()
-        assert "Traceback" not in team.left.log() + team.right.log()
+    assert result.faults == []
+    assert result.counts["restarts"] == 5
+    assert result.counts["calls"] == 4 * 60 + 2 * 10
 
 
 def test_a_server_started_before_its_database_works_once_that_is_up(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from chaos.claimer import scale
 from chaos.team import Storm, Team, assemble_team
 from chaos.team_hosts import Network
 from chaos.team_members import Claimer, Follower, Refused
@@ -20,8 +18,6 @@ from deepwork.server.application import Application
 
 LEASE_SECONDS = 4
 PATIENCE = 120
-
-pytestmark = pytest.mark.timeout(0 if os.environ.get("DEEPWORK_CHAOS") else 900)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +30,7 @@ def team(
 
 
 def test_tasks_are_each_done_once_by_agents_of_two_hosts(team: Team):
-    count, kills = scale(40, 500), scale(0, 5)
+    count = 40
     plan = team.call(
         team.left, "workflow_create", name="storm", source_type="prompt", source_content="x",
         max_parallel_tasks=1000,
@@ -48,10 +44,6 @@ def test_tasks_are_each_done_once_by_agents_of_two_hosts(team: Team):
         for place in "ab"
         for server in team.servers
     ]
-    for kill in range(kills):
-        while sum(claimer.done for claimer in claimers) < count * kill // kills:
-            time.sleep(0.01)
-        team.left.kill_and_start()
     for claimer in claimers:
         claimer.finish()
 
@@ -111,9 +103,9 @@ def test_no_event_is_lost_or_duplicated_while_one_of_two_servers_is_killed(
     open_app: Callable[[str], Application],
     seed: int,
 ):
-    kills = scale(5, 20)
+    kills = 5
     with assemble_team(network, team_postgres, tmp_path) as team:
-        storm = Storm(team, tmp_path, writes=scale(50, 500), cries=scale(45, 450), seed=seed)
+        storm = Storm(team, tmp_path, writes=50, cries=45, seed=seed)
 
         cut, spared = storm.followers
         connections = iter(range(1, kills + 1))
@@ -128,6 +120,6 @@ def test_no_event_is_lost_or_duplicated_while_one_of_two_servers_is_killed(
 
         app = open_app(team_postgres.local_url)
         assert storm.find_faults(app) == []
-        assert app.feed.get_last_seq() >= scale(2_000, 20_000)
+        assert app.feed.get_last_seq() >= 2_000
         assert cut.cuts >= kills, "the kills were not noticed"
         assert spared.cuts == 0, "a follower of the running server was disconnected"

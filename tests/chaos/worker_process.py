@@ -7,10 +7,13 @@ its pid, waits for the signal to go, and prints its outcome as one line.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import random
 import resource
+import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,6 +32,7 @@ from deepwork.events.log import Event
 from deepwork.server.application import Application
 
 A_DAY = 86_400
+_PR_SET_PDEATHSIG = 1
 
 
 @contextlib.contextmanager
@@ -67,6 +71,13 @@ def write(
             writer.write()
     kept.close()
     return len(kept.entries)
+
+
+def call_once(project: str, tool: str, key: str, arguments: dict[str, Any]) -> Any:
+    """Call a tool with a key, in a project with its own store."""
+    root = Path(project)
+    app = make_app(root, str(root / "deepwork.db"), lease_seconds=A_DAY, git_branch="off")
+    return call_tool(app, tool, key, **arguments)
 
 
 def emit(location: str, name: str, count: int, seed: int) -> int:
@@ -158,11 +169,23 @@ def _everything_in_all_inboxes(app: Application) -> list[Any]:
 
 ORDERS: dict[str, Callable[..., Any]] = {
     order.__name__: order
-    for order in (register, prepare, write, emit, follow, look, outgrow, claim_all, hold_and_finish)
+    for order in (
+        register,
+        prepare,
+        write,
+        call_once,
+        emit,
+        follow,
+        look,
+        outgrow,
+        claim_all,
+        hold_and_finish,
+    )
 }
 
 
 def main() -> None:
+    _end_with_parent()
     orders = open(0, "rb", buffering=0)  # noqa: SIM115 - unbuffered, because parent and child read it in turn
     while line := orders.readline():
         order = json.loads(line)
@@ -170,12 +193,19 @@ def main() -> None:
             continue
         child = os.fork()
         if child == 0:
+            _end_with_parent()
             _send({"pid": os.getpid()})
             orders.readline()
             _send(outcome_of(lambda: ORDERS[order.pop("do")](**order)))  # noqa: B023 - called at once
             os._exit(0)
         _, status = os.waitpid(child, 0)
         _send({"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None})
+
+
+def _end_with_parent() -> None:
+    """Ask to be killed when the parent ends: a killed test run must leave nothing that claims or writes forever."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _send(line: dict[str, Any]) -> None:

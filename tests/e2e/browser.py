@@ -6,7 +6,7 @@ import http.client
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -30,8 +30,14 @@ FLAGS = [
 class Dashboard:
     """A dashboard server that can be restarted on the same port."""
 
-    def __init__(self, project: Path, *command: str, database: str | None = None) -> None:
-        """`deepwork dashboard`, or another command; on the project's own store, or another."""
+    def __init__(
+        self, project: Path, *command: str, database: str | None = None, program: Sequence[str] = ()
+    ) -> None:
+        """`deepwork dashboard`, or another command; on the project's own store, or another.
+
+        `program`: what starts `deepwork`; by default a process forked from one that has imported it.
+        """
+        self._program = program
         self.project, self._held = project, HeldPort()
         self._command = command or ("dashboard",)
         self._database = {} if database is None else {"DEEPWORK_DATABASE_URL": database}
@@ -50,6 +56,11 @@ class Dashboard:
         return self._held.number
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
@@ -60,7 +71,7 @@ class Dashboard:
     def start(self) -> None:
         log = (self.project.parent / f"{self.project.name}-{self.port}.log").open("ab")
         place = ["--path", str(self.project), "--port", str(self.port)]
-        command = [*quick.build_command(), *self._command, *place]
+        command = [*(self._program or quick.build_command()), *self._command, *place]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEPWORK_")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment | self._database

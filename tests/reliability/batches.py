@@ -1,0 +1,83 @@
+"""How to run one batch of each part: some minutes each, so that a stopped run loses little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reliability.claims import claim_together
+from reliability.fuzz import fuzz_tools
+from reliability.kills import kill_http_server, kill_stdio_server, kill_writers
+from reliability.resources import Resources
+from reliability.restarts import restart_often
+from reliability.result import Result
+from reliability.write_calls import Claim, FinishedStep, Scene, kill_at_every_write
+
+Batch = Callable[[Resources, Path, int], Result]
+"""Runs a batch in an empty folder, with a seed."""
+
+
+def _fuzz_sqlite(_: Resources, folder: Path, seed: int) -> Result:
+    return fuzz_tools(folder, str(folder / "deepwork.db"), 2_000, seed)
+
+
+def _fuzz_postgres(resources: Resources, folder: Path, seed: int) -> Result:
+    with resources.new_database() as location:
+        return fuzz_tools(folder, location, 2_000, seed)
+
+
+def _kill_writers(resources: Resources, folder: Path, seed: int) -> Result:
+    return kill_writers(folder, resources.get_crew(2), 30, seed)
+
+
+def _kill_stdio_server(_: Resources, folder: Path, seed: int) -> Result:
+    return kill_stdio_server(folder, 10, seed)
+
+
+def _kill_http_server(_: Resources, folder: Path, seed: int) -> Result:
+    return kill_http_server(folder, 10, seed)
+
+
+def _claim_on_sqlite(resources: Resources, folder: Path, seed: int) -> Result:
+    return claim_together(folder, resources.get_crew(8), str(folder / "deepwork.db"), 2_500, 5, seed)
+
+
+def _claim_on_postgres(resources: Resources, folder: Path, seed: int) -> Result:
+    with resources.new_database() as location:
+        return claim_together(folder, resources.get_crew(16), location, 5_000, 5, seed)
+
+
+def _restart(resources: Resources, folder: Path, seed: int) -> Result:
+    return restart_often(
+        resources.network, resources.team_postgres, folder, restarts=5, writes=150, broadcasts=40, seed=seed
+    )
+
+
+def _kill_at_writes(scene: type[Scene]) -> Batch:
+    def run(resources: Resources, folder: Path, seed: int) -> Result:
+        result = kill_at_every_write(folder, resources.get_crew(1)[0], scene())
+        result.count(passes=1)
+        return result
+
+    return run
+
+
+def _soak(_: Resources, folder: Path, seed: int) -> Result:
+    from reliability.soak import soak_page  # only this part needs a browser
+
+    return soak_page(folder, events=120_000)
+
+
+BATCHES: dict[str, Batch] = {
+    "fuzz-sqlite": _fuzz_sqlite,
+    "fuzz-postgres": _fuzz_postgres,
+    "kills": _kill_writers,
+    "kills-stdio": _kill_stdio_server,
+    "kills-http": _kill_http_server,
+    "write-calls-claim": _kill_at_writes(Claim),
+    "write-calls-step": _kill_at_writes(FinishedStep),
+    "claims-sqlite": _claim_on_sqlite,
+    "restarts": _restart,
+    "claims-postgres": _claim_on_postgres,
+    "soak": _soak,
+}

@@ -1,0 +1,78 @@
+"""The parts of `make chaos`, and how much of each makes a full run; the page of the results is written from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of run; `make chaos` repeats its batches until the recorded counts reach the target."""
+
+    name: str
+    about: str
+    database: str
+    target: dict[str, int]
+    """What must be counted, by the name of the count."""
+
+
+PARTS = (
+    Part(
+        "fuzz-sqlite",
+        "calls drawn from the schemas of all tools, valid and broken",
+        "SQLite",
+        {"calls": 20_000},
+    ),
+    Part(
+        "fuzz-postgres",
+        "calls drawn from the schemas of all tools, valid and broken",
+        "PostgreSQL",
+        {"calls": 20_000},
+    ),
+    Part("kills", "two processes write, and are killed at random moments", "SQLite", {"kills": 300}),
+    Part(
+        "kills-stdio",
+        "a server over stdio is killed between a call and its answer; the client repeats the call",
+        "SQLite",
+        {"kills": 50},
+    ),
+    Part(
+        "kills-http",
+        "a server over HTTP is killed while two clients call it; they repeat their calls",
+        "SQLite",
+        {"kills": 50},
+    ),
+    Part(
+        "write-calls-claim",
+        "a claim, killed at every system call that writes; then repeated",
+        "SQLite",
+        {"passes": 1},
+    ),
+    Part(
+        "write-calls-step",
+        "a finished step of a job, killed at every system call that writes; then repeated",
+        "SQLite",
+        {"passes": 1},
+    ),
+    Part(
+        "claims-sqlite",
+        "8 processes claim and complete the same tasks; 5 of them are killed in each batch",
+        "SQLite",
+        {"claims": 50_000},
+    ),
+    Part(
+        "restarts",
+        "six clients of two servers; the database is restarted as after a power failure",
+        "PostgreSQL",
+        {"calls": 20_000, "restarts": 150},
+    ),
+    Part(
+        "claims-postgres",
+        "16 processes claim and complete the same tasks; 5 of them are killed in each batch",
+        "PostgreSQL",
+        {"claims": 200_000},
+    ),
+    Part(
+        "soak", "200 events a second for a page with 10,000 tasks in a browser", "SQLite", {"events": 120_000}
+    ),
+)

@@ -1,0 +1,106 @@
+"""A stream of events for a page with ten thousand tasks in a real browser: its memory and the server's stay flat."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from application import call_tool
+from e2e.browser import FLAGS, Dashboard, Visitor
+from e2e.make import make_large_run, open_app
+from e2e.meter import Meter, count_nodes
+from quick import PLAIN
+from reliability.result import Result
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+MOST_PAGE_MB = 150
+MOST_GROWTH_MB = 30
+"""From the sample after a tenth of the events, when caches are filled, to the last one."""
+MOST_NODES = 2000
+SAMPLES = 10
+
+
+def soak_page(folder: Path, *, events: int, rate: int = 200, tasks: int = 10_000) -> Result:
+    """Send events at this rate, and measure memory ten times."""
+    project = folder / "project"
+    project.mkdir()
+    id = make_large_run(project, tasks)
+    with (
+        Dashboard(project, program=PLAIN) as dashboard,
+        open_browser() as browser,
+        Visitor(browser, dashboard) as visitor,
+    ):
+        visitor.open(f"/runs/{id}?tab=tasks")
+        rows = visitor.page.locator(".tasks .row[data-key]", has_text="running")
+        rows.first.wait_for()
+        task = rows.first.get_attribute("data-key")
+        stream = Stream(visitor, dashboard, events)
+        stream.send(str(task), rate)
+        return stream.result
+
+
+class Stream:
+    """Sends the events, and records what page and server cost."""
+
+    def __init__(self, visitor: Visitor, dashboard: Dashboard, events: int) -> None:
+        self._visitor, self._dashboard, self._events = visitor, dashboard, events
+        self._meter, self._server = Meter(visitor), psutil.Process(dashboard.pid)
+        self.result = Result()
+
+    def send(self, task: str, rate: int) -> None:
+        app, clock = open_app(self._dashboard.project)
+        began = time.monotonic()
+        try:
+            for number in range(self._events):
+                clock.now = int(time.time() * 1000)
+                call_tool(app, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
+                if (number + 1) % (self._events // SAMPLES) == 0:
+                    self._measure()
+                time.sleep(max(0.0, began + (number + 1) / rate - time.monotonic()))
+        finally:
+            app.close()
+        seconds = time.monotonic() - began
+        self.result.count(
+            events=self._events, calls=self._events, acknowledged=self._events, first_try=self._events
+        )
+        self.result.measured["events_per_second"] = [round(self._events / seconds, 1)]
+        self._wait_for_last(task)
+        self._judge()
+
+    def _measure(self) -> None:
+        measured = self.result.measured
+        measured.setdefault("page_mb", []).append(round(self._meter.heap(), 1))
+        measured.setdefault("server_mb", []).append(round(self._server.memory_info().rss / 1e6, 1))
+
+    def _wait_for_last(self, task: str) -> None:
+        """Wait until the page shows the last event: none before it may have stopped the stream."""
+        row = self._visitor.page.locator(f'.row[data-key="{task}"]', has_text=f"step {self._events - 1}")
+        row.wait_for()
+
+    def _judge(self) -> None:
+        measured, nodes = self.result.measured, count_nodes(self._visitor)
+        for name in ("page_mb", "server_mb"):
+            growth = measured[name][-1] - measured[name][0]
+            if growth > MOST_GROWTH_MB:
+                self.result.faults.append(f"{name} grew by {growth:.0f} MB: {measured[name]}")
+        if measured["page_mb"][-1] > MOST_PAGE_MB or nodes > MOST_NODES:
+            self.result.faults.append(f"the page has {measured['page_mb'][-1]} MB and {nodes} nodes")
+        self.result.faults += self._visitor.troubles
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched: Any = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield launched
+        launched.close()

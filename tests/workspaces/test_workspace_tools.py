@@ -84,6 +84,18 @@ def test_create_adds_the_worktree_and_its_branch(app: Application, tmp_path: Pat
     assert run_git(tmp_path, "status", "--porcelain") == ""
 
 
+def test_a_long_list_of_conflicts_is_cut_and_says_so(app: Application, tmp_path: Path):
+    id, _ = create_plan(app)
+    one, tree = create_workspace(app, id, "one")
+    commit(tree, **{f"f{number:03}": "ours\n" for number in range(501)})
+    commit(tmp_path, **{f"f{number:03}": "theirs\n" for number in range(501)})
+
+    answer = call_tool(app, "workspace_check", id=one)
+
+    assert len(answer["conflicts_with_base"]) == 500
+    assert (answer["truncated"], answer["counts"]) == (["conflicts_with_base"], {"conflicts_with_base": 501})
+
+
 def test_the_branch_starts_at_the_given_base(app: Application, tmp_path: Path):
     run_git(tmp_path, "switch", "-qc", "develop")
     begin = commit(tmp_path, a_txt="develop\n")

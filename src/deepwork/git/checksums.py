@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -164,10 +165,10 @@ def _walk_files(root: str, below: str, own: str) -> Iterator[str]:
 
 def _find_renames(changes: tuple[FileChange, ...]) -> Iterator[Rename]:
     """Pair deleted and added files with the same content; similarity needs contents, which are not stored."""
-    gone: dict[str, list[str]] = {}
+    gone: dict[str, deque[str]] = {}
     for change in changes:
         if change.after is None and change.before is not None:
-            gone.setdefault(change.before, []).append(change.path)
+            gone.setdefault(change.before, deque()).append(change.path)
     for change in changes:
         if change.before is None and change.after in gone and gone[change.after]:
-            yield Rename(gone[change.after].pop(0), change.path, 100)
+            yield Rename(gone[change.after].popleft(), change.path, 100)

@@ -142,13 +142,12 @@ def add_listed_changes(before: Snapshot, after: Snapshot, found: SnapshotDiff) -
     old = {each.path: each.version for each in before.listed}
     new = {each.path: each.version for each in after.listed}
     changes = {change.path: change for change in found.files}
-    for path in old.keys() | new.keys():
+    listed = old.keys() | new.keys()
+    for path in listed:
         kept = changes.get(path)
         was = old.get(path) or (kept.before if kept else None)
         now = new.get(path) or (kept.after if kept else None)
         if was != now:
             changes[path] = FileChange(path, was, now)
-    unpaired = tuple(
-        pair for pair in found.renamed if not {pair.source, pair.target} & (old.keys() | new.keys())
-    )
+    unpaired = tuple(pair for pair in found.renamed if listed.isdisjoint((pair.source, pair.target)))
     return SnapshotDiff(tuple(changes[path] for path in sorted(changes)), unpaired)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from deepwork.errors import InvalidInput
 from deepwork.files.globs import Globs
+from deepwork.text_budget.lines import truncate_to_line
 
+_MAX_SHOWN_LENGTH = 1000
 _WHOLE_TREE_AREAS = frozenset({".", "./", "/", "*", "**"})
 
 
@@ -44,9 +46,14 @@ def evaluate_scope(paths: Iterable[str], areas: Sequence[str]) -> ScopeResult:
     declared = Areas(areas)
     found = {path: declared.find_covering(path) for path in paths}
     unexpected = tuple(path for path, area in found.items() if area is None)
-    warning = f"{len(unexpected)} file(s) modified outside declared scope ({', '.join(areas)})"
+    warning = f"{len(unexpected)} file(s) modified outside declared scope ({_format_areas(areas)})"
     covered_by = {path: area for path, area in found.items() if area is not None}
     return ScopeResult(not unexpected, covered_by, unexpected, (warning,) if unexpected else ())
+
+
+def _format_areas(areas: Sequence[str]) -> str:
+    """List the areas; a long list is cut, because the agent knows what it declared."""
+    return truncate_to_line(", ".join(areas[:_MAX_SHOWN_LENGTH]), _MAX_SHOWN_LENGTH) or ""
 
 
 class _Area:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,14 +23,15 @@ from deepwork.git.snapshot_types import (
     SnapshotDiff,
     SnapshotKind,
 )
+from deepwork.text_budget.list_cutting import ListCutter
 from deepwork.tracking.areas import evaluate_scope
 from deepwork.tracking.attribution import CandidateTask, Interval, attribute_changes
 from deepwork.tracking.models import AttributedChange
 from deepwork.tracking.snapshots import NO_START, SnapshotResult, SnapshotService
 from deepwork.tracking.watch_store import Watch, WatchStore
 
-_MAX_LISTED_FILES = 500
 _MAX_COMMITS = 100
+_MAX_SUBJECT = 200
 
 
 @dataclass(frozen=True)
@@ -51,30 +52,34 @@ class TaskChanges:
             for status in ChangeStatus
         }
         scope = evaluate_scope([path for listed in paths.values() for path in listed], areas)
-        shown = self.changed[:_MAX_LISTED_FILES]
-        shared = {each.path: list(each.shared_with) for each in shown if each.shared_with}
-        optional = {
-            "renamed": [
-                {"from": pair.source, "to": pair.target, "similarity": pair.similarity}
-                for pair in self.renamed[:_MAX_LISTED_FILES]
-            ],
-            "attribution": {each.path: each.attribution.value for each in shown},
-            "shared_with": shared,
-            "preexisting": list(self.preexisting[:_MAX_LISTED_FILES]),
-            "commits": [
-                {"sha": commit.hash, "subject": commit.subject} for commit in self.commits[:_MAX_COMMITS]
-            ],
-        }
-        return {
-            "files": {status: listed[:_MAX_LISTED_FILES] for status, listed in paths.items()},
+        lists = ListCutter()
+        result = {
+            "files": {status: lists.cut(status, listed) for status, listed in paths.items()},
             "counts": {status: len(listed) for status, listed in paths.items()},
             "verification": {
                 # Without a snapshot at the end, a match cannot be claimed.
                 "scope_match": scope.matches and (self.ended is not None or not areas),
-                "unexpected_files": list(scope.unexpected[:_MAX_LISTED_FILES]),
+                "unexpected_files": lists.cut("unexpected_files", scope.unexpected),
                 "warnings": [*scope.warnings, *self.warnings],
             },
-        } | {name: value for name, value in optional.items() if value}
+        }
+        optional = self._list_details(lists) | {"cut": lists.totals}
+        return result | {name: value for name, value in optional.items() if value}
+
+    def _list_details(self, lists: ListCutter) -> dict[str, Any]:
+        attribution = [(each.path, each.attribution.value) for each in self.changed]
+        shared = [(each.path, list(each.shared_with)) for each in self.changed if each.shared_with]
+        renamed = [
+            {"from": pair.source, "to": pair.target, "similarity": pair.similarity} for pair in self.renamed
+        ]
+        commits = [{"sha": commit.hash, "subject": commit.subject[:_MAX_SUBJECT]} for commit in self.commits]
+        return {
+            "renamed": lists.cut("renamed", renamed),
+            "attribution": dict(lists.cut("attribution", attribution)),
+            "shared_with": dict(lists.cut("shared_with", shared)),
+            "preexisting": lists.cut("preexisting", self.preexisting),
+            "commits": lists.cut("commits", commits, max_entries=_MAX_COMMITS),
+        }
 
 
 class AttributionService:
@@ -154,10 +159,11 @@ class AttributionService:
         progress = snapshots.get_progress(first, last)
         changed = {attributed.path for attributed in mine}
         counts = {change.path: change for change in whole.files}
+        trees = _index_trees(pairs)
         return TaskChanges(
             ended=ended,
             changed=tuple(
-                _add_details(attributed, counts.get(attributed.path, attributed), pairs)
+                _add_details(attributed, counts.get(attributed.path, attributed), trees)
                 for attributed in mine
             ),
             renamed=tuple(
@@ -218,20 +224,35 @@ def _to_candidate(watch: Watch) -> CandidateTask:
     return CandidateTask(watch.task_id, watch.areas, watch.parent_task_id)
 
 
-def _add_details(
-    change: AttributedChange, counted: FileChange, pairs: Sequence[_SnapshotPair]
-) -> AttributedChange:
+@dataclass(frozen=True)
+class _VersionTrees:
+    """The trees that have a version of a file, found by its path and version."""
+
+    first_before: Mapping[tuple[str, str | None], str]
+    last_after: Mapping[tuple[str, str | None], str]
+
+
+def _index_trees(pairs: Sequence[_SnapshotPair]) -> _VersionTrees:
+    """Index all changes once: a search for each changed file would cost the square of their number."""
+    first_before: dict[tuple[str, str | None], str] = {}
+    last_after: dict[tuple[str, str | None], str] = {}
+    for pair in pairs:
+        for change in pair.difference.files:
+            first_before.setdefault((change.path, change.before), pair.before.tree)
+            last_after[change.path, change.after] = pair.after.tree
+    return _VersionTrees(first_before, last_after)
+
+
+def _add_details(change: AttributedChange, counted: FileChange, trees: _VersionTrees) -> AttributedChange:
     """Add line counts, and the first and last snapshot between which the change can be shown as a diff."""
-    first = next(pair for pair in pairs if _has_version(pair, change.path, "before", change.before))
-    last = next(pair for pair in reversed(pairs) if _has_version(pair, change.path, "after", change.after))
     return replace(
         change,
         path=_to_text(change.path),
         added=counted.added,
         removed=counted.removed,
         is_binary=counted.is_binary,
-        before_tree=first.before.tree,
-        after_tree=last.after.tree,
+        before_tree=trees.first_before[change.path, change.before],
+        after_tree=trees.last_after[change.path, change.after],
     )
 
 
@@ -243,10 +264,6 @@ def _is_own_file(change: FileChange) -> bool:
 def _to_text(path: str) -> str:
     """Return a path that can be stored and sent as UTF-8; file names may be arbitrary bytes."""
     return os.fsencode(path).decode(errors="backslashreplace")
-
-
-def _has_version(pair: _SnapshotPair, path: str, end: str, version: str | None) -> bool:
-    return any(change.path == path and getattr(change, end) == version for change in pair.difference.files)
 
 
 def _list_history_warnings(progress: HeadProgress) -> list[str]:

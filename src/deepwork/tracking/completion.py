@@ -36,6 +36,8 @@ def build_completion_answer(tx: Transaction, task: TrackedTask, *, already: bool
         shared_with=result.get("shared_with"),
         preexisting=result.get("preexisting"),
         commits=result.get("commits"),
+        truncated=list(result["cut"]) if "cut" in result else None,
+        counts=result.get("cut"),
         verification=Verification(**result["verification"]),
         phase_status=phase.status,
         phase_progress=PhaseProgress(

@@ -8,6 +8,7 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import DeepworkError, InvalidInput
 from deepwork.git.snapshot_types import Snapshot, SnapshotKind
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.text_budget.list_cutting import cut_list, measure_json
 from deepwork.tracking.models import AttributedChange
 from deepwork.tracking.responses import FileDiff, TaskDiff
 from deepwork.tracking.snapshots import NO_START, SnapshotService
@@ -15,6 +16,7 @@ from deepwork.tracking.store import TrackStore
 from deepwork.tracking.watch_store import Watch, WatchStore
 
 _MAX_FILES = 1000
+_MAX_BYTES = 256 * 1024
 
 
 class DiffService:
@@ -38,7 +40,12 @@ class DiffService:
                 f"Task {task_id!r} did not change {path[:200]!r}.",
                 suggestion="Omit `path` to list the files it changed.",
             )
-        shown = [_to_file_diff(file) for file in files]
+        shown = cut_list(
+            [_to_file_diff(file) for file in files],
+            max_entries=_MAX_FILES,
+            max_bytes=_MAX_BYTES,
+            measure=_measure,
+        )
         is_over = watch.ended_at is not None
         warning = None if is_over else "The task is still running; its files are listed when it ends."
         if path is not None and files:
@@ -46,7 +53,13 @@ class DiffService:
                 shown = [self._add_patch(shown[0], files[0], watch, max_bytes)]
             except (DeepworkError, OSError) as error:
                 warning = f"Cannot show the diff: {error}"
-        return TaskDiff(task_id=task_id, files=shown, files_count=total, warning=warning)
+        return TaskDiff(
+            task_id=task_id,
+            files=shown,
+            files_count=total,
+            truncated=len(shown) < total or None,
+            warning=warning,
+        )
 
     def _add_patch(self, shown: FileDiff, file: AttributedChange, watch: Watch, max_bytes: int) -> FileDiff:
         if watch.host != self._snapshots.host:
@@ -72,6 +85,10 @@ def _require_task(tx: Transaction, task_id: str) -> None:
         TaskStore(tx).get(task_id)
     else:
         TrackStore(tx).get_task(task_id)
+
+
+def _measure(file: FileDiff) -> int:
+    return measure_json(file.model_dump(mode="json"))
 
 
 def _to_file_diff(file: AttributedChange) -> FileDiff:

@@ -154,12 +154,15 @@ class TaskCompleted(Answer):
     duration_seconds: int
     files_changed: FilesChanged
     files_count: int
-    """The total number; long lists are truncated."""
+    """The total number; long lists are cut."""
     renamed: list[dict[str, Any]] | None = None
     attribution: dict[str, str] | None = None
     shared_with: dict[str, list[str]] | None = None
     preexisting: list[str] | None = None
     commits: list[dict[str, str]] | None = None
+    truncated: list[str] | None = None
+    """The lists that were cut; `counts` has their full lengths."""
+    counts: dict[str, int] | None = None
     verification: Verification
     phase_status: PhaseStatus
     phase_progress: PhaseProgress
@@ -446,4 +449,6 @@ class TaskDiff(Answer):
     task_id: str
     files: list[FileDiff]
     files_count: int
+    truncated: bool | None = None
+    """Whether files are missing from the list."""
     warning: str | None = None

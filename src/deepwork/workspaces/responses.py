@@ -101,6 +101,9 @@ class Forecast(Answer):
     conflicts_with: dict[str, list[str]]
     uncommitted: list[str] | None = None
     """Workspaces with uncommitted work, which the forecast ignores."""
+    truncated: list[str] | None = None
+    """The lists that were cut, by key or workspace; `counts` has their full lengths."""
+    counts: dict[str, int] | None = None
     warning: str | None = None
 
 

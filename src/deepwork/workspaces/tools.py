@@ -15,6 +15,7 @@ from deepwork.names import new_id
 from deepwork.plans.models import Task
 from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.text_budget.list_cutting import MAX_LIST_BYTES, ListCutter
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Id, Limit200, Limit1000, Name, Text
 from deepwork.workspaces import rules
@@ -162,11 +163,18 @@ class WorkspaceTools:
                 f"The tree of workspace {id} is on {workspace.host}.", suggestion="Call the server there."
             )
         preview = self._service.worktrees.preview_merge(workspace, others)
+        lists = ListCutter()
+        share = MAX_LIST_BYTES // max(1, len(preview.with_others))
+        conflicts = {
+            other: lists.cut(other, files, max_bytes=share) for other, files in preview.with_others.items()
+        }
         return Forecast(
             clean=not preview.with_base and not preview.with_others,
-            conflicts_with_base=preview.with_base,
-            conflicts_with=preview.with_others,
+            conflicts_with_base=lists.cut("conflicts_with_base", preview.with_base),
+            conflicts_with=conflicts,
             uncommitted=preview.uncommitted or None,
+            truncated=list(lists.totals) or None,
+            counts=lists.totals or None,
             warning=" ".join(preview.warnings) or None,
         )
 

@@ -129,12 +129,16 @@ class ReviewAnswer(JobAnswer):
     passed: bool
     feedback: str
     criteria_results: list[CriterionAnswer]
+    truncated: Added[bool] = None
+    """Whether its feedback, or that of a criterion, was cut, or criteria are missing."""
 
 
 class FinishedStep(JobAnswer):
     status: Literal["needs_work", "next_step", "workflow_complete"]
     feedback: str | None = None
     failed_reviews: list[ReviewAnswer] | None = None
+    failed_reviews_count: Added[int] = None
+    """How many reviews failed, if the list was cut."""
     begin_step: ActiveStep | None = None
     summary: str | None = None
     all_outputs: dict[str, str | list[str]] | None = None

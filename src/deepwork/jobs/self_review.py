@@ -28,11 +28,15 @@ def to_result(verdict: ReviewVerdict) -> ReviewResult:
 
 def complete_verdicts(tasks: Sequence[ReviewTask], given: Sequence[ReviewResult]) -> tuple[ReviewResult, ...]:
     """Return a result for every review: what was not judged has failed. Verdicts of no review are kept."""
+    places = _group_by_review(given)
+    files = _find_files(tasks)
     taken: set[int] = set()
     completed = []
     for task in tasks:
-        found = [place for place, each in enumerate(given) if _belongs_to(each, task, tasks)]
-        taken |= set(found)
+        kind = task.review.run_each
+        # The file may be left out if there is only one.
+        found = places.of_kind(kind) if len(files[kind]) == 1 else places.of_file(kind, task.target_file)
+        taken.update(found)
         completed.append(_complete(task, [given[place] for place in found]))
     others = [each for place, each in enumerate(given) if place not in taken]
     return (*completed, *map(_check_criteria, others))
@@ -46,13 +50,37 @@ def decide_outcome(verdicts: Iterable[ReviewResult]) -> Outcome:
     return SentBack("; ".join(map(_format_feedback, failed)), failed, is_self_review=True)
 
 
-def _belongs_to(verdict: ReviewResult, task: ReviewTask, tasks: Sequence[ReviewTask]) -> bool:
-    """Whether the verdict is one of this review; the file may be left out if there is only one."""
-    if verdict.review_run_each != task.review.run_each:
-        return False
-    siblings = [each for each in tasks if each.review.run_each == task.review.run_each]
-    files = {each.target_file for each in siblings}
-    return verdict.target_file == task.target_file or len(files) == 1
+class _VerdictPlaces:
+    """Where the verdicts of a review are, so that no review has to search all verdicts."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, list[int]] = {}
+        self._by_file: dict[tuple[str, str | None], list[int]] = {}
+
+    def add(self, place: int, verdict: ReviewResult) -> None:
+        self._by_kind.setdefault(verdict.review_run_each, []).append(place)
+        self._by_file.setdefault((verdict.review_run_each, verdict.target_file), []).append(place)
+
+    def of_kind(self, kind: str) -> Sequence[int]:
+        return self._by_kind.get(kind, ())
+
+    def of_file(self, kind: str, file: str | None) -> Sequence[int]:
+        return self._by_file.get((kind, file), ())
+
+
+def _group_by_review(given: Sequence[ReviewResult]) -> _VerdictPlaces:
+    places = _VerdictPlaces()
+    for place, verdict in enumerate(given):
+        places.add(place, verdict)
+    return places
+
+
+def _find_files(tasks: Sequence[ReviewTask]) -> dict[str, set[str | None]]:
+    """Return the files under review by what the reviews run for."""
+    files: dict[str, set[str | None]] = {}
+    for task in tasks:
+        files.setdefault(task.review.run_each, set()).add(task.target_file)
+    return files
 
 
 def _complete(task: ReviewTask, verdicts: Sequence[ReviewResult]) -> ReviewResult:

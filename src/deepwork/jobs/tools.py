@@ -16,6 +16,7 @@ from deepwork.jobs.branch import Branch, FindReason, build_branch_name, build_br
 from deepwork.jobs.decisions import find_send_back, format_send_back, has_passed_meanwhile, to_infos
 from deepwork.jobs.definitions.catalog import JobCatalog
 from deepwork.jobs.definitions.models import Job, JobWorkflow
+from deepwork.jobs.failed_reviews import cut_failed_reviews, cut_feedback
 from deepwork.jobs.notices import drop_read_send_backs, notify_of_abort, settle_decisions
 from deepwork.jobs.quality_gate import Outcome, Passed, SentBack, Submission, list_review_tasks
 from deepwork.jobs.responses import (
@@ -23,7 +24,6 @@ from deepwork.jobs.responses import (
     FinishedStep,
     JobInfo,
     JobLoadError,
-    ReviewAnswer,
     SessionView,
     Started,
     Validation,
@@ -376,17 +376,19 @@ class WorkflowTools:
         progress = session.get_progress(session.current_step_id)
         limit = self._settings.max_quality_attempts + progress.granted_attempts
         if outcome.failed and not outcome.is_self_review and progress.quality_attempts >= limit:
-            raise build_gate_error(session, limit, outcome.feedback)
+            raise build_gate_error(session, limit, cut_feedback(outcome.feedback))
         answer = self._build_needs_work(session, outcome, news, taken_over)
         return SessionChange(session, answer, event=None)
 
     def _build_needs_work(
         self, session: Session, outcome: SentBack, news: list[PersonDecision], taken_over: bool
     ) -> FinishedStep:
+        shown = cut_failed_reviews(outcome.failed)
         return FinishedStep(
             status="needs_work",
-            feedback=outcome.feedback,
-            failed_reviews=[ReviewAnswer(**asdict(result)) for result in outcome.failed] or None,
+            feedback=cut_feedback(outcome.feedback),
+            failed_reviews=shown or None,
+            failed_reviews_count=len(outcome.failed) if len(shown) < len(outcome.failed) else None,
             stack=self._state.get_stack(_get_caller(), session),
             taken_over=taken_over or None,
             decisions=to_infos(news),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +44,15 @@ class ReviewPlan:
     """Requested files that do not exist."""
     base: str | None
     """The commit git compared with; None for an explicit list of files and before the first commit."""
+    later: int = 0
+    """How many reviews are due besides these; they are planned once these have passed."""
 
     def render(self, platform: str) -> str:
         """Render the plan as text for an agent."""
         parts = [*_format_problems(self.problems), *_format_missing(self.missing)]
         parts.append(self.reason or rendering.render_tasks(self.reviews, platform))
+        if self.later:
+            parts.append(rendering.format_later_count(self.later))
         if self.passed and self.reviews:
             parts.append(rendering.format_passed_count(self.passed))
         return "\n\n".join(parts)
@@ -79,23 +84,32 @@ class ReviewPlanner:
         return self._catalog.load_rules(self._finder.find_files())
 
     def plan(
-        self, files: Sequence[str] | None = None, base_ref: str | None = None, *, again: bool = False
+        self,
+        files: Sequence[str] | None = None,
+        base_ref: str | None = None,
+        *,
+        again: bool = False,
+        is_cut: bool = False,
     ) -> ReviewPlan:
         """Plan the reviews of these files, or by default of the files that git reports as changed.
 
-        Reviews that already passed on the same content are left out unless `again` is set.
+        Reviews that already passed on the same content are left out unless `again` is set. With `is_cut`,
+        only as many are planned as fit into an answer.
         """
         selection = self._select_named(files) if files is not None else self._select_changed(base_ref)
         found = self._catalog.load_rules(filter_rule_files(selection.present))
         reviews = rules.build_reviews(found.rules, selection.changed, selection.present)
         prepared = self.instructions.prepare(reviews)
         passed = set() if again else self._find_passed(prepared)
-        due = [each for each in prepared if each.id not in passed]
+        waiting = [each for each in prepared if each.id not in passed]
+        due = rendering.cut_reviews(waiting) if is_cut else waiting
         if due:
             self.instructions.write(due, selection.changed)
-        left_out = len(prepared) - len(due)
+        left_out, later = len(prepared) - len(waiting), len(waiting) - len(due)
         reason = "" if due else _explain_empty_plan(found, selection, left_out)
-        return ReviewPlan(tuple(due), left_out, reason, found.problems, selection.missing, selection.base)
+        return ReviewPlan(
+            tuple(due), left_out, reason, found.problems, selection.missing, selection.base, later
+        )
 
     def _select_changed(self, base_ref: str | None) -> _FileSelection:
         try:
@@ -110,7 +124,7 @@ class ReviewPlanner:
         )
 
     def _select_named(self, files: Sequence[str]) -> _FileSelection:
-        present = _exclude_own_file(list_project_files(self._git))
+        present = sorted(_exclude_own_file(list_project_files(self._git)))
         expanded = {
             file: self._expand_path(file, present)
             for file in {resolve_path(self.root, file) for file in files}
@@ -121,16 +135,22 @@ class ReviewPlanner:
         )
 
     def _expand_path(self, file: str, present: Sequence[str]) -> Sequence[str]:
-        """Return the file itself, the files of a folder, or nothing if the path does not exist."""
+        """Return the file itself, the files of a folder, or nothing if the path does not exist.
+
+        `present` is sorted, so that the files of a folder are next to each other.
+        """
         try:
             mode = (self.root / file).lstat().st_mode
         except OSError:
             return ()
         if not stat.S_ISDIR(mode):
             return (file,) if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else ()
-        if file in present:  # a submodule
+        if file == os.curdir:
+            return present
+        first = bisect_left(present, file)
+        if first < len(present) and present[first] == file:  # a submodule
             return (file,)
-        return [each for each in present if file == os.curdir or each.startswith(f"{file}/")]
+        return present[bisect_left(present, f"{file}/") : bisect_left(present, f"{file}0")]  # 0 follows /
 
     def _find_passed(self, prepared: Sequence[PreparedReview]) -> set[str]:
         if not prepared:

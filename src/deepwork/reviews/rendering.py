@@ -7,8 +7,12 @@ from collections.abc import Sequence
 
 from deepwork.files.stamps import to_printable_name
 from deepwork.reviews.instructions import PreparedReview
+from deepwork.text_budget.list_cutting import cut_list
 
 GENERAL = "general-purpose"
+MAX_REVIEWS = 200
+MAX_TASK_BYTES = 64 * 1024
+_TASK_FRAME_BYTES = 120
 
 _CLAUDE_OPENING = "Invoke the following list of Tasks in parallel, each with the Task tool:"
 _NEUTRAL_OPENING = (
@@ -33,6 +37,20 @@ def build_tasks(reviews: Sequence[PreparedReview], platform: str) -> list[dict[s
     ]
 
 
+def cut_reviews(reviews: Sequence[PreparedReview]) -> list[PreparedReview]:
+    """Return the first reviews, as many as fit into an answer; at least one."""
+    fitting = cut_list(
+        reviews, max_entries=MAX_REVIEWS, max_bytes=MAX_TASK_BYTES, measure=_estimate_task_bytes
+    )
+    return fitting or list(reviews[:1])
+
+
+def _estimate_task_bytes(each: PreparedReview) -> int:
+    """Estimate the size of a task; it shows the name of the rule twice."""
+    words = (each.review.rule.name, each.review.rule.name, each.review.scope, each.path)
+    return _TASK_FRAME_BYTES + sum(len(word.encode(errors="replace")) for word in words)
+
+
 def render_tasks(reviews: Sequence[PreparedReview], platform: str) -> str:
     """Render the tasks as text for an agent on this platform."""
     render_task = _render_claude_task if platform == "claude" else _render_neutral_task
@@ -41,6 +59,15 @@ def render_tasks(reviews: Sequence[PreparedReview], platform: str) -> str:
         render_task(number, task) for number, task in enumerate(build_tasks(reviews, platform), start=1)
     ]
     return "\n\n".join([opening, *blocks, _CLOSING_TEXT])
+
+
+def format_later_count(count: int) -> str:
+    """Say how many reviews are due besides those that are listed."""
+    which = "1 more review is due" if count == 1 else f"{count} more reviews are due"
+    return (
+        f"This list was truncated: {which}. Do these first and mark those that pass, then call "
+        "get_review_instructions again, or name other files."
+    )
 
 
 def format_passed_count(count: int) -> str:

@@ -33,7 +33,7 @@ class ReviewTools:
         ] = None,
     ) -> str:
         """Review changed files by .deepreview rules: returns review tasks to run in parallel."""
-        return self.planner.plan(files).render(self._platform)
+        return self.planner.plan(files, is_cut=True).render(self._platform)
 
     @tool("read")
     def get_configured_reviews(

@@ -140,7 +140,9 @@ def test_a_field_of_current_work_is_quoted_whichever_it_is(project: Project):
         for part in fields(work):
             if part.name in ("now", "jobs_are_own"):
                 continue
-            nothing = {each.name: [] for each in fields(work) if isinstance(getattr(work, each.name), list)}
+            nothing: dict[str, Any] = {
+                each.name: [] for each in fields(work) if isinstance(getattr(work, each.name), list)
+            }
             kept = {"context": filled.context, "held": filled.held} if part.name == "context" else {}
             only = {part.name: getattr(filled, part.name), "plans": filled.plans, "context": None}
             assert_all_quoted(rendering.render_current_work(replace(filled, **nothing | only | kept)))

@@ -20,6 +20,8 @@ def render_page() -> str:
 
 def _render_row(option: Option) -> str:
     where = " Environment only." if option.is_secret else "" if option.in_file else " Not in config.yml."
+    if option.needs_trust:
+        where = " In config.yml it needs [trust](howto/trust-a-repository.md)."
     default = _format_value(getattr(Settings(Path()), option.name))
     allowed = option.allowed.replace("|", "\\|")
     return (

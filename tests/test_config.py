@@ -21,7 +21,9 @@ def write_config(root: Path, text: str) -> Path:
 
 def test_every_setting_can_be_given_in_every_source():
     assert {field.name for field in fields(Settings)} == {option.name for option in OPTIONS} | {
-        "project_root"
+        "project_root",
+        "untrusted_keys",
+        "is_database_from_file",
     }
 
 

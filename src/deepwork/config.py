@@ -1,6 +1,7 @@
 """Settings from flags, then the environment, then `.deepwork/config.yml`, then defaults.
 
-It imports little, because every command loads it.
+Keys of the file that can act count only if this user trusted them. It imports little, because every command
+loads it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deepwork.errors import DefinitionError
+from deepwork.files.config_file import load_config_file
 from deepwork.files.repositories import find_main_tree, find_tree_root
 
 STATE_FOLDER = ".deepwork"
@@ -51,6 +53,9 @@ class Settings:
     quality_gate_max_attempts: int = 3
     max_parallel_reviews: int = 4
     log_level: str = "info"
+    untrusted_keys: tuple[str, ...] = ()
+    """Keys of config.yml that are ignored until a person runs `deepwork trust`."""
+    is_database_from_file: bool = False
 
     @property
     def state_folder(self) -> Path:
@@ -102,6 +107,8 @@ class Option:
     """Read only from the environment: command lines are visible to other users."""
     in_file: bool = True
     """Whether config.yml may set it: a file from a cloned repository must not expose this machine."""
+    needs_trust: bool = False
+    """Whether it can open a port, name a server or a folder, or start a program."""
 
     @property
     def environment_variable(self) -> str:
@@ -188,6 +195,7 @@ OPTIONS: Final = (
         _build_choice_parser("stdio", "sse", "http"),
         "stdio, sse or http",
         "How clients connect to the server.",
+        needs_trust=True,
     ),
     Option(
         "host",
@@ -201,6 +209,7 @@ OPTIONS: Final = (
         _build_integer_parser(0, 65_535),
         "a whole number from 0 to 65535",
         "The port to listen on; 0 chooses a free one.",
+        needs_trust=True,
     ),
     Option(
         "token",
@@ -230,6 +239,7 @@ OPTIONS: Final = (
         "a file path or a postgresql:// URL",
         "Where the store is; default is a file in the project.",
         variable="DEEPWORK_DATABASE_URL",
+        needs_trust=True,
     ),
     Option(
         "global_store",
@@ -238,6 +248,7 @@ OPTIONS: Final = (
         "Use one store for all projects, in ~/.deepwork.",
         ("global",),
         "DEEPWORK_GLOBAL",
+        needs_trust=True,
     ),
     Option(
         "platform",
@@ -257,6 +268,7 @@ OPTIONS: Final = (
         _parse_folders,
         "folders, separated by colons",
         "Additional folders to search for jobs, after the project's and the built-in ones.",
+        needs_trust=True,
     ),
     Option(
         "git_branch",
@@ -283,6 +295,7 @@ OPTIONS: Final = (
         "claude, or empty for self-review",
         "Who reviews a step.",
         ("quality_gate", "external_runner"),
+        needs_trust=True,
     ),
     Option(
         "quality_gate_timeout",
@@ -321,13 +334,51 @@ def load_settings(
 ) -> Settings:
     """Load the settings of a project; raises DefinitionError for an invalid value."""
     root = _resolve_folder(project_root)
-    file = _load_config_file(root)
-    chosen = {}
+    file = load_config_file(root)
+    chosen, acting = {}, {}
     for option in OPTIONS:
-        given = _find_given_value(option, flags or {}, environment, file)
+        given = _find_override(option, flags or {}, environment)
         if given is not None:
             chosen[option.name] = _parse_value(option, *given)
-    return Settings(project_root=root, **chosen)
+        elif (given := _find_in_file(option, file)) is not None:
+            value = chosen[option.name] = _parse_value(option, *given)
+            if option.needs_trust and value != getattr(_DEFAULTS, option.name):
+                acting[option] = value
+    return _drop_untrusted(root, chosen, acting, environment) if acting else Settings(root, **chosen)
+
+
+_DEFAULTS: Final = Settings(Path())
+
+
+def list_acting_settings(root: Path) -> dict[str, Any]:
+    """List the settings of config.yml that count only if they are trusted, by their keys."""
+    file = load_config_file(root)
+    found = {
+        option: _parse_value(option, *given)
+        for option in OPTIONS
+        if option.needs_trust and (given := _find_in_file(option, file)) is not None
+    }
+    return {option.key: value for option, value in found.items() if value != getattr(_DEFAULTS, option.name)}
+
+
+def _drop_untrusted(
+    root: Path, chosen: dict[str, Any], acting: Mapping[Option, Any], environment: Mapping[str, str]
+) -> Settings:
+    """Build the settings without those of the file that can act and that this user did not trust."""
+    # Every hook would wait for these imports.
+    from deepwork.trust.models import Kind  # noqa: PLC0415
+    from deepwork.trust.policy import list_untrusted  # noqa: PLC0415
+
+    definitions = {option.key: value for option, value in acting.items()}
+    untrusted = list_untrusted(Settings(root).repository_root, Kind.CONFIG, definitions, environment)
+    kept = {option.name for option in acting if option.key not in untrusted}
+    dropped = {option.name for option in acting} - kept
+    return Settings(
+        root,
+        **{name: value for name, value in chosen.items() if name not in dropped},
+        untrusted_keys=untrusted,
+        is_database_from_file="database" in kept,
+    )
 
 
 def _resolve_folder(project_root: Path | str) -> Path:
@@ -363,16 +414,20 @@ def find_project(folder: Path) -> Path:
 def find_unknown_keys(root: Path) -> list[str]:
     """List keys of config.yml that are not settings, most likely misspelt."""
     known = {option.file_key[0] if option.file_key else option.name for option in OPTIONS if option.in_file}
-    return sorted(set(_load_config_file(root)) - known - {"version"})
+    return sorted(set(load_config_file(root)) - known - {"version"})
 
 
-def _find_given_value(
-    option: Option, flags: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, Any]
+def _find_override(
+    option: Option, flags: Mapping[str, Any], environment: Mapping[str, str]
 ) -> tuple[Any, str] | None:
     if (flag := flags.get(option.name)) not in (None, ()) and not option.is_secret:
         return flag, f"--{option.name.replace('_', '-')}"
     if variable := environment.get(option.environment_variable):
         return variable, option.environment_variable
+    return None
+
+
+def _find_in_file(option: Option, file: Mapping[str, Any]) -> tuple[Any, str] | None:
     value: Any = file if option.in_file else {}
     for part in option.file_key or (option.name,):
         value = value.get(part) if isinstance(value, dict) else None
@@ -389,26 +444,3 @@ def _parse_value(option: Option, value: Any, origin: str) -> Any:
             f"{origin} is {shown}; it must be {option.allowed}.",
             suggestion=f"Correct {origin} and start again.",
         ) from None
-
-
-def _load_config_file(root: Path) -> dict[str, Any]:
-    path = root / STATE_FOLDER / "config.yml"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except NotADirectoryError:
-        raise DefinitionError(
-            f"{path.parent} is not a folder.", suggestion="Move it away, then try again."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DefinitionError(f"{STATE_FOLDER}/config.yml cannot be read: {error}.") from error
-    # Importing YAML costs as much as the rest of a small command, so only if there is a file.
-    from deepwork.files.yaml import load_yaml  # noqa: PLC0415
-
-    data = load_yaml(text, source=f"{STATE_FOLDER}/config.yml").data
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise DefinitionError(f"{STATE_FOLDER}/config.yml must be a mapping of settings.")
-    return data

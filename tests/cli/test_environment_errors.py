@@ -19,6 +19,7 @@ from deepwork.cli import command_hints, main, servers
 from deepwork.cli.framework.terminal import is_terminal
 from deepwork.database import processes
 from deepwork.errors import DefinitionError, InvalidArguments, NotFound
+from trust.make import trust_settings
 
 SOURCE = Path(main.__file__).parents[1]
 
@@ -248,7 +249,10 @@ def test_the_doctor_continues_if_settings_are_invalid(text: str, wrong: str, tmp
 
 
 def test_the_doctor_checks_the_store_even_if_other_settings_are_invalid(tmp_path: Path):
-    _, facts, _ = run_doctor(write_config(tmp_path, "port: 99999\ntools: 5\ndatabase: other.db\n"))
+    trust_settings(write_config(tmp_path, "database: other.db\n"))
+    (tmp_path / ".deepwork" / "config.yml").write_text("port: 99999\ntools: 5\ndatabase: other.db\n")
+
+    _, facts, _ = run_doctor(tmp_path)
 
     assert facts["database"] == str(tmp_path / "other.db")
 

@@ -33,9 +33,11 @@ def dashboard(path: str, opens: bool, log_format: str, **flags: Any) -> None:
     """
     from deepwork.server.application import Application
     from deepwork.server.http.serving import run_http_server
+    from deepwork.server.launch import warn_of_settings
 
-    settings = load_command_settings(path, **flags)
+    settings = load_command_settings(path, quiet=True, **flags)
     start_logging(settings.log_level, log_format)
+    warn_of_settings(settings)
     app = Application(settings)
     set_stack_source(app.describe_stack)
     try:

@@ -23,6 +23,8 @@ from deepwork.database.opening import open_engine
 from deepwork.environment import build_child_environment
 from deepwork.errors import DeepworkError, DefinitionError, GitError
 from deepwork.git.command import Git
+from deepwork.trust.policy import open_trust_store
+from deepwork.trust.rules import render_untrusted_line
 
 
 @click.command()
@@ -32,7 +34,7 @@ def doctor(path: str, database: str | None, global_store: bool, as_json: bool) -
     """Check the installation and suggest fixes; exit code 1 if there is a problem."""
     flags = {"database": database, "global_store": global_store}
     try:
-        settings, problems = load_command_settings(path, **flags), []
+        settings, problems = load_command_settings(path, quiet=True, **flags), []
     except DefinitionError as error:
         settings = _load_readable_settings(resolve_project(path), flags)
         problems = [_find_folder_problem(settings) or f"{error.message} {error.suggestion}"]
@@ -75,12 +77,22 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
         for key in find_unknown_keys(settings.project_root):
             yield f"config.yml has an unknown key {key!r}. Remove it or correct its spelling."
         yield from _find_tool_problems(settings)
+    yield from _find_trust_problems(settings)
     if _get_git_version(settings.project_root) is None:
         yield "git was not found. Install it, or put it on the PATH."
     if not os.access(settings.project_root, os.W_OK):
         yield f"{settings.project_root} is not writable by this user. Change its owner or mode."
     try:
         yield from open_engine(settings.database_location).find_problems()
+    except DeepworkError as error:
+        yield f"{error.message} {error.suggestion}"
+
+
+def _find_trust_problems(settings: Settings) -> Iterator[str]:
+    if settings.untrusted_keys:
+        yield render_untrusted_line(settings.untrusted_keys)
+    try:
+        open_trust_store().load()
     except DeepworkError as error:
         yield f"{error.message} {error.suggestion}"
 

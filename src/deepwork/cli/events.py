@@ -43,7 +43,7 @@ def tail(
 ) -> None:
     """Print events of all processes in this project as they are stored; reconnects after an outage."""
     place = {"database": database, "global_store": global_store}
-    if not no_follow and _wait_for_store(load_command_settings(path, **place)):
+    if not no_follow and _wait_for_store(load_command_settings(path, quiet=True, **place)):
         since = since or 0  # all of its events are new
     with open_application(path, place, reads=True, quiet=as_json) as app:
         feed = app.feed

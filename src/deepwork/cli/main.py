@@ -26,6 +26,7 @@ COMMANDS = {
         "deepwork.cli.setup:setup",
         "Configure a client to start deepwork: Claude Code, Codex, Cursor, ...",
     ),
+    "trust": ("deepwork.cli.trust:trust", "Trust the settings of a project that can act on this machine."),
     "serve": ("deepwork.cli.serve:serve", "Run the MCP server."),
     "dashboard": ("deepwork.cli.dashboard:dashboard", "Serve the dashboard: see what agents do, and act."),
     "db": ("deepwork.cli.database:db", "Inspect, copy, back up and restore the store."),
@@ -60,7 +61,7 @@ COMMANDS_BY_PURPOSE = {
     "Work": "jobs sessions plans tasks track review templates workspaces repos agents messages",
     "Look": "diff events",
     "Operate": "serve db doctor tokens audit",
-    "Set up": "init setup hook completion",
+    "Set up": "init setup trust hook completion",
 }
 
 

@@ -34,7 +34,7 @@ def serve(path: str, no_quality_gate: bool, log_format: str, **flags: Any) -> No
     """Run the MCP server: over standard input and output, as clients start it, or on the network."""
     from deepwork.server.launch import run_server
 
-    settings = load_command_settings(path, **flags)
+    settings = load_command_settings(path, quiet=True, **flags)
     if no_quality_gate:
-        settings = load_command_settings(path, **flags, quality_gate="false")
+        settings = load_command_settings(path, quiet=True, **flags, quality_gate="false")
     run_server(settings, log_format)

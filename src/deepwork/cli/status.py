@@ -35,7 +35,7 @@ def status(path: str, database: str | None, global_store: bool, whole: bool, as_
 
     `deepwork dashboard` shows the same, live.
     """
-    settings = load_command_settings(path, database=database, global_store=global_store)
+    settings = load_command_settings(path, quiet=True, database=database, global_store=global_store)
     engine = open_engine(settings.database_location)
     is_made = engine.exists()
     if not is_made and (place := Path(engine.address)).exists() and not place.is_file():
@@ -53,6 +53,7 @@ def build_empty_status(settings: Settings, engine: Engine) -> dict[str, Any]:
         "project": str(settings.project_root),
         "store": None,
         "store_will_be": engine.address,
+        "untrusted_settings": list(settings.untrusted_keys),
         "next": list(_list_first_steps(settings)),
     }
 
@@ -103,6 +104,7 @@ def build_status(settings: Settings, engine: Engine, *, whole: bool = False) -> 
         "project": str(settings.project_root),
         "store": engine.address,
         "servers": servers,
+        "untrusted_settings": list(settings.untrusted_keys),
         "needs_you_total": needs_total,
         "needs_you": [_build_need(need) for need in needs[: None if whole else NEEDS_SHOWN]],
         "counts": counts,

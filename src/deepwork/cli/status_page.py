@@ -9,6 +9,7 @@ from typing import Any
 from deepwork.cli.framework import clock, terminal
 from deepwork.cli.framework.output import to_printable
 from deepwork.cli.framework.tables import measure_width, shorten
+from deepwork.trust.rules import render_untrusted_line
 
 _COMMANDS = {
     "blocker": "deepwork answer {id} TEXT",
@@ -101,6 +102,8 @@ def _render_first_steps(answer: Mapping[str, Any]) -> Iterator[str]:
         "The first work creates it. Next:" if begun else "Start with:"
     )
     yield from (f"  {to_printable(step)}" for step in answer["next"])
+    if answer["untrusted_settings"]:
+        yield render_untrusted_line(answer["untrusted_settings"])
 
 
 def _render_head(answer: Mapping[str, Any], columns: int) -> Iterator[str]:
@@ -112,6 +115,8 @@ def _render_head(answer: Mapping[str, Any], columns: int) -> Iterator[str]:
         f"runs     {counts['running']} running, {counts['blocked']} blocked,"
         f" {counts['completed']} completed, {counts['failed']} failed"
     )
+    if answer["untrusted_settings"]:
+        yield terminal.paint(render_untrusted_line(answer["untrusted_settings"]), "yellow")
     if trouble := answer["hook_failures"]:
         yield to_printable(
             f"hooks    {trouble['count']} failures in {trouble['log']}; latest: {trouble['last']}"

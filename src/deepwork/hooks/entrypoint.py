@@ -12,10 +12,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from deepwork.config import STATE_FOLDER, load_settings
+from deepwork.config import STATE_FOLDER, Settings, load_settings
 from deepwork.files.repositories import find_main_tree, find_tree_root
 from deepwork.hooks import failure_log
-from deepwork.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT, parse_event
+from deepwork.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT, SESSION_START, parse_event
 
 TIMEOUT_SECONDS = 5.0
 """A hook that takes longer exits without an answer, so that the client is not held up."""
@@ -72,9 +72,19 @@ def _handle_call(words: Sequence[str], call: _CallInfo) -> str:
         call.folder = root / STATE_FOLDER
     settings = load_settings(root, arguments.flags)
     call.folder = settings.store_folder
+    if settings.untrusted_keys and arguments.event == SESSION_START:
+        _warn_of_untrusted(settings)
     from deepwork.hooks.dispatch import dispatch_event  # noqa: PLC0415 - only for a valid event
 
     return dispatch_event(arguments.event, settings, event)
+
+
+def _warn_of_untrusted(settings: Settings) -> None:
+    """Say on standard error, which people can read and agents do not, which settings are ignored."""
+    from deepwork.trust.rules import render_untrusted_line  # noqa: PLC0415 - few projects have such settings
+
+    with suppress(OSError, AttributeError):  # closed by the client
+        sys.stderr.write(render_untrusted_line(settings.untrusted_keys) + "\n")
 
 
 @dataclass(frozen=True)

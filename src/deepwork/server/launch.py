@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
 _VALUES = {
     f"--{name.replace('_', '-')}": name
-    for name in ("path", "toolsets", "tools", "exclude_tools", "external_runner", "platform", "log_level")
+    for name in (
+        "path",
+        "transport",
+        "toolsets",
+        "tools",
+        "exclude_tools",
+        "external_runner",
+        "platform",
+        "log_level",
+    )
 }
 _SWITCHES: dict[str, tuple[str, Any]] = {
     "--read-only": ("read_only", True),
@@ -72,8 +81,7 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any] | None:
 def run_server(settings: Settings, log_format: str) -> None:
     """Run the server until its client leaves or a signal arrives."""
     start_logging(settings.log_level, log_format)
-    for key in find_unknown_keys(settings.project_root):
-        logging.getLogger("deepwork").warning("config.yml has an unknown key %r.", key)
+    warn_of_settings(settings)
     set_request_id_source(get_request_id)
     end_tracing = start_tracing(os.environ)
     app = Application(settings)
@@ -89,6 +97,17 @@ def run_server(settings: Settings, log_format: str) -> None:
             listener.close()
         app.close()
         end_tracing()
+
+
+def warn_of_settings(settings: Settings) -> None:
+    """Log which keys of config.yml have no effect."""
+    log = logging.getLogger("deepwork")
+    for key in find_unknown_keys(settings.project_root):
+        log.warning("config.yml has an unknown key %r.", key)
+    if settings.untrusted_keys:
+        from deepwork.trust.rules import render_untrusted_line  # noqa: PLC0415 - few projects have such keys
+
+        log.warning("%s", render_untrusted_line(settings.untrusted_keys))
 
 
 def _start_hook_listener(settings: Settings) -> HookListener:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -91,12 +92,20 @@ def refuse_misplaced(context: click.Context) -> None:
             raise click.UsageError(f"{parameter.opts[0]} does not apply to {name}.", context)
 
 
-def load_command_settings(path: str, **flags: Any) -> Settings:
-    """Load a project's settings; flags given on the command line override them."""
+def load_command_settings(path: str, *, quiet: bool = False, **flags: Any) -> Settings:
+    """Load a project's settings; flags given on the command line override them.
+
+    Unless `quiet`, standard error says which settings are ignored because nobody trusted them.
+    """
     refuse_password(flags.get("database") or "")
-    return load_settings(
+    settings = load_settings(
         resolve_project(path), {name: None if value is False else value for name, value in flags.items()}
     )
+    if settings.untrusted_keys and not quiet:
+        from deepwork.trust.rules import render_untrusted_line
+
+        print(render_untrusted_line(settings.untrusted_keys), file=sys.stderr)
+    return settings
 
 
 def resolve_project(path: str) -> Path:

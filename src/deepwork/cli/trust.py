@@ -1,0 +1,139 @@
+"""`deepwork trust`: let the settings of a repository act that could open ports, connect or start programs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import click
+
+from deepwork.cli.framework.options import json_option, load_command_settings, project_option, resolve_project
+from deepwork.cli.framework.output import print_answer, to_printable
+from deepwork.config import Settings, list_acting_settings
+from deepwork.errors import NotAllowed
+from deepwork.timestamps import format_timestamp
+from deepwork.trust.models import Kind, Proof
+from deepwork.trust.policy import list_untrusted, open_trust_store
+
+_SECRET_PARAMETERS = {
+    "password",
+    "sslpassword",
+    "oauth_client_secret",
+    "scram_client_key",
+    "scram_server_key",
+}
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask, for scripts.")
+@click.option("--list", "mode", flag_value="list", help="List all projects in which you trust something.")
+@click.option("--revoke", "mode", flag_value="revoke", help="Trust nothing in this project any more.")
+@project_option
+@json_option
+def trust(yes: bool, mode: str | None, path: str, as_json: bool) -> None:
+    """Trust the settings of a project that can open a port, name a server or a folder, or start a program.
+
+    They are ignored until then. If one of them changes later, it is ignored until you run this again.
+    """
+    if mode == "list":
+        _print_projects(as_json=as_json)
+    elif mode == "revoke":
+        _revoke(path, as_json=as_json)
+    else:
+        _trust_project(load_command_settings(path, quiet=True), yes=yes, as_json=as_json)
+
+
+def _trust_project(settings: Settings, *, yes: bool, as_json: bool) -> None:
+    project, definitions = settings.repository_root, list_acting_settings(settings.project_root)
+    untrusted = list_untrusted(project, Kind.CONFIG, definitions)
+    rows = [
+        {"key": key, "value": _hide_secrets(value), "trusted": key not in untrusted}
+        for key, value in definitions.items()
+    ]
+    if not as_json:
+        _print_definitions(project, rows)
+    if untrusted:
+        proof = _obtain_proof(yes=yes)
+        now = format_timestamp(time.time_ns() // 1_000_000)
+        open_trust_store().pin(project, Kind.CONFIG, definitions, proof=proof, trusted_at=now)
+    if as_json:
+        trusted = [{**row, "trusted": True} for row in rows]
+        print_answer({"project": str(project), "settings": trusted, "changed": bool(untrusted)}, as_json=True)
+    elif untrusted:
+        print("Trusted. Restart running servers to apply it; `deepwork trust --revoke` undoes it.")
+
+
+def _print_definitions(project: Path, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        print(f"Nothing in {to_printable(str(project))} needs trust.")
+        return
+    print(f".deepwork/config.yml of {to_printable(str(project))} wants to set:")
+    width = max(len(row["key"]) for row in rows)
+    for row in rows:
+        known = "  (trusted)" if row["trusted"] else ""
+        print(f"  {row['key']:<{width}}  {to_printable(row['value'])}{known}")
+    if all(row["trusted"] for row in rows):
+        print("You trust all of this already.")
+
+
+def _obtain_proof(*, yes: bool) -> Proof:
+    """Let a person confirm; the one place that decides what counts as a proof that it was a person."""
+    if yes:
+        return Proof.TOKEN
+    if not sys.stdin or not sys.stdin.isatty():
+        raise NotAllowed(
+            "Nothing was trusted: standard input is not a terminal, so nobody can be asked.",
+            suggestion="Read the settings in .deepwork/config.yml, then run `deepwork trust --yes`.",
+        )
+    click.echo("They can open a port, connect to a server, use files elsewhere or start a program.", err=True)
+    if not click.confirm("Do you trust them?", err=True):
+        raise NotAllowed("Nothing was trusted.", suggestion="")
+    return Proof.TOKEN
+
+
+def _revoke(path: str, *, as_json: bool) -> None:
+    project = Settings(resolve_project(path).expanduser().resolve()).repository_root
+    store = open_trust_store()
+    was_trusted = str(project) in store.load()
+    if was_trusted:
+        store.revoke(project)
+    if as_json:
+        print_answer({"project": str(project), "changed": was_trusted}, as_json=True)
+        return
+    done = "is trusted any more" if was_trusted else "was trusted"
+    print(f"Nothing in {to_printable(str(project))} {done}.")
+
+
+def _print_projects(*, as_json: bool) -> None:
+    rows = [
+        {
+            "project": path,
+            "trusted_at": trusted.trusted_at,
+            "proof": trusted.proof,
+            "settings": sorted(trusted.digests.get(Kind.CONFIG, ())),
+        }
+        for path, trusted in open_trust_store().load().items()
+    ]
+    if rows or as_json:
+        print_answer({"projects": rows}, as_json=as_json)
+    else:
+        print("You trust no project yet.")
+
+
+def _hide_secrets(value: Any) -> Any:
+    """Hide the password of a database URL; everything that says where it leads stays visible."""
+    scheme, is_url, rest = value.partition("://") if isinstance(value, str) else ("", "", "")
+    if not is_url:
+        return list(value) if isinstance(value, tuple) else value
+    # As the driver reads it: a user and a password end with the first @, if it is before the first /.
+    rest = re.sub(r"^([^:@/]*):[^@/]*@", r"\1:***@", rest)
+    return f"{scheme}://" + re.sub(r"([?&])([^=&]*)=([^&]*)", _hide_parameter, rest)
+
+
+def _hide_parameter(found: re.Match[str]) -> str:
+    is_secret = unquote(found[2]).strip().lower() in _SECRET_PARAMETERS
+    return f"{found[1]}{found[2]}=***" if is_secret else found[0]

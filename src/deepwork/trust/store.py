@@ -1,0 +1,81 @@
+"""Keeps what this user trusts, in one file of the user's own folder, which no repository can write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from deepwork.errors import StorageError
+from deepwork.files.atomic import write_atomically
+from deepwork.files.lock import hold_file_lock
+from deepwork.files.private import make_private_folder, read_private_file
+from deepwork.trust.models import Kind, TrustedProject
+from deepwork.trust.rules import compute_digest
+
+_VERSION = 1
+
+
+class TrustStore:
+    """The trusted projects by their path; readers never see half a change, writers wait for each other."""
+
+    def __init__(self, user_folder: Path) -> None:
+        self._path = user_folder / "trust.json"
+
+    def load(self) -> dict[str, TrustedProject]:
+        """Load all trusted projects; raises StorageError if the file cannot be relied on."""
+        content = read_private_file(self._path)
+        if content is None:
+            return {}
+        try:
+            return {path: _parse_project(data) for path, data in json.loads(content)["projects"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise StorageError(
+                f"{self._path} is damaged, so nothing is trusted.",
+                suggestion="Remove it, then run `deepwork trust` in each project that you trust.",
+            ) from None
+
+    def find_digests(self, project: Path, kind: Kind) -> Mapping[str, str]:
+        """Return what is pinned for a project; nothing if the file cannot be relied on."""
+        try:
+            trusted = self.load().get(str(project))
+        except StorageError:  # `deepwork doctor` and `deepwork trust` report it
+            return {}
+        return trusted.digests.get(kind, {}) if trusted else {}
+
+    def pin(
+        self, project: Path, kind: Kind, definitions: Mapping[str, Any], *, proof: str, trusted_at: str
+    ) -> None:
+        """Trust exactly these definitions of a kind; what was pinned of this kind before counts no more."""
+        pinned = {name: compute_digest(definition) for name, definition in definitions.items()}
+
+        def add(projects: dict[str, TrustedProject]) -> None:
+            before = projects.get(str(project), TrustedProject(trusted_at, proof))
+            projects[str(project)] = TrustedProject(trusted_at, proof, {**before.digests, kind: pinned})
+
+        self._change(add)
+
+    def revoke(self, project: Path) -> None:
+        """Trust nothing in a project any more."""
+        self._change(lambda projects: projects.pop(str(project), None))
+
+    def _change(self, change: Callable[[dict[str, TrustedProject]], object]) -> None:
+        make_private_folder(self._path.parent)
+        with hold_file_lock(self._path.with_name("trust.lock")):
+            projects = self.load()
+            change(projects)
+            data = {
+                "version": _VERSION,
+                "projects": {path: asdict(project) for path, project in sorted(projects.items())},
+            }
+            write_atomically(self._path, json.dumps(data, indent=2).encode() + b"\n")
+
+
+def _parse_project(data: Any) -> TrustedProject:
+    digests = {
+        str(kind): {str(name): str(digest) for name, digest in pinned.items()}
+        for kind, pinned in data["digests"].items()
+    }
+    return TrustedProject(str(data["trusted_at"]), str(data["proof"]), digests)

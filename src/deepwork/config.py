@@ -21,6 +21,8 @@ STATE_FOLDER = ".deepwork"
 TMP_FOLDER = f"{STATE_FOLDER}/tmp"  # noqa: S108 - a folder of the project
 _CLAUDE_NAMES = {"claude-code", "claude_code", "claude-desktop"}
 """The names of `setup` and of agents, where the platform is called `claude`."""
+FILE_URL_SCHEME: Final = "postgresql-from-file"
+"""The scheme of a database URL that came from a file, so that it gets no passwords of this user."""
 PLATFORMS: Final = ("claude", "codex", "cursor", "gemini", "opencode", "vscode", "windsurf", "zed", "generic")
 
 
@@ -86,8 +88,9 @@ class Settings:
     @property
     def database_location(self) -> str:
         """A PostgreSQL URL, or the path of the SQLite file."""
-        if "://" in self.database:
-            return self.database
+        scheme, found, rest = self.database.partition("://")
+        if found:
+            return f"{FILE_URL_SCHEME if self.is_database_from_file else scheme}://{rest}"
         if self.database:
             return str(self.project_root / Path(self.database).expanduser())
         return str(self.store_folder / "deepwork.db")

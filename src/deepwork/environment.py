@@ -40,6 +40,13 @@ def get_user_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "deepwork"
 
 
+def get_user_name() -> str:
+    """Return the name of the user who runs this process, whatever the environment says."""
+    import pwd  # noqa: PLC0415 - hardly ever needed
+
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
 def get_connection_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables that the PostgreSQL driver reads, and the home of its password file."""
     return {key: value for key, value in sorted(environment.items()) if key.startswith("PG") or key == "HOME"}

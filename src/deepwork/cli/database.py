@@ -187,7 +187,8 @@ def _resolve_location(settings: Settings, given: str) -> str:
         ) from None
     if urlsplit(given).scheme not in {"postgresql", "postgres"}:
         raise click.UsageError(f"{given} is neither a file nor a postgresql:// URL.")
-    return settings.database if _is_configured_url(given, settings.database) else given
+    is_other = given == settings.database or not _is_configured_url(given, settings.database)
+    return given if is_other else settings.database_location
 
 
 def _is_configured_url(given: str, known: str) -> bool:

@@ -176,16 +176,15 @@ def _connect(url: str, patience: float) -> psycopg.Connection[dict[str, Any]]:
     import psycopg  # noqa: PLC0415
     from psycopg.rows import dict_row  # noqa: PLC0415
 
-    waiting = _to_milliseconds(patience)
-    own = psycopg.conninfo.conninfo_to_dict(url).get("options") or ""
-    return psycopg.connect(
-        url,
-        autocommit=True,
-        row_factory=dict_row,
-        connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-        application_name="deepwork hook",  # not counted among the processes that use the store
-        options=f"-c lock_timeout={waiting} -c statement_timeout={waiting} {own}",
-    )
+    from deepwork.database.postgres_parameters import build_parameters  # noqa: PLC0415
+
+    waiting, given = _to_milliseconds(patience), build_parameters(url)
+    own: dict[str, Any] = {
+        "connect_timeout": _CONNECT_TIMEOUT_SECONDS,
+        "application_name": "deepwork hook",  # not counted among the processes that use the store
+        "options": f"-c lock_timeout={waiting} -c statement_timeout={waiting} {given.get('options') or ''}",
+    }
+    return psycopg.connect(**given | own, autocommit=True, row_factory=dict_row)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepwork.config import FILE_URL_SCHEME
 from deepwork.database.engine import Engine
 from deepwork.errors import StorageError
 
@@ -9,7 +10,7 @@ from deepwork.errors import StorageError
 def open_engine(location: str) -> Engine:
     """Create the engine for a PostgreSQL URL or a SQLite path; does not connect yet."""
     # Import only the driver that is used: psycopg costs more than the rest of a small command.
-    if location.startswith(("postgresql://", "postgres://")):
+    if location.startswith(("postgresql://", "postgres://", f"{FILE_URL_SCHEME}://")):
         return _open_postgres(location)
     from deepwork.database.sqlite import SQLite  # noqa: PLC0415
 

@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deepwork.database import fulltext, json_texts, schema
 from deepwork.database.engine import Connection, Cursor
+from deepwork.database.postgres_parameters import build_parameters, is_from_file, parse_url
 from deepwork.database.statements import format_percent_placeholder
 from deepwork.database.table_store import PostgreSQLTableStore
 from deepwork.errors import Code, StorageError
@@ -49,6 +50,10 @@ _KEEPALIVES = {
 # Hide the pool's log line for each connection attempt, which would bury our own error message.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 _REACH_SUGGESTION = "Check that it is running and that DEEPWORK_DATABASE_URL is correct"
+_FILE_URL_SUGGESTION = (
+    "Check that it is running and that `database` in config.yml is correct; a password must be in that URL,"
+    " because PGPASSWORD and password files are for URLs from DEEPWORK_DATABASE_URL and --db"
+)
 _BEGIN_WRITE_SQL = "BEGIN"
 _BEGIN_READ_SQL = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -84,13 +89,9 @@ class PostgreSQL:
     is_prepared = False
 
     def __init__(self, url: str) -> None:
-        try:
-            parts: dict[str, Any] = conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
-            raise StorageError(
-                "The PostgreSQL URL is invalid.",
-                suggestion="Write it as postgresql://user@host:5432/database.",
-            ) from None
+        self._given = parse_url(url)
+        self._reach_suggestion = _FILE_URL_SUGGESTION if is_from_file(url) else _REACH_SUGGESTION
+        parts = build_parameters(url)
         usual: dict[str, Any] = {
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "deepwork",
@@ -105,14 +106,14 @@ class PostgreSQL:
 
     @property
     def name(self) -> str:
-        place = self._parts.get("host") or "localhost"
-        port = f", port {self._parts['port']}" if self._parts.get("port") else ""
-        return f"PostgreSQL database {self._parts.get('dbname', 'postgres')!r} on {place}{port}"
+        place = self._given.get("host") or "localhost"
+        port = f", port {self._given['port']}" if self._given.get("port") else ""
+        return f"PostgreSQL database {self._given.get('dbname', 'postgres')!r} on {place}{port}"
 
     @property
     def address(self) -> str:
         user, host, port, name = (
-            quote(str(self._parts.get(part) or ""), safe="/" if part == "host" else "")
+            quote(str(self._given.get(part) or ""), safe="/" if part == "host" else "")
             for part in ("user", "host", "port", "dbname")
         )
         who, at_port = f"{user}@" if user else "", f":{port}" if port else ""
@@ -196,8 +197,8 @@ class PostgreSQL:
             return StorageError(
                 f"The {self.name} cannot be reached{_format_reason(error)}.",
                 recoverable=True,
-                suggestion=f"{_REACH_SUGGESTION}, then call again, with the same idempotency key if the call"
-                " had already started.",
+                suggestion=f"{self._reach_suggestion}, then call again, with the same idempotency key if the"
+                " call had already started.",
             )
         if isinstance(error, psycopg.Error):
             return StorageError(
@@ -218,7 +219,7 @@ class PostgreSQL:
             with psycopg.connect(self._conninfo, autocommit=True) as connection:
                 schema.is_behind(_read_version(connection), self.name)
         except psycopg.Error as error:
-            yield f"The {self.name} cannot be reached{_format_reason(error)}. {_REACH_SUGGESTION}."
+            yield f"The {self.name} cannot be reached{_format_reason(error)}. {self._reach_suggestion}."
 
     def open_tables(self, connection: Connection) -> PostgreSQLTableStore:
         return PostgreSQLTableStore(connection)

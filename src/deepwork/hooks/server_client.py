@@ -17,7 +17,7 @@ from deepwork.hooks.server_socket import (
 
 GREETING_SECONDS = 0.25
 """Seconds to wait for the server's greeting; a busy or hanging server is not asked."""
-_SENT_SETTINGS = ("database", "global_store", "lease_seconds")
+_SENT_SETTINGS = ("database", "is_database_from_file", "global_store", "lease_seconds")
 
 
 def ask_server(kind: str, settings: Settings, event: HookEvent) -> str | None:

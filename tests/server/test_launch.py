@@ -14,6 +14,7 @@ from deepwork.server.launch import parse_flags, plan_launch
         ([], {}),
         (["--path", "x"], {"path": "x"}),
         (["--toolsets", "jobs,plans", "--read-only"], {"toolsets": "jobs,plans", "read_only": True}),
+        (["--transport", "stdio"], {"transport": "stdio"}),
         (["--exclude-tools", "agent_get"], {"exclude_tools": "agent_get"}),
         (["--no-quality-gate", "--global"], {"quality_gate": "false", "global_store": True}),
     ],
@@ -51,3 +52,4 @@ def test_only_a_server_over_stdio_is_launched_directly(tmp_path: Path, monkeypat
     monkeypatch.setenv("DEEPWORK_TRANSPORT", "http")
 
     assert plan_launch(["--path", str(tmp_path)]) is None
+    assert plan_launch(["--path", str(tmp_path), "--transport", "stdio"]) is not None

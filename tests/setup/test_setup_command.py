@@ -31,6 +31,7 @@ EVERY = [
     for scope, file in zip(("project", "user"), files, strict=True)
     if file
 ]
+STDIO = ("--transport", "stdio")
 REMARKS = """{
   // servers of this project
   "%s": {
@@ -82,30 +83,31 @@ def test_entries_have_the_format_of_each_client(sandbox: Sandbox):
     assert claude == {
         "type": "stdio",
         "command": "deepwork",
-        "args": ["serve", "--path", "."],
+        "args": ["serve", "--path", ".", *STDIO],
         "env": {"DEEPWORK_SETUP": "entry"},
     }
     codex = tomllib.loads(find_entry(sandbox, "codex", "project"))["mcp_servers"]["deepwork"]
     assert codex == {
         "command": "deepwork",
-        "args": ["serve", "--path", "."],
+        "args": ["serve", "--path", ".", *STDIO],
         "env": {"DEEPWORK_SETUP": "entry"},
     }
     opencode = json.loads(find_entry(sandbox, "opencode", "project"))["mcp"]["deepwork"]
-    assert (opencode["type"], opencode["command"]) == ("local", ["deepwork", "serve", "--path", "."])
+    assert (opencode["type"], opencode["command"]) == ("local", ["deepwork", "serve", "--path", ".", *STDIO])
     vscode = json.loads(find_entry(sandbox, "vscode", "project"))["servers"]["deepwork"]
-    assert (vscode["type"], vscode["args"]) == ("stdio", ["serve", "--path", "${workspaceFolder}"])
+    assert (vscode["type"], vscode["args"]) == ("stdio", ["serve", "--path", "${workspaceFolder}", *STDIO])
     cursor = json.loads(find_entry(sandbox, "cursor", "project"))["mcpServers"]["deepwork"]
     assert cursor["args"] == [
         "serve",
         "--path",
         "${workspaceFolder}",
+        *STDIO,
         "--toolsets",
         "jobs,reviews,tracking,agents,messages",
     ]
     assert "deepwork" in json.loads(find_entry(sandbox, "zed", "project"))["context_servers"]
     desktop = json.loads(find_entry(sandbox, "claude-desktop", "user"))["mcpServers"]["deepwork"]
-    assert desktop["args"] == ["serve", "--path", project]
+    assert desktop["args"] == ["serve", "--path", project, *STDIO]
     assert Path(desktop["command"]).is_absolute()
     assert os.access(desktop["command"], os.X_OK)
 
@@ -293,9 +295,9 @@ def test_the_target_of_a_link_is_emptied_but_not_deleted(sandbox: Sandbox):
     (sandbox.home / ".dotclaude").mkdir()
     (sandbox.project / ".claude").symlink_to(sandbox.home / ".dotclaude")
 
-    sandbox.run("setup", "claude-code", "--hooks")
+    sandbox.run("setup", "claude-code", "--hooks", "--force")
     made = sandbox.read_files()
-    removed = sandbox.run("setup", "claude-code", "--remove")
+    removed = sandbox.run("setup", "claude-code", "--remove", "--force")
 
     assert removed.code == 0
     assert "deepwork:begin" in made["shared.md"]
@@ -306,6 +308,31 @@ def test_the_target_of_a_link_is_emptied_but_not_deleted(sandbox: Sandbox):
     assert set(sandbox.read_files().values()) == {""}
     assert "~/dotfiles/servers.json" in sandbox.read_files()
     assert list((sandbox.home / ".dotclaude").iterdir()) == []
+
+
+@pytest.mark.parametrize("link", [".mcp.json", "CLAUDE.md", ".claude"])
+def test_a_link_of_a_project_out_of_it_is_not_followed(sandbox: Sandbox, link: str):
+    target = sandbox.write("~/outside/settings.json", "{}").parent
+    (sandbox.project / link).symlink_to(target if link == ".claude" else target / "settings.json")
+
+    refused = sandbox.run("setup", "claude-code", "--hooks")
+
+    assert refused.code == 1
+    assert "outside the project" in refused.err
+    assert sandbox.read_files()["~/outside/settings.json"] == "{}"
+
+
+def test_what_a_clone_added_to_our_entry_is_named(sandbox: Sandbox):
+    sandbox.run("setup", "claude-code")
+    entry = json.loads(sandbox.read_files()[".mcp.json"])
+    entry["mcpServers"]["deepwork"]["args"] += ["--transport=http", "--db", "postgresql://evil.example/x"]
+    entry["mcpServers"]["deepwork"]["env"]["LD_PRELOAD\x1b"] = "./evil.so"
+    sandbox.write(".mcp.json", json.dumps(entry))
+
+    again = sandbox.run("setup", "claude-code")
+
+    assert "added to it: --db, LD_PRELOAD?." in again.out
+    assert "http" not in json.loads(sandbox.read_files()[".mcp.json"])["mcpServers"]["deepwork"]["args"]
 
 
 @pytest.mark.parametrize("client", ["cursor", "gemini"])

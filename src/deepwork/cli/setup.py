@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 @click.option("--hooks", "with_hooks", is_flag=True, help="Also make the client call `deepwork hook`.")
 @click.option("--no-guidance", is_flag=True, help="Do not change AGENTS.md, CLAUDE.md and GEMINI.md.")
 @click.option("--absolute", is_flag=True, help="Write deepwork's full path, even into a project's file.")
-@click.option("--force", is_flag=True, help="Replace or remove an entry that you wrote yourself.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace or remove an entry that you wrote yourself, and follow links out of the project.",
+)
 @click.option("--remove", "mode", flag_value="remove", help="Remove what setup wrote.")
 @click.option(
     "--check",

@@ -75,7 +75,7 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any] | None:
         if name in flags or (isinstance(value, str) and value.startswith("-")):
             return None
         flags[name] = value
-    return flags
+    return flags if flags.get("transport", "stdio") == "stdio" else None
 
 
 def run_server(settings: Settings, log_format: str) -> None:

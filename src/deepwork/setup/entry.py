@@ -12,7 +12,7 @@ MARK = "DEEPWORK_SETUP"
 
 A variable, because it is the only place where every client accepts unknown keys.
 """
-_OWN_FLAGS = ("--path", "--toolsets")
+_OWN_FLAGS = ("--path", "--transport", "--toolsets")
 
 
 def build_entry(shape: Shape, program: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
@@ -45,9 +45,12 @@ def list_arguments(shape: Shape, entry: Any) -> list[str]:
 def build_serve_arguments(
     folder: str, toolsets: Sequence[str] | None, others: Sequence[str] = ()
 ) -> list[str]:
-    """Build the server's arguments: project, chosen toolsets, and arguments the user added."""
+    """Build the server's arguments: project, transport, chosen toolsets, and arguments the user added.
+
+    The transport is named, so that no setting of a project makes a server that a client starts open a port.
+    """
     chosen = ["--toolsets", ",".join(toolsets)] if toolsets else []
-    return ["serve", "--path", folder, *chosen, *others]
+    return ["serve", "--path", folder, "--transport", "stdio", *chosen, *others]
 
 
 def parse_toolsets(arguments: Sequence[str]) -> tuple[str, ...] | None:
@@ -67,6 +70,12 @@ def list_user_arguments(arguments: Sequence[str]) -> list[str]:
         elif word.partition("=")[0] not in _OWN_FLAGS:
             kept.append(word)
     return kept
+
+
+def list_user_variables(shape: Shape, entry: Any) -> list[str]:
+    """List the names of the environment variables that were added to our entry."""
+    given = entry.get(get_env_key(shape)) if isinstance(entry, dict) else None
+    return [str(name) for name in given if name != MARK] if isinstance(given, dict) else []
 
 
 def list_store_arguments(arguments: Sequence[str]) -> list[str]:

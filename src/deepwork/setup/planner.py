@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from deepwork.setup.entry import (
     list_arguments,
     list_store_arguments,
     list_user_arguments,
+    list_user_variables,
     parse_toolsets,
 )
 from deepwork.setup.jsonc import UnreadableText
@@ -124,7 +126,8 @@ class SetupPlanner:
             notes.append(
                 f"This entry makes {client.title} work on {folder}; for another project, run this there."
             )
-        return SetupPlan(drafts.list_changes(), choice, notes)
+        notes += _describe_additions(client, existing) if request.scope == "project" else []
+        return SetupPlan(self._require_inside(request, drafts.list_changes()), choice, notes)
 
     def plan_removal(self, request: SetupRequest) -> SetupPlan:
         """Plan the removal of everything a setup wrote."""
@@ -145,9 +148,8 @@ class SetupPlanner:
                 notes.append(f"The guidance in {file} stays: {', '.join(others)} uses it too.")
             else:
                 drafts.edit(file, "guidance", guidance.remove_section)
-        return SetupPlan(
-            [change for change in drafts.list_changes() if change.before is not None], None, notes
-        )
+        changes = [change for change in drafts.list_changes() if change.before is not None]
+        return SetupPlan(self._require_inside(request, changes), None, notes)
 
     def get_config_path(self, client: Client, scope: Scope) -> Path:
         """Return the client's config file: of several candidates the first that exists, else the first."""
@@ -184,6 +186,19 @@ class SetupPlanner:
     def format_path(self, path: Path) -> str:
         """Format a path relative to the project or the home folder."""
         return self._locations.format_path(path)
+
+    def _require_inside(
+        self, request: SetupRequest, changes: list[ConfigFileChange]
+    ) -> list[ConfigFileChange]:
+        """Refuse links in a project that lead out of it: a clone could bring them, to a file of the user."""
+        project = self._locations.project.resolve()
+        for change in changes if request.scope == "project" and not request.force else ():
+            if change.action != "unchanged" and not change.path.resolve().is_relative_to(project):
+                raise NotAllowed(
+                    f"{change.path} is a link to {change.path.resolve()}, outside the project.",
+                    suggestion="Nothing was changed. Replace the link by a file, or follow it with --force.",
+                )
+        return changes
 
     def _find_entry(self, client: Client, path: Path, drafts: FileDrafts) -> object:
         try:
@@ -269,6 +284,20 @@ class SetupPlanner:
                         or self._load_toolsets().configured
                     )
                     yield other, self._load_toolsets().expand(chosen)
+
+
+def _describe_additions(client: Client, entry: object) -> list[str]:
+    """Name what else is in our entry: an update keeps it, and a clone could have brought it."""
+    if not is_marked(client.shape, entry):
+        return []
+    options = [word for word in list_user_arguments(list_arguments(client.shape, entry)) if word[:1] == "-"]
+    names = [word.partition("=")[0] for word in options] + list_user_variables(client.shape, entry)
+    if not names:
+        return []
+    listed = ", ".join(re.sub(r"[^\w-]", "?", name) for name in names)
+    return [
+        f"The entry keeps what somebody added to it: {listed}. Look at it before you let a client use it."
+    ]
 
 
 def _is_same_file(file: Path | None, other: Path | None) -> bool:

@@ -32,6 +32,16 @@ def cache(app: Application, seconds: Seconds) -> TokenCache:
     return TokenCache(app.database, seconds)
 
 
+def test_one_query_finds_which_of_many_tokens_are_valid(app: Application, cache: TokenCache, clock: Clock):
+    ids = {name: make_token(app, name)[1] for name in ("good", "revoked")}
+    ids |= {name: make_token(app, name, expires_days=1)[1] for name in ("soon", "late")}
+    call_token_tool(app, "token_revoke", name="revoked")
+    run_sql(app, "UPDATE tokens SET expires_at = expires_at + 1 WHERE name = 'late'")
+    clock.advance(seconds=24 * 3600)
+
+    assert cache.find_valid_ids([*ids.values(), "0" * 12]) == {ids["good"], ids["late"]}
+
+
 def find_last_use(app: Application, id: str) -> int | None:
     with app.database.reading() as tx:
         token = TokenStore(tx).find(id)

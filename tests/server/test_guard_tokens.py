@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -38,6 +39,8 @@ class FakeTokenCache(TokenCache):
         super().__init__(None, clock=lambda: 0)  # type: ignore[arg-type]
         self._answer = answer
         self.lookups: list[str] = []
+        self.checks: list[list[str]] = []
+        self.is_revoked = self.fails = False
         self.threads: set[int] = set()
 
     def _load_valid(self, id: str) -> Token | None:
@@ -46,6 +49,12 @@ class FakeTokenCache(TokenCache):
         if isinstance(self._answer, StorageError):
             raise self._answer
         return self._answer if id == ID else None
+
+    def find_valid_ids(self, ids: Sequence[str]) -> set[str]:
+        self.checks.append(list(ids))
+        if self.fails:
+            raise StorageError("away")
+        return {ID} & set(ids) if not self.is_revoked else set()
 
     def record_use(self, id: str) -> None:
         self.threads.add(threading.get_ident())
@@ -184,6 +193,86 @@ def test_a_read_token_cannot_write_over_rest_but_may_call_mcp():
     assert decide("/api/v1/agents", "DELETE", headers=BEARER).needs is Scope.WORK
     assert isinstance(decide("/mcp", "POST", headers=BEARER), Admitted)
     assert isinstance(decide("/ws", headers=BEARER, is_websocket=True), Admitted)
+
+
+class SilentStreams:
+    """Opens a stream for each request, and sends nothing more on it."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.accept"})
+        else:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b": hello", "more_body": True})
+        self.open += 1
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.open -= 1
+
+
+async def wait_until(is_true: Callable[[], bool]) -> None:
+    while not is_true():  # noqa: ASYNC110 - there is nobody to set an event
+        await anyio.sleep(0.001)
+
+
+def test_silent_streams_end_when_their_token_is_revoked_and_one_query_checks_all():
+    cache, streams = FakeTokenCache(TOKEN), SilentStreams()
+    guard = Guard(streams, POLICY, None, None, cache, check_seconds=0.001)
+    sent: dict[int, list[Any]] = {}
+
+    async def open_stream(number: int) -> None:
+        path, kind = [("/ws", "websocket"), ("/api/v1/events", "http"), ("/mcp", "http")][number % 3]
+        pairs = [(k.encode(), v.encode()) for k, v in (HOST | BEARER).items()]
+        scope = {"type": kind, "method": "GET", "path": path, "query_string": b"", "headers": pairs}
+
+        async def send(message: Any) -> None:
+            sent.setdefault(number, []).append(message)
+
+        await guard(scope, anyio.sleep_forever, send)
+
+    async def run() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(30):
+                group.start_soon(open_stream, number)
+            await wait_until(lambda: streams.open == 30 and len(cache.checks) > 2)
+            assert set(map(tuple, cache.checks)) == {(ID,)}, "streams of one token cost one lookup"
+            cache.is_revoked = True
+        await anyio.sleep(0.05)
+        assert [] not in cache.checks, "without streams nothing is checked"
+
+    anyio.run(run)
+
+    ends = [sent[number][-1] for number in range(3)]
+    assert (ends[0]["type"], ends[0]["code"]) == ("websocket.close", 1008)
+    assert [end["more_body"] for end in ends[1:]] == [False, False]
+
+
+def test_streams_stay_open_while_the_store_cannot_be_asked():
+    cache, streams = FakeTokenCache(TOKEN), SilentStreams()
+    guard = Guard(streams, POLICY, None, None, cache, check_seconds=0.001)
+    pairs = [(k.encode(), v.encode()) for k, v in (HOST | BEARER).items()]
+    scope = {"type": "websocket", "path": "/ws", "query_string": b"", "headers": pairs}
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def run() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(guard, scope, anyio.sleep_forever, send)
+            await wait_until(lambda: len(cache.checks) > 0)
+            cache.fails = True
+            before = len(cache.checks)
+            await wait_until(lambda: len(cache.checks) > before + 2)
+            assert streams.open == 1
+            cache.fails, cache.is_revoked = False, True
+
+    anyio.run(run)
+
+    assert streams.open == 0
 
 
 def test_tokens_are_redacted_in_every_log_line():

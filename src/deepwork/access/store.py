@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from deepwork.access.audit_chain import serialize_entry
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, Token
@@ -44,6 +44,14 @@ class TokenStore:
         """Return the token with this id, valid or not."""
         row = self._tx.fetch_one(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE id = :id", id=id)
         return None if row is None else _parse_token(row)
+
+    def find_valid_ids(self, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that belong to tokens which are neither revoked nor expired."""
+        sql = """
+            SELECT id FROM tokens
+             WHERE id IN :ids AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+        """
+        return {row["id"] for row in self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)}
 
     def list_all(self) -> list[Token]:
         """Return all tokens, including revoked ones, oldest first."""

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TypeVar
 
@@ -48,6 +48,11 @@ class TokenCache:
         with self._lock:
             _put_bounded(self._cached, id, (self._clock() + CACHE_SECONDS, token))
         return token
+
+    def find_valid_ids(self, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that belong to valid tokens, read from the store with one query."""
+        with self._database.reading() as tx:
+            return TokenStore(tx).find_valid_ids(ids)
 
     def should_record_use(self, id: str) -> bool:
         """Return whether this process has not recorded a use of the token for a minute."""

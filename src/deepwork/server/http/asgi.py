@@ -36,7 +36,7 @@ from deepwork.server.toolsets import select_tools
 McpApp = StreamableHttp | SseTransport
 
 GATED_TOOL = "finished_step"
-"""What only people can do is about the quality gate of this tool, so a server without it does not offer it."""
+"""What only people can do is about the quality gate of this tool; a server without it does not offer that."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from urllib.parse import parse_qs
 
@@ -24,6 +24,7 @@ from deepwork.server.http.policy import (
     authorize_request,
     find_token_id,
 )
+from deepwork.server.http.revocation import CHECK_SECONDS, RevocableSend, RevocationWatch, watch_stream
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -48,8 +49,8 @@ _CODE_BY_STATUS = {
     503: Code.STORAGE_ERROR,
 }
 LOOKUPS_AT_ONCE = 4
-POLICY_VIOLATION = 1008
 
+Given = TypeVar("Given")
 Answer = TypeVar("Answer")
 
 
@@ -63,12 +64,14 @@ class Guard:
         rate: RateLimit | None,
         guesses: RateLimit | None = None,
         tokens: TokenCache | None = None,
+        check_seconds: float = CHECK_SECONDS,
     ) -> None:
-        """Without `tokens` only the owner's token is valid."""
+        """Without `tokens` only the owner's token is valid. Tokens of open streams are checked this often."""
         self._app, self._policy, self._rate = app, policy, rate
         self._guesses = guesses or create_guess_limit()
         self._tokens = tokens
         self._lookups: anyio.CapacityLimiter | None = None
+        self._streams = RevocationWatch(self._find_valid_ids, check_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -98,12 +101,21 @@ class Guard:
             await self._app(scope, receive, send)
             return
         await self._record_use(admitted.token_id)
-        stream = RevocableSend(send, lambda: self._find_token(admitted.token_id))
-        try:
-            await self._app(scope, receive, stream)
-        except (ClientDisconnect, OSError):
-            if not stream.is_ended:
-                raise
+        await self._run_revocable(scope, receive, send, admitted.token_id)
+
+    async def _run_revocable(self, scope: Scope, receive: Receive, send: Send, token_id: str) -> None:
+        """Run a request with a named token; if it becomes a stream, end it with the token."""
+        with watch_stream(self._streams, token_id) as running:
+            stream = RevocableSend(
+                send, lambda: self._find_token(token_id), lambda: self._streams.add(token_id, running)
+            )
+            try:
+                await self._app(scope, receive, stream)
+            except (ClientDisconnect, OSError):
+                if not stream.is_ended:
+                    raise
+        if running.cancelled_caught:
+            await stream.end()
 
     async def _find_token(self, id: str | None) -> Token | None:
         """Find the valid token with this id; cached, or read from the store in one of few threads."""
@@ -113,14 +125,17 @@ class Guard:
             return self._tokens.find_valid(id)
         return await self._run_in_thread(self._tokens.find_valid, id)
 
+    async def _find_valid_ids(self, ids: Sequence[str]) -> set[str]:
+        return await self._run_in_thread(self._tokens.find_valid_ids, ids) if self._tokens else set()
+
     async def _record_use(self, id: str) -> None:
         if self._tokens is not None and self._tokens.should_record_use(id):
             await self._run_in_thread(self._tokens.record_use, id)
 
-    async def _run_in_thread(self, act: Callable[[str], Answer], id: str) -> Answer:
+    async def _run_in_thread(self, act: Callable[[Given], Answer], given: Given) -> Answer:
         # A separate limiter: token guessing must not use up the threads that tools run in.
         self._lookups = self._lookups or anyio.CapacityLimiter(LOOKUPS_AT_ONCE)
-        return await anyio.to_thread.run_sync(act, id, limiter=self._lookups)
+        return await anyio.to_thread.run_sync(act, given, limiter=self._lookups)
 
     def _decide(self, scope: Scope, request: RequestInfo, token: Token | None) -> Admitted | Refused:
         address = (scope.get("client") or ("unknown",))[0]
@@ -141,31 +156,6 @@ class Guard:
         headers = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
-
-
-class RevocableSend:
-    """Wraps `send` to end a stream when its token is revoked, because streams outlive the authorisation."""
-
-    def __init__(self, send: Send, find_token: Callable[[], Awaitable[Token | None]]) -> None:
-        self._send, self._find_token = send, find_token
-        self.is_ended = False
-
-    async def __call__(self, message: Message) -> None:
-        if _is_part_of_stream(message) and await self._find_token() is None:
-            self.is_ended = True
-            await self._send(_build_end_message(message))
-            raise OSError("the token is no longer valid")  # what servers raise when a client disconnects
-        await self._send(message)
-
-
-def _is_part_of_stream(message: Message) -> bool:
-    return message["type"] == "websocket.send" or bool(message.get("more_body"))
-
-
-def _build_end_message(message: Message) -> Message:
-    if message["type"] == "websocket.send":
-        return {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "the token is no longer valid"}
-    return {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:

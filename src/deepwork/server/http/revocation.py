@@ -1,0 +1,107 @@
+"""Ends open streams when the token of their client is revoked or expires, also if nothing is sent on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import anyio
+from starlette.types import Message, Send
+
+from deepwork.access.models import Token
+from deepwork.errors import StorageError
+
+CHECK_SECONDS = 1.0
+"""How often all open streams are checked together, with one query."""
+END_SECONDS = 1.0
+"""How long a client may take to read the end of its stream before the connection is closed."""
+POLICY_VIOLATION = 1008
+
+FindValid = Callable[[Sequence[str]], Awaitable[set[str]]]
+"""Returns those of the ids that belong to valid tokens."""
+
+
+class RevocationWatch:
+    """The open streams of named tokens; one task checks all of them, and only while there are some."""
+
+    def __init__(self, find_valid: FindValid, seconds: float = CHECK_SECONDS) -> None:
+        self._find_valid, self._seconds = find_valid, seconds
+        self._streams: dict[str, set[anyio.CancelScope]] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    def add(self, token_id: str, stream: anyio.CancelScope) -> None:
+        """Cancel this stream as soon as its token is no longer valid."""
+        self._streams.setdefault(token_id, set()).add(stream)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+
+    def remove(self, token_id: str, stream: anyio.CancelScope) -> None:
+        """Forget a stream that has ended, if it was added."""
+        streams = self._streams.get(token_id, set())
+        streams.discard(stream)
+        if not streams:
+            self._streams.pop(token_id, None)
+
+    async def _watch(self) -> None:
+        while self._streams:
+            await asyncio.sleep(self._seconds)
+            with suppress(StorageError):  # the next check decides
+                await self._end_invalid()
+
+    async def _end_invalid(self) -> None:
+        watched = list(self._streams)
+        valid = await self._find_valid(watched) if watched else set()
+        for token_id in watched:
+            if token_id not in valid:
+                for stream in list(self._streams.get(token_id, ())):
+                    stream.cancel()
+
+
+class RevocableSend:
+    """Wraps `send` to end a stream when its token is revoked, because streams outlive the authorisation."""
+
+    def __init__(
+        self, send: Send, find_token: Callable[[], Awaitable[Token | None]], on_stream: Callable[[], object]
+    ) -> None:
+        """`on_stream` is called when the response turns out to be a stream."""
+        self._send, self._find_token, self._on_stream = send, find_token, on_stream
+        self._kind: str | None = None
+        """The type of the messages of this stream; None if the response is none."""
+        self.is_ended = False
+
+    async def __call__(self, message: Message) -> None:
+        if _is_part_of_stream(message):
+            if self._kind is None:
+                self._kind = message["type"]
+                self._on_stream()
+            if await self._find_token() is None:
+                await self.end()
+                raise OSError("the token is no longer valid")  # what servers raise when a client disconnects
+        await self._send(message)
+
+    async def end(self) -> None:
+        """End the stream; a client that does not read is disconnected, since no end is sent then."""
+        self.is_ended = True
+        with anyio.move_on_after(END_SECONDS):
+            await self._send(_build_end_message(self._kind))
+
+
+@contextmanager
+def watch_stream(watch: RevocationWatch, token_id: str) -> Iterator[anyio.CancelScope]:
+    """Run a request so that the watch can end it, once it was added as a stream."""
+    with anyio.CancelScope() as stream:
+        try:
+            yield stream
+        finally:
+            watch.remove(token_id, stream)
+
+
+def _is_part_of_stream(message: Message) -> bool:
+    return message["type"] in {"websocket.accept", "websocket.send"} or bool(message.get("more_body"))
+
+
+def _build_end_message(kind: str | None) -> Message:
+    if kind is not None and kind.startswith("websocket."):
+        return {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "the token is no longer valid"}
+    return {"type": "http.response.body", "body": b"", "more_body": False}

@@ -221,7 +221,7 @@ def test_a_browser_signed_in_with_the_token_of_an_agent_is_no_person(world: Worl
     ],
 )
 def test_tools_that_the_server_leaves_out_are_no_actions_either(
-    tmp_path: Path, flags: dict[str, str], missing: str, offered: str
+    tmp_path: Path, flags: dict[str, Any], missing: str, offered: str
 ):
     app = make_app(tmp_path, "", **flags)
     page = create_client(app)

@@ -105,7 +105,8 @@ def test_the_dashboard_prints_a_link_that_logs_a_browser_in(tmp_path: Path):
 
         assert (answer.status, answer.headers["location"]) == (303, "/")
         cookie = answer.headers["set-cookie"].partition(";")[0]
-        assert dashboard.get("/api/v1/me", Cookie=cookie).json == {"name": "owner", "scope": "admin"}
+        me = dashboard.get("/api/v1/me", Cookie=cookie).json
+        assert (me["name"], me["scope"], me["is_person"]) == ("owner", "admin", True)
         assert dashboard.get("/runs", Cookie=cookie, Accept="text/html").status == 200
 
 
@@ -154,7 +155,7 @@ def test_the_default_port_of_the_dashboard_is_8765():
     assert "8765" in help
 
 
-def test_open_starts_a_browser_with_the_link(tmp_path: Path):
+def test_open_starts_a_browser_with_a_link_that_works_once_and_has_no_token(tmp_path: Path):
     """The browser of this test is a program that writes down what it was asked for."""
     opened = tmp_path / "opened.txt"
     program = tmp_path / "browser"
@@ -165,7 +166,14 @@ def test_open_starts_a_browser_with_the_link(tmp_path: Path):
 
     with Dashboard(project, "--open", BROWSER=str(program)) as dashboard:
         assert _is_there(opened)
-        assert opened.read_text() == f"{dashboard.url}/?token={dashboard.token}"
+        link = opened.read_text()
+        assert link.startswith(f"{dashboard.url}/?code=")
+        assert dashboard.token not in link
+        first, again = (dashboard.get(link.removeprefix(dashboard.url)) for _ in range(2))
+
+        assert (first.status, again.status) == (303, 401)
+        cookie = first.headers["set-cookie"].partition(";")[0]
+        assert dashboard.get("/api/v1/me", Cookie=cookie).json["name"] == "owner"
 
 
 def _is_there(file: Path) -> bool:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from deepwork.server.http.policy import AccessPolicy, Admitted, Refused, RequestInfo, authorize_request
+from deepwork.server.http.login_codes import CODE_SECONDS, MAX_CODES, LoginCodes
+from deepwork.server.http.policy import (
+    COOKIE_SECONDS,
+    AccessPolicy,
+    Admitted,
+    Refused,
+    RequestInfo,
+    authorize_request,
+    is_code_login,
+)
 
 TOKEN = "t" * 32
+NOW = 1_800_000_000
 POLICY = AccessPolicy(
-    hosts=frozenset({"127.0.0.1:8000", "localhost:8000"}), token=TOKEN, mcp_needs_token=False
+    hosts=frozenset({"127.0.0.1:8000", "localhost:8000"}),
+    token=TOKEN,
+    mcp_needs_token=False,
+    clock=lambda: NOW + 0.5,
 )
 STRICT = AccessPolicy(hosts=POLICY.hosts, token=TOKEN, mcp_needs_token=True)
 HOST = {"host": "127.0.0.1:8000"}
 OWN = {"origin": "http://127.0.0.1:8000"}
 BEARER = {"authorization": f"Bearer {TOKEN}"}
-COOKIE = {"cookie": f"other=1; deepwork={POLICY.cookie}"}
+COOKIE = {"cookie": f"other=1; deepwork={POLICY.build_cookie()}"}
 
 
 def verdict(
@@ -106,7 +120,7 @@ def test_a_token_in_the_query_logs_in_only_at_the_root_path():
 
 
 def test_a_valid_cookie_may_read():
-    assert verdict(headers=COOKIE) == Admitted("owner", is_person=True)
+    assert verdict(headers=COOKIE) == Admitted("owner", is_person=True, expires_at=NOW + COOKIE_SECONDS)
     assert status(headers={"cookie": "deepwork=forged"}) == 401
     assert status(headers={"cookie": f"deepwork={TOKEN}"}) == 401
 
@@ -119,4 +133,71 @@ def test_a_cookie_may_write_only_from_the_same_origin():
 
 def test_the_policy_does_not_expose_its_token():
     assert TOKEN not in repr(POLICY)
-    assert TOKEN not in POLICY.cookie
+    assert TOKEN not in POLICY.build_cookie()
+
+
+@pytest.mark.parametrize(("seconds", "admits"), [(COOKIE_SECONDS - 1, True), (COOKIE_SECONDS, False)])
+def test_a_cookie_expires_at_the_server(seconds: int, admits: bool):
+    later = replace(POLICY, clock=lambda: NOW + seconds)
+
+    assert (status(headers=COOKIE, policy=later) == 200) is admits
+
+
+def test_a_client_cannot_extend_its_cookie():
+    owner, expires_at, signature = POLICY.build_cookie().split(".")
+    later = replace(POLICY, clock=lambda: NOW + COOKIE_SECONDS)
+    forged = [
+        f"{owner}.{int(expires_at) + 1}.{signature}", f"{owner}.{signature}", signature, f"{owner}..{signature}",
+        f"{owner}.{expires_at}0.{signature}", f"{owner}.-1.{signature}", f"{owner}.²³.{signature}",
+        f"{owner}.{expires_at}.{signature}.x",
+    ]  # fmt: skip
+
+    for cookie in forged:
+        assert status(headers={"cookie": f"deepwork={cookie}"}, policy=later) == 401, cookie
+        assert status(headers={"cookie": f"deepwork={cookie}"}) == 401, cookie
+
+
+def test_a_login_code_logs_in_only_at_the_root_path_and_if_it_is_valid():
+    request = RequestInfo("GET", "/", HOST, login_code="x")
+
+    assert authorize_request(request, POLICY, has_valid_code=True) == Admitted(
+        "owner", logs_in=True, is_person=True
+    )
+    refused = authorize_request(request, POLICY)
+    assert isinstance(refused, Refused)
+    assert (refused.status, refused.is_guess) == (401, True)
+    for given in ({"path": "/api/v1/agents"}, {"method": "POST"}, {"is_websocket": True}):
+        other = replace(request, **given)
+        assert not is_code_login(other)
+        assert isinstance(authorize_request(other, POLICY, has_valid_code=True), Refused)
+
+
+class TestLoginCodes:
+    def test_a_code_is_valid_once(self):
+        codes = LoginCodes()
+        first, second = codes.create(), codes.create()
+
+        assert first != second
+        assert [codes.redeem(each) for each in (first, first, second, "", "x")] == [
+            True,
+            False,
+            True,
+            False,
+            False,
+        ]
+
+    def test_a_code_is_valid_for_a_minute(self):
+        now = 5.0
+        codes = LoginCodes(lambda: now)
+        early, late = codes.create(), codes.create()
+
+        now += CODE_SECONDS - 0.1
+        assert codes.redeem(early)
+        now += 0.1
+        assert not codes.redeem(late)
+
+    def test_unused_codes_are_limited_in_number(self):
+        codes = LoginCodes()
+        made = [codes.create() for _ in range(MAX_CODES + 1)]
+
+        assert [codes.redeem(each) for each in made] == [False] + [True] * MAX_CODES

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -18,7 +19,14 @@ from deepwork.access.token_cache import TokenCache
 from deepwork.errors import StorageError
 from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import RateLimit
-from deepwork.server.http.policy import AccessPolicy, Admitted, RequestInfo, authorize_request, find_token_id
+from deepwork.server.http.policy import (
+    COOKIE_SECONDS,
+    AccessPolicy,
+    Admitted,
+    RequestInfo,
+    authorize_request,
+    find_token_id,
+)
 from deepwork.server.http.redaction import TokenRedactionFilter
 
 OWNER = "o" * 32
@@ -26,7 +34,10 @@ SECRET = "s" * 43
 ID = "3k9x0q2m7b1z"
 TEXT = format_token(ID, SECRET)
 TOKEN = Token(ID, "ci", hash_secret(SECRET), Scope.READ, "local", 0, None, None, None)
-POLICY = AccessPolicy(hosts=frozenset({"127.0.0.1:8000"}), token=OWNER, mcp_needs_token=True)
+NOW = 1_800_000_000
+POLICY = AccessPolicy(
+    hosts=frozenset({"127.0.0.1:8000"}), token=OWNER, mcp_needs_token=True, clock=lambda: NOW
+)
 HOST = {"host": "127.0.0.1:8000"}
 BEARER = {"authorization": f"Bearer {TEXT}"}
 
@@ -128,7 +139,7 @@ def test_the_store_is_queried_in_another_thread_and_the_result_is_cached():
         {"authorization": f"Bearer dw_{ID[1:]}\0_{SECRET}"},
         {"authorization": f"Bearer dw_{ID[1:]}é_{SECRET}"},
         {"authorization": f"Basic {TEXT}"},
-        {"cookie": f"deepwork={POLICY.cookie}"},
+        {"cookie": f"deepwork={POLICY.build_cookie()}"},
         {"cookie": "deepwork=%.x; deepwork=..'"},
         BEARER | {"host": "evil.example"},
         BEARER | {"origin": "http://evil.example"},
@@ -180,9 +191,11 @@ def test_the_authorization_header_takes_precedence_over_the_query():
 
 def test_a_cookie_authenticates_without_containing_the_secret_or_its_digest():
     cookie = POLICY.build_cookie(TOKEN)
-    elsewhere = AccessPolicy(hosts=POLICY.hosts, token="p" * 32, mcp_needs_token=True)
+    elsewhere = replace(POLICY, token="p" * 32)
 
-    assert decide(headers={"cookie": f"deepwork={cookie}"}) == Admitted("ci", scope=Scope.READ, token_id=ID)
+    assert decide(headers={"cookie": f"deepwork={cookie}"}) == Admitted(
+        "ci", scope=Scope.READ, token_id=ID, expires_at=NOW + COOKIE_SECONDS
+    )
     assert SECRET not in cookie
     assert TOKEN.digest not in cookie
     assert elsewhere.build_cookie(TOKEN) != cookie, "who knows the digest does not know the cookie"
@@ -193,6 +206,10 @@ def test_a_read_token_cannot_write_over_rest_but_may_call_mcp():
     assert decide("/api/v1/agents", "DELETE", headers=BEARER).needs is Scope.WORK
     assert isinstance(decide("/mcp", "POST", headers=BEARER), Admitted)
     assert isinstance(decide("/ws", headers=BEARER, is_websocket=True), Admitted)
+
+
+async def receive_nothing() -> Any:
+    await anyio.sleep_forever()
 
 
 class SilentStreams:
@@ -227,12 +244,12 @@ def test_silent_streams_end_when_their_token_is_revoked_and_one_query_checks_all
     async def open_stream(number: int) -> None:
         path, kind = [("/ws", "websocket"), ("/api/v1/events", "http"), ("/mcp", "http")][number % 3]
         pairs = [(k.encode(), v.encode()) for k, v in (HOST | BEARER).items()]
-        scope = {"type": kind, "method": "GET", "path": path, "query_string": b"", "headers": pairs}
+        scope: Any = {"type": kind, "method": "GET", "path": path, "query_string": b"", "headers": pairs}
 
         async def send(message: Any) -> None:
             sent.setdefault(number, []).append(message)
 
-        await guard(scope, anyio.sleep_forever, send)
+        await guard(scope, receive_nothing, send)
 
     async def run() -> None:
         async with anyio.create_task_group() as group:
@@ -251,18 +268,53 @@ def test_silent_streams_end_when_their_token_is_revoked_and_one_query_checks_all
     assert [end["more_body"] for end in ends[1:]] == [False, False]
 
 
+def test_a_stream_ends_when_the_cookie_of_its_browser_expires():
+    streams, sent = SilentStreams(), []
+    policy = replace(POLICY, clock=lambda: NOW + COOKIE_SECONDS - 0.001)
+    guard = Guard(streams, policy, None)
+    headers = HOST | {"cookie": f"deepwork={POLICY.build_cookie()}", "origin": "http://127.0.0.1:8000"}
+    pairs = [(k.encode(), v.encode()) for k, v in headers.items()]
+    scope: Any = {"type": "websocket", "path": "/ws", "query_string": b"", "headers": pairs}
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    anyio.run(guard, scope, receive_nothing, send)
+
+    assert sent == ["websocket.accept", "websocket.close"]
+
+
+def test_a_code_signs_in_as_the_owner_even_if_the_browser_had_a_token():
+    sent: list[Any] = []
+    guard = Guard(FakeApp(), POLICY, None, None, FakeTokenCache(TOKEN))
+    headers = [(b"host", b"127.0.0.1:8000"), (b"cookie", f"deepwork={POLICY.build_cookie(TOKEN)}".encode())]
+    query = f"code={POLICY.codes.create()}".encode()
+    scope: Any = {"type": "http", "method": "GET", "path": "/", "query_string": query, "headers": headers}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for _ in range(2):
+        anyio.run(guard, scope, receive_nothing, send)
+
+    assert [message.get("status") for message in sent] == [303, None, 401, None]
+    cookie = dict(sent[0]["headers"])[b"set-cookie"].decode()
+    assert cookie.startswith(f"deepwork={POLICY.build_cookie()}; ")
+    assert f"Max-Age={COOKIE_SECONDS};" in cookie
+
+
 def test_streams_stay_open_while_the_store_cannot_be_asked():
     cache, streams = FakeTokenCache(TOKEN), SilentStreams()
     guard = Guard(streams, POLICY, None, None, cache, check_seconds=0.001)
     pairs = [(k.encode(), v.encode()) for k, v in (HOST | BEARER).items()]
-    scope = {"type": "websocket", "path": "/ws", "query_string": b"", "headers": pairs}
+    scope: Any = {"type": "websocket", "path": "/ws", "query_string": b"", "headers": pairs}
 
     async def send(message: Any) -> None:
         pass
 
     async def run() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(guard, scope, anyio.sleep_forever, send)
+            group.start_soon(guard, scope, receive_nothing, send)
             await wait_until(lambda: len(cache.checks) > 0)
             cache.fails = True
             before = len(cache.checks)

@@ -17,14 +17,16 @@ from deepwork.access.token_cache import TokenCache
 from deepwork.errors import Code, StorageError
 from deepwork.server.http.limits import MAX_BODY, RateLimit, create_guess_limit
 from deepwork.server.http.policy import (
+    COOKIE_SECONDS,
     AccessPolicy,
     Admitted,
     Refused,
     RequestInfo,
     authorize_request,
     find_token_id,
+    is_code_login,
 )
-from deepwork.server.http.revocation import CHECK_SECONDS, RevocableSend, RevocationWatch, watch_stream
+from deepwork.server.http.revocation import CHECK_SECONDS, RevocableSend, RevocationWatch
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -88,7 +90,8 @@ class Guard:
         if isinstance(decision, Refused):
             await send_refusal(scope, receive, send, decision)
         elif decision.logs_in:
-            await self._log_in(send, self._policy.build_cookie(token) if token else self._policy.cookie)
+            # Not the token of an earlier cookie, if the browser signs in with a code.
+            await self._log_in(send, self._policy.build_cookie(token if decision.token_id else None))
         else:
             await self._admit(scope, _limit_body(receive, scope), send, decision)
 
@@ -97,23 +100,32 @@ class Guard:
         scope["deepwork.is_person"] = admitted.is_person
         # An MCP session belongs to the token that opened it.
         scope["deepwork.owner"] = admitted.token_id or admitted.principal
-        if admitted.token_id is None:
+        if admitted.token_id is not None:
+            await self._record_use(admitted.token_id)
+        elif admitted.expires_at is None:
             await self._app(scope, receive, send)
             return
-        await self._record_use(admitted.token_id)
-        await self._run_revocable(scope, receive, send, admitted.token_id)
+        await self._run_revocable(scope, receive, send, admitted)
 
-    async def _run_revocable(self, scope: Scope, receive: Receive, send: Send, token_id: str) -> None:
-        """Run a request with a named token; if it becomes a stream, end it with the token."""
-        with watch_stream(self._streams, token_id) as running:
-            stream = RevocableSend(
-                send, lambda: self._find_token(token_id), lambda: self._streams.add(token_id, running)
-            )
+    async def _run_revocable(self, scope: Scope, receive: Receive, send: Send, admitted: Admitted) -> None:
+        """Run a request; if it becomes a stream, end it with the token, or when its cookie expires."""
+        token_id, expires_at = admitted.token_id, admitted.expires_at
+        with anyio.CancelScope() as running:
+
+            def handle_stream() -> None:
+                if token_id is not None:
+                    self._streams.add(token_id, running)
+                if expires_at is not None:
+                    running.deadline = anyio.current_time() + expires_at - self._policy.clock()
+
+            stream = RevocableSend(send, lambda: self._is_valid(token_id), handle_stream)
             try:
                 await self._app(scope, receive, stream)
             except (ClientDisconnect, OSError):
                 if not stream.is_ended:
                     raise
+            finally:
+                self._streams.remove(token_id, running)
         if running.cancelled_caught:
             await stream.end()
 
@@ -124,6 +136,9 @@ class Guard:
         if self._tokens.is_cached(id):
             return self._tokens.find_valid(id)
         return await self._run_in_thread(self._tokens.find_valid, id)
+
+    async def _is_valid(self, token_id: str | None) -> bool:
+        return token_id is None or await self._find_token(token_id) is not None
 
     async def _find_valid_ids(self, ids: Sequence[str]) -> set[str]:
         return await self._run_in_thread(self._tokens.find_valid_ids, ids) if self._tokens else set()
@@ -141,7 +156,8 @@ class Guard:
         address = (scope.get("client") or ("unknown",))[0]
         if _get_declared_size(request) > MAX_BODY:
             return TOO_LARGE
-        decision = authorize_request(request, self._policy, token)
+        has_valid_code = is_code_login(request) and self._policy.codes.redeem(request.login_code or "")
+        decision = authorize_request(request, self._policy, token, has_valid_code=has_valid_code)
         if isinstance(decision, Refused):
             # Count only wrong tokens, so that valid callers behind the same address are not locked out.
             if decision.is_guess and not self._guesses.try_acquire(address):
@@ -152,7 +168,8 @@ class Guard:
         return decision
 
     async def _log_in(self, send: Send, proof: str) -> None:
-        cookie = f"{self._policy.cookie_name}={proof}; Path=/; HttpOnly; SameSite=Strict"
+        name = self._policy.cookie_name
+        cookie = f"{name}={proof}; Max-Age={COOKIE_SECONDS}; Path=/; HttpOnly; SameSite=Strict"
         headers = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
@@ -184,13 +201,14 @@ async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refu
 
 def _read_request(scope: Scope) -> RequestInfo:
     query = scope.get("query_string")
-    tokens = parse_qs(query.decode("latin-1")).get("token") if query else None
+    given = parse_qs(query.decode("latin-1")) if query else {}
     return RequestInfo(
         method=scope.get("method", "GET"),
         path=scope["path"],
         headers=_read_headers(scope["headers"]),
-        query_token=tokens[0] if tokens else None,
+        query_token=given.get("token", [None])[0],
         is_websocket=scope["type"] == "websocket",
+        login_code=given.get("code", [None])[0],
     )
 
 

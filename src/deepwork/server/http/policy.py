@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -11,9 +13,13 @@ from urllib.parse import urlsplit
 from deepwork.access import rules
 from deepwork.access.models import OWNER, Token
 from deepwork.access.scopes import Scope
+from deepwork.server.http.login_codes import LoginCodes
 
 OPEN_PATHS = frozenset({"/health"})
 MCP_PATHS = ("/mcp", "/sse", "/messages")
+COOKIE_SECONDS = 7 * 24 * 3600
+"""How long a browser stays signed in."""
+COOKIE_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class RequestInfo:
     headers: Mapping[str, str]
     query_token: str | None = None
     is_websocket: bool = False
+    login_code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,22 +42,24 @@ class AccessPolicy:
     token: str = field(repr=False)
     mcp_needs_token: bool
     cookie_name: str = "deepwork"
+    clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
+    codes: LoginCodes = field(default_factory=LoginCodes, repr=False, compare=False)
 
     @property
     def origins(self) -> frozenset[str]:
         return frozenset(f"{scheme}://{host}" for host in self.hosts for scheme in ("http", "https"))
 
-    @property
-    def cookie(self) -> str:
-        """The cookie of a browser that logged in with the owner's token: an HMAC, not the token."""
-        return self._sign("deepwork cookie")
+    def build_cookie(self, token: Token | None = None) -> str:
+        """Build the cookie of a browser that signs in now, with the owner's token or a named one."""
+        return self.sign_cookie(token, int(self.clock()) + COOKIE_SECONDS)
 
-    def build_cookie(self, token: Token) -> str:
-        """Build the cookie for a named token.
+    def sign_cookie(self, token: Token | None, expires_at: int) -> str:
+        """Build the cookie that ends at this time.
 
         Signed with the owner's token, so that the stored digest alone is not enough to forge it.
         """
-        return f"{token.id}.{self._sign(f'deepwork cookie {token.id} {token.digest}')}"
+        id, digest = (token.id, token.digest) if token else (OWNER, "")
+        return f"{id}.{expires_at}.{self._sign(f'deepwork cookie {id} {digest} {expires_at}')}"
 
     def _sign(self, text: str) -> str:
         return hmac.new(self.token.encode(), text.encode(), sha256).hexdigest()
@@ -67,6 +76,8 @@ class Admitted:
     token_id: str | None = None
     is_person: bool = False
     """Whether it counts as a person's: with the owner's token, or one made for a person."""
+    expires_at: int | None = None
+    """When the cookie of the request expires, in seconds; None if it has a token."""
 
 
 _OWNER_ADMITTED = Admitted(OWNER, is_person=True)
@@ -90,22 +101,27 @@ def find_token_id(request: RequestInfo, policy: AccessPolicy) -> str | None:
     if (text := _read_token(request)) is not None:
         parts = None if _equals_securely(text, policy.token) else rules.parse_token(text)
         return parts[0] if parts else None
-    id, dot, _ = (_find_cookie(request.headers.get("cookie", ""), policy.cookie_name) or "").partition(".")
-    return id if dot and rules.is_token_id(id) else None
+    id = _read_cookie(request, policy).partition(".")[0]
+    return id if rules.is_token_id(id) else None
 
 
 def authorize_request(
-    request: RequestInfo, policy: AccessPolicy, token: Token | None = None
+    request: RequestInfo, policy: AccessPolicy, token: Token | None = None, *, has_valid_code: bool = False
 ) -> Admitted | Refused:
     """Authorise a request: an allowed host, no foreign origin, and a token where one is needed.
 
-    `token` is the valid token with the id that `find_token_id` returned.
+    `token` is the valid token with the id that `find_token_id` returned; `has_valid_code` tells whether the
+    request has a login code that was redeemed for it.
     """
     if refused := _check_host(request, policy) or _check_origin(request, policy):
         return refused
     if request.path in OPEN_PATHS:
         return Admitted()
-    holder = _authenticate(request, policy, token)
+    holder = (
+        _authenticate_by_code(is_valid=has_valid_code)
+        if is_code_login(request)
+        else _authenticate(request, policy, token)
+    )
     if isinstance(holder, Refused):
         return holder
     if holder is not None:
@@ -122,6 +138,12 @@ def authorize_request(
 def is_mcp_path(path: str) -> bool:
     """Whether the path belongs to MCP."""
     return any(path == each or path.startswith(each + "/") for each in MCP_PATHS)
+
+
+def is_code_login(request: RequestInfo) -> bool:
+    """Whether the request signs in with a login code, and with nothing else."""
+    is_link = request.path == "/" and request.method == "GET" and not request.is_websocket
+    return is_link and request.login_code is not None and "authorization" not in request.headers
 
 
 def _check_host(request: RequestInfo, policy: AccessPolicy) -> Refused | None:
@@ -148,6 +170,10 @@ def _read_token(request: RequestInfo) -> str | None:
     return request.query_token if request.path == "/" and request.method == "GET" else None
 
 
+def _authenticate_by_code(*, is_valid: bool) -> Admitted | Refused:
+    return replace(_OWNER_ADMITTED, logs_in=True) if is_valid else _build_wrong_code()
+
+
 def _authenticate(
     request: RequestInfo, policy: AccessPolicy, token: Token | None
 ) -> Admitted | Refused | None:
@@ -160,13 +186,22 @@ def _authenticate(
             else _build_wrong_token()
         )
     # An old cookie, or one of another project on this port, is ignored and does not count as a guess.
-    cookie = _find_cookie(request.headers.get("cookie", ""), policy.cookie_name)
-    if cookie is None or not _equals_securely(cookie, policy.build_cookie(token) if token else policy.cookie):
+    if (expires_at := _verify_cookie(_read_cookie(request, policy), policy, token)) is None:
         return None
     # Browsers send cookies with requests of any site, so a change must come from our own page.
     if _changes_state(request) and "origin" not in request.headers:
         return Refused(403, "Requests with a cookie must come from this server's own pages.")
-    return _admit_token_holder(token) if token else _OWNER_ADMITTED
+    return replace(_admit_token_holder(token) if token else _OWNER_ADMITTED, expires_at=expires_at)
+
+
+def _verify_cookie(cookie: str, policy: AccessPolicy, token: Token | None) -> int | None:
+    """Return when the cookie expires; None if it has expired, or is not one of ours for this token."""
+    parts = cookie.split(".")
+    if len(parts) != COOKIE_PARTS or not re.fullmatch(r"[0-9]{1,12}", parts[1]):
+        return None
+    expires_at = int(parts[1])
+    is_ours = _equals_securely(cookie, policy.sign_cookie(token, expires_at))
+    return expires_at if is_ours and policy.clock() < expires_at else None
 
 
 def _match_token(text: str, policy: AccessPolicy, token: Token | None) -> Admitted | None:
@@ -204,6 +239,15 @@ def _build_wrong_token() -> Refused:
     )
 
 
+def _build_wrong_code() -> Refused:
+    return Refused(
+        401,
+        "This link was used before, or is older than a minute.",
+        "Open the link that `deepwork serve` or `deepwork dashboard` printed.",
+        is_guess=True,
+    )
+
+
 def _equals_securely(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
@@ -217,7 +261,7 @@ def _normalize_origin(origin: str) -> str:
     return origin.lower() if origin.lower() == f"{parts.scheme}://{parts.netloc}".lower() else ""
 
 
-def _find_cookie(header: str, name: str) -> str | None:
-    """Find one cookie. Parsed by hand: other programs on this host set cookies that strict parsers reject."""
-    pairs = (part.strip().partition("=") for part in header.split(";"))
-    return next((value for key, _, value in pairs if key == name), None)
+def _read_cookie(request: RequestInfo, policy: AccessPolicy) -> str:
+    """Read our cookie, or "". By hand: other programs on this host set cookies that strict parsers reject."""
+    pairs = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
+    return next((value for key, _, value in pairs if key == policy.cookie_name), "")

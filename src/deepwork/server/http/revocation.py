@@ -1,15 +1,14 @@
-"""Ends open streams when the token of their client is revoked or expires, also if nothing is sent on them."""
+"""Ends open streams when the right of their client ends, also if nothing is sent on them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import anyio
 from starlette.types import Message, Send
 
-from deepwork.access.models import Token
 from deepwork.errors import StorageError
 
 CHECK_SECONDS = 1.0
@@ -36,12 +35,13 @@ class RevocationWatch:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
 
-    def remove(self, token_id: str, stream: anyio.CancelScope) -> None:
+    def remove(self, token_id: str | None, stream: anyio.CancelScope) -> None:
         """Forget a stream that has ended, if it was added."""
-        streams = self._streams.get(token_id, set())
+        if token_id is None or (streams := self._streams.get(token_id)) is None:
+            return
         streams.discard(stream)
         if not streams:
-            self._streams.pop(token_id, None)
+            del self._streams[token_id]
 
     async def _watch(self) -> None:
         while self._streams:
@@ -62,10 +62,10 @@ class RevocableSend:
     """Wraps `send` to end a stream when its token is revoked, because streams outlive the authorisation."""
 
     def __init__(
-        self, send: Send, find_token: Callable[[], Awaitable[Token | None]], on_stream: Callable[[], object]
+        self, send: Send, is_valid: Callable[[], Awaitable[bool]], on_stream: Callable[[], object]
     ) -> None:
         """`on_stream` is called when the response turns out to be a stream."""
-        self._send, self._find_token, self._on_stream = send, find_token, on_stream
+        self._send, self._is_valid, self._on_stream = send, is_valid, on_stream
         self._kind: str | None = None
         """The type of the messages of this stream; None if the response is none."""
         self.is_ended = False
@@ -75,7 +75,7 @@ class RevocableSend:
             if self._kind is None:
                 self._kind = message["type"]
                 self._on_stream()
-            if await self._find_token() is None:
+            if not await self._is_valid():
                 await self.end()
                 raise OSError("the token is no longer valid")  # what servers raise when a client disconnects
         await self._send(message)
@@ -85,16 +85,6 @@ class RevocableSend:
         self.is_ended = True
         with anyio.move_on_after(END_SECONDS):
             await self._send(_build_end_message(self._kind))
-
-
-@contextmanager
-def watch_stream(watch: RevocationWatch, token_id: str) -> Iterator[anyio.CancelScope]:
-    """Run a request so that the watch can end it, once it was added as a stream."""
-    with anyio.CancelScope() as stream:
-        try:
-            yield stream
-        finally:
-            watch.remove(token_id, stream)
 
 
 def _is_part_of_stream(message: Message) -> bool:

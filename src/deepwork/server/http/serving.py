@@ -58,7 +58,7 @@ async def serve_http(
 ) -> None:
     """Serve MCP, REST, events and the dashboard; without `handler` everything but MCP.
 
-    `on_ready` is called with the login link as soon as the port is open.
+    `on_ready` is called with a link that logs in once, as soon as the port is open.
     """
     settings = app.settings
     address = require_safe_address(settings.host, has_token=bool(settings.token))
@@ -73,7 +73,8 @@ async def serve_http(
     asgi_app = create_asgi_app(app, protocol, policy)
     _print_addresses(settings, policy, address, has_mcp=handler is not None)
     if on_ready is not None:
-        on_ready(f"{format_url(address, settings.port)}/?token={policy.token}")
+        # Not with the token: everybody on this machine can read the command line of a browser.
+        on_ready(f"{format_url(address, settings.port)}/?code={policy.codes.create()}")
     raise_descriptor_limit()
     asyncio.get_running_loop().set_exception_handler(build_exception_handler())
     server = HttpServer(

@@ -598,3 +598,11 @@ ALTER TABLE workspaces ADD COLUMN unmerged TEXT;
 UPDATE alembic_version SET version_num='0009' WHERE alembic_version.version_num = '0008';
 ALTER TABLE tokens ADD COLUMN is_person BOOLEAN DEFAULT false NOT NULL;
 UPDATE alembic_version SET version_num='0010' WHERE alembic_version.version_num = '0009';
+CREATE TABLE store_identity (
+    id TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    keyed_from BIGINT NOT NULL,
+    mark TEXT NOT NULL
+);
+REVOKE ALL ON store_identity FROM PUBLIC;
+UPDATE alembic_version SET version_num='0011' WHERE alembic_version.version_num = '0010';

@@ -493,6 +493,12 @@ CREATE INDEX notices_by_agent ON notices (agent_id, carried_at);
 CREATE INDEX notices_by_workflow ON notices (workflow_id, carried_at);
 CREATE INDEX notices_by_subject ON notices (about);
 CREATE TRIGGER notices_creation AFTER INSERT ON notices WHEN NEW.created_seq IS NULL BEGIN UPDATE notices SET created_seq = 1 + max(0, (SELECT coalesce(max(created_seq), 0) FROM notices)) WHERE rowid = NEW.rowid; END;
-INSERT INTO "alembic_version" VALUES('0010');
+CREATE TABLE store_identity (
+	id TEXT NOT NULL, 
+	secret TEXT NOT NULL, 
+	keyed_from BIGINT NOT NULL, 
+	mark TEXT NOT NULL
+);
+INSERT INTO "alembic_version" VALUES('0011');
 INSERT INTO "audit_head" VALUES(0,'');
 INSERT INTO "event_sequence" VALUES(0);

@@ -65,7 +65,7 @@ def _build_shielded(given: Mapping[str, Any], variables: Mapping[str, str]) -> d
         for option in pq.Conninfo.get_defaults()
         if option.envvar is not None and option.envvar.decode() in variables
     }
-    return usual | {"password": "", "passfile": _MISSING_FILE} | given
+    return {**usual, "password": "", "passfile": _MISSING_FILE, **given}
 
 
 def _get_usual_value(option: pq.ConninfoOption) -> str:

@@ -77,6 +77,7 @@ docs: $(READY) ## Write the pages, JSON Schemas, tool descriptions and completio
 	$(BIN)/python -P scripts/commands_page.py
 	$(BIN)/python -P scripts/settings_page.py
 	$(BIN)/python -P scripts/performance_page.py
+	$(BIN)/python -P scripts/reliability_page.py
 	$(BIN)/python -P scripts/not_run_page.py
 	$(BIN)/python -P scripts/definition_schemas.py
 	$(BIN)/python -P scripts/completion_index.py

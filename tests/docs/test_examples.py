@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
-from scripts import commands_page, not_run_page, performance_page, settings_page, tools_page
+from scripts import commands_page, not_run_page, performance_page, reliability_page, settings_page, tools_page
 from scripts.pages import ROOT, Block, list_pages, parse_blocks, parse_steps
 
 from deepwork.cli.main import COMMANDS
@@ -129,7 +129,9 @@ def test_toml_blocks_are_valid(block: Block | None):
 
 
 @pytest.mark.parametrize(
-    "generator", [commands_page, settings_page, performance_page, not_run_page], ids=lambda one: one.__name__
+    "generator",
+    [commands_page, settings_page, performance_page, reliability_page, not_run_page],
+    ids=lambda one: one.__name__,
 )
 def test_generated_pages_are_up_to_date(generator: Any):
     assert generator.PAGE.read_text() == generator.render_page(), "run `make docs`"

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from application import call_tool
 from e2e.browser import Dashboard, Visitor
-from e2e.make import make_large_run, open_app
+from e2e.make import make_large_run
 from e2e.meter import Meter, count_nodes
+from quick import PLAIN
+from reliability.soak import Stream
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 TASKS = 10_000
-EVENTS_A_SECOND = 20
-SECONDS = 60
+EVENTS, EVENTS_A_SECOND = 1_200, 100
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard, s
     project = tmp_path_factory.mktemp("crowd") / "project"
     project.mkdir()
     id = make_large_run(project, TASKS)
-    with Dashboard(project) as dashboard:
+    with Dashboard(project, program=PLAIN) as dashboard:
         yield dashboard, id
 
 
@@ -105,31 +104,10 @@ def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
 
 def test_a_busy_run_does_not_slow_down_the_page(browser: Browser, run: tuple[Dashboard, str]) -> None:
     dashboard, id = run
-    app, clock = open_app(dashboard.project)
-    try:
-        with Visitor(browser, dashboard) as visitor:
-            visitor.open(f"/runs/{id}?tab=tasks")
-            visitor.page.wait_for_selector(".tasks .row[data-key]")
-            meter = Meter(visitor)
-            busy, began = meter.milliseconds(), time.monotonic()
-            task = visitor.page.locator(".tasks .row[data-key]", has_text="running").first.get_attribute(
-                "data-key"
-            )
-            events = SECONDS * EVENTS_A_SECOND
-            for number in range(events):
-                clock.now = int(time.time() * 1000)
-                call_tool(app, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
-                time.sleep(max(0.0, began + (number + 1) / EVENTS_A_SECOND - time.monotonic()))
-            visitor.page.locator(f'.row[data-key="{task}"]', has_text=f"step {events - 1}").wait_for()
-            seconds = time.monotonic() - began
-            share = (meter.milliseconds() - busy) / 10 / seconds
-            heap = meter.heap()
-            print(
-                f"\n{events} events in {seconds:.0f} s: heap {heap:.1f} MB, nodes {count_nodes(visitor)}, {share:.0f} % of a core"
-            )
+    with Visitor(browser, dashboard) as visitor:
+        stream = Stream(visitor, dashboard, EVENTS)
+        stream.send(id, EVENTS_A_SECOND)
+        print(f"\n{EVENTS} events: {stream.result.measured}, nodes {count_nodes(visitor)}")
 
-            assert heap < 150
-            assert count_nodes(visitor) < 2000
-            assert visitor.troubles == []
-    finally:
-        app.close()
+        assert stream.result.faults == []
+        assert stream.result.counts["events"] == EVENTS

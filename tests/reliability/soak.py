@@ -38,12 +38,8 @@ def soak_page(folder: Path, *, events: int, rate: int = 200, tasks: int = 10_000
         open_browser() as browser,
         Visitor(browser, dashboard) as visitor,
     ):
-        visitor.open(f"/runs/{id}?tab=tasks")
-        rows = visitor.page.locator(".tasks .row[data-key]", has_text="running")
-        rows.first.wait_for()
-        task = rows.first.get_attribute("data-key")
         stream = Stream(visitor, dashboard, events)
-        stream.send(str(task), rate)
+        stream.send(id, rate)
         return stream.result
 
 
@@ -55,7 +51,9 @@ class Stream:
         self._meter, self._server = Meter(visitor), psutil.Process(dashboard.pid)
         self.result = Result()
 
-    def send(self, task: str, rate: int) -> None:
+    def send(self, run_id: str, rate: int) -> None:
+        """Send events about a running task of the run that the page shows."""
+        task = self._open_page(run_id)
         app, clock = open_app(self._dashboard.project)
         began = time.monotonic()
         try:
@@ -74,6 +72,13 @@ class Stream:
         self.result.measured["events_per_second"] = [round(self._events / seconds, 1)]
         self._wait_for_last(task)
         self._judge()
+
+    def _open_page(self, run_id: str) -> str:
+        """Open the page of the run; return the id of a task in it."""
+        self._visitor.open(f"/runs/{run_id}?tab=tasks")
+        row = self._visitor.page.locator(".tasks .row[data-key]", has_text="running").first
+        row.wait_for()
+        return str(row.get_attribute("data-key"))
 
     def _measure(self) -> None:
         measured = self.result.measured

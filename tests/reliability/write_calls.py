@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from abc import ABC, abstractmethod
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -85,59 +86,76 @@ class FinishedStep(Scene):
         return [*self.look(app), list_event_types(app).count("session:updated")]
 
 
-SCENES: dict[str, type[Scene]] = {"claim": Claim, "step": FinishedStep}
-
-
-def kill_at_every_write(folder: Path, worker: Worker, scene: Scene, every: int = 1) -> Result:
-    """Kill the call at each of its writes, on a copy of the same store; with `every`, only at some of them."""
-    result = Result()
-    (base := folder / "base").mkdir()
-    scene.build(base)
-    tool, arguments = scene.get_call()
-    order: dict[str, Any] = {"do": "call_once", "tool": tool, "key": KEY, "arguments": arguments}
-    worker.order(**order, project=str(_copy(base, folder / "counted")))
-    for call in sorted(count_changes(worker, folder / "trace", WRITES)):
+def kill_at_every_write(folder: Path, worker: Worker, scene: Scene) -> Result:
+    """Kill the call at each of its writes, on a copy of the same store."""
+    killing = Killing(folder, worker, scene)
+    for call in sorted(killing.count_writes()):
         number = 1
-        while _kill_once(
-            result, _copy(base, folder / f"{call}-{number}"), worker, scene, order, (call, number)
-        ):
-            number += every
-    return result
+        while killing.kill_at(call, number):
+            number += 1
+    return killing.result
 
 
-def _kill_once(
-    result: Result, project: Path, worker: Worker, scene: Scene, order: dict[str, Any], point: tuple[str, int]
-) -> bool:
-    """Kill the call at one system call, and check the store; return False if it ended before."""
-    worker.order(**order, project=str(project))
-    outcome = kill_at(worker, project.parent / "trace", *point)
-    if outcome.signal != signal.SIGKILL:
-        result.faults += [f"{point}: {outcome}"] * (not outcome.is_well)
-        return False
-    result.count(kills=1, calls=2)
-    app = open_app(project)
-    before = scene.look(app)
-    whole = set(before) in ({0}, {1})
-    result.report("damaged", [f"{point}: half of the call is stored: {before}"] * (not whole))
-    call_tool(app, order["tool"], KEY, **order["arguments"])
-    after = scene.look_later(app)
-    result.count(acknowledged=1, survived=before[0])
-    result.report(
-        "lost", [f"{point}: {before} before the repeated call, {after} after it"] * (min(after) < 1)
-    )
-    result.report(
-        "doubled", [f"{point}: {before} before the repeated call, {after} after it"] * (max(after) > 1)
-    )
-    gaps = [] if is_without_gaps(app) else [f"{point}: events have gaps"]
-    result.report("damaged", [*gaps, *map(str, find_damage(app))])
-    app.close()
-    return True
+def kill_at_some_writes(folder: Path, worker: Worker, scene: Scene, every: int) -> Result:
+    """Kill the call only at every n-th of its writes."""
+    killing = Killing(folder, worker, scene)
+    counts = sorted(killing.count_writes().items())
+    points = [(call, number) for call, count in counts for number in range(1, count + 1)]
+    for call, number in points[::every]:
+        killing.kill_at(call, number)
+    return killing.result
+
+
+class Killing:
+    """Kills one call again and again, each time on a new copy of the same store."""
+
+    def __init__(self, folder: Path, worker: Worker, scene: Scene) -> None:
+        self._folder, self._worker, self._scene = folder, worker, scene
+        self._base = folder / "base"
+        self._base.mkdir()
+        scene.build(self._base)
+        self._tool, self._arguments = scene.get_call()
+        self.result = Result()
+
+    def count_writes(self) -> Counter[str]:
+        """Make the call once without a kill; count its system calls that write."""
+        self._order("counted")
+        return count_changes(self._worker, self._folder / "trace", WRITES)
+
+    def kill_at(self, call: str, number: int) -> bool:
+        """Kill the call at its n-th system call of this name, and check the store; False if it has fewer."""
+        point = f"{call} {number}"
+        project = self._order(point.replace(" ", "-"))
+        outcome = kill_at(self._worker, self._folder / "trace", call, number)
+        if outcome.signal != signal.SIGKILL:
+            self.result.faults += [f"{point}: {outcome}"] * (not outcome.is_well)
+            return False
+        self.result.count(kills=1)
+        app = open_app(project)
+        self._repeat(app, point)
+        gaps = [] if is_without_gaps(app) else ["events have gaps"]
+        self.result.report("damaged", [f"{point}: {each}" for each in [*gaps, *find_damage(app)]])
+        app.close()
+        return True
+
+    def _order(self, name: str) -> Path:
+        """Let the worker wait to make the call in a copy of the project."""
+        project = self._folder / name
+        shutil.copytree(self._base, project)
+        order = {"tool": self._tool, "key": KEY, "arguments": self._arguments}
+        self._worker.order("call_once", project=str(project), **order)
+        return project
+
+    def _repeat(self, app: Application, point: str) -> None:
+        before = self._scene.look(app)
+        call_tool(app, self._tool, KEY, **self._arguments)
+        after = self._scene.look_later(app)
+        self.result.count(calls=2, acknowledged=1, survived=before[0])
+        fault = [f"{point}: {before} before the repeated call, {after} after it"]
+        self.result.report("damaged", fault * (set(before) not in ({0}, {1})))
+        self.result.report("lost", fault * (min(after) < 1))
+        self.result.report("doubled", fault * (max(after) > 1))
 
 
 def open_app(project: Path) -> Application:
     return make_app(project, str(project / "deepwork.db"), lease_seconds=A_DAY, git_branch="off")
-
-
-def _copy(base: Path, to: Path) -> Path:
-    shutil.copytree(base, to)
-    return to

@@ -10,9 +10,11 @@ from deepwork.access.models import Token
 from deepwork.access.responses import NewToken, Revoked, Tokens, TokenView
 from deepwork.access.scopes import Scope
 from deepwork.access.store import TokenStore
+from deepwork.call import LOCAL
 from deepwork.database.transaction import Database
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.names import encode_letters
+from deepwork.reserved_names import require_unreserved
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Name
 
@@ -41,6 +43,7 @@ class TokenTools:
         """
         _require_name(name)
         _require_scope_of_person(scope, is_person=is_person)
+        require_unreserved("name", name, LOCAL)
         secret = secrets.token_urlsafe(32)
         with self._database.transaction() as tx:
             store = TokenStore(tx)

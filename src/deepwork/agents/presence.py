@@ -32,6 +32,7 @@ class Presence:
 
     def record_sign_of_life(self, tx: Transaction, agent: Agent, **changes: Any) -> Agent:
         """Record a write in the agent's name: renew its leases, apply `changes`, and return the agent."""
+        rules.require_own_kind(agent, tx.caller)
         self.renew_leases(tx, agent)
         return self.save_alive(tx, agent, **changes)
 
@@ -105,7 +106,9 @@ class Presence:
         A read is a sign of life too, but writing each one would make reads as expensive as writes.
         """
         call = current_call()
-        is_own = call.scope == "admin" or agent.registered_by == call.caller
+        is_own = agent.registered_by == call.caller or (
+            call.scope == "admin" and not rules.is_of_another_person(agent, call.caller)
+        )
         if self._is_read_only or not is_own or not rules.needs_renewal(agent, now, self.lease_ms):
             return  # a caller cannot keep another caller's agent alive by reading
         try:

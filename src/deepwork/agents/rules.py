@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deepwork.agents.models import Agent, AgentStatus
+from deepwork.call import is_person
 from deepwork.errors import NotAllowed
 
 HEARTBEATS_PER_LEASE = 3
@@ -43,6 +44,20 @@ def require_registered(agent: Agent) -> None:
         raise NotAllowed(
             f"Agent {agent.id!r} has unregistered.",
             suggestion="Register again with {tool:agent_register} and use the new id.",
+        )
+
+
+def is_of_another_person(agent: Agent, caller: str) -> bool:
+    """Return whether the agent stands for a person, as whom this caller, an agent, cannot act."""
+    return is_person(agent.registered_by) and not is_person(caller)
+
+
+def require_own_kind(agent: Agent, caller: str) -> None:
+    """Raise NotAllowed if an agent acts as the agent that stands for a person."""
+    if is_of_another_person(agent, caller):
+        raise NotAllowed(
+            f"Agent {agent.id!r} stands for a person; only people act as it.",
+            suggestion="Use the id of your own agent; see {tool:agent_register}.",
         )
 
 

@@ -24,6 +24,7 @@ from deepwork.answers import Done
 from deepwork.database.transaction import Database
 from deepwork.names import new_id
 from deepwork.notices.service import carry_notices
+from deepwork.reserved_names import require_unreserved
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import UNCHANGED, Field, Id, Limit1000, Name, check_object
 
@@ -50,6 +51,7 @@ class AgentTools:
     ) -> AgentRegistered:
         """Register an agent when it starts; pass the returned id in later calls."""
         with self._database.transaction() as tx:
+            require_unreserved("name", name, tx.caller)
             check_object("metadata", metadata or {})
             agent = Agent(
                 id=new_id("ag"),

@@ -13,6 +13,7 @@ from typing import Any, Self
 from deepwork.agents.leases import LeaseStore
 from deepwork.agents.models import Agent, AgentStatus, Lease
 from deepwork.agents.presence import Presence
+from deepwork.agents.rules import require_own_kind
 from deepwork.agents.store import AgentStore
 from deepwork.call import is_person
 from deepwork.database.transaction import Transaction
@@ -255,6 +256,7 @@ class ClaimService:
 
     def _begin_sign_of_life(self, agent: Agent) -> None:
         """Renew the agent's leases: before any is reclaimed, because an agent that calls is not silent."""
+        require_own_kind(agent, self._tx.caller)
         self._presence.renew_leases(self._tx, agent)
         self._unsaved = agent
 

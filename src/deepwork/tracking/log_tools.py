@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from deepwork.agents.store import AgentStore
-from deepwork.call import PERSON_PREFIX, is_person
+from deepwork.call import is_person
 from deepwork.database.transaction import Database, Transaction
-from deepwork.errors import InvalidInput, NotAllowed, NotFound
+from deepwork.errors import NotAllowed, NotFound
+from deepwork.foreign_text import remove_invisible
 from deepwork.names import new_id
 from deepwork.plans.stores.task_store import TaskStore
+from deepwork.reserved_names import require_unreserved
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import Traits, tool
 from deepwork.tool_types import Field, Id, Name, Text, check_object
@@ -113,8 +116,8 @@ class LogTools:
     ) -> MilestoneLogged:
         """Record the progress of a task; only its newest 100 are stored."""
         with self._database.transaction() as tx:
-            if _names_person_as_author(metadata):
-                _require_person("metadata", tx.caller)
+            for author in _find_authors(metadata):
+                require_unreserved("metadata", author, tx.caller)
             milestone = Milestone(
                 id=new_id("ml"),
                 subject=_resolve_subject(tx, task_id, self._sessions),
@@ -142,8 +145,7 @@ class LogTools:
     ) -> IssueResolved:
         """Mark an issue as resolved; a blocker then no longer blocks."""
         with self._database.transaction() as tx:
-            if _is_person_name(resolved_by):
-                _require_person("resolved_by", tx.caller)
+            require_unreserved("resolved_by", resolved_by, tx.caller)
             notes = NoteStore(tx)
             issue = notes.get_issue_for_update(issue_id)
             if issue.resolved_at is not None:
@@ -184,27 +186,16 @@ def _resolve_step(tx: Transaction, task_id: str, sessions: JobSessionFinder) -> 
     return Subject(task_id, f"{session.name}: {step_id}", session_id)
 
 
-def _names_person_as_author(value: object) -> bool:
-    """Return whether `by` names a person at any depth; the dashboard would show that person as the author."""
+def _find_authors(value: object) -> Iterator[object]:
+    """Find what `by` names at any depth; the dashboard shows it as the author."""
     if isinstance(value, dict):
-        return any(
-            (key.lower() == "by" and _is_person_name(each)) or _names_person_as_author(each)
-            for key, each in value.items()
-        )
-    return isinstance(value, list) and any(map(_names_person_as_author, value))
-
-
-def _is_person_name(value: object) -> bool:
-    return isinstance(value, str) and value.lower().startswith(PERSON_PREFIX)
-
-
-def _require_person(parameter: str, caller: str) -> None:
-    """Raise InvalidInput if an agent makes this claim."""
-    if not is_person(caller):
-        raise InvalidInput(
-            f"`{parameter}` claims that a person did this; only a person can, on the dashboard.",
-            suggestion="Omit it, or name yourself in it.",
-        )
+        for key, each in value.items():
+            if remove_invisible(key).strip().casefold() == "by":
+                yield each
+            yield from _find_authors(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _find_authors(each)
 
 
 def _repeat_resolution(issue: Issue, note: str, at: int) -> IssueResolved:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from deepwork.call import current_call
 from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
+from deepwork.reserved_names import require_unreserved
 from deepwork.timestamps import format_timestamp
 from deepwork.tool_declarations import InTransaction, Traits, tool
 from deepwork.tool_types import Field, Id, Name, Text
@@ -234,6 +236,7 @@ class TrackTools:
             started_at=0,
             last_sign_at=0,
         )
+        require_unreserved("agent_name", agent_name, current_call().caller)
         tree = self._attribution.snapshots.resolve_tree(cwd, self._project)
         with self._database.reading() as tx:  # report errors before the expensive snapshot
             _validate_start(TrackStore(tx), task)

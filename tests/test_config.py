@@ -178,3 +178,26 @@ def test_the_users_folder_follows_xdg_but_not_into_the_working_folder(monkeypatc
     assert get_user_folder({"XDG_CONFIG_HOME": "/etc/ada"}) == Path("/etc/ada/deepwork")
     assert get_user_folder({}) == Path("/home/ada/.config/deepwork")
     assert get_user_folder({"XDG_CONFIG_HOME": "settings"}) == Path("/home/ada/.config/deepwork")
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/tty", "../private.yml"])
+def test_a_link_out_of_the_project_is_not_read_as_its_settings(tmp_path: Path, target: str):
+    """A clone can bring one; an error message would show parts of the file."""
+    (tmp_path / "private.yml").write_text("lease_seconds: secret\n")
+    root = tmp_path / "clone"
+    (root / ".deepwork").mkdir(parents=True)
+    (root / ".deepwork" / "config.yml").symlink_to(root / target)
+
+    with pytest.raises(
+        DefinitionError, match=r"config\.yml (is a link out of the repository|cannot be read)"
+    ):
+        load_settings(root, environment={})
+
+
+def test_a_link_within_the_project_is_followed(tmp_path: Path):
+    root = write_config(tmp_path, "")
+    (root / "shared.yml").write_text("lease_seconds: 7\n")
+    (root / ".deepwork" / "config.yml").unlink()
+    (root / ".deepwork" / "config.yml").symlink_to("../shared.yml")
+
+    assert load_settings(root, environment={}).lease_seconds == 7

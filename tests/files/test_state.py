@@ -51,3 +51,14 @@ def test_a_dangling_link_creates_no_file_outside(tmp_path: Path):
     make_state_folder(folder)
 
     assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("name", ["hooks", "snapshots", "tmp", "worktrees"])
+def test_a_folder_of_ours_that_is_a_link_is_refused(tmp_path: Path, name: str):
+    folder = tmp_path / ".deepwork"
+    folder.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(StorageError, match=f"{name} is a link"):
+        make_state_folder(folder)

@@ -9,6 +9,8 @@ from pathlib import Path
 from deepwork.errors import StorageError
 
 _STATE_FOLDER = ".deepwork"
+_SUBFOLDERS = ("hooks", "snapshots", "tmp", "worktrees")
+"""Folders in which deepwork itself writes and deletes files."""
 _GITIGNORE_TEXT = """\
 # Written by deepwork: definitions and settings belong to the project, everything else to this machine.
 *
@@ -28,8 +30,9 @@ def make_state_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if problem := find_link_problem(folder):
-            raise problem
+        for path in (folder, *(folder / name for name in _SUBFOLDERS)):
+            if problem := find_link_problem(path):
+                raise problem
         status = folder.stat()
         if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
             folder.chmod(0o700)

@@ -22,8 +22,8 @@ def record_failure(store_folder: Path, doing: str, error: BaseException) -> None
     """Append a line, dropping the older half of a long log; ignored if the log cannot be written."""
     try:
         path = get_log_path(store_folder)
-        if not store_folder.is_dir():
-            return
+        if not store_folder.is_dir() or store_folder.is_symlink() or path.parent.is_symlink():
+            return  # links can come with a clone and lead anywhere
         path.parent.mkdir(mode=0o700, exist_ok=True)
         _truncate(path)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)

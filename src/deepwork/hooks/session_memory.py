@@ -13,6 +13,7 @@ from typing import Any
 
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import FileLock
+from deepwork.files.state import find_link_problem
 from deepwork.hooks.failure_log import FOLDER
 from deepwork.hooks.identity import SessionRecord
 from deepwork.hooks.protocol import HookEvent
@@ -60,7 +61,7 @@ class SessionMemory:
 
     def save(self, record: SessionRecord) -> None:
         """Save the record; a new one pushes out the oldest."""
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._make_folder()
         path = self._get_path(record.client, record.session_id, record.subagent)
         is_new = not path.exists()
         data = {each.name: getattr(record, each.name) for each in fields(record)}
@@ -71,13 +72,19 @@ class SessionMemory:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Serialise hooks of the same store: clients run them in parallel for parallel tools."""
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._make_folder()
         lock = FileLock(self.folder / "lock")
         try:
             with lock.hold(timeout=_LOCK_SECONDS):
                 yield
         finally:
             lock.close()
+
+    def _make_folder(self) -> None:
+        """Create the folder; a link could come with a clone, and files beyond it would be deleted."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if problem := find_link_problem(self.folder):
+            raise problem
 
     def _remove_oldest(self) -> None:
         by_age = sorted(self._list_files(), key=_get_modified_at, reverse=True)

@@ -12,6 +12,7 @@ from typing import Any
 from deepwork.config import OPTIONS, STATE_FOLDER, Option, Settings
 from deepwork.files.atomic import write_atomically
 from deepwork.files.os_errors import to_storage_error
+from deepwork.files.paths import confine
 from deepwork.files.state import make_state_folder
 
 EXAMPLE_JOB = "release_notes"
@@ -96,6 +97,7 @@ def _write_file(result: InitResult, root: Path, path: Path, text: str) -> None:
     _record_file(result, root, path, is_new=is_new)
     if not is_new:
         return
+    confine(root, str(path.relative_to(root)), must_exist=False)  # a clone may have brought a link
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

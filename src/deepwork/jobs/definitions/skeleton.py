@@ -9,6 +9,7 @@ from deepwork.config import STATE_FOLDER
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.files.atomic import write_atomically
 from deepwork.files.os_errors import to_storage_error
+from deepwork.files.paths import confine
 from deepwork.files.problems import format_value
 from deepwork.jobs.definitions.models import JOB_FILE, is_identifier
 
@@ -63,6 +64,7 @@ def write_skeleton(project_root: Path, name: str) -> list[Path]:
             suggestion="Use lower-case letters, digits and underscores, beginning with a letter.",
         )
     folder = project_root / STATE_FOLDER / "jobs" / name
+    confine(project_root, str(folder.relative_to(project_root)), must_exist=False)  # no links out of it
     _create_folder(folder)
     written = [folder / "steps" / "write.md", folder / JOB_FILE]
     # job.yml last: without it the folder is not recognized as a job.

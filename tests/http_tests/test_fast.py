@@ -1,35 +1,79 @@
-"""The HTTP server with and without the packages of the extra `fast`."""
+"""The HTTP server with and without the packages of the extra `fast`: both read requests in the same way."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
 
 import pytest
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from deepwork.server.http import fast
+from deepwork.server.http.guard import Guard
 from deepwork.server.http.limits import MAX_HEADERS
-from http_tests.http_server import PATIENCE_SECONDS, HttpServer
+from deepwork.server.http.policy import AccessPolicy
+from http_tests.http_server import HttpServer
 
-HEALTH, POST = (b"%s HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n" % each for each in (b"GET /health", b"POST /mcp"))
+HEALTH, POST = (b"%s HTTP/1.1\r\nHost: here\r\n" % each for each in (b"GET /health", b"POST /health"))
 
 
-def send_bytes(server: HttpServer, *parts: bytes) -> bytes:
-    """Send the parts until the server answers or closes; return what it answered."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as raw:
-        try:
+@pytest.fixture(params=["h11", "httptools"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[asyncio.Protocol]:
+    """How the server parses requests: without the extra, and with it."""
+    if request.param == "h11":
+        monkeypatch.setattr(fast, "find_spec", lambda name: None)
+    elif find_spec("httptools") is None:
+        pytest.skip("httptools is not installed")
+    return fast.choose_http_protocol()
+
+
+def send_bytes(protocol: type[asyncio.Protocol], *parts: bytes) -> bytes:
+    """Send the parts to a server until it closes the connection; return what it answered."""
+    policy = AccessPolicy(hosts=frozenset({"here"}), token="t" * 32, mcp_needs_token=True)
+
+    async def run() -> bytes:
+        config = uvicorn.Config(
+            Guard(answer_after_body, policy, None),
+            http=protocol,
+            lifespan="off",
+            log_config=None,
+            h11_max_incomplete_event_size=MAX_HEADERS,
+            timeout_keep_alive=0,
+        )
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        answered = b""
+        with suppress(ConnectionError):
             for part in parts:
-                raw.sendall(part.replace(b"PORT", str(server.port).encode()))
-            return raw.recv(65536)
-        except ConnectionError:
-            return b""
+                writer.write(part)
+                await writer.drain()
+            answered = await reader.read()
+        writer.close()
+        server.should_exit = True
+        await running
+        return answered
+
+    return asyncio.run(run())
+
+
+async def answer_after_body(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def test_without_the_extra_the_server_uses_h11_and_asyncio(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fast, "find_spec", lambda name: None)
 
-    assert fast.choose_http_protocol() is H11Protocol
+    assert fast.choose_http_protocol().__mro__[1] is H11Protocol
     assert fast.get_loop_options() == {"use_uvloop": False}
 
 
@@ -41,14 +85,16 @@ def test_with_the_extra_it_uses_httptools_and_uvloop():
     assert fast.choose_http_protocol().__mro__[1] is HttpToolsProtocol
 
 
-def test_headers_of_usual_length_are_accepted(served: HttpServer):
-    assert send_bytes(served, HEALTH + b"X-Long: " + b"x" * 8000 + b"\r\n\r\n").startswith(b"HTTP/1.1 200")
+def test_headers_of_usual_length_are_accepted(protocol: type[asyncio.Protocol]):
+    answer = send_bytes(protocol, HEALTH + b"X-Long: " + b"x" * 8000 + b"\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 200")
 
 
-def test_spaces_around_the_value_of_a_header_do_not_belong_to_it(served: HttpServer):
-    asked = b"GET /health HTTP/1.1\r\nHost: \t 127.0.0.1:PORT \t \r\n\r\n"
+def test_spaces_around_the_value_of_a_header_do_not_belong_to_it(protocol: type[asyncio.Protocol]):
+    asked = b"GET /health HTTP/1.1\r\nHost: \t here \t \r\n\r\n"
 
-    assert send_bytes(served, asked).startswith(b"HTTP/1.1 200")
+    assert send_bytes(protocol, asked).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
@@ -56,13 +102,42 @@ def test_spaces_around_the_value_of_a_header_do_not_belong_to_it(served: HttpSer
     [
         [HEALTH + b"X-Long: " + b"x" * MAX_HEADERS + b"\r\n\r\n"],
         [HEALTH + b"".join(b"X-%d: x\r\n" % n for n in range(MAX_HEADERS // 6)) + b"\r\n"],
+        [b"GET /health?" + b"x" * MAX_HEADERS + b" HTTP/1.1\r\nHost: here\r\n\r\n"],
         [HEALTH + b"X-Endless: ", *[b"x" * 1024] * 512],
         [POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Endless: ", *[b"x" * 1024] * 512],
     ],
-    ids=["one long header", "many headers", "a header without end", "a trailer without end"],
+    ids=[
+        "one long header",
+        "many headers",
+        "a long address",
+        "a header without end",
+        "a trailer without end",
+    ],
 )
-def test_headers_that_are_too_long_are_refused(served: HttpServer, parts: list[bytes]):
-    answer = send_bytes(served, *parts)
+def test_headers_that_are_too_long_are_refused(protocol: type[asyncio.Protocol], parts: list[bytes]):
+    answer = send_bytes(protocol, *parts)
 
-    assert answer.startswith(b"HTTP/1.1 400") or not answer  # it may close before we have sent everything
-    assert served.request("GET", "/health").status == 200
+    assert answer.startswith(b"HTTP/1.1 431") or not answer  # it may close before we have sent everything
+    assert answer or len(parts) > 1
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+        b"transfer-encoding: chunked\r\ncontent-length: 2\r\ncontent-length: 2\r\n",
+    ],
+)
+def test_a_request_with_two_lengths_is_refused_and_the_connection_closed(
+    protocol: type[asyncio.Protocol], lengths: bytes
+):
+    answer = send_bytes(protocol, POST + lengths + b"\r\n2\r\n{}\r\n0\r\n\r\n" + HEALTH + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1, "nothing after it is read as another request"
+
+
+def test_a_server_refuses_long_headers_and_stays_available(served: HttpServer):
+    assert served.get("/health", X_Long="x" * MAX_HEADERS).json["code"] == "TOO_LARGE"
+    assert served.get("/health").status == 200

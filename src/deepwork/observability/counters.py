@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0)
 """Seconds. Most calls take a few milliseconds; a step with a reviewer takes minutes."""
-REFUSAL_STATUSES = frozenset({401, 403, 413, 421, 429, 503})
+REFUSAL_STATUSES = frozenset({401, 403, 413, 421, 429, 431, 503})
 """HTTP statuses with which the guard refuses requests."""
 
 

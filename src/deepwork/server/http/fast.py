@@ -7,6 +7,12 @@ from importlib.util import find_spec
 
 from deepwork.server.http.limits import MAX_HEADERS
 
+_TOO_LONG = b"The headers are too long."
+_TOO_LONG_RESPONSE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_TOO_LONG), _TOO_LONG)
+)
+
 
 def get_loop_options() -> dict[str, bool]:
     """Return the options of `anyio.run`."""
@@ -14,19 +20,34 @@ def get_loop_options() -> dict[str, bool]:
 
 
 def choose_http_protocol() -> type[asyncio.Protocol]:
-    """Choose how uvicorn parses requests."""
-    if find_spec("httptools") is not None:
-        return _build_httptools_protocol()
+    """Choose how uvicorn parses requests.
+
+    Both ways refuse headers that do not end in time; the guard refuses complete ones that are too long.
+    """
+    return _build_httptools_protocol() if find_spec("httptools") is not None else _build_h11_protocol()
+
+
+def _build_h11_protocol() -> type[asyncio.Protocol]:
     from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - not needed with httptools
 
-    return H11Protocol
+    class BoundedH11Protocol(H11Protocol):
+        """Answers 431 instead of 400 to headers without end."""
+
+        def send_400_response(self, msg: str) -> None:
+            unparsed, _ = self.conn.trailing_data
+            if len(unparsed) > MAX_HEADERS:
+                _refuse_headers(self.transport)
+            else:
+                super().send_400_response(msg)
+
+    return BoundedH11Protocol
 
 
 def _build_httptools_protocol() -> type[asyncio.Protocol]:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415 - may not be installed
 
     class BoundedHttpProtocol(HttpToolsProtocol):
-        """Reads headers as h11 does: refuses long ones with 400, and leaves out spaces after a value."""
+        """Reads headers as h11 does: refuses them if they do not end, and leaves out spaces after a value."""
 
         _unparsed = 0
         """How many bytes have arrived since the headers or a part of the body were complete."""
@@ -35,15 +56,13 @@ def _build_httptools_protocol() -> type[asyncio.Protocol]:
             self._unparsed += len(data)
             super().data_received(data)
             if self._unparsed > MAX_HEADERS and not self.transport.is_closing():
-                self.send_400_response("The headers are too long.")
+                _refuse_headers(self.transport)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             super().on_header(name, value.rstrip(b" \t"))
 
         def on_headers_complete(self) -> None:
             self._unparsed = 0
-            if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADERS:
-                raise ValueError("The headers are too long.")  # httptools refuses the request
             super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
@@ -55,3 +74,8 @@ def _build_httptools_protocol() -> type[asyncio.Protocol]:
             super().on_message_complete()
 
     return BoundedHttpProtocol
+
+
+def _refuse_headers(transport: asyncio.Transport) -> None:
+    transport.write(_TOO_LONG_RESPONSE)
+    transport.close()

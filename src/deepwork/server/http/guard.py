@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deepwork.access.models import Token
 from deepwork.access.token_cache import TokenCache
 from deepwork.errors import Code, StorageError
-from deepwork.server.http.limits import MAX_BODY, RateLimit, create_guess_limit
+from deepwork.server.http.limits import MAX_BODY, MAX_HEADERS, RateLimit, create_guess_limit
 from deepwork.server.http.policy import (
     COOKIE_SECONDS,
     AccessPolicy,
@@ -48,6 +48,7 @@ _CODE_BY_STATUS = {
     401: Code.UNAUTHORIZED,
     403: Code.UNAUTHORIZED,
     413: Code.TOO_LARGE,
+    431: Code.TOO_LARGE,
     503: Code.STORAGE_ERROR,
 }
 LOOKUPS_AT_ONCE = 4
@@ -154,8 +155,8 @@ class Guard:
 
     def _decide(self, scope: Scope, request: RequestInfo, token: Token | None) -> Admitted | Refused:
         address = (scope.get("client") or ("unknown",))[0]
-        if _get_declared_size(request) > MAX_BODY:
-            return TOO_LARGE
+        if refused := _check_format(scope, request):
+            return refused
         has_valid_code = is_code_login(request) and self._policy.codes.redeem(request.login_code or "")
         decision = authorize_request(request, self._policy, token, has_valid_code=has_valid_code)
         if isinstance(decision, Refused):
@@ -188,6 +189,8 @@ async def send_refusal(scope: Scope, receive: Receive, send: Send, refused: Refu
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refused.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="deepwork"'))
+    if refused in {HEADERS_TOO_LONG, AMBIGUOUS_LENGTH}:  # where the next request begins is not certain
+        headers.append((b"connection", b"close"))
     if refused.needs is not None:
         challenge = f'Bearer realm="deepwork", error="insufficient_scope", scope="{refused.needs}"'
         headers.append((b"www-authenticate", challenge.encode()))
@@ -220,6 +223,16 @@ def _read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
+def _check_format(scope: Scope, request: RequestInfo) -> Refused | None:
+    """Refuse requests that are too large, or whose end is ambiguous to the servers that pass them on."""
+    target = len(scope["path"]) + len(scope.get("query_string", b""))
+    if target + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
+        return HEADERS_TOO_LONG
+    if "transfer-encoding" in request.headers and "content-length" in request.headers:
+        return AMBIGUOUS_LENGTH
+    return TOO_LARGE if _get_declared_size(request) > MAX_BODY else None
+
+
 def _get_declared_size(request: RequestInfo) -> int:
     declared = request.headers.get("content-length", "0")
     return int(declared) if declared.isdecimal() else 0
@@ -227,6 +240,12 @@ def _get_declared_size(request: RequestInfo) -> int:
 
 LOOKUP_FAILED = Refused(503, "Cannot check this token: the store is unavailable.", "Try again in a moment.")
 TOO_LARGE = Refused(413, f"The request is larger than {MAX_BODY} bytes.", "Send less.")
+HEADERS_TOO_LONG = Refused(
+    431, f"The headers are larger than {MAX_HEADERS} bytes.", "Send fewer or shorter headers."
+)
+AMBIGUOUS_LENGTH = Refused(
+    400, "The request has both Content-Length and Transfer-Encoding.", "Send only one of them."
+)
 
 
 def _limit_body(receive: Receive, scope: Scope) -> Receive:

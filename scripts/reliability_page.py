@@ -59,7 +59,7 @@ def _render_amounts(parts: list[Part], batches: dict[str, list[Batch]]) -> str:
 def _render_amount(part: Part, batches: list[Batch]) -> str:
     good = _select_good(batches)
     done = sum_counts(good)
-    shown = [name for name in ("kills", "restarts", "claims", "events", "calls") if done[name]]
+    shown = [name for name in ("kills", "restarts", "rounds", "claims", "events", "calls") if done[name]]
     amount = ", ".join(f"{done[name]:,} {name}" for name in shown)
     target = ", ".join(f"{count:,} {name}" for name, count in part.target.items())
     is_reached = all(done[name] >= count for name, count in part.target.items())
@@ -83,12 +83,12 @@ def _render_loss(part: Part, batches: list[Batch]) -> str:
     done = sum_counts(batches)
     losses = " | ".join(f"{done[name]:,}" for name in ("lost", "doubled", "damaged", "internal_errors"))
     command = "make soak" if part.name == "soak" else f'make chaos ARGS="--only {part.name}"'
-    return f"| `{part.name}` | {losses} | {_format_share(part, done)} | `{command}` |\n"
+    return f"| `{part.name}` | {losses} | {_format_share(done)} | `{command}` |\n"
 
 
-def _format_share(part: Part, done: Counter[str]) -> str:
+def _format_share(done: Counter[str]) -> str:
     """Format the share of calls answered without an error at the first try."""
-    if not done["calls"] or part.name.startswith("write-calls"):
+    if not done["first_try"]:  # each call was meant to be killed or refused
         return "-"
     return f"{100 * done['first_try'] / done['calls']:.1f} %"
 

@@ -11,6 +11,7 @@ from reliability.kills import kill_http_server, kill_stdio_server, kill_writers
 from reliability.resources import Resources
 from reliability.restarts import restart_often
 from reliability.result import Result
+from reliability.stopped_holders import stop_holders
 from reliability.write_calls import Claim, FinishedStep, Scene, kill_at_every_write
 
 Batch = Callable[[Resources, Path, int], Result]
@@ -44,7 +45,16 @@ def _claim_on_sqlite(resources: Resources, folder: Path, seed: int) -> Result:
 
 def _claim_on_postgres(resources: Resources, folder: Path, seed: int) -> Result:
     with resources.new_database() as location:
-        return claim_together(folder, resources.get_crew(16), location, 5_000, 5, seed)
+        return claim_together(folder, resources.get_crew(16), location, 2_000, 5, seed)
+
+
+def _stop_on_sqlite(resources: Resources, folder: Path, _: int) -> Result:
+    return stop_holders(folder, resources.get_crew(8), str(folder / "deepwork.db"), 40)
+
+
+def _stop_on_postgres(resources: Resources, folder: Path, _: int) -> Result:
+    with resources.new_database() as location:
+        return stop_holders(folder, resources.get_crew(8), location, 40)
 
 
 def _restart(resources: Resources, folder: Path, seed: int) -> Result:
@@ -77,6 +87,8 @@ BATCHES: dict[str, Batch] = {
     "write-calls-claim": _kill_at_writes(Claim),
     "write-calls-step": _kill_at_writes(FinishedStep),
     "claims-sqlite": _claim_on_sqlite,
+    "stopped-holders-sqlite": _stop_on_sqlite,
+    "stopped-holders-postgres": _stop_on_postgres,
     "restarts": _restart,
     "claims-postgres": _claim_on_postgres,
     "soak": _soak,

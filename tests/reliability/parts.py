@@ -61,6 +61,18 @@ PARTS = (
         {"claims": 50_000},
     ),
     Part(
+        "stopped-holders-sqlite",
+        "holders of tasks are paused until another agent has completed their task; then they report",
+        "SQLite",
+        {"rounds": 200},
+    ),
+    Part(
+        "stopped-holders-postgres",
+        "holders of tasks are paused until another agent has completed their task; then they report",
+        "PostgreSQL",
+        {"rounds": 200},
+    ),
+    Part(
         "restarts",
         "six clients of two servers; the database is restarted as after a power failure",
         "PostgreSQL",

@@ -47,6 +47,11 @@ def get_user_name() -> str:
     return pwd.getpwuid(os.getuid()).pw_name
 
 
+def get_process_tree(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the name of the supervised process tree that this process is part of; usually empty."""
+    return environment.get("DEEPWORK_PROCESS_TREE", "")
+
+
 def get_connection_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables that the PostgreSQL driver reads, and the home of its password file."""
     return {key: value for key, value in sorted(environment.items()) if key.startswith("PG") or key == "HOME"}

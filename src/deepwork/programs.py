@@ -1,4 +1,8 @@
-"""Runs a program with limits on time and output; kills it and its children when it exceeds one."""
+"""Runs a program with limits on time and output; kills it and its children when it exceeds one.
+
+`run_bounded` is for programs that we know, such as git: it kills their process group. `run_supervised` is for
+programs that may start anything: it ends every descendant, even after this process was killed.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CHUNK_BYTES = 64 * 1024
-
-
 _POLL_SECONDS = 0.2
 
 
@@ -62,13 +64,57 @@ def run_bounded(
     """
     deadline = time.monotonic() + bounds.seconds
     with _open_stdin(input) as stdin, _start(argv, cwd, env, stdin) as process:
+        watch = _Watch(deadline, bounds.output, should_continue, lambda: _has_ended(process))
         try:
-            stdout, stderr = _read_output(process, deadline, bounds.output, should_continue)
-            _wait_for_end(process, deadline)
+            stdout, stderr = _read_output(process.stdout, process.stderr, watch)
+            _wait_for_end(watch)
             _end_with_children(process)
             return ProgramResult(process.returncode, stdout, stderr)
         finally:
             _end_with_children(process)
+
+
+def run_supervised(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    input: bytes | None,
+    bounds: ProgramLimits,
+    should_continue: Callable[[], bool] | None = None,
+) -> ProgramResult:
+    """Run a program as `run_bounded` does, under a supervisor that ends all its descendants."""
+    from deepwork.supervision.supervised_program import start_supervised  # noqa: PLC0415
+
+    deadline = time.monotonic() + bounds.seconds
+    with (
+        _open_stdin(input) as stdin,
+        start_supervised(argv, cwd=cwd, env=env, stdin=stdin, seconds=bounds.seconds) as program,
+    ):
+        watch = _Watch(deadline, bounds.output, should_continue, lambda: program.poll() is not None)
+        stdout, stderr = _read_output(program.stdout, program.stderr, watch)
+        _wait_for_end(watch)
+        ending = program.end()
+    if ending.reason == "timeout":
+        raise TimeoutError
+    return ProgramResult(-signal.SIGKILL if ending.code is None else ending.code, stdout, stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """When to stop waiting for a program."""
+
+    deadline: float
+    max_output: int
+    should_continue: Callable[[], bool] | None
+    has_ended: Callable[[], bool]
+
+    def check(self) -> None:
+        """Raise TimeoutError or ProgramCancelled if the program must end."""
+        if time.monotonic() >= self.deadline:
+            raise TimeoutError
+        if self.should_continue is not None and not self.should_continue():
+            raise ProgramCancelled
 
 
 def _start(
@@ -99,28 +145,22 @@ def _open_stdin(content: bytes | None) -> Iterator[IO[bytes] | int]:
 
 
 def _read_output(
-    process: subprocess.Popen[bytes],
-    deadline: float,
-    max_output: int,
-    should_continue: Callable[[], bool] | None,
+    stdout_pipe: IO[bytes] | None, stderr_pipe: IO[bytes] | None, watch: _Watch
 ) -> tuple[bytes, bytes]:
     stdout, stderr = bytearray(), bytearray()
     with selectors.DefaultSelector() as pipes:
-        for pipe, received in ((process.stdout, stdout), (process.stderr, stderr)):
+        for pipe, received in ((stdout_pipe, stdout), (stderr_pipe, stderr)):
             assert pipe is not None
             pipes.register(pipe, selectors.EVENT_READ, received)
         while pipes.get_map():
-            has_ended = _has_ended(process)
-            ready = pipes.select(min(deadline - time.monotonic(), 0 if has_ended else _POLL_SECONDS))
+            has_ended = watch.has_ended()
+            ready = pipes.select(min(watch.deadline - time.monotonic(), 0 if has_ended else _POLL_SECONDS))
             if has_ended and not ready:
                 break  # a leftover child keeps the pipe open, but no more output is coming
-            if time.monotonic() >= deadline:
-                raise TimeoutError
-            if should_continue is not None and not should_continue():
-                raise ProgramCancelled
+            watch.check()
             for key, _ in ready:
                 _receive(pipes, key)
-            if len(stdout) + len(stderr) > max_output:
+            if len(stdout) + len(stderr) > watch.max_output:
                 raise OutputTooLarge
     return bytes(stdout), bytes(stderr)
 
@@ -132,11 +172,11 @@ def _receive(pipes: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         pipes.unregister(key.fileobj)
 
 
-def _wait_for_end(process: subprocess.Popen[bytes], deadline: float) -> None:
+def _wait_for_end(watch: _Watch) -> None:
+    """Wait for a program that has closed its output; it may run on."""
     pause = 0.0001  # most programs exit right after closing their output
-    while not _has_ended(process):
-        if time.monotonic() >= deadline:
-            raise TimeoutError
+    while not watch.has_ended():
+        watch.check()
         time.sleep(pause)
         pause = min(pause * 2, _POLL_SECONDS)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import subprocess
+import signal
 import sys
 import time
 from pathlib import Path
@@ -94,11 +94,21 @@ BEHAVIOURS = {
 
 
 def _start_child(folder: Path) -> None:
-    """Start a child that outlives this process, and write its pid atomically."""
-    child = subprocess.Popen(["sleep", "600"])
-    beside = folder / f".child-{child.pid}"  # reviewers run at the same time
-    beside.write_text(str(child.pid))
+    """Start a daemon that outlives this process and ignores SIGTERM, and write its pid atomically.
+
+    It is in a session of its own and has no parent, so it is not in the process group of this process.
+    """
+    if (child := os.fork()) != 0:
+        os.waitpid(child, 0)
+        return
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    beside = folder / f".child-{os.getpid()}"  # reviewers run at the same time
+    beside.write_text(str(os.getpid()))
     beside.rename(folder / "child.pid")
+    os.execvp("sleep", ["sleep", "600"])
 
 
 def _take_number(folder: Path) -> int:

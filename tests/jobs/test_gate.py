@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -459,6 +460,22 @@ def test_w14_a_cancelled_call_kills_its_reviewer_and_costs_no_attempt(root: Path
         assert '"next_step"' in answer["result"]["content"][0]["text"]
         session = wire.call("get_session", {"session_id": id})["session"]
         assert session["step_progress"]["a"]["quality_attempts"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_w14_a_server_that_is_killed_leaves_no_process_of_its_reviewer(
+    root: Path, reviewer: Reviewer, number: int
+):
+    reviewer.set_plan("hang")
+    with StdioServer(root, "--external-runner", "claude", environment=reviewer.environment) as wire:
+        wire.call("start_workflow", {"goal": "x", "job_name": "one", "workflow_name": "main"})
+        params = {"name": "finished_step", "arguments": {"outputs": {"a.md": "a.md"}}}
+        wire.send({"jsonrpc": "2.0", "id": "mine", "method": "tools/call", "params": params})
+        reviewer.wait_for_a_call()
+
+        wire.process.send_signal(number)
+
+        assert reviewer.has_exited()
 
 
 # bounds and memory

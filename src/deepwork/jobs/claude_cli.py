@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepwork.errors import ReviewerError
-from deepwork.programs import OutputTooLarge, ProgramCancelled, ProgramLimits, run_bounded
+from deepwork.programs import OutputTooLarge, ProgramCancelled, ProgramLimits, run_supervised
 
 MAX_ANSWER = 10 * 1024 * 1024
 MAX_QUOTED = 500
@@ -37,7 +37,7 @@ class ClaudeCLI:
         """Run the reviewer and return its structured answer; every failure becomes a ReviewerError."""
         seconds = timeout or self.timeout
         try:
-            finished = run_bounded(
+            finished = run_supervised(
                 self._build_command(system_prompt, json_schema),
                 cwd=cwd,
                 env=self._environment,

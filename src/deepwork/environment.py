@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
+
+from deepwork.errors import DefinitionError
+
+STORE_KEY_VARIABLE = "DEEPWORK_STORE_KEY"
+"""Replaces the user's key file, for containers; a secret, so that no flag and no file sets it."""
+_GENERATE_SUGGESTION = "Generate one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
+_EXAMPLE_PATTERN = re.compile(
+    r"replace.?me|change.?me|example|placeholder|your.?(token|key|secret|password)", re.IGNORECASE
+)
 
 
 def build_child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -55,3 +65,14 @@ def get_process_tree(environment: Mapping[str, str] = os.environ) -> str:
 def get_connection_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables that the PostgreSQL driver reads, and the home of its password file."""
     return {key: value for key, value in sorted(environment.items()) if key.startswith("PG") or key == "HOME"}
+
+
+def find_secret_problem(variable: str, value: str, min_length: int) -> DefinitionError | None:
+    """Return the error of a secret that others can guess: a short one, or one that a page or a file shows."""
+    if len(value) < min_length:
+        problem = f"{variable} has fewer than {min_length} characters."
+    elif _EXAMPLE_PATTERN.search(value):
+        problem = f"{variable} is an example, which everybody can read."
+    else:
+        return None
+    return DefinitionError(problem, suggestion=_GENERATE_SUGGESTION)

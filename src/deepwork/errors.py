@@ -15,6 +15,7 @@ DeepworkError
 ├── GitError             git failed, was missing or took too long
 │   └── NotARepository   the directory is not in a git repository
 └── StorageError         the database or a file cannot be read or written
+    └── StoreNotAdopted  the SQLite file is not a store of this user
 
 Every error has a code, a message that names its subject, whether the caller can recover, and a suggestion.
 A suggestion writes tools as `{tool:task_claim}`: agents read the tool's name, people at a shell its command.
@@ -83,6 +84,7 @@ class Code(StrEnum):
     SESSION_DAMAGED = "SESSION_DAMAGED"
     STORAGE_ERROR = "STORAGE_ERROR"
     STORAGE_FULL = "STORAGE_FULL"
+    STORE_NOT_ADOPTED = "STORE_NOT_ADOPTED"
 
 
 class DeepworkError(Exception):
@@ -206,3 +208,13 @@ class StorageError(DeepworkError):
 
     code = Code.STORAGE_ERROR
     suggestion = "Run `deepwork doctor` to see what is wrong and how to fix it."
+
+
+class StoreNotAdopted(StorageError):
+    """The SQLite file is not a store of this user; servers, hooks and the dashboard do not use it."""
+
+    code = Code.STORE_NOT_ADOPTED
+    suggestion = (
+        "If you know where it comes from, run: deepwork db adopt. It keeps the data, revokes the tokens and "
+        "marks what people decided as unverified."
+    )

@@ -48,7 +48,9 @@ def list_outcomes(app: Application) -> list[tuple[str, str]]:
 
 def verify_audit(app: Application) -> ChainVerdict:
     with app.database.reading() as tx:
-        return verify_chain(AuditStore(tx).iterate_chain(), AuditStore(tx).get_head())
+        return verify_chain(
+            AuditStore(tx).iterate_chain(), AuditStore(tx).get_head(), AuditStore(tx).get_key()
+        )
 
 
 def run_sql(app: Application, sql: str, **values: Any) -> int:

@@ -27,7 +27,7 @@ from access.make import (
 )
 from application import NOW, call_tool, list_event_types, make_app
 from deepwork.access import audit_chain
-from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead
+from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey
 from deepwork.agents.tools import AgentTools
 from deepwork.call import Call
 from deepwork.errors import DeepworkError, NotFound, StorageError
@@ -40,6 +40,9 @@ from deepwork.tool_declarations import tool
 def register(app: Application, caller: str = "local") -> str:
     id: str = call_tool(app, "agent_register", caller=caller, name="Ada", runtime="codex")["id"]
     return id
+
+
+UNKEYED = ChainKey(audit_chain.hash_text)
 
 
 def build_entry(outcome: str = "done") -> AuditEntry:
@@ -368,8 +371,8 @@ def test_a_forged_end_is_detected_by_the_head():
     links = build_chain(build_entry(), build_entry(), build_entry())
     forged = [*links[:2], *build_chain(build_entry(), build_entry(), build_entry("UNAUTHORIZED"))[2:]]
 
-    assert audit_chain.verify_chain(links, ChainHead(3, links[2].chain)).problem is None
-    assert audit_chain.verify_chain(forged, ChainHead(3, links[2].chain)).problem is not None
+    assert audit_chain.verify_chain(links, ChainHead(3, links[2].chain), UNKEYED).problem is None
+    assert audit_chain.verify_chain(forged, ChainHead(3, links[2].chain), UNKEYED).problem is not None
 
 
 def test_any_change_of_any_row_is_detected():
@@ -389,7 +392,7 @@ def test_any_change_of_any_row_is_detected():
                 attacked[one] = ChainedEntry(one + 1, links[other].entry, links[one].chain)
             case _:
                 attacked.insert(one, links[other])
-        assert audit_chain.verify_chain(attacked, head).problem is not None
+        assert audit_chain.verify_chain(attacked, head, UNKEYED).problem is not None
 
 
 def test_a_chain_is_read_lazily_and_only_up_to_the_first_bad_row():
@@ -405,7 +408,7 @@ def test_a_chain_is_read_lazily_and_only_up_to_the_first_bad_row():
             given += 1
             yield link
 
-    found = audit_chain.verify_chain(links(), ChainHead(9, "x"))
+    found = audit_chain.verify_chain(links(), ChainHead(9, "x"), UNKEYED)
 
     assert (given, found.rows, found.bad_row) == (3, 2, 3)
 

@@ -166,8 +166,9 @@ def test_a_secret_is_compared_in_constant_time_and_by_its_digest(monkeypatch: py
 
     monkeypatch.setattr(hmac, "compare_digest", seen)
 
-    assert rules.matches_secret(SECRET, rules.hash_secret(SECRET))
-    assert not rules.matches_secret("x" * 43, rules.hash_secret(SECRET))
+    token = Token("k1", "ci", rules.hash_secret(SECRET), Scope.READ, "local", 0, None, None, None)
+    assert rules.matches_secret(SECRET, token)
+    assert not rules.matches_secret("x" * 43, token)
     assert not rules.matches_secret(SECRET, None)
     assert [len(given) == len(kept) == 64 for given, kept in compared] == [True] * 3
     assert SECRET not in str(compared)

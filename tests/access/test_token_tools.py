@@ -7,7 +7,7 @@ import pytest
 
 from access.make import call_token_tool, list_entries, make_token
 from application import NOW, Clock
-from deepwork.access.rules import hash_secret
+from deepwork.access.rules import hash_secret, matches_secret
 from deepwork.access.store import TokenStore
 from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.server.application import Application
@@ -27,7 +27,8 @@ def test_a_token_is_shown_once_and_stored_as_a_digest(app: Application):
         kept = TokenStore(tx).find(id)
         row = tx.fetch_one("SELECT * FROM tokens WHERE id = :id", id=id)
     assert kept is not None
-    assert kept.digest == hash_secret(secret)
+    assert matches_secret(secret, kept)
+    assert kept.digest != hash_secret(secret), "a digest with the key of the store"
     assert secret not in str(row)
     assert secret not in str(list_tokens(app))
     assert text not in str(list_entries(app))

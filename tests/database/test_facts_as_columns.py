@@ -12,6 +12,7 @@ import pytest
 from application import Clock, call_tool, make_app
 from conftest import KINDS
 from dashboard.make import create_client, read
+from deepwork.database.sqlite import SQLite
 from deepwork.overview.attention_store import AttentionStore
 from deepwork.server.application import Application
 from package.old_stores import create_empty_location, create_old_store
@@ -51,9 +52,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def upgraded(place: str, tmp_path: Path) -> Iterator[Application]:
+def upgraded(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Application]:
     """An application on that store, which is migrated by its first use."""
     app = make_app(tmp_path, place, Clock())
+    if isinstance(engine := app.database.engine, SQLite):
+        monkeypatch.setattr(engine, "prepare", lambda: (engine.take_over(), SQLite.prepare(engine)))
     yield app
     app.close()
 

@@ -16,6 +16,7 @@ import psycopg
 from application import call_tool, make_app
 from deepwork.call import Call
 from deepwork.database.opening import open_engine
+from deepwork.database.store_key import TABLE as KEY_TABLE
 from deepwork.server.application import Application
 from deepwork.server.invocation import invoke
 from jobs.project import make_step, write_files, write_job
@@ -162,7 +163,10 @@ def corrupt_page(path: Path, name: str) -> None:
 
 
 def read_all_rows(location: str) -> dict[str, list[Any]]:
-    """Read every row of every table without the code under test; words as a sorted set."""
+    """Read every row of every table without the code under test; words as a sorted set.
+
+    Not the key, which every database stores in its own form.
+    """
     if "://" in location:
         return _read_all_server_rows(location)
     with contextlib.closing(sqlite3.connect(location)) as file:
@@ -170,7 +174,7 @@ def read_all_rows(location: str) -> dict[str, list[Any]]:
         names = [
             name
             for (name, kind) in file.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
-            if not name.startswith(("plan_words_", "sqlite_"))
+            if not name.startswith(("plan_words_", "sqlite_")) and name != KEY_TABLE
         ]
         return {
             name: _normalise_rows([dict(row) for row in file.execute(f"SELECT * FROM {name}")])
@@ -185,6 +189,7 @@ def _read_all_server_rows(url: str) -> dict[str, list[Any]]:
             for row in server.execute(
                 "SELECT tablename::text AS t FROM pg_tables WHERE schemaname = 'public'"
             )
+            if row["t"] != KEY_TABLE
         ]
         found = {}
         for name in sorted(names):

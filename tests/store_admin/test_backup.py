@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from application import call_tool, list_events
+from deepwork.access.adoption import take_over_copy
 from deepwork.database import schema
 from deepwork.database.opening import open_engine
 from deepwork.database.processes import find_processes_with_open
@@ -50,10 +52,10 @@ def save_backup(location: str, file: Path) -> CopyResult:
         store.close()
 
 
-def restore_backup(file: Path, location: str, *, replace: bool = False) -> RestoreResult:
+def restore_backup(file: Path, location: str, **how: Any) -> RestoreResult:
     store = open_engine(location)
     try:
-        return restore(file, store, replace=replace)
+        return restore(file, store, **how)
     finally:
         store.close()
 
@@ -343,7 +345,7 @@ def test_an_older_backup_is_migrated_in_a_copy(place: Place, tmp_path: Path, kin
     old, target = create_older_store("0003", tmp_path / "old.backup"), place(kind)
     before = old.read_bytes()
 
-    done = restore_backup(old, target)
+    done = restore_backup(old, target, adopt=take_over_copy)
 
     assert (done.from_schema, done.copied.schema) == ("0003", schema.HEAD)
     assert list_agents(target) == ["Old"]

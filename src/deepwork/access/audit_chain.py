@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead
+from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey
 
 # `json.dumps` would create an encoder for every call.
 _dump_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -29,6 +29,8 @@ class ChainVerdict:
     """The hash of the last good row; a copy kept elsewhere proves that nothing before it was rewritten."""
     bad_row: int | None = None
     problem: str | None = None
+    unkeyed_rows: int | None = None
+    """How many rows at the beginning are chained without a key: anybody could have written those."""
 
 
 def serialize_entry(entry: AuditEntry) -> str:
@@ -37,18 +39,29 @@ def serialize_entry(entry: AuditEntry) -> str:
     return _dump_json(list(vars(entry).values()))
 
 
-def compute_chain(before: str, seq: int, entry: AuditEntry) -> str:
+def hash_text(text: str) -> str:
+    """Hash a text without a key, as entries before the store had one."""
+    return sha256(text.encode()).hexdigest()
+
+
+def compute_chain(before: str, seq: int, entry: AuditEntry, digest: Callable[[str], str] = hash_text) -> str:
     """Compute the hash of the entry with this number from the hash before it."""
-    return sha256(f"{before}:{seq}:{serialize_entry(entry)}".encode()).hexdigest()
+    return digest(f"{before}:{seq}:{serialize_entry(entry)}")
 
 
-def verify_chain(links: Iterable[ChainedEntry], head: ChainHead) -> ChainVerdict:
+def verify_chain(links: Iterable[ChainedEntry], head: ChainHead, key: ChainKey) -> ChainVerdict:
     """Verify the chain up to the first row that is missing or was changed."""
+    verdict = _verify_links(links, head, key)
+    unkeyed = min(verdict.rows, key.keyed_from - 1)
+    return replace(verdict, unkeyed_rows=unkeyed) if unkeyed > 0 else verdict
+
+
+def _verify_links(links: Iterable[ChainedEntry], head: ChainHead, key: ChainKey) -> ChainVerdict:
     seq, chain = 0, ""
     for link in links:
         if link.seq != seq + 1:
             return ChainVerdict(seq, chain, seq + 1, f"row {seq + 1} is missing")
-        if not _is_linked(chain, link):
+        if not _is_linked(chain, link, key.digest if link.seq >= key.keyed_from else hash_text):
             return ChainVerdict(seq, chain, link.seq, f"row {link.seq} was changed after it was written")
         seq, chain = link.seq, link.chain
     if seq < head.seq:
@@ -58,9 +71,9 @@ def verify_chain(links: Iterable[ChainedEntry], head: ChainHead) -> ChainVerdict
     return ChainVerdict(seq, chain)
 
 
-def _is_linked(before: str, link: ChainedEntry) -> bool:
+def _is_linked(before: str, link: ChainedEntry, digest: Callable[[str], str]) -> bool:
     try:
-        return compute_chain(before, link.seq, link.entry) == link.chain
+        return compute_chain(before, link.seq, link.entry, digest) == link.chain
     except TypeError:  # a stored value is not text
         return False
 

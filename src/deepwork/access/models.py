@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deepwork.access.scopes import Scope
@@ -25,6 +26,8 @@ class Token:
     last_used_at: int | None
     is_person: bool = False
     """Whether its holder may decide as a person does: approve, answer questions, pass a step."""
+    key_digest: Callable[[str], str] = field(default=str, repr=False, compare=False)
+    """Applies the key of the store to the digest of a secret; not stored."""
 
     def is_valid(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -51,6 +54,14 @@ class ChainedEntry:
     seq: int
     entry: AuditEntry
     chain: str
+
+
+@dataclass(frozen=True)
+class ChainKey:
+    """The key of the chain: what digests the entries from a number on; earlier ones are older than it."""
+
+    digest: Callable[[str], str] = field(repr=False)
+    keyed_from: int = 1
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ class TokenView(Answer):
 
     @classmethod
     def from_token(cls, token: Token, now: int) -> Self:
-        shown = {key: value for key, value in vars(token).items() if key != "digest"}
+        hidden = {"digest", "key_digest"}
+        shown = {key: value for key, value in vars(token).items() if key not in hidden}
         return cls(**shown, status=_format_status(token, now))
 
 

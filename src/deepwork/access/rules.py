@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Callable
 from hashlib import sha256
 
-from deepwork.access.models import OWNER
+from deepwork.access.models import OWNER, Token
 
 _RESERVED_NAMES = frozenset({OWNER, "local", "anonymous"})  # callers that have no named token
 _TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -45,6 +46,14 @@ def hash_secret(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-def matches_secret(secret: str, digest: str | None) -> bool:
-    """Compare a secret with its stored digest, in constant time even if there is no digest."""
-    return hmac.compare_digest(hash_secret(secret), digest or _PLACEHOLDER_DIGEST)
+def key_digest(digest: str, compute: Callable[[str], str]) -> str:
+    """Apply the store's key to the digest of a secret, so that it means nothing in another store."""
+    return compute(f"token:{digest}")
+
+
+def matches_secret(secret: str, token: Token | None) -> bool:
+    """Compare a secret with that of a token, in constant time even if there is no token."""
+    digest = hash_secret(secret)
+    if token is None:
+        return hmac.compare_digest(digest, _PLACEHOLDER_DIGEST)
+    return hmac.compare_digest(token.key_digest(digest), token.digest)

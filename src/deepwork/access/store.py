@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from deepwork.access.audit_chain import serialize_entry
-from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, Token
+from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey, Token
+from deepwork.access.rules import key_digest
 from deepwork.access.scopes import Scope
-from deepwork.database.engine import Row, row_parser
+from deepwork.database.engine import Row, UnreadableRow, row_parser
 from deepwork.database.statements import build_where
+from deepwork.database.store_key import StoreKey
 from deepwork.database.transaction import Transaction
 
 PAGE = 1000
@@ -43,7 +47,10 @@ class TokenStore:
     def find(self, id: str) -> Token | None:
         """Return the token with this id, valid or not."""
         row = self._tx.fetch_one(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE id = :id", id=id)
-        return None if row is None else _parse_token(row)
+        if row is None:
+            return None
+        compute = self._tx.read_store_key().compute_digest
+        return replace(_parse_token(row), key_digest=partial(key_digest, compute=compute))
 
     def find_valid_ids(self, ids: Sequence[str]) -> set[str]:
         """Return those of the ids that belong to tokens which are neither revoked nor expired."""
@@ -96,14 +103,29 @@ class AuditStore:
         The head's row stays locked until the commit, so that entries are chained in numeric order. The
         database computes the hash, because it knows the head once it has locked it.
         """
-        content = serialize_entry(entry)
+        is_appended = self._append_with(self._tx.store_key, entry)
+        # If not, another process restored a backup, which has another key.
+        if not is_appended and not self._append_with(self._tx.read_store_key(), entry):
+            raise UnreadableRow
+
+    def _append_with(self, key: StoreKey, entry: AuditEntry) -> bool:
+        """Append the entry; False if this is no longer the key of the store."""
+        values = {"content": serialize_entry(entry), "store_id": key.store_id}
         if self._tx.row_lock:
-            self._tx.execute(_APPEND_SQL, content=content, **vars(entry))
-            return
+            inner, outer = key.pads
+            return self._tx.execute(_APPEND_SQL, inner=inner, outer=outer, **values, **vars(entry)) == 1
         # SQLite cannot change two tables with one statement.
-        row = self._tx.fetch_one(_EXTEND_CHAIN_SQL, content=content) or {}
+        row = self._tx.fetch_one(_EXTEND_CHAIN_SQL, key=key.key, **values)
+        if row is None:
+            return False
         head = _parse_head(row)
         self._tx.insert("audit", {"seq": head.seq, **vars(entry), "chain": head.chain})
+        return True
+
+    def get_key(self) -> ChainKey:
+        """Return the key of the chain."""
+        key = self._tx.read_store_key()
+        return ChainKey(key.compute_digest, key.keyed_from)
 
     def get_head(self) -> ChainHead:
         """Return the stored end of the chain."""
@@ -128,21 +150,24 @@ class AuditStore:
             last = rows[-1]["seq"]
 
 
-_TOKEN_COLUMNS = ", ".join(Token.__dataclass_fields__)
+_TOKEN_COLUMNS = ", ".join(name for name in Token.__dataclass_fields__ if name != "key_digest")
 _ENTRY_COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
 _AUDIT_COLUMNS = f"seq, {_ENTRY_COLUMNS}, chain"
 _FIRST_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit ORDER BY seq LIMIT :limit"
 _NEXT_PAGE_SQL = f"SELECT {_AUDIT_COLUMNS} FROM audit WHERE seq > :last ORDER BY seq LIMIT :limit"
 _EXTEND_CHAIN_SQL = """
     UPDATE audit_head
-       SET seq = seq + 1, chain = sha256_hex(chain || ':' || (seq + 1) || ':' || :content)
+       SET seq = seq + 1, chain = hmac_hex(:key, chain || ':' || (seq + 1) || ':' || :content)
+     WHERE EXISTS (SELECT 1 FROM store_identity WHERE id = :store_id)
     RETURNING seq, chain
 """
 _APPEND_SQL = f"""
     WITH head AS (
         UPDATE audit_head
            SET seq = seq + 1,
-               chain = encode(sha256(convert_to(chain || ':' || (seq + 1) || ':' || :content, 'UTF8')), 'hex')
+               chain = encode(sha256(:outer || sha256(
+                   :inner || convert_to(chain || ':' || (seq + 1) || ':' || :content, 'UTF8'))), 'hex')
+         WHERE EXISTS (SELECT 1 FROM store_identity WHERE id = :store_id)
         RETURNING seq, chain
     )
     INSERT INTO audit ({_AUDIT_COLUMNS})

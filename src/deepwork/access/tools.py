@@ -51,7 +51,7 @@ class TokenTools:
             token = Token(
                 id=encode_letters(secrets.token_bytes(12)),
                 name=name,
-                digest=rules.hash_secret(secret),
+                digest=rules.key_digest(rules.hash_secret(secret), tx.read_store_key().compute_digest),
                 scope=scope,
                 created_by=tx.caller,
                 created_at=tx.now,

@@ -99,7 +99,8 @@ def verify(as_json: bool, **place: Any) -> None:
             ProgressBar("Verifying", quiet=as_json) as progress,
         ):
             head = store.get_head()
-            verdict = verify_chain(_report_progress(store.iterate_chain(), head.seq, progress), head)
+            links = _report_progress(store.iterate_chain(), head.seq, progress)
+            verdict = verify_chain(links, head, store.get_key())
     except StorageError as error:
         if error.recoverable:  # the database cannot be reached now, which is no statement about the chain
             raise

@@ -1,12 +1,13 @@
-"""`deepwork db`: inspect, copy, back up and restore the store."""
+"""`deepwork db`: inspect, adopt, copy, back up and restore the store."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 import click
@@ -21,6 +22,7 @@ from deepwork.cli.framework.options import (
 )
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.progress import ProgressBar
+from deepwork.cli.framework.tool_commands import name_person
 from deepwork.config import Settings
 from deepwork.database.engine import Engine
 from deepwork.database.opening import open_engine
@@ -28,12 +30,15 @@ from deepwork.errors import DeepworkError, InvalidInput, NotAllowed
 from deepwork.files.os_errors import format_path
 from deepwork.files.state import make_state_folder
 
+if TYPE_CHECKING:
+    from deepwork.database.sqlite import SQLite
+
 _STORE_NAMES = ("project", "global")
 
 
 @click.group(cls=CommandGroup)
 def db() -> None:
-    """Inspect, copy, back up and restore the store."""
+    """Inspect, adopt, copy, back up and restore the store."""
 
 
 @db.command()
@@ -116,14 +121,72 @@ def backup(file: str, path: str, database: str | None, global_store: bool, as_js
 
 
 @db.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@place_options
+@json_option
+def adopt(yes: bool, path: str, database: str | None, global_store: bool, as_json: bool) -> None:
+    """Adopt a store that deepwork 0.1 made, or that came from elsewhere, so that servers use it.
+
+    Keeps its data and the old file. Revokes its tokens, and marks what people decided as unverified.
+    """
+    from deepwork.access.adoption import adopt_store
+
+    settings = load_command_settings(path, database=database, global_store=global_store)
+    store = _require_adoptable(open_engine(settings.database_location))
+    if not yes:
+        _confirm_adoption(store)
+    try:
+        with _use_full_paths(store.address), ProgressBar("Adopting", quiet=as_json) as progress:
+            adopted = adopt_store(store, name_person(), progress.report)
+    finally:
+        store.close()
+    done: dict[str, Any] = {"adopted": store.address, "schema": adopted.copied.schema}
+    if adopted.from_schema != adopted.copied.schema:
+        done["brought_forward_from"] = adopted.from_schema
+    done |= {"revoked_tokens": adopted.revoked_tokens, "marked_unverified": adopted.unverified}
+    print_answer(
+        done | {"kept": str(adopted.kept)} | _count_rows(adopted.copied.rows, as_json), as_json=as_json
+    )
+
+
+def _require_adoptable(store: Engine) -> SQLite:
+    from deepwork.database.sqlite import SQLite
+
+    if not isinstance(store, SQLite):
+        raise NotAllowed(
+            f"The {store.name} needs no adoption: its key is in the database.",
+            suggestion="Name a SQLite file with --db.",
+        )
+    for problem in store.find_location_problems():
+        raise problem
+    return store
+
+
+def _confirm_adoption(store: SQLite) -> None:
+    problem = store.find_adoption_problem()
+    click.echo(problem.message if problem else f"{store.name} is yours already.", err=True)
+    if not sys.stdin.isatty():
+        raise click.UsageError("Nobody can answer here: pass --yes if you know where this store comes from.")
+    click.confirm(
+        "Revoke its tokens, mark what people decided as unverified, and use it from now on?",
+        abort=True,
+        err=True,
+    )
+
+
+@db.command()
 @click.argument("file")
 @click.option("--replace", is_flag=True, help="Replace the store's contents, after backing it up.")
+@click.option(
+    "--adopt", "adopts", is_flag=True, help="Accept a backup of another user or of deepwork 0.1, as `adopt`."
+)
 @place_options
 @json_option
 def restore(
-    file: str, replace: bool, path: str, database: str | None, global_store: bool, as_json: bool
+    file: str, replace: bool, adopts: bool, path: str, database: str | None, global_store: bool, as_json: bool
 ) -> None:
     """Restore a backup into the store, which must be empty or new unless --replace is given."""
+    from deepwork.access.adoption import take_over_copy
     from deepwork.store_admin.backup import require_backup
     from deepwork.store_admin.backup import restore as put_back
 
@@ -135,7 +198,8 @@ def restore(
         make_state_folder(settings.store_folder)
     try:
         with _use_full_paths(str(place), store.address), ProgressBar("Restoring", quiet=as_json) as progress:
-            restored = put_back(place, store, replace=replace, report=progress.report)
+            adopt = take_over_copy if adopts else None
+            restored = put_back(place, store, replace=replace, adopt=adopt, report=progress.report)
     finally:
         store.close()
     done: dict[str, Any] = {"restored": str(place), "to": store.address, "schema": restored.copied.schema}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepwork.cli.framework.foreign_stores import view_store
 from deepwork.cli.framework.options import json_option, load_command_settings, place_options
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.status_page import choose_command, render_page
@@ -40,7 +41,12 @@ def status(path: str, database: str | None, global_store: bool, whole: bool, as_
     is_made = engine.exists()
     if not is_made and (place := Path(engine.address)).exists() and not place.is_file():
         engine.prepare()  # raises the same error as every command that opens the store
-    answer = build_status(settings, engine, whole=whole) if is_made else build_empty_status(settings, engine)
+    if is_made:
+        with view_store(settings) as viewed:
+            seen = engine if viewed.refusal is None else open_engine(viewed.settings.database_location)
+            answer = build_status(settings, seen, whole=whole) | {"store": engine.address}
+    else:
+        answer = build_empty_status(settings, engine)
     if as_json:
         print_answer(answer, as_json=True)
     else:

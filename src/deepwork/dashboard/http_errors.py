@@ -35,6 +35,7 @@ def error_to_response(error: Exception, body: dict[str, Any]) -> Response:
 _STATUS_BY_CODE = {
     Code.STORAGE_ERROR: 503,
     Code.STORAGE_FULL: 503,
+    Code.STORE_NOT_ADOPTED: 503,
     Code.UNAUTHORIZED: 403,
     Code.TOO_LARGE: 413,
     Code.INVALID_STATE: 409,

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from deepwork.database.fulltext import FullText
 from deepwork.database.json_texts import JsonTexts
 from deepwork.database.statements import Placeholder
+from deepwork.database.store_key import StoreKey
 from deepwork.database.tables import TableStore
 from deepwork.errors import StorageError
 
@@ -66,8 +67,24 @@ class Engine(Protocol):
     def address(self) -> str:
         """The full location for its owner: a path, or a URL without its password."""
 
+    @property
+    def store_key(self) -> StoreKey:
+        """The key of the store as this process last read it; `prepare` reads it."""
+
     def prepare(self) -> None:
-        """Create or migrate the schema; called before the first transaction."""
+        """Create or migrate the schema; called before the first transaction.
+
+        Raises StoreNotAdopted for a file of another user, and leaves that unchanged.
+        """
+
+    def find_adoption_problem(self) -> StorageError | None:
+        """Return why this store is not used: it is a file of another user. None for any other store."""
+
+    def read_store_key(self, connection: Connection) -> StoreKey:
+        """Read the key again: restoring a backup replaces it, also while other processes use the store."""
+
+    def write_store_key(self, connection: Connection, key: StoreKey) -> None:
+        """Replace the key of the store."""
 
     def writing(self) -> AbstractContextManager[Connection]:
         """Open a transaction that is durably committed when the block ends without an error."""

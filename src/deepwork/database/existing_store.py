@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from deepwork.database import schema
+from deepwork.database.adoption import find_tracking_problem, read_identity, require_own_mark
 from deepwork.database.fulltext import SQLITE
 from deepwork.database.statements import format_colon_placeholder
 from deepwork.database.transaction import Transaction
@@ -61,7 +62,7 @@ def open_existing_store(location: str, patience: float) -> Iterator[ExistingStor
             yield store
         return
     path = Path(location)
-    if problem := find_store_link_problem(path):
+    if problem := find_store_link_problem(path) or find_tracking_problem(path, asks_git=False):
         raise problem
     if not path.is_file() or not path.stat().st_size:
         yield None
@@ -91,7 +92,9 @@ class _ExistingSQLite:
             self._connection.execute("PRAGMA trusted_schema = OFF")
             # No flush: losing a lease renewal in a power failure is harmless, as the agent died too.
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            _require_current(self._connection, "/".join(self._path.parts[-2:]))
+            name = "/".join(self._path.parts[-2:])
+            require_own_mark(read_identity(self._connection), name)
+            _require_current(self._connection, name)
             yield self
         finally:
             # The last connection to close checkpoints the log, which needs the lock. If the lock is not free

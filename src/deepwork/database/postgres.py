@@ -19,6 +19,15 @@ from deepwork.database import fulltext, json_texts, schema
 from deepwork.database.engine import Connection, Cursor
 from deepwork.database.postgres_parameters import build_parameters, is_from_file, parse_url
 from deepwork.database.statements import format_percent_placeholder
+from deepwork.database.store_key import (
+    COLUMNS,
+    TABLE,
+    StoreKey,
+    create_store_key,
+    expose_key,
+    parse_identity,
+    read_exposed_key,
+)
 from deepwork.database.table_store import PostgreSQLTableStore
 from deepwork.errors import Code, StorageError
 
@@ -37,6 +46,10 @@ _OTHER_CONNECTIONS_SQL = """
 _TIMEOUT_OPTIONS = (
     "-c statement_timeout=30000 -c lock_timeout=30000"
     " -c idle_in_transaction_session_timeout=60000 -c timezone=UTC"
+)
+_READ_KEY_SQL = f"SELECT {', '.join(COLUMNS)} FROM {TABLE}"  # noqa: S608 - constants
+_INSERT_KEY_SQL = (
+    f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({', '.join(f'%({name})s' for name in COLUMNS)})"  # noqa: S608
 )
 _NO_TIMEOUT_OPTIONS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 # Detect a server that disappeared: without these a call would wait for a quarter of an hour.
@@ -103,6 +116,7 @@ class PostgreSQL:
         self._opening = threading.Lock()
         self._lent = 0
         self._pool: _Pool | None = None
+        self._key: StoreKey | None = None
 
     @property
     def name(self) -> str:
@@ -125,19 +139,48 @@ class PostgreSQL:
         self._create_or_migrate()
         self.is_prepared = True
 
+    @property
+    def store_key(self) -> StoreKey:
+        if self._key is None:
+            raise StorageError(f"The {self.name} was not opened yet.")
+        return self._key
+
+    def find_adoption_problem(self) -> None:
+        """Nothing to adopt: only the role of this database can read its key."""
+
+    def read_store_key(self, connection: Connection) -> StoreKey:
+        row = connection.execute(_READ_KEY_SQL).fetchone()
+        if row is None:
+            raise StorageError(
+                f"The {self.name} has lost its key, with which tokens and the audit log are checked.",
+                suggestion="Restore the newest backup: deepwork db restore FILE --replace",
+            )
+        self._key = read_exposed_key(parse_identity(row))
+        return self._key
+
+    def write_store_key(self, connection: Connection, key: StoreKey) -> None:
+        connection.execute(f"DELETE FROM {TABLE}")  # noqa: S608 - a constant
+        connection.execute(_INSERT_KEY_SQL, vars(expose_key(key)))
+        self._key = key
+
     def _create_or_migrate(self) -> None:
-        with psycopg.connect(self._conninfo, autocommit=True) as connection:
-            if not schema.is_behind(_read_version(connection), self.name):
-                return
-            connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK_KEY,))
-            # Another process may have migrated while we waited.
-            version = _read_version(connection)
-            if schema.is_behind(version, self.name):
-                with psycopg.connect(self._build_unlimited_conninfo()) as migrating:
-                    if version is None:
-                        migrating.execute(schema.read_snapshot("postgresql"))
-                    else:
-                        schema.migrate("postgresql+psycopg://", migrating, psycopg)
+        with psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row) as connection:
+            self._create_or_migrate_schema(connection)
+            self.read_store_key(connection)  # type: ignore[arg-type]  # as in `writing`
+
+    def _create_or_migrate_schema(self, connection: _Connection) -> None:
+        if not schema.is_behind(_read_version(connection), self.name):
+            return
+        connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK_KEY,))
+        # Another process may have migrated while we waited.
+        version = _read_version(connection)
+        if schema.is_behind(version, self.name):
+            with psycopg.connect(self._build_unlimited_conninfo()) as migrating:
+                if version is None:
+                    migrating.execute(schema.read_snapshot("postgresql"))
+                    self.write_store_key(migrating, create_store_key())  # type: ignore[arg-type]
+                else:
+                    schema.migrate("postgresql+psycopg://", migrating, psycopg)
 
     def _build_unlimited_conninfo(self) -> str:
         """Build a conninfo without time limits, for migrations; later options win."""

@@ -16,6 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database import fulltext, json_texts, schema
+from deepwork.database.adoption import (
+    SUFFIXES,
+    find_tracking_problem,
+    read_identity,
+    require_own_mark,
+    write_key,
+)
 from deepwork.database.engine import Connection, Cursor, Row
 from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.processes import find_processes_with_open
@@ -28,9 +35,11 @@ from deepwork.database.sqlite_connections import (
     list_columns,
 )
 from deepwork.database.statements import format_colon_placeholder
+from deepwork.database.store_key import StoreKey, create_store_key
 from deepwork.database.table_store import SQLiteTableStore
+from deepwork.database.user_key import get_or_create_user_key
 from deepwork.database.wakeups import SQLiteListener, WakeupChannel
-from deepwork.errors import Code, StorageError
+from deepwork.errors import Code, StorageError, StoreNotAdopted
 from deepwork.files.atomic import move_durably
 from deepwork.files.lock import FileLock
 from deepwork.files.os_errors import to_storage_error
@@ -60,6 +69,8 @@ class SQLite:
         self._write_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         self._hints = WakeupChannel(self.path)
         self._file: OpenFile | None = None
+        self._key: StoreKey | None = None
+        self._refusal: StorageError | None = None
         self.is_prepared = False
 
     @property
@@ -77,6 +88,7 @@ class SQLite:
         self._create_folder()
         with self._write_lock.hold(timeout=WRITE_TIMEOUT):
             if not self.path.exists():
+                get_or_create_user_key()  # before the file, which is useless without it
                 self._create_file()
             self._file = OpenFile(self.path)
             self._open_or_create()
@@ -84,7 +96,8 @@ class SQLite:
 
     def _create_file(self) -> None:
         try:
-            for suffix in ("-wal", "-shm"):  # the log of a removed store must not be applied to this one
+            # The log of a removed store must not be applied to this one.
+            for suffix in SUFFIXES[1:]:
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -112,19 +125,70 @@ class SQLite:
     def _open_or_create(self) -> None:
         with self._borrow_writer() as connection:
             self._require_own_file(connection)
+            version = read_version(connection)
+            if version is not None:  # before anything in the file changes
+                self._key = require_own_mark(read_identity(connection), self.name)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()["journal_mode"]
             if mode != "wal":
                 raise StorageError(
                     f"{self.name} cannot use write-ahead logging here (it is in mode {mode!r}).",
                     suggestion="Move the project to a local disk, or choose another location with --db.",
                 )
-            version = read_version(connection)
-            if schema.is_behind(version, self.name):
-                if version is None:
-                    connection.executescript(f"BEGIN IMMEDIATE; {schema.read_snapshot('sqlite')} COMMIT;")
-                else:
-                    self._back_up(connection, version)
-                    self._migrate()
+            if version is None:
+                self._create_schema(connection)
+            elif schema.is_behind(version, self.name):
+                self._back_up(connection, version)
+                self._migrate()
+
+    def _create_schema(self, connection: Any) -> None:
+        connection.executescript(f"BEGIN IMMEDIATE; {schema.read_snapshot('sqlite')}")
+        self.write_store_key(connection, create_store_key())
+        connection.execute("COMMIT")
+
+    def take_over(self) -> None:
+        """Migrate the file and mark it, no matter who made it; only for a copy, never for a file in use."""
+        with self._write_lock.hold(timeout=WRITE_TIMEOUT), self._borrow_writer() as connection:
+            self._require_own_file(connection)
+            if schema.is_behind(read_version(connection), self.name):
+                self._migrate()
+            connection.execute("BEGIN IMMEDIATE")
+            self.write_store_key(connection, create_store_key())
+            connection.execute("COMMIT")
+
+    def find_adoption_problem(self) -> StoreNotAdopted | None:
+        """Return why servers and hooks do not use this file; None if it is this user's, or no store yet."""
+        if problem := find_tracking_problem(self.path):
+            return problem
+        if not self.path.is_file():
+            return None
+        try:
+            with self.reading() as connection:
+                if read_version(connection) is not None:
+                    require_own_mark(read_identity(connection), self.name)
+        except StoreNotAdopted as problem:
+            return problem
+        except (sqlite3.Error, UnicodeDecodeError):  # whoever opens it reports this
+            return None
+        return None
+
+    def refuse_writes(self, refusal: StorageError) -> None:
+        """Raise this error for every write from now on: the file is a copy that somebody only looks at."""
+        self._refusal = refusal
+
+    @property
+    def store_key(self) -> StoreKey:
+        """The key, as it was when the file was opened."""
+        if self._key is None:
+            raise StoreNotAdopted(f"{self.name} was not opened as a store of this user.")
+        return self._key
+
+    def read_store_key(self, connection: Connection) -> StoreKey:
+        self._key = require_own_mark(read_identity(connection), self.name)
+        return self._key
+
+    def write_store_key(self, connection: Connection, key: StoreKey) -> None:
+        write_key(connection, key)
+        self._key = key
 
     def _require_own_file(self, connection: Any) -> None:
         """Raise StorageError for a file of another program, before anything in it changes."""
@@ -140,6 +204,8 @@ class SQLite:
             )
 
     def writing(self) -> AbstractContextManager[Connection]:
+        if self._refusal is not None:
+            raise self._refusal
         return Session(self.get_open_file, self._write_lock)
 
     def reading(self) -> AbstractContextManager[Connection]:
@@ -202,7 +268,10 @@ class SQLite:
                         yield f"The file is damaged: {row['quick_check']}."
                 if broken := connection.execute("PRAGMA foreign_key_check").fetchall():
                     yield f"{len(broken)} rows refer to rows that do not exist."
-                schema.is_behind(read_version(connection), self.name)
+                version = read_version(connection)
+                schema.is_behind(version, self.name)
+                if version is not None:
+                    require_own_mark(read_identity(connection), self.name)
         except sqlite3.Error as error:
             backup = self._find_newest_backup() or "none"
             yield f"The file cannot be read: {error}. The newest backup is {backup}."
@@ -240,13 +309,16 @@ class SQLite:
                 raise
             return True
 
-    def set_aside(self, name: str) -> Path:
-        """Rename the file and its log unchanged, so that a new store can be created in its place."""
+    def set_aside(self, name: str, replacement: Path | None = None) -> Path:
+        """Rename the file and its log unchanged; a replacement takes its place, or a new store can."""
         self.close()
         with self._write_lock.hold(timeout=WRITE_TIMEOUT):
-            for suffix in ("-wal", "-shm", ""):
+            for suffix in reversed(SUFFIXES):
                 if (file := self.path.with_name(self.path.name + suffix)).exists():
                     move_durably(file, file.with_name(name + suffix))
+                    file.with_name(name + suffix).chmod(0o600)  # a clone can bring it along readable by all
+            if replacement is not None:
+                move_durably(replacement, self.path)
         return self.path.with_name(name)
 
     def close(self) -> None:
@@ -287,6 +359,8 @@ class SQLite:
                 f"{self.name} is not a regular file.", suggestion="Name an existing or new file with --db."
             )
             return
+        if problem := find_tracking_problem(self.path):
+            yield problem
         if kind := find_network_file_system(self.path):
             yield StorageError(
                 f"{self.name} would be on a network file system ({kind}), where SQLite can lose data.",

@@ -6,10 +6,10 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from deepwork.database.engine import Row
+from deepwork.database.store_key import hmac_hex
 from deepwork.errors import StorageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class OpenFile:
             cached_statements=CACHED_STATEMENTS,
         )
         connection.row_factory = _to_dict
-        connection.create_function("sha256_hex", 1, _hash_text, deterministic=True)
+        connection.create_function("hmac_hex", 2, hmac_hex, deterministic=True)
         for pragma in (*_PRAGMAS, f"PRAGMA query_only = {query_only:d}"):
             connection.execute(pragma)
         return connection
@@ -154,10 +154,6 @@ def list_columns(cursor: sqlite3.Cursor) -> list[str]:
 
 def _to_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
     return dict(zip(list_columns(cursor), values, strict=True))
-
-
-def _hash_text(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
 
 
 def _read_identity(path: str) -> tuple[int, int] | None:

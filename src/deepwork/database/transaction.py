@@ -16,6 +16,7 @@ from deepwork.database import statements
 from deepwork.database.engine import Connection, Cursor, Engine, Listener, Row, UnreadableRow
 from deepwork.database.fulltext import FullText
 from deepwork.database.json_texts import JsonTexts
+from deepwork.database.store_key import StoreKey
 from deepwork.errors import StorageError
 
 Clock = Callable[[], int]
@@ -65,6 +66,15 @@ class Transaction:
     def json_texts(self) -> JsonTexts:
         """The clauses of this database for texts in JSON columns."""
         return self._engine.json_texts
+
+    @property
+    def store_key(self) -> StoreKey:
+        """The key of the store, as this process last read it."""
+        return self._engine.store_key
+
+    def read_store_key(self) -> StoreKey:
+        """Read the key of the store again, in case a backup was restored."""
+        return self._engine.read_store_key(self._connection)
 
     @property
     def caller(self) -> str:

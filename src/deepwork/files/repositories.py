@@ -51,6 +51,14 @@ def is_tree_of(repository: Path, folder: Path) -> bool:
     return _get_git_folder(own) == _get_git_folder(other)
 
 
+def find_git_folder(tree: Path) -> Path:
+    """Return the git folder of a working tree, which has its index; that of a submodule is elsewhere."""
+    try:
+        return tree / _read_pointer(tree / ".git", "gitdir: ")
+    except (OSError, ValueError):
+        return tree / ".git"
+
+
 def _get_git_folder(root: Path) -> Path:
     """Return the git folder of a tree; linked worktrees share that of their repository."""
     return _find_shared_git_folder(root) or (root / ".git").resolve()

@@ -5,11 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 
 from deepwork.config import Settings
+from deepwork.errors import StoreNotAdopted
 from deepwork.hooks.context import HookContext
-from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE, HookEvent
+from deepwork.hooks.protocol import SESSION_START, STOP, TOOL_USE, HookEvent, render_context
 
 STORE_WAIT_SECONDS = 1.0
 """Seconds to wait for a locked store; the agent waits just as long."""
+_NOT_ADOPTED_TEXT = (
+    "deepwork does not use the store of this project, because this user did not make it. "
+    "Ask the user to run `deepwork doctor`."
+)
 _MODULES = {SESSION_START: "session_start", TOOL_USE: "tool_use", STOP: "stop"}
 
 
@@ -30,9 +35,13 @@ def handle_event(kind: str, settings: Settings, event: HookEvent) -> str:
     """Handle the event in this process: open the store and return the text to print."""
     from deepwork.database.existing_store import open_existing_store  # noqa: PLC0415 - a server may have it open
 
-    with open_existing_store(settings.database_location, STORE_WAIT_SECONDS) as store:
-        if store is None:
-            return ""
-        module = import_module(f"deepwork.hooks.{_MODULES[kind]}")
-        text: str = module.handle_event(HookContext(settings, event), store)
-        return text
+    try:
+        with open_existing_store(settings.database_location, STORE_WAIT_SECONDS) as store:
+            if store is None:
+                return ""
+            module = import_module(f"deepwork.hooks.{_MODULES[kind]}")
+            text: str = module.handle_event(HookContext(settings, event), store)
+            return text
+    except StoreNotAdopted:
+        # Nothing of its content: it may be somebody else's. One line per session, for the person.
+        return render_context(event.client, kind, _NOT_ADOPTED_TEXT) if kind == SESSION_START else ""

@@ -20,11 +20,12 @@ from deepwork.database import schema
 from deepwork.database.engine import Engine
 from deepwork.database.filesystem import find_network_file_system
 from deepwork.database.sqlite import SQLite
-from deepwork.database.tables import VERSION_TABLE, TableStore
+from deepwork.database.tables import TableStore
 from deepwork.errors import NotAllowed, StorageError
 from deepwork.files.atomic import move_durably
 from deepwork.files.os_errors import format_path, to_storage_error
 from deepwork.store_admin.copying import (
+    NOT_COUNTED,
     CopyResult,
     Counts,
     ReportProgress,
@@ -37,6 +38,8 @@ from deepwork.store_admin.copying import (
     translate_errors,
 )
 
+Adopt = Callable[[SQLite], object]
+"""Makes a copy of somebody's store this user's own."""
 _EXIT_TIMEOUT_SECONDS = 2.0
 """How long an exiting process may still appear to have the store open, in seconds."""
 
@@ -53,11 +56,11 @@ class RestoreResult:
 def back_up(store: Engine, file: Path, report: ReportProgress = ignore_progress) -> CopyResult:
     """Write everything to a new file, which gets its name once it is verified and on disk."""
     _require_absent(file)
-    with _make_temporary_folder(file) as folder:
+    with make_temporary_folder(file) as folder:
         unfinished = folder / "finished.db"
         if isinstance(store, SQLite):
             report("Saving", 0, 0)
-            copied = _save_pages(store, unfinished)
+            copied = save_pages(store, unfinished)
         else:
             copied = _copy_and_save(store, folder, unfinished, report)
         report("Checking", 0, 0)
@@ -73,19 +76,21 @@ def restore(
     *,
     replace: bool = False,
     keep_in: Path | None = None,
+    adopt: Adopt | None = None,
     report: ReportProgress = ignore_progress,
 ) -> RestoreResult:
     """Restore a backup into a store of either kind of database.
 
     With `replace` the store may hold data, which is backed up first: beside it, or in `keep_in`. No other
-    process may have it open then, as far as that can be determined.
+    process may have it open then, as far as that can be determined. `adopt` adopts a copy of a backup that is
+    not this user's; without it such a backup is refused.
     """
     require_backup(file, store)
     previous = _PreviousStore(store, keep_in or file.parent)
     if replace:
-        _require_unused(store)
+        require_unused(store)
         previous.set_damaged_aside()
-    with _open_migrated(file) as (backup, version):
+    with _open_migrated(file, adopt) as (backup, version):
         copied = copy_store(
             backup, store, make_room=previous.back_up_store if replace else _refuse_nonempty, report=report
         )
@@ -138,7 +143,7 @@ class _PreviousStore:
         return self._folder / f"deepwork.{why}.{stamp}.backup"
 
 
-def _require_unused(store: Engine) -> None:
+def require_unused(store: Engine) -> None:
     """Raise if other processes use the store: what they remember of the old data would be wrong."""
     with translate_errors(store):
         others = _wait_for_others(store.list_other_processes, time.monotonic() + _EXIT_TIMEOUT_SECONDS)
@@ -156,26 +161,38 @@ def _wait_for_others(look: Callable[[], list[str] | None], deadline: float) -> l
 
 
 @contextmanager
-def _open_migrated(file: Path) -> Iterator[tuple[SQLite, str]]:
-    """Yield the backup and its version; an older one is migrated in a temporary copy."""
+def _open_migrated(file: Path, adopt: Adopt | None) -> Iterator[tuple[SQLite, str]]:
+    """Yield the backup and its version; an older or foreign one is brought forward in a temporary copy."""
     backup = SQLite(file)
     try:
         with inspect_tables(backup) as tables:
             version = _require_known_version(tables, backup)
-        if version == schema.HEAD:
+        if problem := backup.find_adoption_problem():
+            if adopt is None:
+                raise _build_foreign_backup_error(problem, file)
+        elif version == schema.HEAD:
             yield backup, version
             return
         with tempfile.TemporaryDirectory(prefix="deepwork-restore-") as folder:
             forward = SQLite(Path(folder) / "deepwork.db")
-            _save_pages(backup, forward.path)
+            save_pages(backup, forward.path)
             with translate_errors(forward):
-                forward.prepare()
+                adopt(forward) if problem and adopt else forward.prepare()
             try:
                 yield forward, version
             finally:
                 forward.close()
     finally:
         backup.close()
+
+
+def _build_foreign_backup_error(problem: StorageError, file: Path) -> StorageError:
+    return StorageError(
+        problem.message,
+        code=problem.code,
+        suggestion=f"If you know where {format_path(file)} comes from, restore it with --adopt: that revokes "
+        "its tokens and marks what people decided as unverified.",
+    )
 
 
 def _require_known_version(tables: TableStore, store: Engine) -> str:
@@ -186,7 +203,7 @@ def _require_known_version(tables: TableStore, store: Engine) -> str:
     return require_current_schema(tables, store)
 
 
-def _save_pages(store: SQLite, path: Path) -> CopyResult:
+def save_pages(store: SQLite, path: Path) -> CopyResult:
     """Copy the store's pages in one consistent snapshot, without blocking writers."""
     require_store_exists(store)
     with translate_errors(store), store.reading() as connection:
@@ -195,7 +212,7 @@ def _save_pages(store: SQLite, path: Path) -> CopyResult:
         rows = {
             table.name: tables.count(table.name)
             for table in tables.list_tables()
-            if table.name != VERSION_TABLE
+            if table.name not in NOT_COUNTED
         }
         store.save(connection, path)
     return CopyResult(version, rows)
@@ -206,7 +223,7 @@ def _copy_and_save(store: Engine, folder: Path, path: Path, report: ReportProgre
     try:
         copy_store(store, rows, report=report)
         report("Saving", 0, 0)
-        return _save_pages(rows, path)
+        return save_pages(rows, path)
     finally:
         rows.close()
 
@@ -233,7 +250,7 @@ def _count_rows(store: SQLite, names: Iterable[str]) -> Counts:
 
 
 @contextmanager
-def _make_temporary_folder(file: Path) -> Iterator[Path]:
+def make_temporary_folder(file: Path) -> Iterator[Path]:
     """Yield a temporary folder beside the file, or elsewhere if that is a network file system."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

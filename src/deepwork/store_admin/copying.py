@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deepwork.database import schema
-from deepwork.database.engine import Engine
+from deepwork.database.engine import Connection, Engine
+from deepwork.database.store_key import TABLE as KEY_TABLE
 from deepwork.database.tables import (
     VERSION_TABLE,
     Table,
@@ -28,6 +29,8 @@ MakeRoom = Callable[[Engine, Counts], None]
 ReportProgress = Callable[[str, int, int], None]
 """Receives the current step, the number of rows done, and the total."""
 _REPORT_EVERY = 500
+NOT_COUNTED = frozenset({VERSION_TABLE, KEY_TABLE})
+"""Tables that say what the store is; the key is written in the form of its own database."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,14 @@ def copy_store(
     If the target holds data, `make_room` is called, once other writers are locked out; if it returns without
     an error, the target is emptied.
     """
-    with inspect_tables(source) as given:
+    with _inspect(source) as (origin, given):
         version, offered = require_current_schema(given, source), given.list_tables()
-        rows = {table.name: given.count(table.name) for table in offered if table.name != VERSION_TABLE}
+        rows = {table.name: given.count(table.name) for table in offered if table.name not in NOT_COUNTED}
+        key = source.read_store_key(origin)
         _prepare_target(target)
         with translate_errors(target), target.writing() as connection:
             taken = target.open_tables(connection)
-            tables = match_tables(offered, taken.list_tables())
+            tables = [each for each in match_tables(offered, taken.list_tables()) if each.name != KEY_TABLE]
             taken.lift_time_limits()
             taken.lock_tables(tables)
             if counts := count_stored_rows(taken):
@@ -75,6 +79,7 @@ def copy_store(
             total = sum(rows.values())
             _fill(source, given, taken, tables, _ProgressCounter("Copying", total, report))
             _compare(source, given, taken, tables, _ProgressCounter("Comparing", total, report))
+            target.write_store_key(connection, key)  # of another store: tokens stay valid in the copy
             target.notify_in_transaction(connection)
     target.notify_after_commit()
     return CopyResult(version, rows)
@@ -83,11 +88,17 @@ def copy_store(
 @contextmanager
 def inspect_tables(store: Engine) -> Iterator[TableStore]:
     """Yield the tables of a store in one consistent snapshot, without creating or migrating anything."""
+    with _inspect(store) as (_, tables):
+        yield tables
+
+
+@contextmanager
+def _inspect(store: Engine) -> Iterator[tuple[Connection, TableStore]]:
     require_store_exists(store)
     with translate_errors(store), store.reading() as connection:
         tables = store.open_tables(connection)
         tables.lift_time_limits()
-        yield tables
+        yield connection, tables
 
 
 def require_store_exists(store: Engine) -> None:

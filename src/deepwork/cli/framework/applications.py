@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deepwork.cli.framework.foreign_stores import ViewedStore, view_store
 from deepwork.cli.framework.options import load_command_settings
 from deepwork.config import Settings
 
@@ -23,13 +24,16 @@ def open_application(
 
     `reads`: the command only reads, or changes what is stored already, so without a store it gets an empty,
     temporary one, and a notice is printed unless `quiet`. A store in
-    this folder would also become that of the folders below.
+    this folder would also become that of the folders below. Of a store that is not this user's it gets a
+    copy, in which nothing can be changed.
     """
     from deepwork.server.application import Application
 
     settings = load_command_settings(path, **place)
-    with _substitute_missing_store(settings, quiet=quiet) if reads else _keep(settings) as chosen:
-        app = Application(chosen)
+    with _choose_store(settings, quiet=quiet) if reads else _keep(settings) as chosen:
+        app = Application(chosen.settings)
+        if chosen.refusal is not None:
+            chosen.forbid_writes(app.database.engine)
         try:
             yield app
         finally:
@@ -51,8 +55,14 @@ def describe_missing_store(settings: Settings) -> str:
 
 
 @contextmanager
-def _keep(settings: Settings) -> Iterator[Settings]:
-    yield settings
+def _keep(settings: Settings) -> Iterator[ViewedStore]:
+    yield ViewedStore(settings)
+
+
+@contextmanager
+def _choose_store(settings: Settings, *, quiet: bool) -> Iterator[ViewedStore]:
+    with _substitute_missing_store(settings, quiet=quiet) as chosen, view_store(chosen) as viewed:
+        yield viewed
 
 
 @contextmanager

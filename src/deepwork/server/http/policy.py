@@ -208,7 +208,7 @@ def _match_token(text: str, policy: AccessPolicy, token: Token | None) -> Admitt
     if _equals_securely(text, policy.token):
         return _OWNER_ADMITTED
     parts = rules.parse_token(text)
-    is_right = rules.matches_secret(parts[1] if parts else "", token.digest if token else None)
+    is_right = rules.matches_secret(parts[1] if parts else "", token)
     return _admit_token_holder(token) if token and is_right else None
 
 

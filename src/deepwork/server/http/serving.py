@@ -62,6 +62,8 @@ async def serve_http(
     """
     settings = app.settings
     address = require_safe_address(settings.host, has_token=bool(settings.token))
+    if problem := app.database.engine.find_adoption_problem():
+        raise problem  # now, to the person who starts it, rather than to every client
     make_state_folder(settings.token_file.parent)
     socket = bind_socket(address, settings.port)
     settings = replace(settings, port=socket.getsockname()[1])  # the system chose one if it was 0

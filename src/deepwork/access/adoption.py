@@ -1,0 +1,153 @@
+"""Adopts a SQLite store that this user did not mark: one of deepwork 0.1, or one from elsewhere.
+
+Its rows are copied into a new file with our own schema, so that nothing else in the old file, such as a
+trigger, comes along. Its tokens are revoked, and what it says that people did is marked as unverified.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deepwork.access import audit_chain, unverified
+from deepwork.access.models import AuditEntry
+from deepwork.access.store import AuditStore
+from deepwork.database.adoption import read_identity
+from deepwork.database.sqlite import SQLite
+from deepwork.database.store_key import create_store_key
+from deepwork.database.transaction import Transaction
+from deepwork.store_admin.backup import make_temporary_folder, require_unused, save_pages
+from deepwork.store_admin.copying import (
+    CopyResult,
+    ReportProgress,
+    copy_store,
+    ignore_progress,
+    require_store_exists,
+    translate_errors,
+)
+
+TOOL = "db adopt"
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What was adopted, and where the old file is."""
+
+    copied: CopyResult
+    from_schema: str
+    revoked_tokens: int
+    unverified: int
+    """How many values with the name of a person were marked."""
+    kept: Path
+
+
+@dataclass(frozen=True)
+class _Changes:
+    revoked_tokens: int
+    unverified: int
+
+
+def adopt_store(store: SQLite, caller: str, report: ReportProgress = ignore_progress) -> Adoption:
+    """Replace the store by a copy that is this user's; the old file stays beside it under another name."""
+    require_store_exists(store)
+    require_unused(store)
+    with make_temporary_folder(store.path) as folder:
+        copy, fresh = SQLite(folder / "copy.db"), SQLite(folder / "fresh.db")
+        try:
+            report("Saving", 0, 0)
+            version = save_pages(store, copy.path).schema
+            changes = take_over_copy(copy)
+            copied = copy_store(copy, fresh, report=report)
+            _record_adoption(fresh, caller)
+        finally:
+            copy.close()
+            fresh.close()
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        kept = store.set_aside(f"{store.path.name}.before-adoption.{stamp}.backup", replacement=fresh.path)
+    return Adoption(copied, version, changes.revoked_tokens, changes.unverified, kept)
+
+
+def take_over_copy(copy: SQLite) -> _Changes:
+    """Migrate and mark a copy of a store, revoke its tokens and mark what people did as unverified."""
+    with translate_errors(copy):
+        keyed_from = _read_keyed_from(copy)
+        copy.take_over()
+        with copy.writing() as connection:
+            tx = Transaction(connection, copy)
+            changes = _Changes(_revoke_tokens(tx), _mark_unverified(tx, connection))
+            _forget_approvals(tx)
+            last = _rechain(tx, keyed_from)
+            copy.write_store_key(connection, create_store_key(keyed_from=last + 1))
+    return changes
+
+
+def _read_keyed_from(copy: SQLite) -> int | None:
+    """Read which audit entry is the first that the old key chained; None if there was no key."""
+    with copy.reading() as connection:
+        identity = read_identity(connection)
+    return None if identity is None else identity.keyed_from
+
+
+def _revoke_tokens(tx: Transaction) -> int:
+    """Revoke all tokens, and replace their digests by random ones, which no secret has."""
+    valid = tx.execute("UPDATE tokens SET revoked_at = :now WHERE revoked_at IS NULL", now=tx.now)
+    for row in tx.fetch_all("SELECT id FROM tokens"):
+        tx.execute("UPDATE tokens SET digest = :digest WHERE id = :id", digest=os.urandom(32).hex(), **row)
+    return valid
+
+
+def _forget_approvals(tx: Transaction) -> None:
+    """Forget what counts as an approval: files are reviewed again, and tasks wait for a person again."""
+    tx.execute("DELETE FROM passed_reviews")
+    tx.execute("UPDATE milestones SET logged_by_person = NULL")
+
+
+def _mark_unverified(tx: Transaction, connection: Any) -> int:
+    connection.create_function("mark_name", 1, unverified.mark_name, deterministic=True)
+    connection.create_function("mark_json", 1, unverified.mark_json, deterministic=True)
+    changes = [
+        f"UPDATE {table} SET {name} = {mark}({name}) WHERE {name} IS NOT {mark}({name})"
+        for mark, tables in (("mark_name", unverified.NAME_COLUMNS), ("mark_json", unverified.JSON_COLUMNS))
+        for table, names in tables.items()
+        for name in names
+    ]
+    return sum(tx.execute(change) for change in changes)
+
+
+def _rechain(tx: Transaction, keyed_from: int | None) -> int:
+    """Chain the entries of the old key without a key, and return the number of the last one.
+
+    Nobody here can verify them. The first entry with our own key covers them from now on.
+    """
+    store = AuditStore(tx)
+    head = store.get_head()
+    if keyed_from is None:
+        return head.seq
+    before = ""
+    for link in store.iterate_chain():
+        is_keyed = link.seq >= keyed_from
+        before = audit_chain.compute_chain(before, link.seq, link.entry) if is_keyed else link.chain
+        if is_keyed:
+            tx.execute("UPDATE audit SET chain = :chain WHERE seq = :seq", chain=before, seq=link.seq)
+    tx.execute("UPDATE audit_head SET chain = :chain", chain=before)
+    return head.seq
+
+
+def _record_adoption(store: SQLite, caller: str) -> None:
+    with translate_errors(store), store.writing() as connection:
+        tx = Transaction(connection, store)
+        AuditStore(tx).append(
+            AuditEntry(
+                at=tx.now,
+                account="local",
+                caller=caller,
+                host=os.uname().nodename,
+                tool=TOOL,
+                arguments="{}",
+                digest=audit_chain.compute_digest({}),
+                outcome=audit_chain.DONE,
+            )
+        )

@@ -1,0 +1,96 @@
+"""Deciding whether a SQLite file is a store of this user: by its mark, and by what git tracks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deepwork.database.store_key import (
+    COLUMNS,
+    TABLE,
+    StoreIdentity,
+    StoreKey,
+    parse_identity,
+    seal_key,
+    unseal_key,
+)
+from deepwork.database.user_key import find_user_key, format_key_place, get_or_create_user_key
+from deepwork.environment import build_child_environment
+from deepwork.errors import DeepworkError, StoreNotAdopted
+from deepwork.files.git_index import is_tracked
+
+SUFFIXES = ("", "-wal", "-shm", "-journal")
+"""The files of a store: SQLite would apply a log that came with a repository to our own file."""
+_SELECT_SQL = f"SELECT {', '.join(COLUMNS)} FROM {TABLE}"
+_INSERT_SQL = (
+    f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)})"
+)
+
+
+def find_tracking_problem(path: Path, *, asks_git: bool = True) -> StoreNotAdopted | None:
+    """Return the error of a store in a git repository: everybody who can push could change it.
+
+    `asks_git`: run git if its index has a format that we do not read.
+    """
+    tracked = is_tracked(path, SUFFIXES)
+    if tracked is None and asks_git:
+        tracked = _ask_git(path)
+    if not tracked:
+        return None
+    name = "/".join(path.parts[-2:])
+    return StoreNotAdopted(
+        f"git tracks {name}: a store from a repository is not used, because others can change it.",
+        suggestion=f"Run `git rm --cached '{name}*'`, commit that, then run `deepwork db adopt`.",
+    )
+
+
+def read_identity(connection: Any) -> StoreIdentity | None:
+    """Read the row that says whose store this is; None if there is none."""
+    if (
+        connection.execute("SELECT 1 FROM sqlite_master WHERE name = :name", {"name": TABLE}).fetchone()
+        is None
+    ):
+        return None
+    row = connection.execute(_SELECT_SQL).fetchone()
+    try:
+        return None if row is None else parse_identity(row)
+    except (ValueError, TypeError):
+        return None
+
+
+def require_own_mark(identity: StoreIdentity | None, name: str) -> StoreKey:
+    """Return the key of a store that this user marked; raises StoreNotAdopted for any other."""
+    if identity is None:
+        raise StoreNotAdopted(
+            f"{name} has no mark of this user: deepwork 0.1 made it, or it came from elsewhere."
+        )
+    user_key = find_user_key()
+    if user_key is None:
+        raise StoreNotAdopted(
+            f"{name} is marked with a key that is not this user's: {format_key_place()} does not exist.",
+            suggestion=f"If you lost that file, restore it from a backup. {StoreNotAdopted.suggestion}",
+        )
+    try:
+        key = unseal_key(identity, user_key)
+    except ValueError:
+        key = None
+    if key is None:
+        raise StoreNotAdopted(f"{name} is marked with a key that is not this user's ({format_key_place()}).")
+    return key
+
+
+def write_key(connection: Any, key: StoreKey) -> None:
+    """Write the key into the store, sealed and marked with the key of this user."""
+    connection.execute(f"DELETE FROM {TABLE}")
+    connection.execute(_INSERT_SQL, vars(seal_key(key, get_or_create_user_key())))
+
+
+def _ask_git(path: Path) -> bool:
+    from deepwork.git.command import Git  # noqa: PLC0415 - hardly any index needs it
+
+    names = [path.name + suffix for suffix in SUFFIXES]
+    git = Git(path.parent, environment=build_child_environment())
+    try:
+        return bool(git.run("ls-files", "-z", "--", *names, env={"GIT_LITERAL_PATHSPECS": "1"}))
+    except DeepworkError:  # no git, or no repository: then it cannot have come with one
+        return False

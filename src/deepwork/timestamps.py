@@ -40,9 +40,14 @@ def parse_timestamp(text: str, name: str) -> int:
     return int(aware.timestamp() * 1000)
 
 
+def measure_duration(began: int, ended: int) -> int:
+    """Return the time between two moments; 0 if the clock was set back in between."""
+    return max(0, ended - began)
+
+
 def format_age(then: int, now: int) -> str:
     """Describe how long ago a moment was, for text that a model or a person reads; both in milliseconds."""
-    seconds = max(0, now - then) // 1000
+    seconds = measure_duration(then, now) // 1000
     for unit, length in _UNITS:
         if seconds >= length:
             count = seconds // length

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from deepwork.agents.models import TAKEN_AWAY, Lease
+from deepwork.agents.models import CLOCK_TOLERANCE_MS, TAKEN_AWAY, Lease
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
+
+_IS_FROM_FUTURE = (
+    "EXISTS (SELECT 1 FROM agents AS holder WHERE holder.id = leases.who"  # noqa: S608 - a constant
+    f" AND holder.last_heartbeat > :now + {CLOCK_TOLERANCE_MS})"
+)
+# The clock was set back since the holder's last sign of life, so the end of its lease says nothing: without
+# this, a lease would be as long as the correction. Its next sign of life renews it.
+IS_VALID = f"(leases.until >= :now AND NOT {_IS_FROM_FUTURE})"
+"""SQL condition: the lease has not run out."""
+HAS_RUN_OUT = f"(leases.until < :now OR {_IS_FROM_FUTURE})"
+VALID_UNTIL = f"CASE WHEN {_IS_FROM_FUTURE} THEN 0 ELSE leases.until END"
+"""SQL expression: when the lease ends; 0 if it has run out because the clock was set back."""
 
 
 class LeaseStore:
@@ -25,14 +37,14 @@ class LeaseStore:
         Pass `is_free` if you already know that nobody holds it: no loss has to be recorded then.
         """
         before = None if is_free else self.find(what)
-        sql = """
+        sql = f"""
             INSERT INTO leases (what, who, epoch, until) VALUES (:what, :who, 1, :until)
                 ON CONFLICT (what) DO UPDATE
                SET epoch = CASE WHEN leases.who = :who THEN leases.epoch ELSE leases.epoch + 1 END,
                    who = :who, until = :until
-             WHERE leases.who IS NULL OR leases.who = :who OR leases.until < :now
+             WHERE leases.who IS NULL OR leases.who = :who OR {HAS_RUN_OUT}
             RETURNING *
-        """
+        """  # noqa: S608 - a constant
         row = self._tx.fetch_one(
             sql, what=what, who=who, until=self._tx.now + self._lease_ms, now=self._tx.now
         )

@@ -47,7 +47,7 @@ class Presence:
         Emits `agent:updated` only if others can see a difference.
         """
         alive = self.save_changes(tx, agent, last_heartbeat=tx.now, silent_since=None, **changes)
-        if self._oldest_heartbeat < self.get_alive_since(tx):
+        if not self.get_alive_since(tx) <= self._oldest_heartbeat <= tx.now:
             self.emit_newly_silent(tx)
         return alive
 

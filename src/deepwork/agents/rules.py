@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepwork.agents.models import Agent, AgentStatus
+from deepwork.agents.models import CLOCK_TOLERANCE_MS, Agent, AgentStatus
 from deepwork.call import is_person
 from deepwork.errors import NotAllowed
 
@@ -16,7 +16,8 @@ def get_heartbeat_interval(lease_ms: int) -> int:
 
 def get_status(agent: Agent, now: int, lease_ms: int) -> AgentStatus:
     """Return the reported status, or offline if it unregistered or was silent for a whole lease."""
-    if agent.unregistered_at is not None or now - agent.last_heartbeat > lease_ms:
+    silence = now - agent.last_heartbeat
+    if agent.unregistered_at is not None or not -CLOCK_TOLERANCE_MS <= silence <= lease_ms:
         return AgentStatus.OFFLINE
     return agent.said
 
@@ -27,8 +28,9 @@ def get_status_after_heartbeat(agent: Agent) -> AgentStatus:
 
 
 def needs_renewal(agent: Agent, now: int, lease_ms: int) -> bool:
-    """Return whether a read should renew the lease: only after a third of the lease has passed."""
-    return agent.unregistered_at is None and now - agent.last_heartbeat > get_heartbeat_interval(lease_ms)
+    """Return whether a read should renew the lease: after a third of it, or if the clock was set back."""
+    is_recent = 0 <= now - agent.last_heartbeat <= get_heartbeat_interval(lease_ms)
+    return agent.unregistered_at is None and not is_recent
 
 
 def has_visible_change(before: Agent, after: Agent, now: int, lease_ms: int) -> bool:

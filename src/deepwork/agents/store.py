@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from deepwork.agents.models import Agent, AgentStatus, Role, Runtime
+from deepwork.agents.models import CLOCK_TOLERANCE_MS, Agent, AgentStatus, Role, Runtime
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
@@ -57,6 +57,7 @@ class AgentStore:
             "runtime": runtime,
             "statuses": statuses,
             "alive_since": alive_since,
+            "now": self._tx.now,
             "after": after,
         }
         total = self._tx.fetch_value(f"SELECT count(*) FROM agents {build_where(conditions)}", **values)
@@ -93,7 +94,7 @@ class AgentStore:
             UPDATE agents SET silent_since = :now
              WHERE id IN (SELECT id FROM agents
                            WHERE {_COUNTS_AS_ALIVE_CONDITION}
-                             AND last_heartbeat < :alive_since{self._tx.free_rows})
+                             AND {_IS_SILENT_CONDITION}{self._tx.free_rows})
             RETURNING {_COLUMNS}
         """
         rows = self._tx.fetch_all(sql, now=self._tx.now, alive_since=alive_since)
@@ -118,8 +119,9 @@ _COLUMNS = ", ".join(Agent.__dataclass_fields__)
 _COUNTS_AS_ALIVE_CONDITION = "silent_since IS NULL AND unregistered_at IS NULL AND said <> 'offline'"
 
 # A silent agent is offline without any write; must agree with `rules.get_status`.
+_IS_SILENT_CONDITION = f"(last_heartbeat < :alive_since OR last_heartbeat > :now + {CLOCK_TOLERANCE_MS})"
 _CURRENT_STATUS_SQL = (
-    "CASE WHEN unregistered_at IS NOT NULL OR last_heartbeat < :alive_since THEN 'offline' ELSE said END"
+    f"CASE WHEN unregistered_at IS NOT NULL OR {_IS_SILENT_CONDITION} THEN 'offline' ELSE said END"
 )
 
 

@@ -95,7 +95,9 @@ def _collect_process(began: float) -> Iterator[Metric]:
     peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     cpu_seconds = used.ru_utime + used.ru_stime
     yield GaugeMetricFamily("process_start_time_seconds", "Start of the process, in Unix time.", began)
-    yield GaugeMetricFamily("deepwork_uptime_seconds", "Time since the process started.", time.time() - began)
+    yield GaugeMetricFamily(
+        "deepwork_uptime_seconds", "Time since the process started.", max(0.0, time.time() - began)
+    )
     yield CounterMetricFamily("process_cpu_seconds", "CPU time used by the process.", cpu_seconds)
     yield GaugeMetricFamily("deepwork_memory_peak_bytes", "Peak memory of the process.", peak)
     if (resident := _read_resident_memory()) is not None:

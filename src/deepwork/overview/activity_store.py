@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deepwork.agents.leases import IS_VALID
+from deepwork.agents.models import CLOCK_TOLERANCE_MS
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.transaction import Transaction
 
@@ -26,11 +28,12 @@ class ActivityStore:
 
     def count_activity(self, alive_since: int) -> ActivityCounts:
         """Count everything with one query that uses indexes only."""
-        sql = """
-            SELECT (SELECT count(*) FROM leases WHERE who IS NOT NULL AND until >= :now) AS open_claims,
+        sql = f"""
+            SELECT (SELECT count(*) FROM leases WHERE who IS NOT NULL AND {IS_VALID}) AS open_claims,
                    (SELECT count(*) FROM agents
                      WHERE silent_since IS NULL AND unregistered_at IS NULL
-                       AND last_heartbeat >= :alive_since AND said <> 'offline') AS live_agents,
+                       AND last_heartbeat BETWEEN :alive_since AND :now + {CLOCK_TOLERANCE_MS}
+                       AND said <> 'offline') AS live_agents,
                    (SELECT count(*) FROM job_sessions WHERE status = 'active') AS active_sessions,
                    (SELECT last_seq FROM event_sequence) AS last_event
         """

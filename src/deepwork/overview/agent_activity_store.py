@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deepwork.agents.leases import IS_VALID
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
@@ -16,13 +17,13 @@ class AgentActivityStore:
 
     def list_held_tasks(self, agent_ids: Sequence[str]) -> list[Row]:
         """List the tasks that these agents hold by a valid lease."""
-        sql = """
+        sql = f"""
             SELECT leases.who, task.id, task.name, task.workflow_id, task.context, plans.name AS run_name,
                    claim.claimed_at
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
               JOIN plans ON plans.id = task.workflow_id
               LEFT JOIN plan_claims AS claim ON claim.task_id = task.id AND claim.epoch = leases.epoch
-             WHERE leases.who IN :ids AND leases.until >= :now
+             WHERE leases.who IN :ids AND {IS_VALID}
              ORDER BY claim.claimed_at, plans.created_seq, task.position
         """
         return self._tx.fetch_all(sql, ids=list(agent_ids), now=self._tx.now)

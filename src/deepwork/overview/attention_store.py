@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepwork.agents.leases import HAS_RUN_OUT
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
@@ -78,13 +79,14 @@ class AttentionStore:
 
     def list_lost_claims(self, limit: int) -> tuple[list[Row], int]:
         """List started tasks of active plans whose claim has expired."""
-        source = """leases JOIN plan_tasks AS task ON task.id = leases.what
+        source = f"""leases JOIN plan_tasks AS task ON task.id = leases.what
             JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
-            WHERE leases.who IS NOT NULL AND leases.until < :now AND task.claimed_by = leases.who
+            WHERE leases.who IS NOT NULL AND {HAS_RUN_OUT} AND task.claimed_by = leases.who
               AND task.status IN ('planning', 'in_progress', 'paused')
               AND plans.status IN ('ready', 'in_progress')"""
         sql = (
-            "SELECT task.id, task.name, task.workflow_id, leases.who, leases.until,"
+            "SELECT task.id, task.name, task.workflow_id, leases.who,"
+            " CASE WHEN leases.until < :now THEN leases.until ELSE :now END AS until,"
             f" agents.name AS agent_name, agents.last_heartbeat FROM {source}"
             " ORDER BY leases.until DESC, plans.created_seq, task.position LIMIT :limit"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from deepwork.agents.leases import IS_VALID
 from deepwork.database.engine import Row
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
@@ -123,12 +124,12 @@ class CurrentWorkStore:
 
     def list_claims(self, limit: int) -> list[Row]:
         """List tasks with an unexpired claim and their holders, the first to expire first."""
-        sql = """
+        sql = f"""
             SELECT leases.what AS task_id, task.name AS task, task.status, leases.who AS agent_id,
                    agents.name AS agent, leases.until AS until_at
               FROM leases JOIN plan_tasks AS task ON task.id = leases.what
               JOIN plans ON plans.id = task.workflow_id JOIN agents ON agents.id = leases.who
-             WHERE leases.until >= :now
+             WHERE {IS_VALID}
              ORDER BY leases.until, plans.created_seq, task.position LIMIT :limit
         """
         return self._tx.fetch_all(sql, now=self._tx.now, limit=limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepwork.agents.leases import VALID_UNTIL
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
@@ -53,10 +54,10 @@ class RelatedTaskStore:
 
     def find_last_holder(self, task_id: str) -> Row | None:
         """Find the agent that last claimed a planned task, with the task's lease."""
-        sql = """
-            SELECT agents.id, agents.name, claim.claimed_at, leases.who, leases.until
+        sql = f"""
+            SELECT agents.id, agents.name, claim.claimed_at, leases.who, {VALID_UNTIL} AS until
               FROM plan_claims AS claim JOIN agents ON agents.id = claim.agent_id
               LEFT JOIN leases ON leases.what = claim.task_id
              WHERE claim.task_id = :id ORDER BY claim.epoch DESC LIMIT 1
         """
-        return self._tx.fetch_one(sql, id=task_id)
+        return self._tx.fetch_one(sql, id=task_id, now=self._tx.now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deepwork.agents.leases import HAS_RUN_OUT
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
@@ -62,10 +63,10 @@ class TaskRowStore:
 
     def find_expired_claims(self, workflow_id: str) -> set[str]:
         """Return the ids of claimed tasks of a plan whose lease has expired."""
-        sql = """
+        sql = f"""
             SELECT task.id FROM plan_tasks AS task JOIN leases ON leases.what = task.id
              WHERE task.workflow_id = :id AND task.claimed_by IS NOT NULL
-               AND task.status IN ('planning', 'in_progress', 'paused') AND leases.until < :now
+               AND task.status IN ('planning', 'in_progress', 'paused') AND {HAS_RUN_OUT}
         """
         rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
         return {row["id"] for row in rows}

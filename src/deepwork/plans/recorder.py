@@ -15,6 +15,7 @@ from deepwork.plans.stores.plan_store import PlanStore
 from deepwork.plans.stores.task_store import TaskStore
 from deepwork.records import copy_with
 from deepwork.text_budget.lines import truncate_to_line
+from deepwork.timestamps import measure_duration
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -76,7 +77,7 @@ class PlanRecorder:
         """Add the duration of a completed task to the workflow, and return it."""
         if task.status is not TaskStatus.COMPLETED:
             return workflow
-        spent = max(0, self._tx.now - (task.started_at or self._tx.now))
+        spent = measure_duration(task.started_at or self._tx.now, self._tx.now)
         counted = copy_with(
             workflow,
             completed_tasks=workflow.completed_tasks + 1,

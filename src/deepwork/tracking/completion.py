@@ -6,6 +6,7 @@ from typing import Any
 
 from deepwork.database.transaction import Transaction
 from deepwork.errors import NotAllowed
+from deepwork.timestamps import measure_duration
 from deepwork.tracking.models import TaskCounts, TrackedTask
 from deepwork.tracking.responses import (
     FilesChanged,
@@ -28,7 +29,7 @@ def build_completion_answer(tx: Transaction, task: TrackedTask, *, already: bool
         task_id=task.id,
         workflow_id=task.workflow_id,
         status=task.status,
-        duration_seconds=round((ended - task.started_at) / 1000),
+        duration_seconds=round(measure_duration(task.started_at, ended) / 1000),
         files_changed=FilesChanged(**result["files"]),
         files_count=sum(result["counts"].values()),
         renamed=result.get("renamed"),

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from deepwork.answers import Answer
 from deepwork.notices.responses import NoticeView
-from deepwork.timestamps import format_timestamp
+from deepwork.timestamps import format_timestamp, measure_duration
 from deepwork.tracking.answered_issues import AnswerView
 from deepwork.tracking.models import (
     CallerType,
@@ -265,7 +265,7 @@ class PhaseView(Answer):
             description=phase.description,
             summary=phase.summary,
             tasks=counts_to_dict(counts),
-            duration_seconds=_to_seconds((phase.completed_at or now) - phase.started_at),
+            duration_seconds=_to_seconds(measure_duration(phase.started_at, phase.completed_at or now)),
             task_seconds=_to_seconds(counts.task_ms),
             started_at=format_timestamp(phase.started_at),
             completed_at=_format_optional_time(phase.completed_at),
@@ -321,7 +321,7 @@ class TrackedTaskView(Answer):
             areas=list(task.areas),
             started_at=format_timestamp(task.started_at),
             completed_at=_format_optional_time(over),
-            duration_seconds=None if over is None else _to_seconds(over - task.started_at),
+            duration_seconds=None if over is None else _to_seconds(measure_duration(task.started_at, over)),
             manual_review_needed=task.manual_review_needed,
             summary=task.outcome.get("summary"),
             outcome=_select_outcome(task.outcome),

@@ -160,8 +160,8 @@ class TrackStore:
 
     def count_tasks_by_phase(self, phase_ids: Sequence[str]) -> dict[str, TaskCounts]:
         """Count the tasks of each phase by status."""
-        sql = """
-            SELECT phase_id, status, count(*) AS tasks, coalesce(sum(completed_at - started_at), 0) AS ms
+        sql = f"""
+            SELECT phase_id, status, count(*) AS tasks, coalesce(sum({_DURATION_SQL}), 0) AS ms
               FROM tracked_tasks WHERE phase_id IN :ids GROUP BY phase_id, status
         """
         rows = self._tx.fetch_all(sql, ids=list(phase_ids))
@@ -175,9 +175,9 @@ class TrackStore:
 
     def sum_tasks(self, workflow_id: str) -> WorkflowTotals:
         """Sum up the tasks of a workflow."""
-        sql = """
+        sql = f"""
             SELECT count(*) AS tasks, count(*) - count(completed_at) AS running,
-                   coalesce(sum(completed_at - started_at), 0) AS task_ms, coalesce(sum(tokens), 0) AS tokens
+                   coalesce(sum({_DURATION_SQL}), 0) AS task_ms, coalesce(sum(tokens), 0) AS tokens
               FROM tracked_tasks WHERE workflow_id = :id
         """
         row = self._tx.fetch_one(sql, id=workflow_id)
@@ -262,6 +262,10 @@ def _task_to_row(task: TrackedTask) -> Row:
     objects = ("areas", "outcome", "metadata", "result")
     texts = {name: json.dumps(getattr(task, name), ensure_ascii=False) for name in objects}
     return vars(task) | texts | {"manual_review_needed": task.manual_review_needed}
+
+
+# Not below zero: the clock may have been set back while the task ran.
+_DURATION_SQL = "CASE WHEN completed_at > started_at THEN completed_at - started_at ELSE 0 END"
 
 
 @row_parser

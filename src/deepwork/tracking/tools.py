@@ -11,7 +11,7 @@ from deepwork.database.transaction import Database, Transaction
 from deepwork.errors import NotAllowed
 from deepwork.names import new_id
 from deepwork.reserved_names import require_unreserved
-from deepwork.timestamps import format_timestamp
+from deepwork.timestamps import format_timestamp, measure_duration
 from deepwork.tool_declarations import InTransaction, Traits, tool
 from deepwork.tool_types import Field, Id, Name, Text
 from deepwork.tracking import rules
@@ -372,7 +372,7 @@ def _build_workflow_completed(
         metrics=Metrics(
             total_phases=len(phases),
             total_tasks=total.tasks,
-            duration=round((ended - workflow.created_at) / 1000),
+            duration=round(measure_duration(workflow.created_at, ended) / 1000),
             task_seconds=round(total.task_ms / 1000),
             files_changed=WatchStore(tx).count_changed_paths(workflow.id),
             total_tokens=total.tokens,
@@ -411,7 +411,7 @@ def _build_phase_completed(tx: Transaction, phase: Phase, *, already: bool = Fal
         name=phase.name,
         status=phase.status,
         completed_at=format_timestamp(ended),
-        duration_ms=ended - phase.started_at,
+        duration_ms=measure_duration(phase.started_at, ended),
         tasks=PhaseTasks.from_counts(tally),
         warnings=list(rules.list_phase_warnings(phase.status, tally, blockers, lower)),
         already_completed=already or None,

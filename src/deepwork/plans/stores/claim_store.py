@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepwork.agents.leases import VALID_UNTIL
 from deepwork.database.engine import Row
 from deepwork.database.transaction import Transaction
 
@@ -17,11 +18,11 @@ class ClaimStore:
 
     def find_lease(self, task_id: str) -> Row | None:
         """Return the last lease of the task: its epoch, when it ends, and its holder, if it has one."""
-        sql = """
-            SELECT leases.who AS agent_id, agents.name AS agent_name, leases.epoch, leases.until
+        sql = f"""
+            SELECT leases.who AS agent_id, agents.name AS agent_name, leases.epoch, {VALID_UNTIL} AS until
               FROM leases LEFT JOIN agents ON agents.id = leases.who WHERE leases.what = :task_id
         """
-        return self._tx.fetch_one(sql, task_id=task_id)
+        return self._tx.fetch_one(sql, task_id=task_id, now=self._tx.now)
 
     def find_last_end(self, task_id: str, before_epoch: int) -> Row | None:
         """Return how a claim on the task last ended, and who held it: the last claim before this epoch."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from deepwork.agents.leases import HAS_RUN_OUT
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.json_texts import JsonTexts
 from deepwork.database.transaction import Transaction
@@ -96,7 +97,7 @@ class QueueStore:
         sql = f"""
             SELECT what, who FROM leases
              WHERE what IN (SELECT id FROM plan_tasks WHERE workflow_id = :id AND claimed_by IS NOT NULL)
-               AND (who IS NULL OR until < :now) ORDER BY what{self._tx.free_rows}
+               AND (who IS NULL OR {HAS_RUN_OUT}) ORDER BY what{self._tx.free_rows}
         """
         rows = self._tx.fetch_all(sql, id=workflow_id, now=self._tx.now)
         return [(row["what"], row["who"]) for row in rows]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from deepwork.agents.leases import IS_VALID, VALID_UNTIL
 from deepwork.agents.models import Lease
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
@@ -246,7 +247,7 @@ class TaskStore:
         """Map those of these tasks that have an unexpired lease to the agents that hold them."""
         if not ids:
             return {}
-        sql = "SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND until >= :now"
+        sql = f"SELECT what, who FROM leases WHERE what IN :ids AND who IS NOT NULL AND {IS_VALID}"
         rows = self._tx.fetch_all(sql, ids=list(ids), now=self._tx.now)
         return {row["what"]: row["who"] for row in rows}
 
@@ -299,13 +300,15 @@ class TaskStore:
 
     def get_claim_history(self, task_id: str, agent_id: str | None) -> ClaimHistory:
         """Return the lease on the task, and the epochs of the last claims by this agent and by any."""
-        sql = """
-            SELECT own, last, what, who, epoch, until
+        sql = f"""
+            SELECT own, last, what, who, epoch, {VALID_UNTIL} AS until
               FROM (SELECT max(CASE WHEN agent_id = :agent_id THEN epoch END) AS own, max(epoch) AS last
                       FROM plan_claims WHERE task_id = :task_id) AS claims
               LEFT JOIN leases ON what = :task_id
         """
-        return _read_claim_history(self._tx.fetch_one(sql, task_id=task_id, agent_id=agent_id) or {})
+        return _read_claim_history(
+            self._tx.fetch_one(sql, task_id=task_id, agent_id=agent_id, now=self._tx.now) or {}
+        )
 
     # Status
 

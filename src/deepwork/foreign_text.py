@@ -66,6 +66,38 @@ def remove_invisible(text: str) -> str:
     return "".join(map(_to_visible, text))
 
 
+def escape_controls(text: str) -> str:
+    """Escape what could control a terminal or reorder its text; line breaks and tabs stay."""
+    if _PLAIN_PATTERN.fullmatch(text):
+        return text
+    return "".join(map(_escape_for_terminal, text))
+
+
+def escape_line(text: str) -> str:
+    """Escape control characters and line breaks, for a text that must stay on its line."""
+    return escape_controls(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def dump_json(value: Any) -> str:
+    """Write JSON for people and programs, with escapes for what could control a terminal."""
+    text = json.dumps(value, ensure_ascii=False)
+    if _PLAIN_PATTERN.fullmatch(text):
+        return text
+    return "".join(each if _is_harmless(each) else json.dumps(each)[1:-1] for each in text)
+
+
+_PLAIN_PATTERN = re.compile(r"[ -~\n\t]*")
+
+
+def _escape_for_terminal(character: str) -> str:
+    return character if _is_harmless(character) else character.encode("unicode_escape").decode()
+
+
+def _is_harmless(character: str) -> bool:
+    """Return whether a terminal only shows the character: it is printable, or a space of some width."""
+    return character.isprintable() or character in "\n\t" or (character.isspace() and character in _SPACES)
+
+
 def _to_visible(character: str) -> str:
     if character in "\n\t":
         return character
@@ -100,3 +132,4 @@ def _build_invisible() -> frozenset[str]:
 
 
 _INVISIBLE = _build_invisible()
+_SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"

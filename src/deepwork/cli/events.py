@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 
@@ -15,6 +14,7 @@ from deepwork.cli.framework.output import to_printable
 from deepwork.config import Settings
 from deepwork.events.feed import ResyncRequired
 from deepwork.events.log import Event
+from deepwork.foreign_text import dump_json
 
 _WAIT_SECONDS = 0.5
 
@@ -54,7 +54,7 @@ def tail(
             else feed.follow(start, workflow_id=workflow_id, notice=_print_notice)
         )
         for event in stream:
-            click.echo(json.dumps(_to_dict(event), ensure_ascii=False) if as_json else _format_line(event))
+            click.echo(dump_json(_to_dict(event)) if as_json else _format_line(event))
 
 
 def _wait_for_store(settings: Settings) -> bool:

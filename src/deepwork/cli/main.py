@@ -8,13 +8,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 
 from deepwork import __version__
 from deepwork.cli.framework.command_groups import CommandGroup, sort_parameters
+from deepwork.cli.framework.protected_output import protect_output
 from deepwork.errors import Code, DeepworkError, DefinitionError, InvalidInput, StorageError
+from deepwork.foreign_text import escape_controls
 
 REFUSED, MISUSED, INTERRUPTED, INTERNAL_FAILURE = 1, 2, 130, 70
 """Exit codes; docs/command-line.md documents them."""
@@ -68,6 +70,11 @@ COMMANDS_BY_PURPOSE = {
 class LazyGroup(CommandGroup):
     """Imports a command only when it is called, to keep startup fast."""
 
+    def main(self, *arguments: Any, **given: Any) -> Any:
+        """Run a command, whose output cannot control the terminal."""
+        with protect_output():
+            return super().main(*arguments, **given)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
@@ -100,11 +107,12 @@ def deepwork(context: click.Context) -> None:
 
 def main() -> None:
     """Run the command. Errors are printed as a message and a suggestion, never as a traceback."""
-    if "_DEEPWORK_COMPLETE" in os.environ:
-        from deepwork.cli.shell_completion import complete
+    with protect_output():
+        if "_DEEPWORK_COMPLETE" in os.environ:
+            from deepwork.cli.shell_completion import complete
 
-        complete()
-    sys.exit(_run())
+            complete()
+        sys.exit(_run())
 
 
 def _run() -> int:
@@ -209,7 +217,7 @@ def print_error(error: DeepworkError) -> None:
     from deepwork.cli.command_hints import name_command, to_shell_words
 
     lines = [f"Error: {error.message}", to_shell_words(error.render_suggestion(name_command))]
-    print("\n".join(filter(None, lines)), file=sys.stderr)
+    print(escape_controls("\n".join(filter(None, lines))), file=sys.stderr)
 
 
 def _print_usage_error(error: click.ClickException) -> None:
@@ -225,7 +233,7 @@ def _print_internal_error(error: Exception) -> None:
     if os.environ.get("DEEPWORK_LOG_LEVEL", "").lower() == "debug":
         import traceback
 
-        traceback.print_exception(error)
+        sys.stderr.write(escape_controls("".join(traceback.format_exception(error))))
     print_error(
         DeepworkError(
             f"deepwork failed: {type(error).__name__}: {error}",

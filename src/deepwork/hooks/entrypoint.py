@@ -14,6 +14,7 @@ from typing import Any
 
 from deepwork.config import STATE_FOLDER, Settings, load_settings
 from deepwork.files.repositories import find_main_tree, find_tree_root
+from deepwork.foreign_text import escape_controls
 from deepwork.hooks import failure_log
 from deepwork.hooks.protocol import CLIENTS, EVENTS, MAX_INPUT, SESSION_START, parse_event
 
@@ -48,7 +49,7 @@ def main(words: Sequence[str]) -> None:
             sys.stdout.flush()
     except BadUsage as error:
         failure_log.record_failure(call.folder, call.words, error)
-        sys.stderr.write(f"{error}\n{_USAGE}\n")
+        sys.stderr.write(f"{escape_controls(str(error))}\n{_USAGE}\n")
         code = 2 if _is_interactive() else 0  # a client would take 2 as "block the agent"
     except BaseException as error:  # noqa: BLE001 - never disturb the agent; people can read the log
         failure_log.record_failure(call.folder, call.words, error)

@@ -11,6 +11,8 @@ import select
 import threading
 import time
 
+from deepwork.foreign_text import escape_line
+
 _ATOMIC = select.PIPE_BUF
 
 
@@ -27,7 +29,7 @@ class CallLog:
         """Write a line, unless that would have to wait."""
         now = time.time()
         with self._writing:
-            line = self._format(now, "INFO", message)
+            line = self._format(now, "INFO", escape_line(message))
             if self._dropped:
                 line = (
                     self._format(now, "WARNING", f"{self._dropped} lines were dropped: nobody read them")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from deepwork.call import current_call
+from deepwork.foreign_text import dump_json, escape_controls, escape_line
 from deepwork.observability.call_log import CallLog
 from deepwork.observability.calls import set_call_log
 
@@ -23,13 +23,15 @@ GetRequestId = Callable[[], str | None]
 def start_logging(level: str, format: str) -> None:
     """Send all log records to standard error in this format."""
     if format == "text":
-        logging.basicConfig(stream=sys.stderr, level=level.upper(), format=TEXT)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(TextFormatter(TEXT))
+        logging.basicConfig(handlers=[handler], level=level.upper())
         set_call_log(CallLog(sys.stderr.fileno()) if sys.stderr is not None else None)
         return
-    handler = JsonHandler(sys.stderr)
-    logging.basicConfig(handlers=[handler], level=level.upper())
+    json_handler = JsonHandler(sys.stderr)
+    logging.basicConfig(handlers=[json_handler], level=level.upper())
     logging.captureWarnings(capture=True)
-    sys.stderr = StderrToLog(handler)
+    sys.stderr = StderrToLog(json_handler)
 
 
 def set_request_id_source(request_id: GetRequestId) -> None:
@@ -37,6 +39,17 @@ def set_request_id_source(request_id: GetRequestId) -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, JsonHandler):
             handler.request_id = request_id
+
+
+class TextFormatter(logging.Formatter):
+    """Writes a message on one line, whatever it contains; only a traceback adds lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        record.message = escape_line(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        return escape_controls(super().formatException(ei))
 
 
 class JsonHandler(logging.StreamHandler[TextIO]):
@@ -58,7 +71,7 @@ class JsonHandler(logging.StreamHandler[TextIO]):
         }
         if record.exc_info:
             line["exception"] = logging.Formatter().formatException(record.exc_info)
-        return json.dumps(self._redact(line), ensure_ascii=False)
+        return dump_json(self._redact(line))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
         """Report on the real standard error; through `StderrToLog` it would recurse."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from typing import Any
 
 from deepwork.cli.framework import clock, terminal
 from deepwork.cli.framework.headings import to_heading
+from deepwork.foreign_text import dump_json, escape_line
 
 
 def print_answer(answer: Any, *, as_json: bool) -> None:
     """Print an answer as text or as JSON."""
     if as_json:
-        print(json.dumps(answer, ensure_ascii=False))
+        print(dump_json(answer))
     else:
         print("\n".join(render_lines(answer)))
 
@@ -45,12 +45,7 @@ def format_cell(key: str, value: Any) -> str:
 def to_printable(value: Any) -> str:
     """Return one line of text with control characters escaped, because they could control the terminal."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join(
-        character
-        if unicodedata.category(character)[0] != "C"
-        else character.encode("unicode_escape").decode()
-        for character in text
-    )
+    return escape_line(text)
 
 
 def render_json(answer: Any) -> list[str]:

@@ -7,7 +7,9 @@ from threading import Lock, Timer
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from deepwork.cli.framework.protected_output import get_unprotected
 from deepwork.cli.framework.terminal import is_terminal
+from deepwork.foreign_text import escape_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -24,7 +26,7 @@ class ProgressBar:
         self._timer = Timer(delay, self._show_bar)
         self._timer.daemon = True
         self._lock = Lock()
-        self._state: tuple[str, int, int] = (what, 0, 0)
+        self._state: tuple[str, int, int] = (escape_line(what), 0, 0)
         self._bar: tuple[Progress, TaskID] | None = None
         self._has_ended = False
 
@@ -45,7 +47,7 @@ class ProgressBar:
     def report(self, what: str, done: int = 0, total: int = 0) -> None:
         """Update the bar; without a total it shows only the description."""
         with self._lock:
-            self._state = (what, done, total)
+            self._state = (escape_line(what), done, total)
             self._update()
 
     def _show_bar(self) -> None:
@@ -57,7 +59,7 @@ class ProgressBar:
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=Console(file=get_unprotected(sys.stderr)),
             transient=True,
         )
         with self._lock:

@@ -7,7 +7,15 @@ import unicodedata
 
 import pytest
 
-from deepwork.foreign_text import close_quotes, quote, quote_line, quote_value, remove_invisible, show_id
+from deepwork.foreign_text import (
+    close_quotes,
+    quote,
+    quote_line,
+    quote_value,
+    remove_invisible,
+    show_id,
+    to_paragraph,
+)
 
 EVERY_CHARACTER = [chr(code) for code in range(0x110000)]
 
@@ -62,3 +70,12 @@ def test_anything_else_in_the_place_of_an_id_is_quoted(id: str | None):
 )
 def test_quotes_that_were_cut_are_closed(cut: str, closed: str):
     assert close_quotes(cut) == closed
+
+
+@pytest.mark.parametrize("text", ["# a", "- a", "* a", "> a", "---", "```x", "| a |", "<b>", "=== a"])
+def test_a_paragraph_begins_no_block(text: str):
+    assert to_paragraph(f"{text}\n# b") == f"\\{text} # b"
+
+
+def test_an_ordinary_paragraph_stays_as_it_is():
+    assert to_paragraph("**Sell** things. \n Soon.") == "**Sell** things. Soon."

@@ -43,6 +43,15 @@ def to_one_line(text: Any) -> str:
     return " ".join(remove_invisible(str(text or "")).split())
 
 
+def to_paragraph(text: Any) -> str:
+    """Return a text as one Markdown paragraph: it adds no heading, list or other block."""
+    line = to_one_line(text)
+    return f"\\{line}" if _BLOCK_PATTERN.match(line) else line
+
+
+_BLOCK_PATTERN = re.compile(r"[#>|<]|[-*+](\s|$)|(-|\*|_|=|~|`){3}")
+
+
 def close_quotes(text: str) -> str:
     """End the quoted text in which a text was cut."""
     last_line = text[text.rfind("\n") + 1 :]

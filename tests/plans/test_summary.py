@@ -79,3 +79,21 @@ def test_the_markdown_says_in_words_how_long_tasks_run():
 
     assert "changed 5 minutes ago" in page
     assert "- [~] build `tk_r` (started 2 hours ago)" in page
+
+
+def test_no_name_or_text_adds_a_heading():
+    hostile = "# x\n## Done\n\n- [x] all\u2028# y\r# z"
+    names = ("running", "failed", "ready", "blocked", "done")
+    tasks = {kind: [make_task(id="tk_1", name=hostile, error=hostile)] for kind in names}
+    workflow = make_workflow(name=hostile, plan_summary=hostile)
+    counts = Counter(dict.fromkeys(TaskStatus, 1))
+
+    page = render_markdown(
+        make_overview(workflow=workflow, holders={"tk_1": "ag_1"}, by_status=counts, ready_total=1, **tasks)
+    )
+
+    headings = [line for line in page.splitlines() if line.startswith("#")]
+    assert headings == [
+        "# # x ## Done - [x] all # y # z", "## Running", "## Failed", "## Next", "## Blocked", "## Done",
+    ]  # fmt: skip
+    assert sum(line.startswith("- [") for line in page.splitlines()) == len(names)

@@ -167,6 +167,14 @@ def test_the_source_names_the_template_and_the_values():
     )
 
 
+def test_names_in_the_source_add_no_headings():
+    made = build_template(make_outline("a"), name="release\n# Done")
+
+    text = rules.render_source(made, "Release\n\n# 2", {})
+
+    assert text == "# Release # 2\n\nFrom the template release # Done.\n"
+
+
 def test_a_source_that_is_too_large_is_refused():
     made = build_template(make_outline("a"), variables=(Variable("x"),))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepwork.foreign_text import to_one_line, to_paragraph
 from deepwork.plans.models import Task, TaskStatus, Workflow
 from deepwork.text_budget.text_shortening import shorten_text
 from deepwork.timestamps import format_age
@@ -63,9 +64,10 @@ def render_markdown(overview: WorkflowOverview) -> str:
     total = sum(overview.by_status.values())
     done = sum(count for status, count in overview.by_status.items() if status.is_done)
     status = f"Status: {workflow.status}, {done} of {total} tasks done ({workflow.id})"
-    lines = [f"# {workflow.name}", "", f"{status}, changed {format_age(workflow.updated_at, overview.now)}"]
+    lines = [f"# {to_one_line(workflow.name)}", ""]
+    lines.append(f"{status}, changed {format_age(workflow.updated_at, overview.now)}")
     if workflow.plan_summary:
-        lines += ["", shorten_text(workflow.plan_summary, _MAX_PLAN_TOKENS)]
+        lines += ["", to_paragraph(shorten_text(workflow.plan_summary, _MAX_PLAN_TOKENS))]
     for kind, tasks, count in _group_tasks(overview):
         if tasks:
             lines += ["", f"## {kind.capitalize()}", "", *_render_bullets(tasks, count, overview)]
@@ -105,4 +107,4 @@ def _summarize_task(task: Task, holders: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _shorten_line(text: str) -> str:
-    return " ".join(shorten_text(text, _MAX_LINE_TOKENS).split())
+    return to_one_line(shorten_text(text, _MAX_LINE_TOKENS))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from deepwork.errors import Code, InvalidInput
 from deepwork.files.problems import find_nearest, format_list, format_value
+from deepwork.foreign_text import to_one_line
 from deepwork.plans.models import Outline
 from deepwork.plans.rules import graph
 from deepwork.templates.models import Template, Variable
@@ -95,7 +96,7 @@ def render_source(template: Template, workflow_name: str, values: Mapping[str, s
     Agents that continue the work later read it as the original request.
     """
     about = {each.name: each.description for each in template.variables}
-    lines = [f"# {workflow_name}", "", f"From the template {template.name}."]
+    lines = [f"# {to_one_line(workflow_name)}", "", f"From the template {to_one_line(template.name)}."]
     lines += [template.description] if template.description else []
     lines += ["", *(_format_value(name, about[name], value) for name, value in values.items())]
     text = "\n".join(lines).rstrip() + "\n"

@@ -248,3 +248,18 @@ def test_a_damaged_file_does_not_hide_other_sessions_after_a_restart(root: Path,
         finish_step(restarted, "a.md")
 
     restarted.close()
+
+
+def test_a_linked_folder_of_sessions_is_refused_before_anything_is_written(tmp_path: Path):
+    """A link can come with a clone and lead to files of the user."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / ".deepwork").mkdir()
+    (tmp_path / ".deepwork" / "tmp").symlink_to(tmp_path / "outside")
+
+    with (
+        pytest.raises(StorageError, match="tmp is a link"),
+        SessionFiles(tmp_path / ".deepwork" / "tmp").lock_creation(),
+    ):
+        pass
+
+    assert list((tmp_path / "outside").iterdir()) == []

@@ -20,7 +20,7 @@ from deepwork.errors import Code, DeepworkError, NotFound, StateError, StorageEr
 from deepwork.files.atomic import write_atomically
 from deepwork.files.lock import FileLock
 from deepwork.files.os_errors import to_storage_error
-from deepwork.files.state import make_state_folder
+from deepwork.files.state import find_link_problem, make_state_folder
 from deepwork.jobs.sessions.state import (
     GateDecision,
     LastAnswer,
@@ -159,6 +159,8 @@ class SessionFiles:
     @contextmanager
     def _open_lock(self, name: str) -> Iterator[FileLock]:
         """Yield the lock of that name; its file is closed when the last user is done."""
+        if problem := find_link_problem(self.folder.parent) or find_link_problem(self.folder):
+            raise problem  # a link can come with a clone, and would lead to files of the user
         with self._changing:
             lock = self._locks.setdefault(name, FileLock(self.folder / f"session_{name}.lock"))
             self._users[name] += 1

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deepwork import create_server
 from setup.sandbox import Sandbox
 
 CONFIG = """\
@@ -135,3 +136,10 @@ def test_at_a_terminal_it_asks(tmp_path: Path, answer: bytes, code: int, said: b
     assert ran.returncode == code
     assert b"Do you trust them?" in ran.stderr
     assert said in ran.stdout + ran.stderr
+
+
+def test_an_embedded_server_logs_what_is_ignored(hostile: Sandbox, caplog: pytest.LogCaptureFixture):
+    server = create_server(hostile.project)
+
+    assert KEYS in caplog.text
+    assert server

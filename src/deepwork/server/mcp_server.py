@@ -10,6 +10,7 @@ from fastmcp import FastMCP
 from deepwork.config import load_settings
 from deepwork.observability.calls import set_stack_source
 from deepwork.server.application import Application
+from deepwork.server.launch import warn_of_settings
 from deepwork.server.mcp_service import McpService
 from deepwork.server.registration import register_service
 
@@ -40,7 +41,9 @@ def create_server(
         "quality_gate_max_attempts": _unless_default(quality_gate_max_attempts),
         "external_runner": external_runner,
     }
-    return build_server(Application(load_settings(project_root, flags | settings)))
+    loaded = load_settings(project_root, flags | settings)
+    warn_of_settings(loaded)
+    return build_server(Application(loaded))
 
 
 def _unless_default(value: int) -> int | None:

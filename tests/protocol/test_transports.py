@@ -16,6 +16,7 @@ from deepwork.protocol.handler import MessageHandler
 from deepwork.protocol.messages import Peer
 from deepwork.protocol.transports import stdio
 from deepwork.protocol.transports.http import StreamableHttp
+from deepwork.protocol.transports.sse import SseTransport
 from deepwork.protocol.transports.stdio import RequestReader, ResponseWriter, StdioSession
 from deepwork.protocol.transports.workers import LONG_WORKERS, Workers
 from protocol.fake_service import PATIENCE_SECONDS, FakeService
@@ -266,6 +267,90 @@ def test_at_the_limit_the_least_used_session_makes_room(
         assert statuses == [404, 200, 200]
 
     anyio.run(look)
+
+
+def test_an_owner_with_too_many_sessions_loses_its_own_least_used_one_and_nobody_elses(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("deepwork.protocol.transports.http.MAX_SESSIONS_OF_OWNER", 2)
+
+    async def look() -> None:
+        owner = "other"
+        app = StreamableHttp(MessageHandler(service), lambda _: owner)
+        other = await open_session(app)
+        owner = "greedy"
+        sessions = [await open_session(app) for _ in range(9)]
+
+        async def get_status(session: str) -> int:
+            exchange = await HttpExchange(app, request("p", "ping"), mcp_session_id=session).run()
+            status: int = exchange.sent[0]["status"]
+            return status
+
+        assert [await get_status(each) for each in sessions] == [404] * 7 + [200] * 2
+        owner = "other"
+        assert await get_status(other) == 200
+        assert len(app._sessions) == sum(app._counts.values()) == 3
+
+    anyio.run(look)
+
+
+def test_an_owner_whose_sessions_are_all_in_use_gets_an_error(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("deepwork.protocol.transports.http.MAX_SESSIONS_OF_OWNER", 1)
+
+    async def look() -> None:
+        app = StreamableHttp(MessageHandler(service), lambda _: "busy")
+        session = await open_session(app)
+        working = asyncio.create_task(HttpExchange(app, call("c", "slow"), mcp_session_id=session).run())
+        await anyio.to_thread.run_sync(service.is_running.wait, PATIENCE_SECONDS)
+
+        refused = await HttpExchange(app, request("i", "initialize", INITIALIZE)).run()
+
+        assert refused.sent[0]["status"] == 503
+        assert b"DELETE" in refused.sent[1]["body"]
+        await HttpExchange(
+            app, notify("x", "notifications/cancelled", {"requestId": "c"}), mcp_session_id=session
+        ).run()
+        await working
+
+    anyio.run(look)
+
+
+def test_over_sse_an_owner_can_open_only_so_many_streams(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("deepwork.protocol.transports.sse.MAX_SESSIONS_OF_OWNER", 1)
+
+    async def look() -> None:
+        owner, statuses = "greedy", []
+        app = SseTransport(MessageHandler(service), lambda _: owner)
+        opened = anyio.Event()
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status"))
+            if message.get("body"):
+                opened.set()
+
+        async def open_stream() -> None:
+            await app({"method": "GET", "path": "/sse", "headers": []}, wait_for_ever, send)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(open_stream)
+            await opened.wait()
+            await open_stream()
+            owner, opened = "other", anyio.Event()
+            group.start_soon(open_stream)
+            await opened.wait()
+            group.cancel_scope.cancel()
+
+        assert [each for each in statuses if each] == [200, 503, 200]
+
+    anyio.run(look)
+
+
+async def wait_for_ever() -> Any:
+    await anyio.sleep_forever()
 
 
 def test_requests_of_a_client_that_reads_no_answers_are_cancelled(service: FakeService):

@@ -21,6 +21,8 @@ PING_SECONDS = 15
 SEND_SECONDS = 10
 """A client that accepts nothing for so long is disconnected."""
 MAX_SESSIONS = 10_000
+MAX_SESSIONS_OF_OWNER = 256
+"""One token cannot take the memory of the server, nor the sessions of others."""
 MAX_QUEUED = 64 * 1024 * 1024
 """How many bytes may wait for a client that reads slowly."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -17,6 +17,7 @@ from deepwork.protocol.revisions import HANDSHAKE_REVISIONS, HTTP_STATUS, INTERN
 from deepwork.protocol.service import HttpCaller
 from deepwork.protocol.transports.asgi import (
     MAX_SESSIONS,
+    MAX_SESSIONS_OF_OWNER,
     EventStream,
     GetOwner,
     Receive,
@@ -35,6 +36,10 @@ from deepwork.protocol.transports.workers import Workers
 
 SESSION_HEADER = "mcp-session-id"
 IDLE_SECONDS = 30 * 60
+TOO_MANY_SESSIONS = (
+    f"Too many open sessions: one token may have {MAX_SESSIONS_OF_OWNER}, and all of them are in use. "
+    "End those that you do not need with DELETE."
+)
 _EVENTS, _JSON = "text/event-stream", "application/json"
 
 
@@ -73,6 +78,8 @@ class StreamableHttp:
         self._workers = Workers(handler)
         self._running: set[Request] = set()
         self._sessions: OrderedDict[str, HttpSession] = OrderedDict()
+        self._counts: Counter[Hashable] = Counter()
+        """How many sessions each owner has."""
         self.addresses = [("GET", path), ("POST", path), ("DELETE", path)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,7 +180,7 @@ class StreamableHttp:
         elif not is_opening:
             await refuse(http.send, 400, "Bad Request: Missing session ID")
         elif (opened := self._open_session(http.scope)) is None:
-            await refuse(http.send, 503, "Too many open sessions", code=INTERNAL_ERROR)
+            await refuse(http.send, 503, TOO_MANY_SESSIONS, code=INTERNAL_ERROR)
         else:
             await self._answer_in_session(http, message, opened)
             if not opened.peer.is_initialized:
@@ -273,10 +280,11 @@ class StreamableHttp:
         """Open a session; None if there are too many, and all are in use."""
         now, owner = asyncio.get_running_loop().time(), self._get_owner(scope)
         self._drop_idle(now - IDLE_SECONDS)
-        if len(self._sessions) >= MAX_SESSIONS and not self._drop_least_used(owner):
+        if not self._make_room(owner):
             return None
         session = HttpSession(owner, now)
         self._sessions[session.id] = session
+        self._counts[owner] += 1
         return session
 
     def _drop_idle(self, since: float) -> None:
@@ -285,16 +293,26 @@ class StreamableHttp:
         for session in [session for session in idle if not session.in_flight]:
             self._drop(session)
 
-    def _drop_least_used(self, owner: Hashable) -> bool:
-        """Drop the session that was unused for longest, one of this owner first; its client begins again."""
+    def _make_room(self, owner: Hashable) -> bool:
+        """Make room for one more session of this owner; False if all are in use.
+
+        The session that was unused for longest gives way, one of this owner first; its client begins again.
+        """
+        has_too_many = self._counts[owner] >= MAX_SESSIONS_OF_OWNER
+        if not has_too_many and len(self._sessions) < MAX_SESSIONS:
+            return True
         unused = [session for session in self._sessions.values() if not session.in_flight]
         own = [session for session in unused if session.owner == owner]
-        for session in (own or unused)[:1]:
+        candidates = own if has_too_many else own or unused
+        for session in candidates[:1]:
             self._drop(session)
-        return bool(unused)
+        return bool(candidates)
 
     def _drop(self, session: HttpSession) -> None:
-        self._sessions.pop(session.id, None)
+        if self._sessions.pop(session.id, None) is not None:
+            self._counts[session.owner] -= 1
+            if not self._counts[session.owner]:
+                del self._counts[session.owner]
         session.peer.cancel_all()
         session.end_stream()
 

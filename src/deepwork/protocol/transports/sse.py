@@ -13,6 +13,7 @@ from deepwork.protocol.messages import Peer, Request
 from deepwork.protocol.service import HttpCaller
 from deepwork.protocol.transports.asgi import (
     MAX_SESSIONS,
+    MAX_SESSIONS_OF_OWNER,
     EventStream,
     GetOwner,
     Receive,
@@ -79,8 +80,8 @@ class SseTransport:
         return self._workers.finish_within(seconds)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if len(self._sessions) >= MAX_SESSIONS:
-            await respond(send, 503, b"Too many open sessions", _TEXT)
+        if not self._has_room(self._get_owner(scope)):
+            await respond(send, 503, b"Too many open sessions: close those that you do not need", _TEXT)
             return
         stream, session_id = EventStream(receive, send), uuid4().hex
         peer = Peer(lambda line: stream.put(format_event(line)))
@@ -91,6 +92,11 @@ class SseTransport:
         finally:
             del self._sessions[session_id]
             peer.cancel_all()
+
+    def _has_room(self, owner: Hashable) -> bool:
+        """Whether this owner may open another stream; none gives way, because all of them are in use."""
+        own = sum(session.owner == owner for session in self._sessions.values())
+        return own < MAX_SESSIONS_OF_OWNER and len(self._sessions) < MAX_SESSIONS
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (body := await read_body(receive)) is None:

@@ -100,6 +100,11 @@ lock: $(READY) ## Pin the dependencies, with hashes and without index URLs.
 		--no-header --group dev --all-extras pyproject.toml -o requirements/dev.txt
 	echo uv | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header - -o requirements/uv.txt
+	@# What the container installs, in the versions that the tests use.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --extra postgres -c requirements/dev.txt pyproject.toml -o requirements/runtime.txt
+	echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate -c requirements/dev.txt - -o requirements/build.txt
 
 clean: ## Remove everything that these targets created.
 	rm -rf .venv build dist reports web/node_modules tests/conformance/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

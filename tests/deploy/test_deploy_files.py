@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import click
 import psycopg
 import pytest
+from packaging.requirements import Requirement
 
 from application import call_tool, make_app
 from deepwork.cli.main import COMMANDS, deepwork
@@ -233,7 +235,11 @@ def test_the_container_starts_the_installed_command_as_an_unprivileged_user():
     [command] = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
     [user] = re.findall(r"^USER (\d+)$", text, re.MULTILINE)
     [port] = re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE)
-    copied = [place for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for place in line.split()]
+    copied = [
+        place
+        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+        for place in line.split()
+    ]
 
     served = parse_serve_arguments(json.loads(command))
 
@@ -241,6 +247,50 @@ def test_the_container_starts_the_installed_command_as_an_unprivileged_user():
     assert int(user) > 0
     assert f"127.0.0.1:{port}/health" in text
     assert [place for place in copied if not (ROOT / place).exists()] == []
+
+
+def test_the_container_installs_nothing_that_is_not_pinned_by_a_hash():
+    text = (DEPLOY / "Containerfile").read_text()
+    installs = re.findall(r"pip (?:install|wheel) ([^&\n]*)", text)
+
+    assert len(installs) == 4
+    for options in installs:
+        assert "--require-hashes" in options or {"--no-deps", "--no-index"} <= set(options.split()), options
+
+
+@pytest.mark.parametrize("name", ["build", "runtime"])
+def test_what_the_container_installs_is_pinned_to_the_tested_versions(name: str):
+    tested = read_pins("dev")
+    pinned = read_pins(name)
+
+    assert pinned.keys() <= tested.keys()
+    for package, (version, hashes) in pinned.items():
+        assert (version, hashes) == tested[package], f"{package}: run `make lock`"
+        assert hashes, package
+    assert "://" not in (ROOT / "requirements" / f"{name}.txt").read_text()
+
+
+def test_the_container_installs_every_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["postgres"]]
+
+    assert {normalize(Requirement(each).name) for each in needed} <= read_pins("runtime").keys()
+    assert {normalize(each) for each in project["build-system"]["requires"]} <= read_pins("build").keys()
+
+
+def read_pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """The version and the hashes of each package in a file of requirements."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    pins = {}
+    for line in lines:
+        package, version = re.findall(r"^([\w.-]+)(?:\[[^\]]*\])?==(\S+)", line)[0]
+        pins[normalize(package)] = version, frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})", line))
+    return pins
+
+
+def normalize(package: str) -> str:
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def test_the_proxy_forwards_to_the_port_of_the_unit():

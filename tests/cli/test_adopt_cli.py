@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from access.other_users import create_repository, fill_store, use_home
+from access.other_users import create_repository, fill_store, run_git, use_home
 from cli.run import run_deepwork
 
 
@@ -105,3 +105,25 @@ def test_adopt_needs_a_store(tmp_path: Path):
     assert ran.code == 1
     assert "There is no store" in ran.err
     assert not (tmp_path / ".deepwork").exists()
+
+
+def test_doctor_names_secrets_that_others_know(tmp_path: Path):
+    project, home = create_repository(tmp_path / "project"), tmp_path / "home"
+    token = project / ".deepwork" / "token"
+    with use_home(home):
+        assert run_deepwork(project, "agents", "register", "Ada", "custom").code == 0
+        token.write_text("t" * 40)
+        token.chmod(0o644)
+        key = home / ".config" / "deepwork" / "store.key"
+        key.chmod(0o644)
+        problems = run_deepwork(project, "doctor", "--json").json["problems"]
+        assert any("store.key, is open to other users" in each and "chmod 600" in each for each in problems)
+        assert any("Other users can read .deepwork/token" in each for each in problems)
+
+        key.chmod(0o600)
+        run_git(project, "add", "-f", ".deepwork/token", ".deepwork/deepwork.db")
+        problems = run_deepwork(project, "doctor", "--json").json["problems"]
+
+    assert any("git tracks .deepwork/token" in each for each in problems)
+    assert any("git tracks .deepwork/deepwork.db" in each for each in problems)
+    assert not any("Other users" in each or "store.key" in each for each in problems)

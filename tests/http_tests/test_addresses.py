@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import socket
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from deepwork.errors import DefinitionError
+from deepwork.environment import find_secret_problem
+from deepwork.errors import DefinitionError, StorageError
 from deepwork.server.http import addresses
 from deepwork.server.http.limits import RateLimit
 from deepwork.server.http.owner_token import load_token
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -75,11 +81,41 @@ def test_a_generated_token_is_stored_readable_only_by_its_owner(tmp_path: Path):
     assert load_token("", file) == token
 
 
-def test_a_token_file_that_others_can_read_is_replaced(tmp_path: Path):
+def test_a_token_file_that_others_can_read_is_replaced_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     file = tmp_path / "token"
     token = load_token("", file)
     file.chmod(0o644)
 
+    assert load_token("", file) != token
+    assert "Other users can read" in caplog.text
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_token_file_of_another_user_is_replaced(tmp_path: Path):
+    file = tmp_path / "token"
+    token = load_token("", file)
+    os.chown(file, 12345, -1)
+
+    assert load_token("", file) != token
+
+
+def test_a_token_file_that_git_tracks_is_refused(tmp_path: Path):
+    """With a strict umask, git gives the file of a clone the same mode as we do."""
+    file = tmp_path / ".deepwork" / "token"
+    token = load_token("", file)
+    for words in (["init", "-q"], ["add", "-f", ".deepwork/token"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    with pytest.raises(StorageError, match=r"git tracks .deepwork/token") as refused:
+        load_token("", file)
+    assert "git rm --cached .deepwork/token" in refused.value.suggestion
+    assert load_token("t" * 40, file) == "t" * 40, "a configured token needs no file"
+
+    subprocess.run(["git", "rm", "-q", "-f", ".deepwork/token"], cwd=tmp_path, check=True)
     assert load_token("", file) != token
 
 
@@ -91,6 +127,31 @@ def test_a_token_file_that_is_a_link_is_replaced(tmp_path: Path):
 
     assert load_token("", file) != "x" * 40
     assert elsewhere.read_text() == "x" * 40
+
+
+def test_every_secret_that_a_page_or_file_shows_is_refused():
+    shown = [
+        (name, value)
+        for file in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").iterdir()]
+        for name, value in re.findall(r"(DEEPWORK_(?:TOKEN|STORE_KEY))=([^\s`'\"]+)", file.read_text())
+        if not value.startswith("$")
+    ]
+
+    assert {name for name, _ in shown} == {"DEEPWORK_TOKEN", "DEEPWORK_STORE_KEY"}
+    for name, value in shown:
+        problem = find_secret_problem(name, value, 8)
+        assert problem is not None, value
+        assert name in problem.message
+
+
+@pytest.mark.parametrize(
+    "token", ["replace-me-by-a-long-random-text", "CHANGE_ME_CHANGE_ME", "my-example-token-1"]
+)
+def test_an_example_is_refused_as_a_token(tmp_path: Path, token: str):
+    with pytest.raises(DefinitionError, match="DEEPWORK_TOKEN is an example") as refused:
+        load_token(token, tmp_path / "token")
+
+    assert "secrets.token_urlsafe" in refused.value.suggestion
 
 
 def test_a_short_token_is_refused(tmp_path: Path):

@@ -86,6 +86,23 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
         yield from open_engine(settings.database_location).find_problems()
     except DeepworkError as error:
         yield f"{error.message} {error.suggestion}"
+    yield from _find_secret_problems(settings)
+
+
+def _find_secret_problems(settings: Settings) -> Iterator[str]:
+    """Find secrets that others know or could replace: the key of the stores, and the owner's token."""
+    from deepwork.server.http.owner_token import find_token_file_problem, find_tracked_token_problem
+
+    if "://" not in settings.database_location:
+        from deepwork.database.user_key import find_key_problems
+
+        yield from (f"{error.message} {error.suggestion}" for error in find_key_problems())
+    if settings.token:
+        return
+    if tracked := find_tracked_token_problem(settings.token_file):
+        yield f"{tracked.message} {tracked.suggestion}"
+    elif unsafe := find_token_file_problem(settings.token_file):
+        yield f"{unsafe} The next server creates another token."
 
 
 def _find_trust_problems(settings: Settings) -> Iterator[str]:

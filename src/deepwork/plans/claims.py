@@ -15,7 +15,7 @@ from deepwork.agents.models import Agent, AgentStatus, Lease
 from deepwork.agents.presence import Presence
 from deepwork.agents.rules import require_own_kind
 from deepwork.agents.store import AgentStore
-from deepwork.call import is_person
+from deepwork.call import current_call, is_person, may_change_of_others
 from deepwork.database.transaction import Transaction
 from deepwork.errors import Code, NotAllowed
 from deepwork.plans.interfaces import WorkspaceProvider
@@ -213,6 +213,8 @@ class ClaimService:
             actor_id = actor.id if actor else None
             if holder not in (None, actor_id) and not is_by_person:
                 raise build_held_error(task, holder, actor_id)
+        elif own is None:
+            self._require_checkpoint_by_holder(task, actor, holder)
         if actor and own is not None and holder is None and not is_late:
             self._leases.forget_loss(task_id, actor.id)
         if lease and lease.who and holder is None and not is_checkpoint:
@@ -251,6 +253,14 @@ class ClaimService:
         agent = actor if actor and actor.id == holder else self._agents.get_for_update(holder)
         if agent.unregistered_at is None:
             self._update_agent_after_release(agent)
+
+    def _require_checkpoint_by_holder(self, task: Task, actor: Agent | None, holder: str | None) -> None:
+        """Raise if a token that is not the holder's adds a checkpoint to a held task."""
+        actor_id = actor.id if actor else None
+        if holder in (None, actor_id) or may_change_of_others(current_call()):
+            return
+        if self._agents.get(str(holder)).registered_by != self._tx.caller:
+            raise build_held_error(task, holder, actor_id)
 
     # The acting agent
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from deepwork.call import AlreadyAnswered, current_call
+from deepwork.call import AlreadyAnswered, current_call, may_change_of_others
 from deepwork.database.idempotency import build_key_reused_error
 from deepwork.database.transaction import Database
 from deepwork.errors import Code, DeepworkError, NotAllowed, NotFound, StateError
@@ -78,7 +78,7 @@ class StateManager:
         caller = current_call().caller
         if caller != ANONYMOUS and (stack := self._stacks.get(caller)):
             return stack[-1], False
-        active = self._list_active()
+        active = [session for session in self._list_active() if _may_change(session)]
         if caller == ANONYMOUS and len(active) == 1:
             # An anonymous caller has no stack, so the call can only refer to the single active session.
             return active[0].session_id, False
@@ -160,6 +160,7 @@ class StateManager:
         with self._files.lock(id):
             require_wanted()
             session = self.load(id)
+            _require_own(session)
             self._raise_if_answered(session)
             if session.is_active or not accepts_ended(session):
                 self._require_active(session)
@@ -351,6 +352,22 @@ def build_event_payload(session: Session) -> dict[str, Any]:
 
 def _format_abort_reason(session: Session) -> str:
     return f" ({session.abort_reason[:200]})" if session.abort_reason else ""
+
+
+def _may_change(session: Session) -> bool:
+    call = current_call()
+    return session.caller == call.caller or may_change_of_others(call)
+
+
+def _require_own(session: Session) -> None:
+    """Raise if another token works on the session: its id is no permission."""
+    if not _may_change(session):
+        raise NotAllowed(
+            f"Session {session.session_id} belongs to another caller.",
+            code=Code.UNAUTHORIZED,
+            suggestion="Use the token that started it, or one of scope admin; a person can decide about its "
+            "step or abort it.",
+        )
 
 
 def _build_no_session_error(active: Iterable[Session]) -> StateError:

@@ -59,7 +59,9 @@ def _render_amounts(parts: list[Part], batches: dict[str, list[Batch]]) -> str:
 def _render_amount(part: Part, batches: list[Batch]) -> str:
     good = _select_good(batches)
     done = sum_counts(good)
-    shown = [name for name in ("kills", "restarts", "rounds", "claims", "events", "calls") if done[name]]
+    shown = [
+        name for name in ("kills", "restarts", "rounds", "claims", "minutes", "events", "calls") if done[name]
+    ]
     amount = ", ".join(f"{done[name]:,} {name}" for name in shown)
     target = ", ".join(f"{count:,} {name}" for name, count in part.target.items())
     is_reached = all(done[name] >= count for name, count in part.target.items())
@@ -97,7 +99,7 @@ def _render_memory(batches: list[Batch]) -> str:
     measured = [batch["measured"] for batch in batches if batch.get("measured")]
     if not measured:
         return ""
-    head = "| | after a tenth of the events | at the end | most |\n|---|--:|--:|--:|\n"
+    head = "| | after a tenth of the time | at the end | most |\n|---|--:|--:|--:|\n"
     names = {"page_mb": "the page's heap", "server_mb": "the server's memory"}
     rows = [
         f"| {names[name]} | {each[name][0]:.0f} MB | {each[name][-1]:.0f} MB | {max(each[name]):.0f} MB |\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 TASKS = 10_000
-EVENTS, EVENTS_A_SECOND = 1_200, 100
+SECONDS, EVENTS_A_SECOND = 12, 100
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +105,9 @@ def test_the_graph_of_ten_thousand_tasks_is_folded_until_it_can_be_drawn(
 def test_a_busy_run_does_not_slow_down_the_page(browser: Browser, run: tuple[Dashboard, str]) -> None:
     dashboard, id = run
     with Visitor(browser, dashboard) as visitor:
-        stream = Stream(visitor, dashboard, EVENTS)
-        stream.send(id, EVENTS_A_SECOND)
-        print(f"\n{EVENTS} events: {stream.result.measured}, nodes {count_nodes(visitor)}")
+        stream = Stream(visitor, dashboard)
+        stream.send(id, EVENTS_A_SECOND, SECONDS)
+        print(f"\n{stream.result.counts}, {stream.result.measured}, nodes {count_nodes(visitor)}")
 
         assert stream.result.faults == []
-        assert stream.result.counts["events"] == EVENTS
+        assert len(stream.result.measured["page_mb"]) > 1

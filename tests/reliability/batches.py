@@ -75,7 +75,7 @@ def _kill_at_writes(scene: type[Scene]) -> Batch:
 def _soak(_: Resources, folder: Path, seed: int) -> Result:
     from reliability.soak import soak_page  # only this part needs a browser
 
-    return soak_page(folder, events=120_000)
+    return soak_page(folder, seconds=600)
 
 
 BATCHES: dict[str, Batch] = {

@@ -81,6 +81,9 @@ def run_batch(part: Part, resources: Resources) -> bool:
     except Exception as error:  # noqa: BLE001 - recorded, and shown with the folder
         traceback.print_exc()
         result = Result(faults=[f"{type(error).__name__}: {error}"[:2000]])
+    except BaseException:  # stopped: the batch counts for nothing
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     entry = {
         "part": part.name, **now, "seconds": round(time.monotonic() - began, 1), "database": part.database,
         "seed": seed, "counts": dict(sorted(result.counts.items())),

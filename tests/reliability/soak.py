@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 MOST_PAGE_MB = 150
 MOST_GROWTH_MB = 30
-"""From the sample after a tenth of the events, when caches are filled, to the last one."""
+"""From the sample after a tenth of the time, when caches are filled, to the last one."""
 MOST_NODES = 2000
 SAMPLES = 10
 
 
-def soak_page(folder: Path, *, events: int, rate: int = 200, tasks: int = 10_000) -> Result:
-    """Send events at this rate, and measure memory ten times."""
+def soak_page(folder: Path, *, seconds: int, rate: int = 200, tasks: int = 10_000) -> Result:
+    """Send events at this rate, or as fast as the machine can, and measure memory ten times."""
     project = folder / "project"
     project.mkdir()
     id = make_large_run(project, tasks)
@@ -38,39 +38,42 @@ def soak_page(folder: Path, *, events: int, rate: int = 200, tasks: int = 10_000
         open_browser() as browser,
         Visitor(browser, dashboard) as visitor,
     ):
-        stream = Stream(visitor, dashboard, events)
-        stream.send(id, rate)
+        stream = Stream(visitor, dashboard)
+        stream.send(id, rate, seconds)
+        stream.result.count(minutes=seconds // 60)
         return stream.result
 
 
 class Stream:
     """Sends the events, and records what page and server cost."""
 
-    def __init__(self, visitor: Visitor, dashboard: Dashboard, events: int) -> None:
-        self._visitor, self._dashboard, self._events = visitor, dashboard, events
+    def __init__(self, visitor: Visitor, dashboard: Dashboard) -> None:
+        self._visitor, self._dashboard = visitor, dashboard
         self._meter, self._server = Meter(visitor), psutil.Process(dashboard.pid)
         self.result = Result()
 
-    def send(self, run_id: str, rate: int) -> None:
+    def send(self, run_id: str, rate: int, seconds: float) -> None:
         """Send events about a running task of the run that the page shows."""
         task = self._open_page(run_id)
         app, clock = open_app(self._dashboard.project)
-        began = time.monotonic()
+        began, number, samples = time.monotonic(), 0, 0
         try:
-            for number in range(self._events):
+            while (passed := time.monotonic() - began) < seconds:
                 clock.now = int(time.time() * 1000)
-                call_tool(app, "log_milestone", task_id=task, message=f"step {number}", progress=number % 100)
-                if (number + 1) % (self._events // SAMPLES) == 0:
+                call_tool(
+                    app, "log_milestone", task_id=task, message=f"step {number}.", progress=number % 100
+                )
+                number += 1
+                if passed > seconds * (samples + 1) / SAMPLES:
+                    samples += 1
                     self._measure()
-                time.sleep(max(0.0, began + (number + 1) / rate - time.monotonic()))
+                time.sleep(max(0.0, began + number / rate - time.monotonic()))
         finally:
             app.close()
-        seconds = time.monotonic() - began
-        self.result.count(
-            events=self._events, calls=self._events, acknowledged=self._events, first_try=self._events
-        )
-        self.result.measured["events_per_second"] = [round(self._events / seconds, 1)]
-        self._wait_for_last(task)
+        self.result.count(events=number, calls=number, acknowledged=number, first_try=number)
+        self.result.measured["events_per_second"] = [round(number / seconds, 1)]
+        self._wait_for(task, f"step {number - 1}.")
+        self._measure()
         self._judge()
 
     def _open_page(self, run_id: str) -> str:
@@ -85,10 +88,9 @@ class Stream:
         measured.setdefault("page_mb", []).append(round(self._meter.heap(), 1))
         measured.setdefault("server_mb", []).append(round(self._server.memory_info().rss / 1e6, 1))
 
-    def _wait_for_last(self, task: str) -> None:
+    def _wait_for(self, task: str, last: str) -> None:
         """Wait until the page shows the last event: none before it may have stopped the stream."""
-        row = self._visitor.page.locator(f'.row[data-key="{task}"]', has_text=f"step {self._events - 1}")
-        row.wait_for()
+        self._visitor.page.locator(f'.row[data-key="{task}"]', has_text=last).wait_for()
 
     def _judge(self) -> None:
         measured, nodes = self.result.measured, count_nodes(self._visitor)

@@ -63,13 +63,17 @@ def _render_amount(part: Part, batches: list[Batch]) -> str:
         name for name in ("kills", "restarts", "rounds", "claims", "minutes", "events", "calls") if done[name]
     ]
     amount = ", ".join(f"{done[name]:,} {name}" for name in shown)
-    target = ", ".join(f"{count:,} {name}" for name, count in part.target.items())
+    target = ", ".join(_format_target(name, count) for name, count in part.target.items())
     is_reached = all(done[name] >= count for name, count in part.target.items())
     minutes = sum(batch["seconds"] for batch in good) / 60
     return (
         f"| `{part.name}`: {part.about} | {part.database} | {amount} | {target}"
         f"{'' if is_reached else ' (not reached)'} | {minutes:,.0f} min | {_list_commits(batches)} |\n"
     )
+
+
+def _format_target(name: str, count: int) -> str:
+    return "every write once" if name == "passes" else f"{count:,} {name}"
 
 
 def _render_losses(parts: list[Part], batches: dict[str, list[Batch]]) -> str:
@@ -84,7 +88,9 @@ def _render_losses(parts: list[Part], batches: dict[str, list[Batch]]) -> str:
 def _render_loss(part: Part, batches: list[Batch]) -> str:
     done = sum_counts(batches)
     losses = " | ".join(f"{done[name]:,}" for name in ("lost", "doubled", "damaged", "internal_errors"))
-    command = "make soak" if part.name == "soak" else f'make chaos ARGS="--only {part.name}"'
+    command = (
+        "make soak ARGS=--again" if part.name == "soak" else f'make chaos ARGS="--again --only {part.name}"'
+    )
     return f"| `{part.name}` | {losses} | {_format_share(done)} | `{command}` |\n"
 
 

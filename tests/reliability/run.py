@@ -42,8 +42,9 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped."))
     end = time.monotonic() + 60 * options.minutes
+    since = describe_now()["date"] if options.again else ""
     with Resources() as resources:
-        is_good = all(run_part(part, resources, end) for part in parts)
+        is_good = all(run_part(part, resources, end, since) for part in parts)
     shutil.rmtree(_OWN_FOLDER, ignore_errors=True)
     sys.exit(not is_good)
 
@@ -56,18 +57,19 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=60, help="start no batch after this time (default: 60)"
     )
+    parser.add_argument("--again", action="store_true", help="count only the batches of this run")
     parser.add_argument("--list", action="store_true", help="only show how much of each part is recorded")
     options = parser.parse_args()
     options.only = options.only or ["*"]
     return options
 
 
-def run_part(part: Part, resources: Resources, end: float) -> bool:
+def run_part(part: Part, resources: Resources, end: float, since: str) -> bool:
     """Run batches until the target is reached or the time is up; return False at the first fault."""
-    while not is_complete(part) and time.monotonic() < end:
+    while not is_complete(part, since) and time.monotonic() < end:
         if not run_batch(part, resources):
             return False
-    print(format_progress(part), flush=True)
+    print(format_progress(part, since), flush=True)
     return True
 
 
@@ -99,21 +101,21 @@ def run_batch(part: Part, resources: Resources) -> bool:
     return True
 
 
-def is_complete(part: Part) -> bool:
-    done = count_done(part)
+def is_complete(part: Part, since: str = "") -> bool:
+    done = count_done(part, since)
     return all(done[name] >= target for name, target in part.target.items())
 
 
-def count_done(part: Part) -> dict[str, int]:
-    """Count what good batches of this version did."""
+def count_done(part: Part, since: str) -> dict[str, int]:
+    """Count what good batches of this version did, from this time on."""
     batches = select_batches(load_record(), part.name, describe_now()["version"])
-    return sum_counts(batch for batch in batches if not batch.get("faults"))
+    return sum_counts(batch for batch in batches if not batch.get("faults") and batch["date"] >= since)
 
 
-def format_progress(part: Part) -> str:
-    done = count_done(part)
+def format_progress(part: Part, since: str = "") -> str:
+    done = count_done(part, since)
     counts = ", ".join(f"{done[name]:,} of {target:,} {name}" for name, target in part.target.items())
-    return f"{part.name}: {counts}" + ("" if is_complete(part) else " - not complete")
+    return f"{part.name}: {counts}" + ("" if is_complete(part, since) else " - not complete")
 
 
 if __name__ == "__main__":

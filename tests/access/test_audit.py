@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from access.make import (
 )
 from application import NOW, call_tool, list_event_types, make_app
 from deepwork.access import audit_chain
+from deepwork.access.anchors import create_anchor, find_anchor_problem, parse_anchor
 from deepwork.access.models import AuditEntry, ChainedEntry, ChainHead, ChainKey
+from deepwork.access.store import AuditStore
 from deepwork.agents.tools import AgentTools
 from deepwork.call import Call
 from deepwork.errors import DeepworkError, NotFound, StorageError
@@ -439,3 +442,96 @@ def test_verify_gives_a_verdict_for_any_tampering(tmp_path: Path, tampering: str
     verdict = json.loads(done.stdout)
     assert (done.returncode, verdict["intact"]) == (1, False)
     assert verdict["problem"]
+
+
+# Anchors
+
+
+KEY = ChainKey(lambda text: audit_chain.hash_text(f"secret:{text}"), store_id="5a")
+
+
+def test_an_anchor_can_be_read_again():
+    anchor = parse_anchor(create_anchor(ChainHead(3, "ab"), KEY))
+
+    assert anchor is not None
+    assert (anchor.store_id, anchor.head) == ("5a", ChainHead(3, "ab"))
+    assert find_anchor_problem(anchor, 3, "ab", KEY) is None
+    assert find_anchor_problem(anchor, 9, "ab", KEY) is None
+
+
+@pytest.mark.parametrize("text", ["", "dwa1.5a.3.ab", "dw_k1_x", "dwa1.5a.-3.ab." + "0" * 64])
+def test_what_is_not_an_anchor_is_not_read_as_one(text: str):
+    assert parse_anchor(text) is None
+
+
+def test_an_anchor_shows_what_was_removed_rewritten_or_forged():
+    anchor = parse_anchor(create_anchor(ChainHead(3, "ab"), KEY))
+    assert anchor is not None
+    forged = replace(anchor, head=ChainHead(2, "aa"))
+    other = replace(KEY, store_id="5b")
+
+    assert "cut off" in str(find_anchor_problem(anchor, 2, None, KEY))
+    assert "rewritten" in str(find_anchor_problem(anchor, 3, "ac", KEY))
+    assert "changed" in str(find_anchor_problem(forged, 3, "aa", KEY))
+    assert "another store" in str(find_anchor_problem(anchor, 3, "ab", other))
+
+
+def test_a_cut_tail_with_a_head_set_back_is_found_by_the_anchor_alone(app: Application):
+    for _ in range(4):
+        register(app)
+    with app.database.reading() as tx:
+        anchor = parse_anchor(create_anchor(AuditStore(tx).get_head(), AuditStore(tx).get_key()))
+    run_sql(app, "DELETE FROM audit WHERE seq > 2")
+    run_sql(app, "UPDATE audit_head SET seq = 2, chain = (SELECT chain FROM audit WHERE seq = 2)")
+
+    assert anchor is not None
+    assert verify_audit(app).problem is None, "the chain alone cannot show it"
+    with app.database.reading() as tx:
+        store = AuditStore(tx)
+        assert "cut off" in str(find_anchor_problem(anchor, store.get_head().seq, None, store.get_key()))
+    for _ in range(2):
+        register(app, caller="another")
+    with app.database.reading() as tx:
+        store = AuditStore(tx)
+        chain = store.find_chain(4)
+        assert "rewritten" in str(find_anchor_problem(anchor, store.get_head().seq, chain, store.get_key()))
+
+
+def test_a_rewritten_log_needs_the_key(app: Application):
+    """Whoever can write the store, but does not know the key, cannot chain entries of their own."""
+    for _ in range(3):
+        register(app)
+    with app.database.reading() as tx:
+        links = list(AuditStore(tx).iterate_chain())
+    forged = build_chain(*(replace(link.entry, caller="nobody") for link in links))
+    for link in forged:
+        run_sql(
+            app,
+            "UPDATE audit SET caller = 'nobody', chain = :chain WHERE seq = :seq",
+            chain=link.chain,
+            seq=link.seq,
+        )
+    run_sql(app, "UPDATE audit_head SET chain = :chain", chain=forged[-1].chain)
+
+    assert verify_audit(app).bad_row == 1
+
+
+def test_the_command_prints_an_anchor_and_verifies_with_it(tmp_path: Path):
+    deepwork = [sys.executable, "-P", "-m", "deepwork"]
+    app = make_app(tmp_path, "")
+    register(app)
+    register(app)
+
+    made = subprocess.run(
+        [*deepwork, "audit", "anchor"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    verify = [*deepwork, "audit", "verify", "--json", "--expect", made.stdout.strip()]
+    done = subprocess.run(verify, cwd=tmp_path, capture_output=True, check=True)
+    run_sql(app, "DELETE FROM audit WHERE seq = 2")
+    run_sql(app, "UPDATE audit_head SET seq = 1, chain = (SELECT chain FROM audit WHERE seq = 1)")
+    app.close()
+    cut = subprocess.run(verify, cwd=tmp_path, capture_output=True, check=False)
+
+    assert json.loads(done.stdout)["anchored_rows"] == 2
+    assert (cut.returncode, json.loads(cut.stdout)["intact"]) == (1, False)
+    assert "cut off" in json.loads(cut.stdout)["problem"]

@@ -31,6 +31,8 @@ class ChainVerdict:
     problem: str | None = None
     unkeyed_rows: int | None = None
     """How many rows at the beginning are chained without a key: anybody could have written those."""
+    anchored_rows: int | None = None
+    """How many rows the log had when the anchor was made with which it was compared."""
 
 
 def serialize_entry(entry: AuditEntry) -> str:

@@ -62,6 +62,7 @@ class ChainKey:
 
     digest: Callable[[str], str] = field(repr=False)
     keyed_from: int = 1
+    store_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,16 @@ class AuditStore:
     def get_key(self) -> ChainKey:
         """Return the key of the chain."""
         key = self._tx.read_store_key()
-        return ChainKey(key.compute_digest, key.keyed_from)
+        return ChainKey(key.compute_digest, key.keyed_from, key.store_id)
 
     def get_head(self) -> ChainHead:
         """Return the stored end of the chain."""
         return _parse_head(self._tx.fetch_one("SELECT seq, chain FROM audit_head") or {})
+
+    def find_chain(self, seq: int) -> str | None:
+        """Return the hash of the entry with this number."""
+        found = self._tx.fetch_value("SELECT chain FROM audit WHERE seq = :seq", seq=seq)
+        return None if found is None else str(found)
 
     def list_newest(
         self, *, account: str | None, tool: str | None, since: int | None, limit: int

@@ -1,4 +1,4 @@
-"""`deepwork audit`: list the audit log, and verify its hash chain."""
+"""`deepwork audit`: list the audit log, verify its hash chain, and print anchors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
+from deepwork.access.anchors import Anchor, create_anchor, find_anchor_problem, parse_anchor
 from deepwork.access.audit_chain import ChainVerdict, verify_chain
 from deepwork.access.models import ChainedEntry
 from deepwork.access.store import AuditStore
@@ -91,8 +92,45 @@ def audit(
 @audit.command()
 @json_option
 @place_options
-def verify(as_json: bool, **place: Any) -> None:
-    """Verify the hash chain from the first entry to the last; exit code 1 if it is broken."""
+def anchor(as_json: bool, **place: Any) -> None:
+    """Print an anchor: the end of the log now, signed. Keep it elsewhere, for `verify --expect`."""
+    with _open_store(place, as_json=as_json) as store:
+        head, key = store.get_head(), store.get_key()
+    text = create_anchor(head, key)
+    if as_json:
+        print_answer(
+            {"anchor": text, "store": key.store_id, "rows": head.seq, "chain": head.chain}, as_json=True
+        )
+        return
+    click.echo(text)
+    click.echo("Keep it where nobody who can write the store can change it.", err=True)
+
+
+class AnchorParam(click.ParamType[Anchor]):
+    """A click parameter for anchors."""
+
+    name = "anchor"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Anchor:
+        return parse_anchor(str(value)) or self.fail(
+            "This is not an anchor: pass what `deepwork audit anchor` printed.", param, ctx
+        )
+
+
+@audit.command()
+@click.option(
+    "--expect",
+    type=AnchorParam(),
+    metavar="ANCHOR",
+    help="Also fail if the log was cut off since this anchor.",
+)
+@json_option
+@place_options
+def verify(expect: Anchor | None, as_json: bool, **place: Any) -> None:
+    """Verify the hash chain from the first entry to the last; exit code 1 if it is broken.
+
+    Entries that were removed at the end are found only with --expect and an anchor.
+    """
     try:
         with (
             _open_store(place, as_json=as_json) as store,
@@ -101,6 +139,10 @@ def verify(as_json: bool, **place: Any) -> None:
             head = store.get_head()
             links = _report_progress(store.iterate_chain(), head.seq, progress)
             verdict = verify_chain(links, head, store.get_key())
+            if expect and verdict.problem is None:
+                chain = store.find_chain(expect.head.seq)
+                problem = find_anchor_problem(expect, verdict.rows, chain, store.get_key())
+                verdict = replace(verdict, problem=problem, anchored_rows=expect.head.seq)
     except StorageError as error:
         if error.recoverable:  # the database cannot be reached now, which is no statement about the chain
             raise

@@ -19,6 +19,7 @@ from cli.command_tree import is_runnable, walk_commands
 from cli.run import run_in_terminal
 from deepwork.cli import main as cli
 from deepwork.cli.framework.documents import DocumentParam
+from deepwork.cli.framework.identifiers import list_identifiers
 from deepwork.cli.framework.parameter_kinds import find_kind
 from deepwork.cli.framework.progress import ProgressBar
 from deepwork.cli.framework.protected_output import ProtectedStream, protect_output
@@ -50,7 +51,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
         app, "template_create", name=PAYLOAD, description=PAYLOAD, from_workflow_id=get(project, "plans")
     )
     note = {"task_id": get(project, "tracked_tasks")}
-    decided = {"question": PAYLOAD, "chosen": PAYLOAD, "reasoning": PAYLOAD, "options_considered": [PAYLOAD]}
+    decided: dict[str, Any] = {
+        "question": PAYLOAD,
+        "chosen": PAYLOAD,
+        "reasoning": PAYLOAD,
+        "options_considered": [PAYLOAD],
+    }
     call_tool(app, "log_decision", category="architecture", **note, **decided)
     call_tool(app, "log_issue", type="other", description=PAYLOAD, resolution=PAYLOAD, **note)
     call_tool(app, "log_milestone", message=PAYLOAD, metadata={PAYLOAD: PAYLOAD}, **note)
@@ -175,6 +181,17 @@ def test_a_config_file_with_control_characters_is_reported_without_them(
         text = shell.run(*words)
         assert not find_controls(text)
         assert MARK in text or words == ["plans", "list"]
+
+
+def test_completion_offers_no_control_character(store: tuple[Path, dict[str, str]]):
+    offered = [
+        item
+        for kind in {*store[1], "workspace"}
+        for item in list_identifiers(kind, "", project=str(store[0]), database=None, is_global=False)
+    ]
+
+    assert any(MARK in about for _, about in offered)
+    assert not find_controls("".join(value + about for value, about in offered))
 
 
 def test_json_keeps_its_values():

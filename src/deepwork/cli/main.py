@@ -107,11 +107,11 @@ def deepwork(context: click.Context) -> None:
 
 def main() -> None:
     """Run the command. Errors are printed as a message and a suggestion, never as a traceback."""
-    with protect_output():
-        if "_DEEPWORK_COMPLETE" in os.environ:
-            from deepwork.cli.shell_completion import complete
+    if "_DEEPWORK_COMPLETE" in os.environ:
+        from deepwork.cli.shell_completion import complete
 
-            complete()
+        complete()
+    with protect_output():
         sys.exit(_run())
 
 

@@ -87,7 +87,7 @@ def session(app: Application, tmp_path: Path) -> str:
 
 
 def finish_with_override(app: Application, token: str, session: str | None, **more: Any) -> Any:
-    given = {"outputs": {"one.md": "one.md"}, "quality_review_override_reason": "I say so."}
+    given: dict[str, Any] = {"outputs": {"one.md": "one.md"}, "quality_review_override_reason": "I say so."}
     given |= {"session_id": session} if session else {}
     return call_tool_as(app, token, "finished_step", **given, **more)
 

@@ -39,8 +39,8 @@ def claim_all(location: str, workflow_ids: list[str], ledger: str, seed: int, le
 def hold_and_finish(location: str, task_id: str, lease_seconds: int) -> dict[str, Any]:
     """Claim a task, wait (the test stops this process meanwhile), and complete it afterwards."""
     app = make_app(Path.cwd(), location, lease_seconds=lease_seconds)
-    agent_id = call_tool(app, "agent_register", name="sleeper", runtime="custom")["id"]
-    claim = call_tool(app, "task_claim", task_id=task_id, agent_id=agent_id)
+    agent_id = _persist(app, "agent_register", f"{task_id}-a", name="sleeper", runtime="custom")["id"]
+    claim = _persist(app, "task_claim", f"{task_id}-c", task_id=task_id, agent_id=agent_id)
     Path(f"{task_id}.claimed").write_text(agent_id)
     while not Path(f"{task_id}.wake").exists():
         time.sleep(0.01)
@@ -54,6 +54,16 @@ def hold_and_finish(location: str, task_id: str, lease_seconds: int) -> dict[str
     finally:
         app.close()
     return {"code": "NONE"}
+
+
+def _persist(app: Application, tool: str, key: str, **arguments: Any) -> Any:
+    """Call a tool with a key, and again while the store is busy: on a loaded machine a lock can take minutes."""
+    while True:
+        try:
+            return call_tool(app, tool, key, **arguments)
+        except DeepworkError as error:
+            if error.code != "STORAGE_ERROR" or not error.recoverable:
+                raise
 
 
 def _list_claimable(app: Application, workflow_id: str) -> list[dict[str, Any]] | None:

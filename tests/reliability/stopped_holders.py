@@ -15,6 +15,7 @@ from reliability.result import Result
 
 A_DAY = 86_400
 SHORTEST_LEASE = 1
+PATIENCE = 600
 
 
 def stop_holders(folder: Path, crew: list[Worker], location: str, rounds: int) -> Result:
@@ -64,7 +65,7 @@ def claim_while_stopped(
 
 
 def wait_for(file: Path) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while not file.exists():
         assert time.monotonic() < end, f"{file.name} did not appear"
         time.sleep(0.01)

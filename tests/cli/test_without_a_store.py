@@ -85,6 +85,29 @@ def test_a_command_that_changes_what_is_stored_creates_no_store(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sessions abort abcd1234 --explanation x",
+        "sessions abort-workflow x",
+        "sessions pass abcd1234",
+        "sessions send-back abcd1234 x",
+        "sessions grant-round abcd1234",
+        "sessions finish a=b",
+        "sessions back-to a",
+    ],
+)
+def test_a_command_about_a_session_creates_no_store(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["deepwork", *words.split(), "--path", str(tmp_path)])
+
+    code = main._run()
+
+    assert (code, "Error: " in capsys.readouterr().err) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("words", ["doctor", "db info", "review", "jobs list", "templates list"])
 def test_a_command_that_needs_no_store_creates_none(words: str, tmp_path: Path):
     CliRunner().invoke(main.deepwork, [*words.split(), "--path", str(tmp_path)])

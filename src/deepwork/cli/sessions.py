@@ -190,7 +190,7 @@ def _render_decision(answer: dict[str, Any]) -> str:
 
 
 def _open_application(place: dict[str, Any]) -> AbstractContextManager[Application]:
-    return open_application(place.pop("path"), place)
+    return open_application(place.pop("path"), place, needs_session=True)
 
 
 def _open_to_read(place: dict[str, Any], *, as_json: bool) -> AbstractContextManager[Application]:

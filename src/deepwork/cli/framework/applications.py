@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepwork.cli.framework.foreign_stores import ViewedStore, view_store
 from deepwork.cli.framework.options import load_command_settings
-from deepwork.config import Settings
+from deepwork.config import TMP_FOLDER, Settings
 
 if TYPE_CHECKING:
     from deepwork.server.application import Application
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_application(
-    path: str, place: dict[str, Any], *, reads: bool = False, quiet: bool = False
+    path: str, place: dict[str, Any], *, reads: bool = False, needs_session: bool = False, quiet: bool = False
 ) -> Iterator[Application]:
     """Open the application of a project, and close it after the block.
 
     `reads`: the command only reads, or changes what is stored already, so without a store it gets an empty,
-    temporary one, and a notice is printed unless `quiet`. A store in
-    this folder would also become that of the folders below. Of a store that is not this user's it gets a
-    copy, in which nothing can be changed.
+    temporary one, and a notice is printed unless `quiet`. A store in this folder would also become that of
+    the folders below. Of a store that is not this user's it gets a copy, in which nothing can be changed.
+    `needs_session`: the command changes a job session, which is a file, so it creates a store for its
+    events only if there is one.
     """
     from deepwork.server.application import Application
 
     settings = load_command_settings(path, **place)
+    reads = reads or (needs_session and not _has_sessions(settings))
     with _choose_store(settings, quiet=quiet) if reads else _keep(settings) as chosen:
         app = Application(chosen.settings)
         if chosen.refusal is not None:
@@ -47,6 +49,10 @@ def is_store_missing(settings: Settings) -> bool:
         return False
     file = Path(location)
     return not file.exists() or (file.is_file() and not file.stat().st_size)
+
+
+def _has_sessions(settings: Settings) -> bool:
+    return any((settings.project_root / TMP_FOLDER).glob("session_????????.json"))
 
 
 def describe_missing_store(settings: Settings) -> str:

@@ -157,6 +157,8 @@ class StateManager:
         call = current_call()
         repeated = self._files.find_by_key(call.tool, call.key) if call.key and not session_id else None
         id, is_orphan = self._resolve(session_id or repeated, takes_over=adopts)
+        if not self._files.exists(id):
+            self.load(id)  # raises: an unknown id gets no lock file
         with self._files.lock(id):
             require_wanted()
             session = self.load(id)

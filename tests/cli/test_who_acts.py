@@ -78,6 +78,38 @@ def test_a_plan_paused_in_a_pipe_says_that_agents_were_not_notified(project: Pro
     assert project.list_notices() == ["paused"]
 
 
+def test_changes_of_a_plan_at_a_terminal_are_the_persons(project: Project):
+    new = project.folder / "new.yml"
+    new.write_text("- {name: Ship, description: ''}\n")
+    changes = {
+        "parallelism": ("set-parallelism", project.plan, "4"),
+        "replanned": ("replan", project.plan, "No PKCE", str(new)),
+    }
+
+    for what, words in changes.items():
+        assert project.type("plans", *words).code == 0
+        change = project.get_last_change()
+        assert (change["what"], change["by_whom"]) == (what, PERSON)
+
+    assert project.list_notices() == ["replanned", "replanned"]
+
+
+def test_a_task_removed_in_a_pipe_is_the_persons_if_asked_for(project: Project):
+    added = [
+        call_tool(
+            project.app, "workflow_add_task", workflow_id=project.plan, task={"name": n, "description": ""}
+        )
+        for n in ("One", "Two")
+    ]
+    one, two = (each["task_id"] for each in added)
+
+    assert project.run("plans", "remove-task", project.plan, one).err == UNNOTIFIED
+    assert project.list_notices() == []
+    assert project.run("plans", "remove-task", project.plan, two, "--as-person").err == ""
+    assert project.list_notices() == ["replanned"]
+    assert project.get_last_change()["by_whom"] == PERSON
+
+
 def test_a_claim_released_at_a_terminal_is_released_by_the_person(project: Project):
     assert project.type("tasks", "release", project.task).code == 0
 

@@ -69,6 +69,33 @@ def test_the_holder_is_notified_when_a_person_ends_the_plan(
     assert notice["text"] == 'Plan "Login" was abandoned: No budget. Stop work on its tasks.'
 
 
+def test_holders_are_notified_of_each_change_of_their_plan(app: Application, ada: str, held: tuple[str, str]):
+    bystander = register_agent(app, "Bob")
+    extra = act(app, "workflow_add_task", workflow_id=held[0], task={"name": "extra", "description": ""})
+    act(app, "workflow_remove_task", workflow_id=held[0], task_id=extra["task_id"])
+    act(app, "workflow_set_parallelism", id=held[0], max_parallel_tasks=4)
+    tasks = [{"name": "ship", "description": ""}]
+    act(app, "workflow_replan", workflow_id=held[0], reason="No PKCE.", tasks=tasks)
+
+    notices = beat(app, ada)
+
+    assert [(each["type"], each["by"]) for each in notices] == [("replanned", ANNA)] * 3
+    assert [
+        each["text"].removesuffix(" Your task stays; workflow_get shows the plan.") for each in notices
+    ] == [
+        "Plan \"Login\" was changed: task 'extra' was removed.",
+        'Plan "Login" was changed: 4 in parallel, files warn.',
+        'Plan "Login" was changed: 1 tasks replaced by 1: No PKCE.',
+    ]
+    assert beat(app, bystander) == []
+
+
+def test_what_an_agent_changes_in_a_plan_is_no_notice(app: Application, ada: str, held: tuple[str, str]):
+    call_tool(app, "workflow_set_parallelism", id=held[0], max_parallel_tasks=4)
+
+    assert beat(app, ada) == []
+
+
 def test_the_former_holder_is_notified_of_a_release(app: Application, ada: str, held: tuple[str, str]):
     act(app, "task_release", task_id=held[1], agent_id=ada, reason="Bob is faster")
 

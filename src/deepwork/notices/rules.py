@@ -45,6 +45,11 @@ def build_plan_text(plan: str, status: str, reason: str | None) -> str:
     return f"Plan {quote_line(plan)} was {status}{_give(reason)} Stop work on its tasks."
 
 
+def build_plan_change_text(plan: str, change: str) -> str:
+    """Describe a change of a plan to an agent whose task stays as it is."""
+    return f"Plan {quote_line(plan)} was changed{_give(change)} Your task stays; workflow_get shows the plan."
+
+
 def build_release_text(task: str, reason: str | None) -> str:
     """Describe that an agent no longer holds a task."""
     return (

@@ -6,6 +6,7 @@ from deepwork.agents.presence import Presence
 from deepwork.database.transaction import Transaction
 from deepwork.notices.models import Notice, NoticeType
 from deepwork.notices.rules import (
+    build_plan_change_text,
     build_plan_text,
     build_release_text,
     build_replan_text,
@@ -46,6 +47,16 @@ def notify_of_plan_status(tx: Transaction, workflow: Workflow, reason: str | Non
     text = build_plan_text(workflow.name, workflow.status, reason)
     for agent_id, task_id in held.items():
         notices.notify_agents([agent_id], kind, text, workflow_id=workflow.id, task_id=task_id)
+
+
+def notify_of_plan_change(tx: Transaction, workflow: Workflow, change: str) -> None:
+    """Notify the agents that hold tasks of the workflow that other tasks or its limits changed, each once."""
+    notices = NoticeService(tx)
+    if notices.is_needed:
+        active = QueueStore(tx).list_active(workflow.id)
+        holders = [task.claimed_by for task in active if task.claimed_by]
+        text = build_plan_change_text(workflow.name, change)
+        notices.notify_agents(holders, NoticeType.REPLANNED, text, workflow_id=workflow.id)
 
 
 def notify_of_release(tx: Transaction, task: Task, holder: str, reason: str | None) -> None:

@@ -17,7 +17,7 @@ from deepwork.plans import summary as summaries
 from deepwork.plans.claims import ClaimService
 from deepwork.plans.interfaces import RepositoryRegistry
 from deepwork.plans.models import FileConflicts, PlanStatus, SourceType, Task, TaskStatus, Workflow
-from deepwork.plans.notices import notify_of_plan_status
+from deepwork.plans.notices import notify_of_plan_change, notify_of_plan_status
 from deepwork.plans.planning import Planner
 from deepwork.plans.queue_responses import NextTasks, ProgressView
 from deepwork.plans.recorder import PlanRecorder
@@ -212,6 +212,7 @@ class PlanTools:
             if task.workflow_id != workflow_id:
                 raise NotFound("task", task_id, suggestion=f"It belongs to workflow {task.workflow_id}.")
             rewired = Planner(tx).remove_task(workflow, task)
+            notify_of_plan_change(tx, workflow, f"task {task.name!r} was removed")
             return TaskRemoved(rewired=[node.id for node in rewired[:100]])
 
     @tool("work", destructive=True)
@@ -224,6 +225,7 @@ class PlanTools:
             ClaimService(tx, self._presence).reclaim_expired(workflow)
             outlines = [task.to_outline() for task in tasks]
             made, removed, kept = Planner(tx).replan(workflow, reason, outlines, summary)
+            notify_of_plan_change(tx, workflow, f"{len(removed)} tasks replaced by {len(made)}: {reason}")
             return Replanned(tasks_created=len(made), tasks_removed=len(removed), tasks_kept=kept)
 
     @tool(
@@ -278,6 +280,7 @@ class PlanTools:
                 recorder.save_workflow(workflow, changed)
                 before, after = _format_parallelism(workflow), _format_parallelism(changed)
                 recorder.record_history(id, None, "parallelism", before=before, after=after)
+                notify_of_plan_change(tx, workflow, after)
             return Done()
 
     @tool("read", waits_with="wait_seconds")

@@ -17,7 +17,7 @@ from deepwork.cli.framework.id_resolution import resolve_arguments
 from deepwork.cli.framework.options import json_option, key_option, person_option, place_options
 from deepwork.cli.framework.output import print_answer
 from deepwork.cli.framework.parameter_kinds import find_kind, is_stored
-from deepwork.cli.framework.who_acts import is_persons_command, is_typed, print_unnotified
+from deepwork.cli.framework.who_acts import is_for_people, is_persons_command, is_typed, print_unnotified
 
 if TYPE_CHECKING:
     from deepwork.server.application import Application
@@ -150,7 +150,8 @@ def build_command(
         arguments = preset_arguments | _build_arguments(given)
         place = {"database": database, "global_store": global_store}
         quiet = as_json or spec.toolset in _READ_FROM_FILES
-        with open_application(project, place, reads=_needs_no_new_store(spec, group), quiet=quiet) as app:
+        stores = {"reads": _needs_no_new_store(spec, group), "needs_session": _needs_session(spec)}
+        with open_application(project, place, **stores, quiet=quiet) as app:
             known = resolve_arguments(app.database, group, overrides.prepare(arguments, as_json))
             bound = overrides.extend(app, app.build_toolset(spec.toolset)[spec.name], known)
             is_by_person = as_person or overrides.is_by_person
@@ -167,7 +168,7 @@ def build_command(
 
     help_text = preset.help if preset else _build_help(spec, overrides)
     run = run if spec.read_only else key_option(run)
-    can_choose = acts_as in optional - left_out or spec.declaration.for_people
+    can_choose = acts_as in optional - left_out or is_for_people(spec)
     if can_choose and not overrides.is_by_person and not (preset and preset.as_person):
         run = person_option(run)
     made = click.command(name, cls=ToolCommand, help="\n\n".join(filter(None, [help_text, overrides.note])))(
@@ -213,6 +214,10 @@ def _needs_no_new_store(spec: ToolSpec, group: str) -> bool:
     required = spec.input_schema.get("required", [])
     is_about_stored = any(is_stored(find_kind(group, field)) for field in required)
     return spec.read_only or (is_about_stored and spec.toolset != "jobs")
+
+
+def _needs_session(spec: ToolSpec) -> bool:
+    return spec.toolset == "jobs" and spec.name != "start_workflow"
 
 
 def _build_arguments(given: Mapping[str, Any]) -> dict[str, Any]:

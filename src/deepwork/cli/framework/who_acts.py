@@ -11,7 +11,15 @@ if TYPE_CHECKING:
 
 _REPORTING_TOOLS = ("log_milestone", "message_send")
 """For people too, but mostly what an agent writes about its own work, and in its own name."""
-_NOTIFYING_TOOLS = ("workflow_update_status", "task_release", "abort_workflow", "abandon_task")
+_PLANNING_TOOLS = ("workflow_replan", "workflow_remove_task", "workflow_set_parallelism")
+"""What people do to plans at a shell; the dashboard does not offer it."""
+_NOTIFYING_TOOLS = (
+    "workflow_update_status",
+    "task_release",
+    "abort_workflow",
+    "abandon_task",
+    *_PLANNING_TOOLS,
+)
 """What agents get a notice of if a person does it, and what names no agent that did it."""
 
 
@@ -19,7 +27,12 @@ def is_persons_command(spec: ToolSpec, preset: Preset | None) -> bool:
     """Whether it is a person's command by nature, and so acts as the person if typed at a terminal."""
     if preset is not None and preset.reports_work:
         return False
-    return spec.declaration.for_people and spec.name not in _REPORTING_TOOLS
+    return is_for_people(spec) and spec.name not in _REPORTING_TOOLS
+
+
+def is_for_people(spec: ToolSpec) -> bool:
+    """Whether people use the command too, so that they can choose to act as themselves."""
+    return spec.declaration.for_people or spec.name in _PLANNING_TOOLS
 
 
 def is_typed() -> bool:

@@ -134,6 +134,16 @@ def test_the_refusal_names_who_released_the_task_and_why(world: World):
         plan.set_status("a", "completed", agent_id=agent)
 
 
+def test_the_refusal_says_that_the_agent_released_the_task_itself(world: World):
+    plan, agent = create_held_plan(world, "in_progress")
+    world.call("task_release", task_id=plan["a"], agent_id=agent, reason="No time")
+
+    with expect_error(
+        Code.NOT_ASSIGNED, r"^You released your claim on task 'a' \(No time\); the task is pending"
+    ):
+        plan.set_status("a", "completed", agent_id=agent)
+
+
 def test_the_refusal_says_that_the_plan_was_abandoned(world: World):
     plan, agent = create_held_plan(world, "in_progress")
     given = {"status": "abandoned", "reason": "No budget.", "caller": "human:ada"}

@@ -107,6 +107,20 @@ def test_a_small_budget_is_kept(app: Application):
     assert context["token_estimate"] <= 200
 
 
+def test_a_session_that_starts_again_knows_that_the_holder_before_released_it(
+    app: Application, tmp_path: Path
+):
+    plan = Plan(app, {"one": []})
+    plan.claim("one")
+    holder = plan.claims["one"]["agent_id"]
+    call_tool(app, "task_release", task_id=plan.ids["one"], agent_id=holder, reason="No time.", caller="one")
+    plan.claim("one")
+
+    said = render_session_start(app, plan.claims["one"]["agent_id"], tmp_path)
+
+    assert 'Before you, "one" released it: "No time.".' in said
+
+
 def test_a_session_that_starts_again_gets_its_place_and_the_reason(app: Application, tmp_path: Path):
     plan = Plan(app, {"one": []})
     plan.claim("one")
@@ -116,6 +130,6 @@ def test_a_session_that_starts_again_gets_its_place_and_the_reason(app: Applicat
 
     said = render_session_start(app, plan.claims["one"]["agent_id"], tmp_path)
 
-    place = f"in {claimed['workspace_path']} on branch {claimed['branch']}"
+    place = f'in "{claimed["workspace_path"]}" on branch "{claimed["branch"]}"'
     assert f"claim_epoch 2: continue it {place}" in said
-    assert "Before you, one reported that it failed: No compiler." in said
+    assert 'Before you, "one" reported that it failed: "No compiler.".' in said

@@ -216,11 +216,18 @@ def _render_last_claim(ended: dict[str, Any] | None) -> Iterator[str]:
         return
     who = ended.get("agent_name") or ended.get("agent_id") or "another agent"
     reason = f": {quote_line(ended['reason'])}" if ended.get("reason") else ""
-    how = {"expired": "went silent and lost it", "failed": "reported that it failed"}.get(
-        str(ended.get("ended")), "had it until it was released"
-    )
-    by = f" by {quote_line(ended['by'])}" if ended.get("ended") == "released" and ended.get("by") else ""
-    yield f"  Before you, {quote_line(who, 60)} {how}{by}{reason}."
+    yield f"  Before you, {quote_line(who, 60)} {_describe_end(ended)}{reason}."
+
+
+def _describe_end(ended: dict[str, Any]) -> str:
+    how, by = ended.get("ended"), ended.get("by")
+    if how == "expired":
+        return "went silent and lost it"
+    if how == "failed":
+        return "reported that it failed"
+    if by and by == ended.get("agent_id"):
+        return "released it"
+    return "had it until it was released" + (f" by {quote_line(by)}" if by else "")
 
 
 def _format_lost_claims(rows: Iterable[Row]) -> Iterator[str]:

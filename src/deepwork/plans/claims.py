@@ -207,7 +207,7 @@ class ClaimService:
                 raise (
                     build_stale_claim_error(task, holder)
                     if is_stale
-                    else self._find_released_error(workflow, task)
+                    else self._find_released_error(workflow, task, actor)
                 )
             is_by_person = agent_id is None and is_person(self._tx.caller)
             actor_id = actor.id if actor else None
@@ -374,12 +374,13 @@ class ClaimService:
         else:
             self._save_agent(agent, said=AgentStatus.ONLINE, current_task_id=None)
 
-    def _find_released_error(self, workflow: Workflow, task: Task) -> NotAllowed:
+    def _find_released_error(self, workflow: Workflow, task: Task, actor: Agent | None) -> NotAllowed:
         """Find out who ended the claim, and why."""
         if workflow.status.is_final:
             change = self._plans.find_last_change_to(workflow.id, workflow.status)
             return build_ended_plan_error(workflow, task, change)
-        return build_released_error(task, ClaimStore(self._tx).find_last_change(task.id))
+        change = ClaimStore(self._tx).find_last_change(task.id)
+        return build_released_error(task, change, actor.id if actor else None)
 
     def _lock_actor(self, task: Task, agent_id: str | None) -> Agent | None:
         """Return the agent that acts, locked together with the task's holder in order of id."""

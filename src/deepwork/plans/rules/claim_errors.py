@@ -27,11 +27,16 @@ def build_held_error(task: Task, holder: str | None, agent_id: str | None) -> No
     )
 
 
-def build_released_error(task: Task, change: Mapping[str, Any] | None) -> NotAllowed:
-    """Build the error for a claim that was taken away; `change` is the last entry of the task's history."""
-    by = "" if change is None or change["what"] == "claimed" else _describe_author(change)
+def build_released_error(task: Task, change: Mapping[str, Any] | None, agent_id: str | None) -> NotAllowed:
+    """Build the error for a claim that ended; `change` is the last entry of the task's history."""
+    ended = f"This claim on task {task.name!r} was released"
+    if change is not None and change["what"] != "claimed":
+        if agent_id is not None and change["by_whom"] == agent_id:
+            ended = f"You released your claim on task {task.name!r}{_describe_reason(change)}"
+        else:
+            ended += _describe_author(change)
     return NotAllowed(
-        f"This claim on task {task.name!r} was released{by}; the task is {task.status}, and nobody holds it.",
+        f"{ended}; the task is {task.status}, and nobody holds it.",
         code=Code.NOT_ASSIGNED,
         suggestion="Stop working on it, or claim it again with {tool:task_claim}; record what you did with "
         "{tool:checkpoint_add}.",
@@ -61,5 +66,9 @@ def build_stale_claim_error(task: Task, holder: str | None) -> Conflict:
 
 
 def _describe_author(change: Mapping[str, Any]) -> str:
+    return f" by {change['by_whom']}{_describe_reason(change)}"
+
+
+def _describe_reason(change: Mapping[str, Any]) -> str:
     reason = change["reason"]
-    return f" by {change['by_whom']}" + (f" ({reason})" if reason and reason != "released" else "")
+    return f" ({reason})" if reason and reason != "released" else ""

@@ -56,7 +56,12 @@ def upgraded(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     """An application on that store, which is migrated by its first use."""
     app = make_app(tmp_path, place, Clock())
     if isinstance(engine := app.database.engine, SQLite):
-        monkeypatch.setattr(engine, "prepare", lambda: (engine.take_over(), SQLite.prepare(engine)))
+
+        def adopt_and_prepare() -> None:
+            engine.take_over()  # without marking what people did as unverified
+            SQLite.prepare(engine)
+
+        monkeypatch.setattr(engine, "prepare", adopt_and_prepare)
     yield app
     app.close()
 

@@ -14,7 +14,8 @@ from deepwork.errors import DefinitionError, StorageError
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
 
 
@@ -32,6 +33,23 @@ def test_a_key_is_created_on_first_use_and_for_its_user_only(environment: dict[s
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert [each.name for each in file.parent.iterdir()] == ["store.key"]
+
+
+def test_a_server_that_is_started_without_the_variable_uses_the_same_key(
+    environment: dict[str, str], tmp_path: Path
+):
+    """Most clients pass on HOME, but not XDG_CONFIG_HOME."""
+    assert get_or_create_user_key(environment) == find_user_key({})
+    assert (tmp_path / "home" / ".config" / "deepwork" / "store.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_key_that_such_a_server_created_is_used_with_the_variable_too(
+    environment: dict[str, str], file: Path
+):
+    key = get_or_create_user_key({"HOME": "ignored"})
+
+    assert get_or_create_user_key(environment) == key
+    assert not file.exists()
 
 
 def test_of_many_that_create_a_key_at_once_all_use_the_same(environment: dict[str, str]):

@@ -24,7 +24,8 @@ def find_user_key(environment: Mapping[str, str] = os.environ) -> bytes | None:
         if problem := find_secret_problem(STORE_KEY_VARIABLE, text, MIN_LENGTH):
             raise problem
         return derive_user_key(text)
-    text = _read_key_file(get_key_path(environment))
+    texts = (_read_key_file(path) for path in _list_key_paths(environment))
+    text = next(filter(None, texts), None)
     return derive_user_key(text) if text else None
 
 
@@ -33,13 +34,23 @@ def get_or_create_user_key(environment: Mapping[str, str] = os.environ) -> bytes
     key = find_user_key(environment)
     if key is not None:
         return key
-    _create_key_file(get_key_path(environment))
+    text = os.urandom(32).hex()
+    first, *others = _list_key_paths(environment)
+    _create_key_file(first, text)
+    for path in others:
+        with suppress(StorageError):
+            _create_key_file(path, _read_key_file(first) or text)
     key = find_user_key(environment)
     if key is None:
         raise _build_error(
             get_key_path(environment), "was removed while it was created", "Run the command again"
         )
     return key
+
+
+def _list_key_paths(environment: Mapping[str, str]) -> list[Path]:
+    """List where the key may be. Many clients start servers without XDG_CONFIG_HOME, so also without it."""
+    return list(dict.fromkeys((get_key_path(environment), get_key_path({}))))
 
 
 def get_key_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -116,8 +127,8 @@ def _require_private(path: Path, folder: os.stat_result, file: os.stat_result) -
         )
 
 
-def _create_key_file(path: Path) -> None:
-    """Create the file with a random key; of several processes, one creates it and all use it.
+def _create_key_file(path: Path, text: str) -> None:
+    """Create the file with this key; of several processes, one creates it and all use it.
 
     It gets its name only when it is complete, and a link cannot replace an existing file.
     """
@@ -125,7 +136,7 @@ def _create_key_file(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(temporary, _NEW_FILE_FLAGS, 0o600), "wb") as file:
-            file.write(os.urandom(32).hex().encode() + b"\n")
+            file.write(text.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):

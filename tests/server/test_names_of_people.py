@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from access.make import call_token_tool
-from application import Clock, call_tool
+from application import Clock, call_tool, make_app
+from deepwork.cli.main import deepwork
 from deepwork.errors import InvalidInput, NotAllowed
 from deepwork.server.application import Application
 from notices.make import ANNA, act, claim, create_plan, register_agent, write_message
@@ -146,3 +148,23 @@ def test_agents_with_such_names_in_an_existing_store_keep_working(app: Applicati
     sent = {"sender_id": ada, "recipient_id": bob, "message_type": "notification", "body": "Hello."}
     assert call_tool(app, "message_send", **sent)["id"]
     assert call_tool(app, "agent_get", id=ada)["name"] == "human:owner"
+
+
+def test_doctor_names_agents_that_look_like_people(
+    tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    if "://" in location:
+        monkeypatch.setenv("DEEPWORK_DATABASE_URL", location)
+    app = make_app(tmp_path, location if "://" in location else "")
+    ada = register_agent(app)
+    register_agent(app, "owner", "human:owner")
+    with app.database.transaction() as tx:
+        tx.execute("UPDATE agents SET name = 'human:owner' WHERE id = :id", id=ada)
+    app.close()
+
+    with pytest.raises(SystemExit):
+        deepwork(["doctor", "--path", str(tmp_path)])
+
+    [problem] = [line for line in capsys.readouterr().out.splitlines() if "is named" in line]
+    assert problem.startswith(f'PROBLEM: Agent {ada} is named "human:owner", like a person or deepwork')
+    assert problem.endswith(f"deepwork agents unregister {ada}")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from deepwork.agents.models import CLOCK_TOLERANCE_MS, Agent, AgentStatus, Role, Runtime
+from deepwork.call import PERSON_PREFIX
 from deepwork.database.engine import Row, row_parser
 from deepwork.database.statements import build_where
 from deepwork.database.transaction import Transaction
@@ -81,6 +82,14 @@ class AgentStore:
         sql = f"SELECT {_COLUMNS} FROM agents WHERE id IN :ids AND unregistered_at IS NULL LIMIT 2"
         rows = self._tx.fetch_all(sql, ids=list(ids)) if ids else []
         return _from_row(rows[0]) if len(rows) == 1 else None
+
+    def list_names_of_agents(self) -> dict[str, str]:
+        """Return the names, by id, of the registered agents that do not stand for a person."""
+        sql = (
+            "SELECT id, name FROM agents WHERE unregistered_at IS NULL AND registered_by NOT LIKE :persons"
+            " ORDER BY created_seq"
+        )
+        return {row["id"]: row["name"] for row in self._tx.fetch_all(sql, persons=f"{PERSON_PREFIX}%")}
 
     def save(self, before: Agent, after: Agent) -> None:
         """Update the columns that changed."""

@@ -26,6 +26,8 @@ from deepwork.git.command import Git
 from deepwork.trust.policy import open_trust_store
 from deepwork.trust.rules import render_untrusted_line
 
+_STORE_WAIT_SECONDS = 1.0
+
 
 @click.command()
 @place_options
@@ -86,7 +88,32 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
         yield from open_engine(settings.database_location).find_problems()
     except DeepworkError as error:
         yield f"{error.message} {error.suggestion}"
+    else:
+        yield from _find_name_problems(settings)
     yield from _find_secret_problems(settings)
+
+
+def _find_name_problems(settings: Settings) -> Iterator[str]:
+    """Find agents that an earlier version let register with a name of people or of deepwork."""
+    from deepwork.agents.store import AgentStore
+    from deepwork.database.existing_store import open_existing_store
+    from deepwork.foreign_text import quote_line
+    from deepwork.reserved_names import is_reserved
+
+    try:
+        with open_existing_store(settings.database_location, _STORE_WAIT_SECONDS) as store:
+            if store is None:
+                return
+            with store.reading() as tx:
+                names = AgentStore(tx).list_names_of_agents()
+    except DeepworkError:  # reported elsewhere, or of an older version, which the next command migrates
+        return
+    for id, name in names.items():
+        if is_reserved(name):
+            yield (
+                f"Agent {id} is named {quote_line(name, 60)}, like a person or deepwork, but is neither."
+                f" If nobody uses it: deepwork agents unregister {id}"
+            )
 
 
 def _find_secret_problems(settings: Settings) -> Iterator[str]:

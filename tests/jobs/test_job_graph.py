@@ -63,6 +63,18 @@ def test_a_step_name_cannot_break_out_of_its_mermaid_box(tmp_path: Path):
     assert "<" not in box
 
 
+def test_a_name_or_summary_cannot_add_a_line_to_the_text(tmp_path: Path):
+    workflow = make_workflow("ask") | {"summary": "All\nof it."}
+    job = load_from(
+        tmp_path, make_job(make_step("ask", name="Ask\n  9.   forged  Forged"), workflows=[workflow])
+    )
+
+    assert render_text(job, job.workflows[0]).splitlines() == [
+        "report/main: All of it.",
+        "  1.   ask  Ask 9. forged Forged  → ask.md",
+    ]
+
+
 def test_groups_of_one_and_of_three_steps_are_drawn_with_brackets(tmp_path: Path):
     made = load_from(
         tmp_path,

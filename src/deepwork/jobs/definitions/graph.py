@@ -15,7 +15,7 @@ def render_text(job: Job, workflow: JobWorkflow) -> str:
     width = max(map(len, workflow.step_ids))
     numbered = enumerate(workflow.entries, start=1)
     drawn = [line for number, entry in numbered for line in _render_entry(job, number, entry, width)]
-    return "\n".join([f"{job.name}/{workflow.name}: {workflow.summary}", *drawn])
+    return "\n".join([f"{job.name}/{workflow.name}: {_to_one_line(workflow.summary)}", *drawn])
 
 
 def render_mermaid(job: Job, workflow: JobWorkflow) -> str:
@@ -51,7 +51,7 @@ def _describe_step(step: Step | None) -> str:
     """Describe the inputs and outputs of a step, and whether it is reviewed."""
     if step is None:
         return ""
-    parts = [step.name]
+    parts = [_to_one_line(step.name)]
     if step.file_inputs:
         parts.append("← " + ", ".join(f"{given.file} of {given.from_step}" for given in step.file_inputs))
     if step.outputs:
@@ -59,6 +59,11 @@ def _describe_step(step: Step | None) -> str:
     if step.reviews:
         parts.append("✓ reviewed")
     return "  ".join(parts)
+
+
+def _to_one_line(text: str) -> str:
+    """Join the lines of a text: a line of its own would look like a part of the drawing."""
+    return " ".join(text.split())
 
 
 def _format_output(output: OutputSpec) -> str:

@@ -24,11 +24,12 @@ PLAIN = (sys.executable, "-P", "-m", "deepwork")
 _HERE = Path(__file__).parent
 
 
-def build_command() -> list[str]:
-    """Return the command line that starts `deepwork`; append arguments."""
+def build_command(server: ForkServer | None = None) -> list[str]:
+    """Return the command line that starts `deepwork`, by this worker's fork server or another; append arguments."""
     if not hasattr(os, "pidfd_open"):
         return list(PLAIN)
-    return [sys.executable, "-I", "-S", str(_HERE / "fork_client.py"), _get_fork_server().address]
+    address = (server or _get_fork_server()).address
+    return [sys.executable, "-I", "-S", str(_HERE / "fork_client.py"), address]
 
 
 def build_transport(project: Path, *flags: str, **more: Any) -> StdioTransport:
@@ -39,29 +40,35 @@ def build_transport(project: Path, *flags: str, **more: Any) -> StdioTransport:
     )
 
 
-class _ForkServer:
-    """Handle of the fork server, which ends with this process because it reads from its pipe."""
+class ForkServer:
+    """Handle of a fork server, which ends with this process because it reads from its pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, *observer: str) -> None:
+        """Start it; `observer` is a program that runs it, such as strace."""
         self._folder = tempfile.TemporaryDirectory(prefix="deepwork-fork-")
         self.address = f"{self._folder.name}/line"
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_HERE / "fork_server.py"), self.address],
+            [*observer, sys.executable, "-P", str(_HERE / "fork_server.py"), self.address],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
 
+    def stop(self) -> None:
+        """End the fork server now; its commands must have ended."""
+        self._process.communicate()
+        self._folder.cleanup()
+
 
 _starting = threading.Lock()
 
 
-def _get_fork_server() -> _ForkServer:
+def _get_fork_server() -> ForkServer:
     """Return this worker's fork server; the first caller starts it."""
     with _starting:
         return _start_fork_server()
 
 
 @cache
-def _start_fork_server() -> _ForkServer:
-    return _ForkServer()
+def _start_fork_server() -> ForkServer:
+    return ForkServer()

@@ -115,7 +115,9 @@ def test_a_file_of_another_user_is_refused(environment: dict[str, str], file: Pa
         find_user_key(environment)
 
 
-def test_a_folder_that_cannot_be_created_is_reported_with_the_variable(tmp_path: Path):
+def test_a_folder_that_cannot_be_created_is_reported_with_the_variable(
+    environment: dict[str, str], tmp_path: Path
+):
     (tmp_path / "file").touch()
 
     with pytest.raises(StorageError, match="cannot be created") as refused:

@@ -122,7 +122,7 @@ def _render_faults(batches: list[Batch]) -> str:
         return ""
     rows = [
         f"| `{batch['part']}` | {batch['date'][:16].replace('T', ' ')} | {batch['commit']} | {batch['seed']} |"
-        f" {_escape(batch['faults'][0])} |\n"
+        f" {_escape(batch['faults'][0])}{'. ' + _escape(batch['note']) if batch.get('note') else ''} |\n"
         for batch in batches
     ]
     head = "| part | when (UTC) | commit | seed | first fault |\n|---|---|---|--:|---|\n"

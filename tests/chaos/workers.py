@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent.parent
-PATIENCE = 600.0
+PATIENCE = float(os.environ.get("DEEPWORK_CHAOS_PATIENCE") or 600)
 """Seconds without output after which a process counts as hanging."""
 
 

@@ -23,6 +23,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 from isolation import isolate  # noqa: E402
 
 _OWN_FOLDER = isolate()
+os.environ.setdefault("DEEPWORK_CHAOS_PATIENCE", "3600")  # a batch may be slow beside other work
 
 from reliability.batches import BATCHES  # noqa: E402
 from reliability.parts import PARTS, Part  # noqa: E402

@@ -214,5 +214,6 @@ def _send(line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for the outcome of a stopped run
+        main()
     os._exit(0)  # there is nothing to clean up

@@ -202,6 +202,61 @@ def test_nothing_but_rows_comes_along(clone: Clone):
     assert digest
 
 
+UNDO_SQL = """
+CREATE TRIGGER resolved AFTER UPDATE ON issues
+BEGIN UPDATE issues SET resolved_by = 'human:owner' WHERE id = NEW.id; END;
+CREATE TRIGGER logged AFTER UPDATE ON milestones
+BEGIN UPDATE milestones SET logged_by_person = 'human:owner' WHERE id = NEW.id; END;
+CREATE TRIGGER passed AFTER DELETE ON passed_reviews
+BEGIN INSERT INTO passed_reviews SELECT 'rv_again', 1 WHERE OLD.mark <> 'rv_again'; END;
+CREATE TRIGGER valid AFTER UPDATE ON tokens
+BEGIN UPDATE tokens SET revoked_at = NULL, digest = OLD.digest WHERE id = NEW.id; END;
+"""
+"""What a file can bring along to undo the changes of an adoption."""
+
+
+def add_milestone_of_a_person(clone: Clone) -> None:
+    run_sql(
+        str(clone.store),
+        "INSERT INTO milestones (id, workflow_id, task_id, task_name, message, created_at, logged_by_person)"
+        " SELECT 'ml_1', workflow_id, id, name, 'Approved', 1, 'human:owner' FROM tracked_tasks LIMIT 1",
+    )
+
+
+def require_nothing_verified(store: Path) -> None:
+    rows = read_all_rows(str(store))
+    assert {issue["resolved_by"] for issue in rows["issues"]} == {"unverified:human:owner"}
+    assert {milestone["logged_by_person"] for milestone in rows["milestones"]} == {None}
+    assert rows["passed_reviews"] == []
+    assert all(token["revoked_at"] for token in rows["tokens"])
+
+
+def test_triggers_do_not_undo_an_adoption(clone: Clone):
+    add_milestone_of_a_person(clone)
+    with closing(sqlite3.connect(clone.store)) as file:
+        file.executescript(UNDO_SQL)
+
+    clone.adopt()
+
+    require_nothing_verified(clone.store)
+
+
+def test_conflict_clauses_do_not_undo_an_adoption(clone: Clone):
+    """A change that a table ignores fails without an error."""
+    add_milestone_of_a_person(clone)
+    with closing(sqlite3.connect(clone.store)) as file:
+        file.execute("PRAGMA writable_schema = ON")
+        file.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'logged_by_person TEXT',"
+            " 'logged_by_person TEXT NOT NULL ON CONFLICT IGNORE') WHERE name = 'milestones'"
+        )
+        file.commit()
+
+    clone.adopt()
+
+    require_nothing_verified(clone.store)
+
+
 # Stores of this user
 
 

@@ -59,8 +59,7 @@ def adopt_store(store: SQLite, caller: str, report: ReportProgress = ignore_prog
         try:
             report("Saving", 0, 0)
             version = save_pages(store, copy.path).schema
-            changes = take_over_copy(copy)
-            copied = copy_store(copy, fresh, report=report)
+            copied, changes = take_over_copy(copy, fresh, report)
             _record_adoption(fresh, caller)
         finally:
             copy.close()
@@ -70,18 +69,24 @@ def adopt_store(store: SQLite, caller: str, report: ReportProgress = ignore_prog
     return Adoption(copied, version, changes.revoked_tokens, changes.unverified, kept)
 
 
-def take_over_copy(copy: SQLite) -> _Changes:
-    """Migrate and mark a copy of a store, revoke its tokens and mark what people did as unverified."""
+def take_over_copy(
+    copy: SQLite, fresh: SQLite, report: ReportProgress = ignore_progress
+) -> tuple[CopyResult, _Changes]:
+    """Fill a new store with the rows of a copy, without valid tokens and with what people did unverified.
+
+    The rows change only in the new store: triggers and conflict clauses of the copy could undo the changes.
+    """
     with translate_errors(copy):
         keyed_from = _read_keyed_from(copy)
         copy.take_over()
-        with copy.writing() as connection:
-            tx = Transaction(connection, copy)
-            changes = _Changes(_revoke_tokens(tx), _mark_unverified(tx, connection))
-            _forget_approvals(tx)
-            last = _rechain(tx, keyed_from)
-            copy.write_store_key(connection, create_store_key(keyed_from=last + 1))
-    return changes
+    copied = copy_store(copy, fresh, report=report)
+    with translate_errors(fresh), fresh.writing() as connection:
+        tx = Transaction(connection, fresh)
+        changes = _Changes(_revoke_tokens(tx), _mark_unverified(tx, connection))
+        _forget_approvals(tx)
+        last = _rechain(tx, keyed_from)
+        fresh.write_store_key(connection, create_store_key(keyed_from=last + 1))
+    return copied, changes
 
 
 def _read_keyed_from(copy: SQLite) -> int | None:

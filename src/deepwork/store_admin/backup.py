@@ -38,8 +38,8 @@ from deepwork.store_admin.copying import (
     translate_errors,
 )
 
-Adopt = Callable[[SQLite], object]
-"""Makes a copy of somebody's store this user's own."""
+Adopt = Callable[[SQLite, SQLite], object]
+"""Fills a new store of this user with what a copy of somebody's store holds."""
 _EXIT_TIMEOUT_SECONDS = 2.0
 """How long an exiting process may still appear to have the store open, in seconds."""
 
@@ -174,14 +174,15 @@ def _open_migrated(file: Path, adopt: Adopt | None) -> Iterator[tuple[SQLite, st
             yield backup, version
             return
         with tempfile.TemporaryDirectory(prefix="deepwork-restore-") as folder:
-            forward = SQLite(Path(folder) / "deepwork.db")
+            forward, adopted = SQLite(Path(folder) / "deepwork.db"), SQLite(Path(folder) / "adopted.db")
             save_pages(backup, forward.path)
-            with translate_errors(forward):
-                adopt(forward) if problem and adopt else forward.prepare()
             try:
-                yield forward, version
+                with translate_errors(forward):
+                    adopt(forward, adopted) if problem and adopt else forward.prepare()
+                yield adopted if problem else forward, version
             finally:
                 forward.close()
+                adopted.close()
     finally:
         backup.close()
 

@@ -68,13 +68,13 @@ def _copy_store(path: Path, to: Path) -> None:
     from deepwork.database.sqlite import SQLite
     from deepwork.store_admin.backup import save_pages
 
-    store, copy = SQLite(path), SQLite(to)
+    store, pages, copy = SQLite(path), SQLite(to.with_name("pages.db")), SQLite(to)
     try:
-        save_pages(store, to)
-        take_over_copy(copy)
+        save_pages(store, pages.path)
+        take_over_copy(pages, copy)
     finally:
-        store.close()
-        copy.close()
+        for each in (store, pages, copy):
+            each.close()
 
 
 def _lower_first(text: str) -> str:

@@ -343,6 +343,25 @@ def test_a_part_of_another_mark_is_refused(project: Path, tmp_path: Path):
         list_names(project)
 
 
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "CREATE VIEW store_identity AS SELECT * FROM kept",
+        "CREATE VIRTUAL TABLE store_identity USING fts5(id, secret, keyed_from, mark, content='kept')",
+        "CREATE TABLE store_identity (id, secret, keyed_from, mark AS (hex(zeroblob(1000))))",
+    ],
+)
+def test_a_mark_that_is_computed_is_not_read(project: Path, identity: str):
+    """Reading it could take for ever, and every hook would."""
+    store = fill_own(project)
+    run_sql(str(store), "ALTER TABLE store_identity RENAME TO kept", identity)
+
+    with SQLite(store).reading() as connection:
+        assert read_identity(connection) is None
+    with pytest.raises(StoreNotAdopted, match="no mark of this user"):
+        list_names(project)
+
+
 def test_a_lost_key_is_named_with_the_way_out(project: Path, tmp_path: Path):
     with use_home(tmp_path / "home"):
         store = fill_own(project)

@@ -22,6 +22,9 @@ from deepwork.files.git_index import is_tracked
 SUFFIXES = ("", "-wal", "-shm", "-journal")
 """The files of a store: SQLite would apply a log that came with a repository to our own file."""
 _SELECT_SQL = f"SELECT {', '.join(COLUMNS)} FROM {TABLE}"
+_HAS_TABLE_SQL = """
+    SELECT 1 FROM sqlite_master WHERE name = :name AND type = 'table' AND sql LIKE 'CREATE TABLE %'
+       AND NOT EXISTS (SELECT 1 FROM pragma_table_xinfo(:name) WHERE hidden <> 0)"""
 _INSERT_SQL = (
     f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)})"
 )
@@ -44,12 +47,17 @@ def find_tracking_problem(path: Path, *, asks_git: bool = True) -> StoreNotAdopt
     )
 
 
+def has_plain_table(connection: Any, name: str) -> bool:
+    """Return whether the file has this table, with nothing in it that is computed when it is read.
+
+    A view, a virtual table or a computed column of that name could make whoever opens the file wait for ever.
+    """
+    return connection.execute(_HAS_TABLE_SQL, {"name": name}).fetchone() is not None
+
+
 def read_identity(connection: Any) -> StoreIdentity | None:
     """Read the row that says whose store this is; None if there is none."""
-    if (
-        connection.execute("SELECT 1 FROM sqlite_master WHERE name = :name", {"name": TABLE}).fetchone()
-        is None
-    ):
+    if not has_plain_table(connection, TABLE):
         return None
     row = connection.execute(_SELECT_SQL).fetchone()
     try:

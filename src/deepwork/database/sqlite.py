@@ -19,6 +19,7 @@ from deepwork.database import fulltext, json_texts, schema
 from deepwork.database.adoption import (
     SUFFIXES,
     find_tracking_problem,
+    has_plain_table,
     read_identity,
     require_own_mark,
     write_key,
@@ -37,6 +38,7 @@ from deepwork.database.sqlite_connections import (
 from deepwork.database.statements import format_colon_placeholder
 from deepwork.database.store_key import StoreKey, create_store_key
 from deepwork.database.table_store import SQLiteTableStore
+from deepwork.database.tables import VERSION_TABLE
 from deepwork.database.user_key import get_or_create_user_key
 from deepwork.database.wakeups import SQLiteListener, WakeupChannel
 from deepwork.errors import Code, StorageError, StoreNotAdopted
@@ -395,7 +397,7 @@ class SQLite:
 
 def read_version(connection: Any) -> str | None:
     """Return the schema version of the file; None for a new one."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+    if not has_plain_table(connection, VERSION_TABLE):
         return None
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return None if row is None else str(row["version_num"])

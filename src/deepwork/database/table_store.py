@@ -9,7 +9,8 @@ from pathlib import Path
 from selectors import EVENT_WRITE, DefaultSelector
 from typing import Any
 
-from deepwork.database.tables import Table, Values
+from deepwork.database.adoption import has_plain_table
+from deepwork.database.tables import VERSION_TABLE, Table, Values
 from deepwork.errors import StorageError
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -24,7 +25,7 @@ class SQLiteTableStore:
         self._connection = connection
 
     def read_version(self) -> str | None:
-        if not self._fetch_tuples("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"):
+        if not has_plain_table(self._connection, VERSION_TABLE):
             return None
         return _get_only_value(self._fetch_tuples("SELECT version_num FROM alembic_version"))
 

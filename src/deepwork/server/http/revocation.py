@@ -71,20 +71,34 @@ class RevocableSend:
         self.is_ended = False
 
     async def __call__(self, message: Message) -> None:
+        if _begins_stream(message):  # its first part may come much later
+            await self._send(message)
+            self._begin(message)
+            return
         if _is_part_of_stream(message):
-            if self._kind is None:
-                self._kind = message["type"]
-                self._on_stream()
+            self._begin(message)
             if not await self._is_valid():
                 await self.end()
                 raise OSError("the token is no longer valid")  # what servers raise when a client disconnects
         await self._send(message)
+
+    def _begin(self, message: Message) -> None:
+        if self._kind is None:
+            self._kind = message["type"]
+            self._on_stream()
 
     async def end(self) -> None:
         """End the stream; a client that does not read is disconnected, since no end is sent then."""
         self.is_ended = True
         with anyio.move_on_after(END_SECONDS):
             await self._send(_build_end_message(self._kind))
+
+
+def _begins_stream(message: Message) -> bool:
+    """Whether a response begins whose length is not known."""
+    if message["type"] != "http.response.start":
+        return False
+    return all(name.lower() != b"content-length" for name, _ in message.get("headers", ()))
 
 
 def _is_part_of_stream(message: Message) -> bool:

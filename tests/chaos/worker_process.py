@@ -188,9 +188,9 @@ def main() -> None:
     _end_with_parent()
     orders = open(0, "rb", buffering=0)  # noqa: SIM115 - unbuffered, because parent and child read it in turn
     while line := orders.readline():
-        order = json.loads(line)
-        if "do" not in order:  # the signal to go for a child that was killed before it read it
+        if b'"do"' not in line:  # the signal to go, or its end, for a child that was killed before it read it
             continue
+        order = json.loads(line)
         child = os.fork()
         if child == 0:
             _end_with_parent()

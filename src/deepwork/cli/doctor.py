@@ -84,13 +84,17 @@ def _find_problems(settings: Settings, *, is_configured: bool) -> Iterator[str]:
         yield "git was not found. Install it, or put it on the PATH."
     if not os.access(settings.project_root, os.W_OK):
         yield f"{settings.project_root} is not writable by this user. Change its owner or mode."
-    try:
-        yield from open_engine(settings.database_location).find_problems()
-    except DeepworkError as error:
-        yield f"{error.message} {error.suggestion}"
-    else:
-        yield from _find_name_problems(settings)
+    store_problems = _list_store_problems(settings)
+    yield from store_problems or _find_name_problems(settings)
     yield from _find_secret_problems(settings)
+
+
+def _list_store_problems(settings: Settings) -> list[str]:
+    """List what is wrong with the store; one that cannot be opened is one problem."""
+    try:
+        return list(open_engine(settings.database_location).find_problems())
+    except DeepworkError as error:
+        return [f"{error.message} {error.suggestion}"]
 
 
 def _find_name_problems(settings: Settings) -> Iterator[str]:

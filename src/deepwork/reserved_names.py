@@ -26,11 +26,23 @@ def is_reserved(name: Any) -> bool:
     """Return whether a name is `human:...`, `owner` or `deepwork`, or looks like one of them."""
     if not isinstance(name, str):
         return False
-    plain = _fold(name)
     return any(
-        form.startswith(PERSON_PREFIX) or form.rstrip(_SIGNS) in _RESERVED
-        for form in (plain, plain.replace("rn", "m").replace("vv", "w"))
+        form.startswith(PERSON_PREFIX) or form.rstrip(_SIGNS) in _RESERVED for form in _list_forms(name)
     )
+
+
+def looks_like_person(name: str) -> bool:
+    """Return whether a name begins as `human:...`, or looks like that."""
+    return any(form.startswith(PERSON_PREFIX) for form in _list_forms(name[:_MAX_BEGINNING]))
+
+
+_MAX_BEGINNING = 200
+"""How much of a text can be in front of the end of `human:`: signs, spaces and what is invisible."""
+
+
+def _list_forms(name: str) -> tuple[str, str]:
+    plain = _fold(name)
+    return plain, plain.replace("rn", "m").replace("vv", "w")
 
 
 _SIGNS = "".join(chr(code) for code in range(0x21, 0x7F) if not chr(code).isalnum())

@@ -151,6 +151,15 @@ def test_an_adoption_keeps_the_data_and_marks_what_people_did(clone: Clone):
         app.close()
 
 
+def test_an_agent_with_the_name_of_a_person_is_marked(clone: Clone):
+    """It is the sender of its messages, which other agents read."""
+    run_sql(str(clone.store), "UPDATE agents SET name = '\u200bhuman:owner'")
+
+    clone.adopt()
+
+    assert list_names(clone.project) == ["unverified:\u200bhuman:owner"]
+
+
 def test_an_adoption_is_recorded_and_says_what_it_cannot_verify(clone: Clone):
     clone.adopt()
     app = make_app(clone.project, "")
@@ -440,7 +449,10 @@ def test_a_new_store_is_marked_from_its_first_transaction(project: Path):
         ('{"by":"human:ada"}', '{"by":"unverified:human:ada"}'),
         ('{"by":"\\u0068uman:ada"}', '{"by":"unverified:human:ada"}'),
         ('[{"a":["Human:ada"]}]', '[{"a":["unverified:Human:ada"]}]'),
+        ('{"by":"\\u200bhuman:ada"}', '{"by":"unverified:\\u200bhuman:ada"}'),
+        ('{"by":"\\uff48uman\\uff1aada"}', '{"by":"unverified:\\uff48uman\\uff1aada"}'),
         ('{"by": "ada"}', '{"by": "ada"}'),
+        ('{"by": "humane: ada", "who": "owner"}', '{"by": "humane: ada", "who": "owner"}'),
         ("human:ada", "human:ada"),
         (None, None),
     ],
@@ -451,6 +463,7 @@ def test_names_of_people_in_json_are_marked(text: Any, marked: Any):
 
 def test_every_column_that_names_somebody_is_marked():
     named = {"created_by", "registered_by", "resolved_by", "by_whom", "agent_name"}
+    names_of_senders = {"agents": {"name"}}
     with closing(sqlite3.connect(":memory:")) as file:
         file.executescript(get_snapshot_path("sqlite").read_text(encoding="utf-8"))
         tables = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -459,5 +472,6 @@ def test_every_column_that_names_somebody_is_marked():
             for table in tables
             if (names := {row[1] for row in file.execute(f"PRAGMA table_info({table})")} & named)
         }
+    found = {table: names | names_of_senders.get(table, set()) for table, names in found.items()}
 
     assert {table: set(names) for table, names in unverified.NAME_COLUMNS.items()} == found

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from deepwork.reserved_names import looks_like_person
+
 PREFIX = "unverified:"
-_PERSON_PREFIX = "human:"
 
 NAME_COLUMNS = {
-    "agents": ("registered_by",),
+    "agents": ("name", "registered_by"),
     "plans": ("created_by",),
     "plan_history": ("by_whom",),
     "workspaces": ("created_by",),
@@ -35,15 +36,13 @@ JSON_COLUMNS = {
 
 
 def mark_name(name: Any) -> Any:
-    """Mark a name if it is that of a person."""
-    if not isinstance(name, str) or not name.strip().casefold().startswith(_PERSON_PREFIX):
-        return name
-    return PREFIX + name
+    """Mark a name if it is that of a person, or looks like one."""
+    return PREFIX + name if isinstance(name, str) and looks_like_person(name) else name
 
 
 def mark_json(text: Any) -> Any:
     """Mark the names of people in a JSON text; leaves anything else as it is."""
-    if not isinstance(text, str) or ":" not in text:
+    if not isinstance(text, str):
         return text
     try:
         data = json.loads(text)

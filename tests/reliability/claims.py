@@ -28,13 +28,12 @@ def claim_together(
     try:
         plans = create_plans(app, count)
         storm = Storm(crew, folder, location, plans, seed)
-        storm.kill_some(kills)
+        result.count(kills=storm.kill_some(kills))
         outcomes = storm.wait_for_outcomes()
         result.faults += [str(outcome) for outcome in outcomes if not outcome.is_well]
         result.faults += find_unfinished(app, plans)
         check_claims(result, app, count, read_notes(folder))
         result.faults += find_unfairness(storm, outcomes, result.counts["completed"])
-        result.count(kills=kills)
     finally:
         app.close()
     return result
@@ -72,15 +71,19 @@ class Storm:
         for worker in crew:
             self._begin(worker)
 
-    def kill_some(self, kills: int) -> None:
-        """Kill claimers at random moments, and start new ones in their place."""
+    def kill_some(self, kills: int) -> int:
+        """Kill claimers at random moments, and start new ones in their place; return how many still ran."""
+        killed = 0
         for _ in range(kills):
             time.sleep(self._chance.uniform(0.05, 0.4))
             place = self._chance.randrange(len(self._crew))
             self.spared.discard(place)
             self._crew[place].kill()
-            assert self._crew[place].wait_for_outcome().signal in (signal.SIGKILL, None)
+            outcome = self._crew[place].wait_for_outcome()
+            assert outcome.signal in (signal.SIGKILL, None)
+            killed += outcome.signal == signal.SIGKILL
             self._begin(self._crew[place])
+        return killed
 
     def wait_for_outcomes(self) -> list[Outcome]:
         return [worker.wait_for_outcome() for worker in self._crew]
@@ -103,7 +106,7 @@ def check_claims(result: Result, app: Application, count: int, notes: list[Note]
     said = Counter(what for what, _, _, _ in notes)
     result.count(
         claims=said["claimed"], refused=said["refused"], completed=said["completed"],
-        calls=sum(said.values()), acknowledged=sum(said.values()), first_try=sum(said.values()),
+        calls=sum(said.values()),
     )  # fmt: skip
     claimed = Counter((task, epoch) for what, task, _, epoch in notes if what == "claimed")
     completed = Counter(task for what, task, _, _ in notes if what == "completed")
